@@ -1,0 +1,67 @@
+# The front door. Every target sets up what it needs on a bare machine with Python 3.11, git, Node and apt.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+PIP := $(BIN)/python -m pip --quiet install --no-input --require-hashes
+
+.PHONY: help install run test check bench golden soak lock prices picture wheel clean
+
+help: ## Show the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+install: .venv/.run ## Make .venv/bin/flightlog and its other names
+
+run: .venv/.run ## The main job: what your own sessions say
+	$(BIN)/flightlog up
+
+test: .venv/.dev ## Run every test
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
+	tools/try_wheel.sh
+
+check: .venv/.dev ## Style, types, import contracts
+	$(BIN)/ruff check src tests tools
+	$(BIN)/ruff format --check src tests tools
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: .venv/.dev ## Measure against the named peers and floors, and print one table
+	$(BIN)/python -m tools.bench
+
+golden: .venv/.dev ## Write the golden files again; review the diff
+	FLIGHTLOG_GOLDEN=write $(BIN)/python -m pytest -q tests -k golden
+
+soak: .venv/.dev ## The slow tests
+	$(BIN)/python -m pytest -m soak
+
+lock: .venv/.dev ## Pin the requirement files again
+	for name in run build dev; do \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
+	    --no-annotate --no-header --output-file requirements/$$name.txt requirements/$$name.in; done
+
+prices: .venv/.dev ## Compile the price table again
+	$(BIN)/python tools/compile_prices.py
+
+picture: .venv/.run ## Draw the README's picture from a real run of the demo
+	$(BIN)/python tools/draw_picture.py docs/up.svg
+
+wheel: .venv/.dev ## Build the wheel
+	rm -rf dist
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist . >/dev/null
+
+clean: ## Remove what the other targets made
+	rm -rf .venv .tools build dist .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/.run: .venv/bin/python requirements/run.txt requirements/build.txt pyproject.toml
+	$(PIP) -r requirements/run.txt -r requirements/build.txt
+	$(BIN)/python -m pip --quiet install --no-input --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.venv/.dev: .venv/.run requirements/dev.txt
+	$(PIP) -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,1 @@
+"""How driven: one driver per agent."""

@@ -1,0 +1,1 @@
+"""Wiring: the only reader of environment, home directory, clock and config files."""

@@ -1,0 +1,1 @@
+"""The door to recordings: rooms and faces reach them through here."""

@@ -1,0 +1,134 @@
+"""The command line: one file per noun, loaded when it is called.
+
+`--help` reads the table below and imports none of the commands, so it stays quick. Errors
+become one line on stderr with the next step, and an exit code; a traceback needs --debug.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from flightlog import __version__
+from flightlog.model.errors import Conflict, FlightlogError, Invalid, Misconfigured, Unavailable, Unreadable
+from flightlog.model.text import inert
+
+# name: (module, attribute, one line of help)
+COMMANDS = {
+    "up": ("flightlog.cli.up", "up", "Say true things about your own sessions, each with its next command."),
+    "demo": ("flightlog.cli.demo", "demo", "Run a scripted agent for real and show what was recorded."),
+    "doctor": ("flightlog.cli.doctor", "doctor", "Check that everything is in order, and say what is not."),
+    "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
+    "live": ("flightlog.cli.rooms", "live", "Who is running now, what it costs, what is wrong."),
+    "loop": ("flightlog.cli.rooms", "loop", "Carry out a plan unattended (also installed as ralph-runtime)."),
+    "lab": ("flightlog.cli.rooms", "lab", "Experiments on recorded sessions (also installed as harness)."),
+    "retro": ("flightlog.cli.rooms", "retro", "Look back over sessions (also installed as chat-retro)."),
+    "issue": ("flightlog.cli.rooms", "issue", "Issues that are safe to publish (also installed as issue-workflow)."),
+    "dataset": ("flightlog.cli.rooms", "dataset", "Training rows in git (also installed as ml-data-collector)."),
+}
+
+EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (
+    (Misconfigured, 4),
+    (Invalid, 2),
+    (Unreadable, 3),
+    (Conflict, 75),
+    (Unavailable, 69),
+    (FlightlogError, 1),
+)
+
+
+class _Lazy(click.Group):
+    """A group that imports a command when it runs, not when it is listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+@click.command(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: flightlog up",
+)
+@click.version_option(__version__, prog_name="flightlog")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+def cli(*, debug: bool) -> None:
+    """The flight recorder and test lab for coding agents."""
+    del debug  # read from the arguments by `run`, before click knows them
+
+
+def run(command: click.Command, name: str, args: Sequence[str]) -> int:
+    """Run `command` and return its exit code, errors told in one line."""
+    debug = "--debug" in args
+    try:
+        result = command.main(args=list(args), prog_name=name, standalone_mode=False)
+    except FlightlogError as error:
+        if debug:
+            raise
+        _tell(name, error.message, error.hint)
+        return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _tell(name, "interrupted", "")
+        return 130
+    except BrokenPipeError:
+        # The reader of our output left, as `head` does; nothing is wrong.
+        sys.stderr.close()
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def main() -> None:
+    """Run `flightlog`."""
+    sys.exit(run(cli, "flightlog", sys.argv[1:]))
+
+
+def ralph_runtime() -> None:
+    """Run the loop under its source document's name."""
+    _alias("loop", "ralph-runtime")
+
+
+def harness() -> None:
+    """Run the lab under its source document's name."""
+    _alias("lab", "harness")
+
+
+def chat_retro() -> None:
+    """Run retro under its source document's name."""
+    _alias("retro", "chat-retro")
+
+
+def issue_workflow() -> None:
+    """Run the issue workflow under its source document's name."""
+    _alias("issue", "issue-workflow")
+
+
+def ml_data_collector() -> None:
+    """Run the dataset under its source document's name."""
+    _alias("dataset", "ml-data-collector")
+
+
+def _alias(noun: str, name: str) -> None:
+    command = cli.get_command(click.Context(cli), noun)
+    assert command is not None
+    sys.exit(run(command, name, sys.argv[1:]))
+
+
+def _tell(name: str, message: str, hint: str) -> None:
+    click.echo(f"{name}: {inert(message)}", err=True)
+    if hint:
+        click.echo(f"  {inert(hint)}", err=True)

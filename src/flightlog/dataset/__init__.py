@@ -1,0 +1,1 @@
+"""The dataset room: training rows in git."""

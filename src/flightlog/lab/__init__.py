@@ -1,0 +1,1 @@
+"""The lab room: experiments on recorded sessions."""

@@ -1,0 +1,1 @@
+"""The live room: who is running, what it costs, what is wrong."""

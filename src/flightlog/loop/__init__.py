@@ -1,0 +1,1 @@
+"""The loop room: a plan carried out unattended."""

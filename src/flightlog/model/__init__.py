@@ -1,0 +1,1 @@
+"""What is: frozen values and errors. No I/O, no clock, no environment."""

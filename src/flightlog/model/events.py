@@ -1,0 +1,235 @@
+"""What an agent's recording says, one event per record, the same for every agent.
+
+Decoders in `sources` make these; `views.session` folds them. An event is never changed:
+a result that arrives later is a second event, joined in the fold. A record nobody has met
+before becomes `Unknown` and is shown, not dropped.
+"""
+
+import enum
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.model.usage import ClientTotals, Usage
+
+
+class Text(Struct, frozen=True, tag="text"):
+    """Words of the model."""
+
+    text: str
+
+
+class Thinking(Struct, frozen=True, tag="thinking"):
+    """The model's reasoning; empty when it was withheld."""
+
+    text: str
+    withheld: bool = False
+
+
+class ToolUse(Struct, frozen=True, tag="tool_use"):
+    """The model asks for a tool."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+
+
+class Image(Struct, frozen=True, tag="image"):
+    """A picture, by type and size; the bytes stay in the recording."""
+
+    media_type: str
+    size: int
+    data: str = ""
+
+
+class Other(Struct, frozen=True, tag="other"):
+    """A kind of content this version has not met."""
+
+    kind: str
+    text: str = ""
+
+
+Block = Text | Thinking | ToolUse | Image | Other
+
+
+class PromptKind(enum.Enum):
+    """Where words addressed to the model came from."""
+
+    HUMAN = "human"
+    TASK = "background task"
+    COMMAND = "slash command"
+    COMMAND_OUTPUT = "command output"
+    CLIENT = "client"
+    HOOK = "hook"
+    SUMMARY = "compaction summary"
+    INTERRUPTION = "interruption"
+
+
+class Prompted(Struct, frozen=True):
+    """Somebody spoke to the model."""
+
+    kind: PromptKind
+    content: tuple[Block, ...]
+    interrupted_message: str = ""
+
+
+class Replied(Struct, frozen=True):
+    """A line of a model response; several lines share one `message_id`."""
+
+    message_id: str
+    model: str
+    content: tuple[Block, ...]
+    usage: Usage
+    stop_reason: str = ""
+    request_id: str = ""
+    request_ref: str = ""
+    block_index: int = 0
+    aborted: bool = False
+    synthetic: bool = False
+    error: str = ""
+
+
+class ToolReturned(Struct, frozen=True):
+    """A tool answered."""
+
+    call_id: str
+    content: tuple[Block, ...]
+    is_error: bool = False
+    denied: str = ""
+    agent_id: str = ""
+    spilled: str = ""
+    detail: Any = None
+
+
+class InputRewritten(Struct, frozen=True):
+    """A hook changed a tool's input before it ran."""
+
+    call_id: str
+    input: dict[str, Any]
+
+
+class Compacted(Struct, frozen=True):
+    """The client replaced the context by a summary."""
+
+    trigger: str
+    tokens_before: int
+    tokens_after: int
+
+
+class ApiFailed(Struct, frozen=True):
+    """A request failed and was tried again, or given up."""
+
+    message: str
+    status: int = 0
+    attempt: int = 0
+    cut: bool = False
+
+
+class Requested(Struct, frozen=True):
+    """The client noted down a request it sent."""
+
+    request_ref: str
+
+
+class ContextGiven(Struct, frozen=True):
+    """The client put something into the model's context."""
+
+    kind: str
+    text: str = ""
+
+
+class CostStated(Struct, frozen=True):
+    """The client wrote down its own running total."""
+
+    totals: ClientTotals
+
+
+class Titled(Struct, frozen=True):
+    """The session got a name."""
+
+    text: str
+    by_person: bool = False
+
+
+class Summarised(Struct, frozen=True):
+    """A title for the session that holds record `leaf`, wherever that session's file is."""
+
+    leaf: str
+    text: str
+
+
+class Noted(Struct, frozen=True):
+    """A remark of the client that belongs in the story."""
+
+    kind: str
+    text: str = ""
+
+
+class Kept(Struct, frozen=True):
+    """A known record that carries nothing for the story."""
+
+    kind: str
+
+
+class Unknown(Struct, frozen=True):
+    """A record type this version has not met."""
+
+    kind: str
+    fields: tuple[str, ...] = ()
+
+
+Event = (
+    Prompted
+    | Replied
+    | ToolReturned
+    | InputRewritten
+    | Compacted
+    | ApiFailed
+    | Requested
+    | ContextGiven
+    | CostStated
+    | Titled
+    | Summarised
+    | Noted
+    | Kept
+    | Unknown
+)
+
+
+class Scene(Struct, frozen=True):
+    """Where a record was made."""
+
+    cwd: str = ""
+    branch: str = ""
+    version: str = ""
+    entrypoint: str = ""
+
+
+class Entry(Struct, frozen=True):
+    """One event with its place: in time, in the thread of replies, in a file.
+
+    `lane` is empty on the main thread and names the subagent elsewhere. `order_ms` is the
+    record's own time, or for a record without one the time of the record before it.
+    """
+
+    event: Event
+    session: str
+    uuid: str = ""
+    parent: str = ""
+    at_ms: int | None = None
+    order_ms: int = 0
+    lane: str = ""
+    scene: Scene = Scene()
+    path: str = ""
+    offset: int = 0
+    length: int = 0
+    extra: tuple[str, ...] = ()
+
+
+class LaneFacts(Struct, frozen=True):
+    """What stands beside a subagent's transcript: its kind, its task, the call that started it."""
+
+    lane: str
+    agent_type: str = ""
+    description: str = ""
+    call_id: str = ""

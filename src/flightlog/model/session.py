@@ -1,0 +1,141 @@
+"""A session as a value: Session ⊃ Turn ⊃ Step ⊃ ToolCall, subagents as lanes.
+
+Built by `views.session`; read by everybody. Turns and steps count from 1, and an address
+`SESSION#turn.step` names a step for good.
+"""
+
+import enum
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.model.damage import Damage
+from flightlog.model.events import Block, Image, PromptKind, Text
+from flightlog.model.usage import ClientTotals, Cost, Usage
+
+
+class NoteKind(enum.Enum):
+    """What a note in the story is about."""
+
+    COMPACTION = "compaction"
+    API_FAILURE = "api failure"
+    INTERRUPTION = "interruption"
+    CLIENT = "client"
+    HOOK = "hook"
+    COMMAND = "command"
+    SUMMARY = "summary"
+    REMARK = "remark"
+    UNKNOWN = "unknown record"
+
+
+class Note(Struct, frozen=True, tag="note"):
+    """One line of the story that is neither prompt nor step."""
+
+    kind: NoteKind
+    text: str
+    at_ms: int | None = None
+
+
+class ToolCall(Struct, frozen=True):
+    """A tool the model asked for, and what came back."""
+
+    id: str
+    name: str
+    input: dict[str, Any]
+    result: tuple[Block, ...] | None = None
+    is_error: bool = False
+    denied: str = ""
+    ran_input: dict[str, Any] | None = None
+    spilled: str = ""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    lane: str = ""
+    detail: Any = None
+
+    @property
+    def output(self) -> str:
+        """The text that came back."""
+        return "\n".join(block.text for block in self.result or () if isinstance(block, Text))
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """The pictures that came back."""
+        return tuple(block for block in self.result or () if isinstance(block, Image))
+
+
+class Step(Struct, frozen=True, tag="step"):
+    """One model response with the tools it called."""
+
+    number: int
+    message_id: str
+    at_ms: int | None
+    model: str
+    content: tuple[Block, ...]
+    calls: tuple[ToolCall, ...]
+    usage: Usage
+    cost: Cost
+    stop_reason: str = ""
+    request_id: str = ""
+    uuids: tuple[str, ...] = ()
+    aborted: bool = False
+    synthetic: bool = False
+    error: str = ""
+
+
+class Turn(Struct, frozen=True):
+    """From a prompt until the agent rests."""
+
+    number: int
+    kind: PromptKind | None
+    prompt: tuple[Block, ...]
+    at_ms: int | None
+    items: tuple[Step | Note, ...]
+    rewound: bool = False
+    uuid: str = ""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The model responses of the turn, in order."""
+        return tuple(item for item in self.items if isinstance(item, Step))
+
+    @property
+    def text(self) -> str:
+        """The words of the prompt."""
+        return "\n".join(block.text for block in self.prompt if isinstance(block, Text))
+
+
+class Lane(Struct, frozen=True):
+    """A subagent's own thread."""
+
+    id: str
+    agent_type: str
+    description: str
+    call_id: str
+    turns: tuple[Turn, ...]
+    warmup: bool = False
+
+
+class Session(Struct, frozen=True):
+    """One session of one agent, told whole."""
+
+    id: str
+    agent: str
+    title: str
+    cwd: str
+    branch: str
+    version: str
+    entrypoint: str
+    started_ms: int | None
+    ended_ms: int | None
+    turns: tuple[Turn, ...]
+    lanes: tuple[Lane, ...]
+    client: ClientTotals | None
+    unknown: tuple[tuple[str, int], ...] = ()
+    unknown_fields: tuple[tuple[str, int], ...] = ()
+    damage: tuple[Damage, ...] = ()
+    records: int = 0
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every step of the main thread, in order."""
+        return tuple(step for turn in self.turns for step in turn.steps)

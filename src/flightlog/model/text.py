@@ -1,0 +1,38 @@
+"""Foreign text made inert: what an agent, a file or a model wrote cannot act on a terminal.
+
+Escape sequences are removed whole, other control characters become visible pictures, and
+characters that reorder text are shown by number. Newlines and tabs stay.
+"""
+
+import re
+
+# A sequence begins with ESC or its one-byte form; strings (OSC, DCS, …) run to their terminator or the end.
+_SEQUENCES = re.compile(
+    r"""
+      (?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?                             # CSI
+    | (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?   # OSC, DCS, SOS, PM, APC
+    | \x1b[ -/]*[0-~]?                                              # the rest
+    """,
+    re.VERBOSE,
+)
+_CONTROLS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
+
+
+def inert(text: str) -> str:
+    """Return `text` so that printing it can only show it."""
+    return _CONTROLS.sub(_picture, _SEQUENCES.sub("", text.replace("\r\n", "\n")))
+
+
+def one_line(text: str, width: int) -> str:
+    """Return `text` inert, on one line of at most `width` characters."""
+    line = " ".join(inert(text[: width * 8]).split())
+    return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
+
+
+def _picture(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    if code < 0x20:
+        return chr(0x2400 + code)
+    return "␡" if code == 0x7F else f"<U+{code:04X}>"

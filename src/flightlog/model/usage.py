@@ -1,0 +1,121 @@
+"""Tokens, prices and costs, and the response they belong to.
+
+A response is one answer of a model; the agent may write several lines for it. Which line
+counts is decided in `views.ledger`, not here.
+"""
+
+import enum
+
+from msgspec import Struct
+
+
+class Usage(Struct, frozen=True, order=True):
+    """Tokens by the price class they are billed in."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write_5m: int = 0
+    cache_write_1h: int = 0
+    web_searches: int = 0
+
+    @property
+    def cache_write(self) -> int:
+        """Tokens written to the prompt cache, whatever their life time."""
+        return self.cache_write_5m + self.cache_write_1h
+
+    @property
+    def prompt(self) -> int:
+        """All tokens the model read."""
+        return self.input + self.cache_read + self.cache_write
+
+    @property
+    def total(self) -> int:
+        """All tokens."""
+        return self.prompt + self.output
+
+    def __add__(self, other: "Usage") -> "Usage":
+        """Sum class by class."""
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cache_read + other.cache_read,
+            self.cache_write_5m + other.cache_write_5m,
+            self.cache_write_1h + other.cache_write_1h,
+            self.web_searches + other.web_searches,
+        )
+
+    def __neg__(self) -> "Usage":
+        """The same amount, taken away."""
+        return Usage(
+            -self.input,
+            -self.output,
+            -self.cache_read,
+            -self.cache_write_5m,
+            -self.cache_write_1h,
+            -self.web_searches,
+        )
+
+    def __sub__(self, other: "Usage") -> "Usage":
+        """Difference class by class; may go below zero."""
+        return self + -other
+
+    def __bool__(self) -> bool:
+        """Whether any class differs from zero."""
+        return self != _NOTHING
+
+
+_NOTHING = Usage()
+
+
+class CostSource(enum.Enum):
+    """Who says what something cost."""
+
+    TABLE = "price table"
+    CLIENT = "client"
+    MIXED = "price table and client"
+    UNKNOWN = "unknown"
+
+
+class Cost(Struct, frozen=True):
+    """An amount with its source; an unknown amount is None, never zero."""
+
+    usd: float | None
+    source: CostSource
+
+
+class Response(Struct, frozen=True):
+    """One recorded line of one model response, reduced to what a ledger needs."""
+
+    message_id: str
+    session: str
+    model: str
+    usage: Usage
+    at_ms: int
+    project: str = ""
+    request_id: str = ""
+    lane: str = ""
+    aborted: bool = False
+
+
+class ModelTotal(Struct, frozen=True):
+    """What the client itself counted for one model."""
+
+    model: str
+    usage: Usage
+    cost_usd: float
+
+
+class ClientTotals(Struct, frozen=True):
+    """The client's own running total for a session, as it last wrote it down."""
+
+    session: str
+    total_usd: float
+    started_ms: int
+    models: tuple[ModelTotal, ...] = ()
+    as_of_ms: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        """All models together."""
+        return sum((model.usage for model in self.models), Usage())

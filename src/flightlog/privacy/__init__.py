@@ -1,0 +1,1 @@
+"""What may leave: detection, redaction and tiers."""

@@ -1,0 +1,1 @@
+"""The retro room: looking back, and issues that are safe to publish."""

@@ -1,0 +1,1 @@
+"""Captured API exchanges."""

@@ -1,0 +1,1 @@
+"""Claude Code: where its transcripts lie, and what their lines mean."""

@@ -1,0 +1,1 @@
+"""How it looks: pure folds that several rooms share."""
