@@ -18,6 +18,7 @@ run: .venv/.run ## The main job: what your own sessions say
 	$(BIN)/flightlog up
 
 test: .venv/.dev ## Run every test
+	tools/install_agents.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
 	tools/try_wheel.sh
 

@@ -1,0 +1,152 @@
+"""Driving Claude Code: find it, give it a world of its own, run `-p` sessions.
+
+The client inherits a lot when it can (keys, hooks, a surrounding session), so it is always
+given its whole environment; `isolated` makes one in which it can reach only `base_url` and
+writes only below the directories it is told.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.agents.driver import Ask, Outcome
+from flightlog.agents.process import JsonProcess
+from flightlog.model.errors import NotFound
+
+AGENT = "claude-code"
+VERSION_TIMEOUT_S = 20
+
+
+class World(Struct, frozen=True):
+    """The directories a client may write to, and the model it may reach."""
+
+    home: Path
+    temporary: Path
+    base_url: str
+    key: str
+    retries: int = 2
+
+
+class ClaudeCode(Struct, frozen=True):
+    """The Claude Code client at `program`."""
+
+    program: Path
+
+    @property
+    def agent(self) -> str:
+        """The name recordings are filed under."""
+        return AGENT
+
+    def version(self, environment: Mapping[str, str]) -> str:
+        """Ask the client for its version, in a home of its own: it writes there even then."""
+        with tempfile.TemporaryDirectory() as home:
+            clean = {"PATH": environment.get("PATH", os.defpath), "HOME": home, "CLAUDE_CONFIG_DIR": home}
+            quiet = {"DISABLE_AUTOUPDATER": "1", "DISABLE_TELEMETRY": "1"}
+            try:
+                said = subprocess.run(
+                    [str(self.program), "--version"],
+                    env=clean | quiet,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=VERSION_TIMEOUT_S,
+                    check=False,
+                )
+            except (OSError, subprocess.TimeoutExpired):
+                return ""
+        found = re.match(rb"(\d+\.\d+\.\d+)\b", said.stdout)
+        return found[1].decode() if found else ""
+
+    def start(self, ask: Ask) -> "Session":
+        """Start a `-p` session and return at once."""
+        return Session(JsonProcess(_command(self.program, ask), cwd=ask.cwd, environment=ask.environment))
+
+    def run(self, ask: Ask, timeout_s: float) -> Outcome:
+        """Run a `-p` session to its end."""
+        return self.start(ask).wait(timeout_s)
+
+
+class Session:
+    """A `-p` session at work."""
+
+    def __init__(self, process: JsonProcess) -> None:
+        """Watch `process`, which speaks stream-json."""
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        """The client's process."""
+        return self._process.pid
+
+    def records(self) -> list[dict[str, Any]]:
+        """The stream records so far."""
+        return self._process.records()
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the client alone."""
+        self._process.signal(number)
+
+    def wait(self, timeout_s: float) -> Outcome:
+        """Wait for the end; past the limit the client is stopped with everything it started."""
+        code = self._process.wait(timeout_s)
+        return self._outcome(self._process.stop(), timed_out=True) if code is None else self._outcome(code)
+
+    def stop(self) -> Outcome:
+        """End the client now, with everything it started."""
+        return self._outcome(self._process.stop())
+
+    def _outcome(self, code: int, *, timed_out: bool = False) -> Outcome:
+        records = tuple(self._process.records())
+        return Outcome(code, session_id(records), records, self._process.stderr(), timed_out)
+
+
+def find(given: str, path: str) -> Path:
+    """Find the client: the one that was named, else `claude` on the search path `path`."""
+    found = shutil.which(given or "claude", path=path)
+    if found is None:
+        what = f"no program at {given}" if given else "no `claude` on the path"
+        raise NotFound(f"Claude Code was not found: {what}", hint="install it, or set FLIGHTLOG_CLAUDE to its path")
+    return Path(found)
+
+
+def isolated(world: World, path: str) -> dict[str, str]:
+    """The whole environment of a client that touches nothing outside `world`."""
+    return {
+        "PATH": path,
+        "HOME": str(world.home),
+        "TMPDIR": str(world.temporary),
+        "CLAUDE_CODE_TMPDIR": str(world.temporary),
+        "TERM": "dumb",
+        "LANG": "C.UTF-8",
+        "ANTHROPIC_BASE_URL": world.base_url,
+        "ANTHROPIC_API_KEY": world.key,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_AUTOUPDATER": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_ERROR_REPORTING": "1",
+        "CLAUDE_CODE_MAX_RETRIES": str(world.retries),
+    }
+
+
+def session_id(records: tuple[dict[str, Any], ...]) -> str:
+    """The session of a stream: the first `init` names it; records before it may carry another."""
+    named = [record for record in records if record.get("subtype") == "init"] or list(records)
+    return next((str(record["session_id"]) for record in named if record.get("session_id")), "")
+
+
+def _command(program: Path, ask: Ask) -> list[str]:
+    command = [str(program), "-p", "--output-format", "stream-json", "--verbose"]
+    if ask.resume:
+        command += ["--resume", ask.resume]
+    if ask.fork:
+        command.append("--fork-session")
+    if ask.session:
+        command += ["--session-id", ask.session]
+    # The prompt comes last: it may begin with a dash, and options before it may take several words.
+    return [*command, *ask.arguments, "--", ask.prompt]

@@ -1,0 +1,70 @@
+"""What every driver of an agent offers, and the values that go in and come out.
+
+A driver starts one program and reports what it said. It decides nothing: environment, time
+limits and the place to work in are given, and no driver reads them from the machine.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+
+class Ask(Struct, frozen=True):
+    """One prompt for one agent: a new session, or more of an old one."""
+
+    prompt: str
+    cwd: Path
+    environment: Mapping[str, str]
+    session: str = ""
+    resume: str = ""
+    fork: bool = False
+    arguments: tuple[str, ...] = ()
+
+
+class Outcome(Struct, frozen=True):
+    """How a run ended: the session's id is empty when the agent never said it."""
+
+    exit_code: int
+    session: str
+    records: tuple[dict[str, Any], ...]
+    stderr: str = ""
+    timed_out: bool = False
+
+
+class Running(Protocol):
+    """An agent at work."""
+
+    @property
+    def pid(self) -> int:
+        """The agent's own process."""
+
+    def records(self) -> Sequence[dict[str, Any]]:
+        """What it has said so far."""
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the agent alone, as a person or the system would."""
+
+    def wait(self, timeout_s: float) -> Outcome:
+        """Wait for its end; past the limit it is stopped with everything it started."""
+
+    def stop(self) -> Outcome:
+        """End it now, with everything it started."""
+
+
+class Driver(Protocol):
+    """How one kind of agent is driven."""
+
+    @property
+    def agent(self) -> str:
+        """The agent's name, as recordings are filed."""
+
+    def version(self, environment: Mapping[str, str]) -> str:
+        """The program's version, or nothing when it does not say."""
+
+    def start(self, ask: Ask) -> Running:
+        """Start a run and return at once."""
+
+    def run(self, ask: Ask, timeout_s: float) -> Outcome:
+        """Start a run and wait for its end."""

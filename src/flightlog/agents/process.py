@@ -1,0 +1,119 @@
+"""A child process that speaks JSON lines, and its end without orphans.
+
+The child gets a session of its own, so that one signal reaches it and what it started. Tools
+of an agent may have left that group: before the last blow their parents are asked (`ps`).
+Knows nothing of any agent.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+STOP_GRACE_S = 3.0
+
+
+class JsonProcess:
+    """A running child whose stdout is read line by line while it works."""
+
+    def __init__(self, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
+        """Start `command` with exactly `environment` and nothing on its stdin."""
+        self._child = subprocess.Popen(
+            list(command),
+            cwd=cwd,
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        self._lines: list[bytes] = []
+        self._errors: list[bytes] = []
+        self._readers = [
+            threading.Thread(target=_collect, args=pair, daemon=True)
+            for pair in ((self._child.stdout, self._lines), (self._child.stderr, self._errors))
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The child's process id, which is its group's too."""
+        return self._child.pid
+
+    def records(self) -> list[dict[str, Any]]:
+        """The JSON objects among the lines said so far."""
+        return [record for line in list(self._lines) if (record := _record(line)) is not None]
+
+    def stderr(self) -> str:
+        """What it complained about so far."""
+        return b"".join(self._errors).decode("utf-8", "replace")
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the child alone."""
+        self._child.send_signal(number)
+
+    def wait(self, timeout_s: float) -> int | None:
+        """Wait for the end and return the exit code, or None when time ran out."""
+        try:
+            code = self._child.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return None
+        self._finish()
+        return code
+
+    def stop(self) -> int:
+        """End the child and all it started: ask first, then kill."""
+        family = {self.pid, *descendants(self.pid)}
+        _send(family, signal.SIGTERM)
+        try:
+            self._child.wait(STOP_GRACE_S)
+        except subprocess.TimeoutExpired:
+            family |= descendants(self.pid)
+        _send(family, signal.SIGKILL)
+        code = self._child.wait()
+        self._finish()
+        return code
+
+    def _finish(self) -> None:
+        # A tool that outlived the agent may still hold the pipe; what it says is not the agent's.
+        for reader in self._readers:
+            reader.join(0.5)
+
+
+def descendants(pid: int) -> set[int]:
+    """Every process below `pid`, as `ps` tells it; nothing when there is no `ps`."""
+    try:
+        table = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
+    except OSError:
+        return set()
+    parents = {int(child): int(parent) for child, parent in (line.split() for line in table.splitlines())}
+    found: set[int] = set()
+    while more := {child for child, parent in parents.items() if parent in found | {pid}} - found:
+        found |= more
+    return found
+
+
+def _send(pids: set[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def _collect(stream: IO[bytes], into: list[bytes]) -> None:
+    with stream:
+        into.extend(iter(stream.readline, b""))
+
+
+def _record(line: bytes) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None

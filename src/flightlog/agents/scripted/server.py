@@ -1,0 +1,206 @@
+"""The scripted model on a loopback port: HTTP in, one reply of the scenario out.
+
+It keeps one thing between requests: how often the same request came, so that a reply can fail
+twice and then succeed. Headers are kept by an allow-list, so no key ever stands in a log.
+"""
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.agents.scripted import match, sse
+from flightlog.agents.scripted.scenario import Failure, Reply, Scenario
+
+KEPT_HEADERS = (
+    "anthropic-beta",
+    "anthropic-version",
+    "content-type",
+    "user-agent",
+    "x-app",
+    "x-claude-code-agent-id",
+    "x-claude-code-session-id",
+    "x-stainless-retry-count",
+)
+_NO_RULE = Failure(status=400, message="no rule of the scenario matches this request")
+
+
+class Seen(Struct, frozen=True):
+    """One request that arrived, and what it got."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    rule: str
+    status: int
+
+
+class Serving(Struct, frozen=True):
+    """A scripted model at work: where it is, and what it was asked (nothing unless `keep`)."""
+
+    url: str
+    requests: list[Seen]
+
+
+@contextmanager
+def serve(scenario: Scenario, *, keep: bool = True) -> Iterator[Serving]:
+    """Serve `scenario` on a free loopback port for the length of a `with` block."""
+    stage = _Stage(scenario, keep=keep)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *arguments: _Handler(stage, *arguments))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield Serving(f"http://127.0.0.1:{server.server_port}", stage.seen)
+    finally:
+        stage.closing.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+class _Stage:
+    """What the handler threads share."""
+
+    def __init__(self, scenario: Scenario, *, keep: bool) -> None:
+        self.scenario = scenario
+        self.seen: list[Seen] = []
+        self.closing = threading.Event()
+        self._keep = keep
+        self._times: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def attempt(self, body: Mapping[str, Any]) -> int:
+        """Count how often this very request came before."""
+        # A client that tries again may drop a parameter; what was said, and in which session, stays.
+        name = sse.digest({key: body.get(key) for key in ("model", "metadata", "messages")}, 0)
+        with self._lock:
+            self._times[name] += 1
+            return self._times[name] - 1
+
+    def note(self, seen: Seen) -> None:
+        """Keep a request, when asked to."""
+        if self._keep:
+            with self._lock:
+                self.seen.append(seen)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 60
+
+    def __init__(self, stage: _Stage, *arguments: Any) -> None:
+        self.stage = stage
+        super().__init__(*arguments)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name
+        """Say nothing on stderr."""
+
+    def do_HEAD(self) -> None:
+        """Answer the client's «is anybody there»."""
+        self._json(200, {}, rule="probe")
+
+    def do_GET(self) -> None:
+        """Answer a probe."""
+        self._json(200 if self.path.startswith(("/api/hello", "/?")) or self.path == "/" else 404, {}, rule="probe")
+
+    def do_POST(self) -> None:
+        """Answer a request to the Messages API."""
+        body = self._body()
+        path = self.path.partition("?")[0]
+        if body is None:
+            self._fail(Failure(status=400, message="the body is not a JSON object"), {}, "unreadable", "")
+        elif path.endswith("/messages/count_tokens"):
+            self._json(200, {"input_tokens": sse.count_tokens(body)}, body=body, rule="count_tokens")
+        elif path.endswith("/messages"):
+            self._messages(path, body)
+        else:
+            self._fail(Failure(status=404, message=f"nothing at {path}"), body, "unknown path", "")
+
+    def _messages(self, path: str, body: dict[str, Any]) -> None:
+        attempt = self.stage.attempt(body)
+        name = sse.digest(body, attempt)
+        headers = {key.lower(): value for key, value in self.headers.items()}
+        chosen = match.choose(self.stage.scenario, match.read(path, headers, body))
+        if chosen is None:
+            return self._fail(_NO_RULE, body, "none", name)
+        reply = chosen.reply
+        self.stage.closing.wait(reply.delay_s)
+        failure = _failure(reply, attempt)
+        if failure is not None and failure.cut_after is None:
+            return self._fail(failure, body, chosen.rule, name)
+        whole = sse.message(reply, body, name)
+        given = {"request-id": sse.request_id(name), **reply.headers}
+        if not body.get("stream"):
+            return self._json(200, whole, body=body, rule=chosen.rule, headers=given)
+        self._note(body, chosen.rule, 200)
+        return self._stream(reply, whole, given, failure.cut_after if failure else None)
+
+    def _stream(self, reply: Reply, whole: dict[str, Any], headers: Mapping[str, str], cut_after: int | None) -> None:
+        self.close_connection = True
+        self._start(200, {"content-type": "text/event-stream", "connection": "close", **headers})
+        try:
+            for at, event in enumerate(sse.events(whole, reply.chunk_chars)):
+                if at == cut_after or self.stage.closing.is_set():
+                    return
+                self.wfile.write(sse.frame(event))
+                if reply.chunk_delay_s:
+                    self.stage.closing.wait(reply.chunk_delay_s)
+        except OSError:
+            # The client left in the middle, as a killed agent does.
+            return
+
+    def _fail(self, failure: Failure, body: dict[str, Any], rule: str, name: str) -> None:
+        request_id = sse.request_id(name)
+        headers = {"request-id": request_id, **failure.headers}
+        if failure.retry_after_s is not None:
+            headers["retry-after"] = f"{failure.retry_after_s:g}"
+        self._json(failure.status, sse.error(failure, request_id), body=body, rule=rule, headers=headers)
+
+    def _json(
+        self,
+        status: int,
+        answer: Mapping[str, Any],
+        *,
+        rule: str,
+        body: dict[str, Any] | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        data = b"" if self.command == "HEAD" else json.dumps(answer).encode()
+        self._note(body or {}, rule, status)
+        self._start(status, {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})})
+        try:
+            self.wfile.write(data)
+        except OSError:
+            self.close_connection = True
+
+    def _start(self, status: int, headers: Mapping[str, str]) -> None:
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _body(self) -> dict[str, Any] | None:
+        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        try:
+            body = json.loads(raw)
+        except ValueError:
+            return None
+        return body if isinstance(body, dict) else None
+
+    def _note(self, body: dict[str, Any], rule: str, status: int) -> None:
+        headers = {name: self.headers[name] for name in KEPT_HEADERS if name in self.headers}
+        self.stage.note(Seen(self.command, self.path, headers, body, rule, status))
+
+
+def _failure(reply: Reply, attempt: int) -> Failure | None:
+    """The failure of this attempt: each of `errors` once, and for ever when there is nothing else to say."""
+    if attempt < len(reply.errors):
+        return reply.errors[attempt]
+    return None if reply.content else reply.errors[-1]
