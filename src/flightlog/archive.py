@@ -1,1 +1,199 @@
-"""The door to recordings: rooms and faces reach them through here."""
+"""The door to recordings: sessions(), session(id), usage(); rooms and faces come through here.
+
+Reads the agents' own files in place; nothing is written on the way to a report. Which
+directories to look in is told from outside.
+"""
+
+import functools
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import tzinfo
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.model.damage import Damage
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.events import ApiFailed, Compacted, Entry, LaneFacts, Replied, Requested
+from flightlog.model.ids import checked
+from flightlog.model.session import Session
+from flightlog.model.usage import ClientTotals, Response
+from flightlog.sources.claude_code.discover import AGENT, Found, Transcript, discover, spilled_file
+from flightlog.sources.claude_code.scan import Target, response, scan
+from flightlog.sources.claude_code.summaries import summaries
+from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.views.ledger import Ledger, settled
+from flightlog.views.prices import price
+from flightlog.views.session import fold
+from flightlog.views.summary import SessionSummary, summarise
+from flightlog.views.truth import Account, Evidence, Truth, last, truths
+from flightlog.views.usage import By, Priced, UsageRow, priced, rows, total
+
+Progress = Callable[[int, int], None]
+
+
+class Recording(Struct, frozen=True):
+    """The files of one session."""
+
+    session: str
+    agent: str
+    files: tuple[Transcript, ...]
+
+    @property
+    def changed_ms(self) -> int:
+        """When the agent last wrote to any of them."""
+        return max(file.changed_ns for file in self.files) // 1_000_000
+
+    @property
+    def main(self) -> Transcript | None:
+        """The main thread's file; a session of warm-ups has none."""
+        return next((file for file in self.files if not file.lane), None)
+
+
+class UsageReport(Struct, frozen=True):
+    """A usage report: rows and total of what was recorded, and the truth table beside it."""
+
+    by: By
+    total: UsageRow
+    rows: tuple[UsageRow, ...]
+    truths: tuple[Truth, ...]
+    damaged: int
+
+
+class Archive:
+    """Every recording that can be found from here."""
+
+    def __init__(self, config_dirs: Sequence[str]) -> None:
+        """Look below `config_dirs`, the agents' own configuration directories."""
+        self._config_dirs = tuple(config_dirs)
+        self._noted: dict[str, list[Entry]] = {}
+
+    @functools.cached_property
+    def recordings(self) -> dict[str, Recording]:
+        """Every session's files, by session id."""
+        files: dict[str, list[Transcript]] = defaultdict(list)
+        for found in self._found:
+            for transcript in found.transcripts:
+                files[transcript.session].append(transcript)
+        return {session: Recording(session, AGENT, tuple(files[session])) for session in sorted(files)}
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """What could not be looked into."""
+        return tuple(damage for found in self._found for damage in found.damage)
+
+    def find(self, written: str) -> Recording:
+        """Return the session whose id begins with `written`."""
+        if written in self.recordings:
+            return self.recordings[written]
+        matches = [session for session in self.recordings if session.startswith(checked(written))]
+        if not matches:
+            raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
+        if len(matches) > 1:
+            some = ", ".join(matches[:5])
+            raise Invalid(f"{len(matches)} sessions begin with {written!r}", hint=f"write more of it: {some}")
+        return self.recordings[matches[0]]
+
+    def session(self, written: str) -> Session:
+        """Tell the session whose id begins with `written`."""
+        return self._told(self.find(written))
+
+    def sessions(self, progress: Progress | None = None) -> Iterator[SessionSummary]:
+        """Reduce every session to a line, newest first."""
+        for session in self.told(progress):
+            yield summarise(session, self.recordings[session.id].changed_ms)
+
+    def told(self, progress: Progress | None = None) -> Iterator[Session]:
+        """Tell every session, newest first."""
+        ordered = sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
+        for done, recording in enumerate(ordered):
+            if progress is not None:
+                progress(done, len(ordered))
+            yield self._told(recording)
+
+    def spilled(self, session: str, said: str) -> str | None:
+        """Read a tool result that was too large for the transcript, if it is still there."""
+        for file in self.find(session).files:
+            try:
+                return Path(spilled_file(file, said)).read_text("utf-8", "replace")
+            except OSError:
+                continue
+        return None
+
+    def usage(self, by: By, zone: tzinfo, only: Callable[[Response], bool] | None = None) -> UsageReport:
+        """Report usage and cost; `only` leaves out responses, and with them the truth table."""
+        ledger, stated, damaged = self._ledger()
+        totals = {session: last(each) for session, each in _by_session(stated).items()}
+        known = priced(ledger.responses, totals)
+        accounts = _accounts(known, ledger)
+        table = () if only else tuple(truths(accounts, stated, self._evidence))
+        kept = [item for item in known if only is None or only(item.response)]
+        broken_down = rows(kept, by, zone)
+        if by is By.SESSION and only is None:
+            silent = self.recordings.keys() - {row.key for row in broken_down}
+            broken_down = sorted([*broken_down, *(total((), key) for key in silent)], key=lambda row: row.key)
+        return UsageReport(by, total(kept), tuple(broken_down), table, damaged)
+
+    @functools.cached_property
+    def _found(self) -> tuple[Found, ...]:
+        return tuple(discover(folder) for folder in self._config_dirs)
+
+    def _told(self, recording: Recording) -> Session:
+        return fold(recording.session, recording.agent, price, self._items(recording))
+
+    def _items(self, recording: Recording) -> Iterator[Entry | Damage | LaneFacts]:
+        for file in recording.files:
+            yield from entries(file)
+            if file.lane:
+                yield lane_facts(file)
+            else:
+                yield from self._summaries(os.path.dirname(file.path))  # noqa: PTH120
+
+    def _summaries(self, folder: str) -> Iterable[Entry]:
+        """Titles noted in a project's other files, read once."""
+        if folder not in self._noted:
+            files = [file for each in self.recordings.values() for file in each.files]
+            self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
+        return self._noted[folder]
+
+    def _ledger(self) -> tuple[Ledger, list[ClientTotals], int]:
+        lines: list[Response] = []
+        stated: list[ClientTotals] = []
+        born: dict[str, int] = {}
+        damaged = 0
+        for recording in self.recordings.values():
+            for file in recording.files:
+                seen = scan(Target(file.path, file.session, file.lane))
+                lines.extend(response(row) for row in seen.rows)
+                stated.extend(seen.totals)
+                damaged += seen.damaged
+                if seen.first_ms:
+                    born[file.session] = min(born.get(file.session, seen.first_ms), seen.first_ms)
+        return settled(lines, born), stated, damaged
+
+    def _evidence(self, session: str) -> Evidence:
+        """Look for what explains a difference between the client's count and the record."""
+        events = [item.event for item in self._items(self.recordings[session]) if isinstance(item, Entry)]
+        sent = {event.request_ref for event in events if isinstance(event, Requested)}
+        named = {event.request_ref for event in events if isinstance(event, Replied) and event.request_ref}
+        return Evidence(
+            compactions=sum(isinstance(event, Compacted) for event in events),
+            cuts=sum(isinstance(event, ApiFailed) and event.cut for event in events),
+            copied=bool(named - sent),
+        )
+
+
+def _by_session(stated: Iterable[ClientTotals]) -> dict[str, list[ClientTotals]]:
+    grouped: dict[str, list[ClientTotals]] = defaultdict(list)
+    for totals in stated:
+        grouped[totals.session].append(totals)
+    return grouped
+
+
+def _accounts(known: Iterable[Priced], ledger: Ledger) -> dict[str, Account]:
+    own: dict[str, list[tuple[Response, float | None]]] = defaultdict(list)
+    for item in known:
+        own[item.response.session].append((item.response, item.cost.usd))
+    sessions = own.keys() | ledger.copies.keys()
+    return {session: Account(session, tuple(own[session]), ledger.copies.get(session, ())) for session in sessions}

@@ -1,1 +1,36 @@
 """Wiring: the only reader of environment, home directory, clock and config files."""
+
+import os
+import time
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+
+from flightlog.app.paths import claude_config_dirs
+from flightlog.app.paths import home as home_in
+from flightlog.archive import Archive
+from flightlog.store.files import replace
+
+
+def open_archive() -> Archive:
+    """Open the recordings of this machine."""
+    return Archive([str(path) for path in claude_config_dirs(os.environ)])
+
+
+def home() -> str:
+    """Return flightlog's own data directory."""
+    return str(home_in(os.environ))
+
+
+def now_ms() -> int:
+    """Return the time."""
+    return time.time_ns() // 1_000_000
+
+
+def local_zone() -> tzinfo:
+    """Return this machine's time zone."""
+    return datetime.now(tz=UTC).astimezone().tzinfo or UTC
+
+
+def write_export(path: Path, body: str) -> None:
+    """Write a file a person asked for."""
+    replace(path, body.encode(), durable=False)

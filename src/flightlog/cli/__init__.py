@@ -64,9 +64,14 @@ class _Lazy(click.Group):
 )
 @click.version_option(__version__, prog_name="flightlog")
 @click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
-def cli(*, debug: bool) -> None:
+@click.option("--samples", is_flag=True, help="Read the recordings that ship with flightlog instead of your own.")
+def cli(*, debug: bool, samples: bool) -> None:
     """The flight recorder and test lab for coding agents."""
     del debug  # read from the arguments by `run`, before click knows them
+    if samples:
+        from flightlog.app.paths import choose_samples
+
+        choose_samples()
 
 
 def run(command: click.Command, name: str, args: Sequence[str]) -> int:

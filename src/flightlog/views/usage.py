@@ -5,6 +5,7 @@ zone it is given. A row whose models have no price says so and costs None, never
 """
 
 import enum
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -99,7 +100,7 @@ def summed(costs: Iterable[Cost]) -> Cost:
         return Cost(None, CostSource.UNKNOWN)
     sources = {cost.source for cost in known if cost.usd is not None}
     source = sources.pop() if len(sources) == 1 else CostSource.MIXED if sources else CostSource.TABLE
-    return Cost(sum(amounts), source)
+    return Cost(sum(amounts, 0.0), source)
 
 
 def blocks(items: Sequence[Priced]) -> list[tuple[int, int]]:
@@ -149,7 +150,7 @@ def _block_key(items: Sequence[Priced]) -> Callable[[Response], str]:
     starts = [start for start, _ in blocks(items)]
 
     def key(response: Response) -> str:
-        start = max(start for start in starts if start <= response.at_ms)
+        start = starts[bisect_right(starts, response.at_ms) - 1]
         return _local(start, UTC).isoformat().replace("+00:00", "Z")
 
     return key

@@ -20,13 +20,13 @@ from flightlog.store.lines import read as read_lines
 def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
     """Yield what the transcript says from byte `start` on."""
     last_ms = 0
-    for line in read_lines(transcript.path, start):
+    for line in read_lines(Path(transcript.path), start):
         if isinstance(line, Damage):
             yield line
             continue
         decoded = decode(line.data)
         if decoded is None:
-            yield Damage(transcript.path, line.offset, len(line.data), "not a transcript record")
+            yield Damage(transcript.path, line.offset, line.length, "not a transcript record")
             continue
         for entry in decoded:
             last_ms = entry.at_ms if entry.at_ms is not None else last_ms
@@ -37,7 +37,7 @@ def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
                 order_ms=last_ms,
                 path=transcript.path,
                 offset=line.offset,
-                length=len(line.data),
+                length=line.length,
             )
 
 
