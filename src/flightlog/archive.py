@@ -20,7 +20,8 @@ from flightlog.model.ids import checked
 from flightlog.model.session import Session
 from flightlog.model.usage import ClientTotals, Response
 from flightlog.sources.claude_code.discover import AGENT, Found, Transcript, discover, spilled_file
-from flightlog.sources.claude_code.scan import Target, response, scan
+from flightlog.sources.claude_code.parallel import scan_all
+from flightlog.sources.claude_code.scan import Target, response
 from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.views.ledger import Ledger, settled
@@ -162,14 +163,14 @@ class Archive:
         stated: list[ClientTotals] = []
         born: dict[str, int] = {}
         damaged = 0
-        for recording in self.recordings.values():
-            for file in recording.files:
-                seen = scan(Target(file.path, file.session, file.lane))
-                lines.extend(response(row) for row in seen.rows)
-                stated.extend(seen.totals)
-                damaged += seen.damaged
-                if seen.first_ms:
-                    born[file.session] = min(born.get(file.session, seen.first_ms), seen.first_ms)
+        files = [file for recording in self.recordings.values() for file in recording.files]
+        targets = [Target(file.path, file.session, file.lane) for file in files]
+        for file, seen in zip(files, scan_all(targets, [file.size for file in files]), strict=True):
+            lines.extend(response(row) for row in seen.rows)
+            stated.extend(seen.totals)
+            damaged += seen.damaged
+            if seen.born_ms:
+                born[file.session] = min(born.get(file.session, seen.born_ms), seen.born_ms)
         return settled(lines, born), stated, damaged
 
     def _evidence(self, session: str) -> Evidence:

@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 import stringzilla as sz
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from flightlog.model.usage import ClientTotals, Response, Usage
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
@@ -22,6 +23,7 @@ BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
 _USAGE = b'"usage":{'
 _TOTALS = b'"type":"cost-state"'
+_STAMP = b'"timestamp":"'
 _NEWLINE = b"\n"
 
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
@@ -163,6 +165,7 @@ class _Reading:
         # The first place a response was written in; lines of other places are few and kept one by one.
         self.best: dict[str, _Record] = {}
         self.odd: list[Row] = []
+        self.as_of_ms = 0
 
     def run(self, file: int, buffer: bytearray) -> None:
         """Read block by block; what follows the last newline waits for the next block."""
@@ -216,10 +219,7 @@ class _Reading:
                 self.odd.append(_row(record, self.target))
             elif _fuller(record, known):
                 best[message.id] = record
-        for line in _lines_with(_TOTALS, block, end):
-            hits += 1
-            self._totals(bytes(line))
-        self.result.decoded += hits
+        self.result.decoded += hits + self._totals(block, end)
 
     def _odd_line(self, line: bytes) -> None:
         """Look again, with patience, at a line the typed decode refused."""
@@ -240,12 +240,23 @@ class _Reading:
         aborted = record.get("isAbortedMidStream") is True
         self.odd.append(Row._make((*row, milliseconds(text(record, "timestamp")) or 0, *rest, aborted)))
 
-    def _totals(self, line: bytes) -> None:
-        record = parsed(line)
-        if record is None:
-            self.result.damaged += 1
-        elif text(record, "type") == "cost-state":
-            self.result.totals.append(client_totals(record))
+    def _totals(self, block: memoryview, end: int) -> int:
+        """Take the client's own totals, each with the time of the record before it."""
+        hits = at = 0
+        for line in _lines_with(_TOTALS, block, end):
+            hits += 1
+            record = parsed(bytes(line))
+            if record is None:
+                self.result.damaged += 1
+            elif text(record, "type") == "cost-state":
+                at = sz.find(block, line, at, end)
+                stamp = sz.rfind(block, _STAMP, 0, at)
+                if stamp >= 0:
+                    start = stamp + len(_STAMP)
+                    self.as_of_ms = milliseconds(bytes(block[start : start + 24]).decode("ascii", "replace")) or 0
+                said = replace(client_totals(record), session=self.target.session, as_of_ms=self.as_of_ms)
+                self.result.totals.append(said)
+        return hits
 
 
 def _lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryview]:
