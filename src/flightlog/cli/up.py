@@ -28,7 +28,7 @@ def up(*, as_json: bool) -> None:
 
 
 def _print(told: "Overview", zone: "tzinfo") -> None:
-    from flightlog.views.story import moment, money
+    from flightlog.views.story import counted, moment, money
 
     flightlog = "flightlog --samples" if told.sample else "flightlog"
     if told.sample:
@@ -47,12 +47,12 @@ def _print(told: "Overview", zone: "tzinfo") -> None:
         )
     if told.dearest is not None:
         _say(
-            f"dearest prompt: {told.dearest.prompt!r}, {told.dearest.steps} steps, {money(told.dearest.cost)}",
+            f"dearest prompt: {told.dearest.prompt!r}, {counted(told.dearest.steps, 'step')}, {money(told.dearest.cost)}",
             f"{flightlog} session show '{_short(told.dearest.address)}'",
         )
     for share in told.busiest:
         _say(
-            f"{share.project}: {share.sessions:,} sessions, {share.turns:,} turns, ${share.cost_usd:,.2f}",
+            f"{share.project}: {counted(share.sessions, 'session')}, {counted(share.turns, 'turn')}, ${share.cost_usd:,.2f}",
             f"{flightlog} session list --project {share.project}",
         )
     _print_doomed(told, zone)
@@ -61,7 +61,7 @@ def _print(told: "Overview", zone: "tzinfo") -> None:
 
 
 def _print_doomed(told: "Overview", zone: "tzinfo") -> None:
-    from flightlog.views.story import moment
+    from flightlog.views.story import counted, moment
 
     if told.sample:
         _say("see it work on a session made now", "flightlog demo")
@@ -71,7 +71,7 @@ def _print_doomed(told: "Overview", zone: "tzinfo") -> None:
         return
     first = told.doomed[0]
     _say(
-        f"{len(told.doomed):,} sessions are deleted within a week by Claude Code's {told.keep_days}-day clean-up, "
+        f"deleted within a week by Claude Code's {told.keep_days}-day clean-up: {counted(len(told.doomed), 'session')}, "
         f"the first on {moment(first.deleted_ms, zone, '%Y-%m-%d')}: {first.title!r}",
         f"flightlog session export {first.session[:8]} --format html --output {first.session[:8]}.html",
     )
