@@ -6,7 +6,6 @@ from functools import cache
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recordings import CASES, ROOT
 
 from flightlog.model.damage import Damage
 from flightlog.model.events import LaneFacts
@@ -14,6 +13,7 @@ from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.views.prices import price
 from flightlog.views.session import SessionFold, fold
+from recordings import CASES, ROOT
 
 TRANSCRIPTS = sorted((ROOT).glob("*/*/transcripts/**/*.jsonl"))
 MAIN = [path for path in TRANSCRIPTS if not path.name.startswith("agent-")]

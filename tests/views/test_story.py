@@ -1,11 +1,11 @@
 import pytest
-from golden import matches
-from recordings import CASES, archive
 
 from flightlog.model.address import parse
 from flightlog.model.errors import NotFound
 from flightlog.views.story import Telling, passage, story
 from flightlog.views.story_forms import as_html, as_markdown, as_text
+from golden import matches
+from recordings import CASES, archive
 
 
 @pytest.mark.parametrize("case", CASES)

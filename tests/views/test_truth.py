@@ -3,11 +3,11 @@
 from datetime import UTC
 
 import pytest
-from recordings import CASES, archive
 
 from flightlog.model.usage import Usage
 from flightlog.views.truth import Reason
 from flightlog.views.usage import By
+from recordings import CASES, archive
 
 CURRENT = [case for case in CASES if case.startswith("2.1.325/")]
 EXPLAINED = {
