@@ -130,6 +130,6 @@ def _keeping(told: Overview, zone: tzinfo) -> Fact:
     when = moment(first.deleted_ms, zone, "%Y-%m-%d")
     name = first.session[:8]
     return Fact(
-        f"deleted within a week by Claude Code's {told.keep_days}-day clean-up: {count}, first {first.title!r} on {when}",
+        f"deleted within a week by Claude Code's {told.keep_days}-day rule: {count}, first {first.title!r}, {when}",
         f"flightlog session export {name} --format html --output {name}.html",
     )
