@@ -4,6 +4,7 @@ Reads the agents' own files in place; nothing is written on the way to a report.
 directories to look in is told from outside.
 """
 
+import contextlib
 import functools
 import os
 from collections import defaultdict
@@ -96,7 +97,8 @@ class Archive:
         """Return the session whose id begins with `written`."""
         if written in self.recordings:
             return self.recordings[written]
-        matches = [session for session in self.recordings if session.startswith(checked(written))]
+        begin = checked(written)
+        matches = [session for session in self.recordings if session.startswith(begin)]
         if not matches:
             raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
         if len(matches) > 1:
@@ -152,10 +154,10 @@ class Archive:
     def spilled(self, session: str, said: str) -> str | None:
         """Read a tool result that was too large for the transcript, if it is still there."""
         for file in self.find(session).files:
-            try:
-                return Path(spilled_file(file, said)).read_text("utf-8", "replace")
-            except OSError:
-                continue
+            path = Path(spilled_file(file, said))
+            with contextlib.suppress(OSError):
+                if path.is_file():
+                    return path.read_text("utf-8", "replace")
         return None
 
     def usage(self, by: By, zone: tzinfo, only: Callable[[Response], bool] | None = None) -> UsageReport:

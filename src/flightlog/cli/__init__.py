@@ -91,9 +91,8 @@ def run(command: click.Command, name: str, args: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         _tell(name, "interrupted", "")
         return 130
-    except BrokenPipeError:
-        # The reader of our output left, as `head` does; nothing is wrong.
-        sys.stderr.close()
+    except SystemExit:
+        # How click and rich answer when the reader of our output left, as `head` does; nothing is wrong.
         return 0
     return result if isinstance(result, int) else 0
 
