@@ -18,10 +18,10 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.events import ApiFailed, Compacted, Entry, LaneFacts, Replied, Requested
 from flightlog.model.ids import checked
 from flightlog.model.session import Session
-from flightlog.model.usage import ClientTotals, Response
+from flightlog.model.usage import ClientTotals, Response, response
 from flightlog.sources.claude_code.discover import AGENT, Found, Transcript, discover, spilled_file
 from flightlog.sources.claude_code.parallel import scan_all
-from flightlog.sources.claude_code.scan import Target, response
+from flightlog.sources.claude_code.scan import Target
 from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.views.ledger import Ledger, settled
