@@ -64,11 +64,12 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
     from flightlog.views.story import Telling, passage, story
 
     at = parse(address)
-    told = open_archive().session(at.session)
+    archive = open_archive()
+    told = archive.session(at.session)
     if as_json:
         print_json(part_at(told, at))
         return
-    telling = Telling(local_zone(), full)
+    telling = Telling(local_zone(), full, lambda said: archive.spilled(told.id, said))
     print_story(passage(told, at, telling) if at.turn or at.lane else story(told, telling))
 
 
@@ -113,10 +114,12 @@ def export(session_id: str, *, form: str, output: Path | None) -> None:
     """Write a session as Markdown, one HTML page, or JSON; nothing is left out or taken out."""
     from flightlog.app import local_zone, open_archive, write_export
     from flightlog.model.address import parse
+    from flightlog.views.story import Telling
     from flightlog.views.wire import exported
 
-    told = open_archive().session(parse(session_id).session)
-    body = exported(told, form, local_zone())
+    archive = open_archive()
+    told = archive.session(parse(session_id).session)
+    body = exported(told, form, Telling(local_zone(), full=True, spilled=lambda said: archive.spilled(told.id, said)))
     if output is None:
         click.echo(body, nl=False)
     else:

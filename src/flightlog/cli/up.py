@@ -28,63 +28,11 @@ def up(*, as_json: bool) -> None:
 
 
 def _print(told: "Overview", zone: "tzinfo") -> None:
-    from flightlog.views.story import moment, money
-
-    flightlog = "flightlog --samples" if told.sample else "flightlog"
-    if told.sample:
-        _say("No sessions on this machine yet. These were recorded with Claude Code and ship with flightlog.\n")
-    span = f"{moment(told.first_ms, zone, '%Y-%m-%d')} to {moment(told.last_ms, zone, '%Y-%m-%d')}"
-    _say(
-        f"{told.sessions:,} sessions in {told.projects:,} projects, {told.turns:,} turns, {span}",
-        "flightlog session list",
-    )
-    tokens = f"{told.usage.total:,} tokens"
-    _say(f"they cost {money(told.cost)} for {tokens}, each response counted once", f"{flightlog} session usage")
-    if abs(told.unrecorded_usd) > 0.00005:
-        _say(
-            f"the clients counted ${told.unrecorded_usd:,.4f} more without a message on record; each has its reason",
-            f"{flightlog} session usage --by session",
-        )
-    if told.dearest is not None:
-        _say(
-            f"dearest prompt: {told.dearest.prompt!r}, {told.dearest.steps} steps, {money(told.dearest.cost)}",
-            f"{flightlog} session show '{_short(told.dearest.address)}'",
-        )
-    for share in told.busiest:
-        _say(
-            f"{share.project}: {share.sessions:,} sessions, {share.turns:,} turns, ${share.cost_usd:,.2f}",
-            f"{flightlog} session list --project {share.project}",
-        )
-    _print_doomed(told, zone)
-    if told.unknown_records or told.damaged:
-        _say(f"{told.unknown_records:,} records of unknown type, {told.damaged:,} damaged spans", "flightlog doctor")
-
-
-def _print_doomed(told: "Overview", zone: "tzinfo") -> None:
-    from flightlog.views.story import moment
-
-    if told.sample:
-        _say("see it work on a session made now", "flightlog demo")
-        return
-    if not told.doomed:
-        _say(f"nothing is deleted within a week by Claude Code's {told.keep_days}-day clean-up", "flightlog doctor")
-        return
-    first = told.doomed[0]
-    _say(
-        f"{len(told.doomed):,} sessions are deleted within a week by Claude Code's {told.keep_days}-day clean-up, "
-        f"the first on {moment(first.deleted_ms, zone, '%Y-%m-%d')}: {first.title!r}",
-        f"flightlog session export {first.session[:8]} --format html --output {first.session[:8]}.html",
-    )
-
-
-def _say(fact: str, command: str = "") -> None:
     from flightlog.model.text import inert
+    from flightlog.views.overview import facts
 
-    click.echo(inert(fact))
-    if command:
-        click.secho(f"    {inert(command)}", fg="cyan")
-
-
-def _short(address: str) -> str:
-    session, mark, place = address.partition("#")
-    return f"{session[:8]}{mark}{place}"
+    if told.sample:
+        click.echo("No sessions on this machine yet. These were recorded with Claude Code and ship with flightlog.\n")
+    for fact in facts(told, zone):
+        click.echo(inert(fact.text))
+        click.secho(f"    {inert(fact.next)}", fg="cyan")

@@ -7,7 +7,7 @@ all, unless it is asked for in full.
 
 import enum
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, tzinfo
 
 from msgspec import Struct
@@ -20,6 +20,8 @@ from flightlog.views.parts import lane_at, step_at, turn_at
 from flightlog.views.summary import summarise
 
 LINES_MAX = 12
+NOTE_LINES_MAX = 3
+LINE_WIDTH_MAX = 2_000
 _WHO = {
     PromptKind.HUMAN: "person",
     PromptKind.TASK: "background task",
@@ -55,10 +57,11 @@ class Line(Struct, frozen=True):
 
 
 class Telling(Struct, frozen=True):
-    """How to tell it."""
+    """How to tell it; `spilled` finds an output that was too large for the transcript."""
 
     zone: tzinfo = UTC
     full: bool = False
+    spilled: Callable[[str], str | None] | None = None
 
 
 def story(session: Session, telling: Telling) -> Iterator[Line]:
@@ -97,6 +100,11 @@ def money(cost: Cost) -> str:
     return f"{amount} ({cost.source.value})" if cost.source is not CostSource.TABLE else amount
 
 
+def counted(number: int, thing: str) -> str:
+    """Write a number of things."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
 def moment(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Write a time."""
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form) if at_ms is not None else "?"
@@ -107,9 +115,9 @@ def _facts(session: Session, telling: Telling) -> Iterator[Line]:
     place = session.cwd + (f" ({session.branch})" if session.branch else "")
     yield Line(Kind.FACT, 0, f"{session.agent} {session.version}, {place}")
     yield Line(Kind.FACT, 0, f"{moment(told.started_ms, telling.zone)} to {moment(told.ended_ms, telling.zone)}")
-    parts = [f"{told.turns} turns", f"{told.steps} steps", f"{told.tool_calls} tool calls"]
-    parts += [f"{told.failed_calls} failed"] if told.failed_calls else []
-    parts += [f"{told.subagents} subagents"] if told.subagents else []
+    parts = [counted(told.turns, "turn"), counted(told.steps, "step"), counted(told.tool_calls, "tool call")]
+    parts += [f"{told.failed_calls:,} failed"] if told.failed_calls else []
+    parts += [counted(told.subagents, "subagent")] if told.subagents else []
     yield Line(Kind.FACT, 0, f"{', '.join(parts)}; {told.usage.total:,} tokens, {money(told.cost)}")
     if session.client is not None:
         yield Line(Kind.FACT, 0, f"the client's own total: ${session.client.total_usd:.6f}")
@@ -133,13 +141,13 @@ class _Teller:
     def turn(self, turn: Turn, at: Address, depth: int) -> Iterator[Line]:
         taken_back = ", taken back" if turn.rewound else ""
         when = moment(turn.at_ms, self._telling.zone, "%H:%M:%S")
-        who = _WHO.get(turn.kind, "client")
+        who = "task" if at.lane and turn.kind is PromptKind.HUMAN else _WHO.get(turn.kind, "client")
         yield Line(Kind.TURN, depth, f"{who}{taken_back}, {when}", str(at))
         if turn.prompt:
             yield from self._content(turn.prompt, Kind.PROMPT, depth + 1, at)
         for item in turn.items:
             if isinstance(item, Note):
-                yield Line(Kind.NOTE, depth + 1, f"{item.kind.value}: {self._cut(item.text, at)}")
+                yield Line(Kind.NOTE, depth + 1, f"{item.kind.value}: {self._cut(item.text, at, NOTE_LINES_MAX)}")
             else:
                 yield from self.step(item, Address(at.session, at.turn, item.number, at.lane), depth + 1)
 
@@ -175,8 +183,14 @@ class _Teller:
             return
         if call.denied:
             yield Line(Kind.NOTE, depth + 1, f"denied: {call.denied}")
-        yield from self._content(call.result, Kind.FAILURE if call.is_error else Kind.RESULT, depth + 1, at)
-        if call.spilled:
+        whole = (
+            self._telling.spilled(call.spilled)
+            if self._telling.full and self._telling.spilled and call.spilled
+            else None
+        )
+        result = call.result if whole is None else (Text(whole),)
+        yield from self._content(result, Kind.FAILURE if call.is_error else Kind.RESULT, depth + 1, at)
+        if call.spilled and whole is None:
             yield Line(Kind.NOTE, depth + 1, f"the whole output lies in tool-results/{call.spilled.rsplit('/', 1)[-1]}")
 
     def _content(self, content: tuple[Block, ...], kind: Kind, depth: int, at: Address) -> Iterator[Line]:
@@ -185,7 +199,11 @@ class _Teller:
                 case Text():
                     yield Line(kind, depth, self._cut(block.text, at) or "(nothing)")
                 case Thinking():
-                    yield Line(Kind.THINKING, depth, "(withheld)" if block.withheld else self._cut(block.text, at))
+                    yield Line(
+                        Kind.THINKING,
+                        depth,
+                        "(withheld)" if block.withheld else self._cut(block.text, at) or "(not shown)",
+                    )
                 case Image():
                     yield Line(kind, depth, f"[{block.media_type or 'image'}, {block.size:,} bytes]")
                 case Other():
@@ -193,17 +211,15 @@ class _Teller:
                         Kind.NOTE, depth, f"unknown content {block.kind}: {self._cut(block.text, at)}".rstrip(": ")
                     )
 
-    def _cut(self, text: str, at: Address) -> str:
+    def _cut(self, text: str, at: Address, most: int = LINES_MAX) -> str:
         text = text.strip("\n")
         if self._telling.full:
             return text
         lines = text.split("\n")
-        width = 2_000
-        kept = [
-            line if len(line) <= width else line[:width] + f"… ({len(line):,} characters)" for line in lines[:LINES_MAX]
-        ]
-        if len(lines) > LINES_MAX:
-            kept.append(f"… {len(lines) - LINES_MAX} more lines: flightlog session show '{at}' --full")
+        width = LINE_WIDTH_MAX
+        kept = [line if len(line) <= width else line[:width] + f"… ({len(line):,} characters)" for line in lines[:most]]
+        if len(lines) > most:
+            kept.append(f"… {len(lines) - most} more lines: flightlog session show '{at}' --full")
         return "\n".join(kept)
 
 

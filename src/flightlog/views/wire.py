@@ -1,6 +1,5 @@
 """Views as JSON and as files for people: one schema for command line, page and tests."""
 
-from datetime import tzinfo
 from typing import Any
 
 import msgspec
@@ -13,9 +12,8 @@ from flightlog.views.truth import Gap, Truth
 from flightlog.views.usage import UsageRow
 
 
-def exported(session: Session, form: str, zone: tzinfo) -> str:
+def exported(session: Session, form: str, telling: Telling) -> str:
     """Write a whole session as `md`, `html` or `json`."""
-    telling = Telling(zone, full=True)
     match form:
         case "md":
             return as_markdown(story(session, telling))

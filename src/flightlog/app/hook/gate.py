@@ -1,0 +1,109 @@
+"""The spawn gate: at most one settle per session at a time, and none that is due is forgotten.
+
+Whoever holds the lock on `settle.lock` runs `flightlog settle`; the kernel gives it back when the
+holder dies, so no marker can go stale. Who finds it held leaves `settle.again`, and the holder
+goes round once more. The runner is detached from the agent: own session, no stdio, no key in
+its environment. Runs as a script, like `recorder`.
+"""
+
+import _signal  # type: ignore[import-not-found]
+import fcntl
+import os
+import select
+import sys
+import time
+
+DEBOUNCE_S = 0.15
+LIMIT_S = 120.0
+ROUNDS_MAX = 20
+PATIENCE_S = {"SessionEnd": 1.0}  # the agent gives all hooks of its end 1.5 s together.
+PATIENCE_OTHERS_S = 8.0
+
+_KEPT = ("CLAUDE_CONFIG_DIR", "FLIGHTLOG_HOME", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER")
+_KEPT_PREFIX = "XDG_"
+
+
+def command(session: str) -> list[str]:
+    """The settle of one session; -P because the agent's project is not a place to import from."""
+    return [sys.executable, "-P", "-m", "flightlog", "settle", session]
+
+
+def settle(directory: str, program: list[str], wait_s: float) -> None:
+    """Have `program` run once for `directory`, detached; wait for it up to `wait_s`."""
+    lock = os.open(os.path.join(directory, "settle.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    if not _taken(lock):
+        _mark(directory)
+        # The holder may have looked for the mark just before we made it.
+        if not _taken(lock, wait_s):
+            return
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            _detach(keep=(lock, writer))
+            _run_due(directory, program, lock, 0 if wait_s else DEBOUNCE_S)
+        finally:
+            os._exit(0)
+    os.close(writer)
+    os.close(lock)
+    if wait_s:
+        select.select([reader], [], [], wait_s)
+
+
+def _run_due(directory: str, program: list[str], lock: int, debounce_s: float) -> None:
+    """Run until nobody has asked again, the lock given back included."""
+    for _ in range(ROUNDS_MAX):
+        time.sleep(debounce_s)
+        _unmark(directory)
+        _run(program)
+        if not _is_marked(directory):
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            if not _is_marked(directory) or not _taken(lock):
+                return
+
+
+def _run(program: list[str]) -> None:
+    """Run `program` to its end; past the limit it goes, and we with it."""
+    _signal.signal(_signal.SIGALRM, lambda *_: os.killpg(0, _signal.SIGKILL))
+    _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S)
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
+    os.waitpid(os.posix_spawn(program[0], program, kept), 0)
+    _signal.setitimer(_signal.ITIMER_REAL, 0)
+
+
+def _detach(keep: tuple[int, int]) -> None:
+    """Leave the agent's group, terminal, directory and pipes; only the lock is handed down."""
+    os.setsid()
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for stdio in (0, 1, 2):
+        os.dup2(null, stdio)
+    low, high = sorted(keep)
+    for start, end in ((3, low), (low + 1, high), (high + 1, 256)):
+        os.closerange(start, end)
+    os.set_inheritable(keep[0], True)
+
+
+def _taken(lock: int, wait_s: float = 0) -> bool:
+    end = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.01)
+        else:
+            return True
+
+
+def _mark(directory: str) -> None:
+    os.close(os.open(os.path.join(directory, "settle.again"), os.O_WRONLY | os.O_CREAT, 0o600))
+
+
+def _unmark(directory: str) -> None:
+    if _is_marked(directory):
+        os.unlink(os.path.join(directory, "settle.again"))
+
+
+def _is_marked(directory: str) -> bool:
+    return os.path.exists(os.path.join(directory, "settle.again"))

@@ -1,0 +1,175 @@
+"""Recording one hook event: the payload as it came, one line, whole, in the session's file.
+
+    <home>/sessions/<agent>/<session-id>/hooks.jsonl
+    {"v":1,"id":"…","at_ms":…,"agent":"claude-code","event":"Stop","payload":{…as it came…}}
+
+What is not JSON is kept as base64 under `raw`; what is too long for a line goes whole to
+`<home>/spool` and its line says so. The environment is never written: it holds the API key.
+Runs as a script: library modules only, and the small ones (`json` and `signal` double the time).
+"""
+
+import _json
+import _signal  # type: ignore[import-not-found]
+import binascii
+import os
+import sys
+import time
+
+import writing  # type: ignore[import-not-found]
+
+HARD_STOP_S = 1.0
+LINE_BYTES_MAX = 16 << 20
+SETTLE = frozenset({"Stop", "SubagentStop", "PreCompact", "SessionEnd"})
+
+_LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
+_CHUNK_BYTES = 1 << 20
+_HEAD_BYTES = 4096
+
+
+class _Strict:
+    """How the scanner of `json` reads; `int` refuses NaN and its kin, which are not JSON."""
+
+    strict = True
+    object_hook = object_pairs_hook = None
+    parse_float, parse_int, parse_constant = float, int, int
+    memo: dict[str, str] = {}  # noqa: RUF012 - the scanner asks for it
+
+
+def main(arguments: list[str]) -> None:
+    """Record what stands on stdin, then start a settle when the event asks for one."""
+    os.umask(0o077)
+    home = data_home(os.environ)
+    _stop_after(HARD_STOP_S, home)
+    agent = next((word for word in arguments if is_safe(word)), "claude-code")
+    try:
+        recorded = record(home, agent, time.time_ns() // 1_000_000)
+    except Exception:  # noqa: BLE001 - the hook's main: a loss is counted and the agent goes on
+        writing.count_lost(home)
+        return
+    if recorded and recorded[1] in SETTLE:
+        import gate  # type: ignore[import-not-found]  # noqa: PLC0415 - most events need none
+
+        session, event = recorded
+        patience_s = gate.PATIENCE_S.get(event, gate.PATIENCE_OTHERS_S) if "--inline" in arguments else 0.0
+        _stop_after(HARD_STOP_S + patience_s, "")
+        gate.settle(os.path.join(home, "sessions", agent, session), gate.command(session), patience_s)
+
+
+def record(home: str, agent: str, at_ms: int) -> tuple[str, str] | None:
+    """Record one event from stdin and return its session and name, or None when nothing came."""
+    data, is_whole = _read(LINE_BYTES_MAX)
+    if not data:
+        return None
+    payload = _decoded(data) if is_whole else None
+    names = payload if isinstance(payload, dict) else _glimpsed(data)
+    session, event = _session(names.get("session_id")), _event(names.get("hook_event_name"))
+    stamp = f"{at_ms:x}-{os.urandom(8).hex()}"
+    start = f'{{"v":1,"id":"{stamp}","at_ms":{at_ms},"agent":"{agent}","event":"{event}",'.encode()
+    if payload is not None:
+        # A line end can only stand between tokens: inside a string it would not be JSON.
+        body = b'"payload":' + data.strip().replace(b"\r", b" ").replace(b"\n", b" ")
+    else:
+        body = b'"raw":"' + binascii.b2a_base64(data, newline=False) + b'"' if is_whole else b""
+    spool = "" if body and len(start) + len(body) < LINE_BYTES_MAX else f"{session}.{stamp}.json"
+    directory = os.path.join(home, "sessions", agent, session)
+    if not os.path.isdir(directory):
+        writing.make_dir(directory)
+        writing.add_lost(os.path.join(home, "lost"), 0)
+    line = start + (f'"truncated":true,"spool":"{spool}"'.encode() if spool else body) + b"}"
+    writing.append(os.path.join(directory, "hooks.jsonl"), line, durable=event in SETTLE)
+    if spool:
+        _spool(os.path.join(home, "spool"), spool, data)
+    return session, event
+
+
+def data_home(environment: "os._Environ[str] | dict[str, str]") -> str:
+    """Where recordings live: as `app.paths` says, without the package that says it."""
+    given = environment.get("FLIGHTLOG_HOME", "")
+    if given:
+        return os.path.abspath(os.path.expanduser(given))
+    data = environment.get("XDG_DATA_HOME", "").strip()
+    if not os.path.isabs(data):
+        data = "~/Library/Application Support" if sys.platform == "darwin" else "~/.local/share"
+    return os.path.join(os.path.expanduser(data), "flightlog")
+
+
+def is_safe(name: object) -> bool:
+    """The rule of `model.ids`: letters, digits, `.`, `_`, `-`, at most 128, a letter or digit first."""
+    if not isinstance(name, str) or not 0 < len(name) <= 128 or name[0] not in _LETTERS:
+        return False
+    return all(letter in _LETTERS or letter in "._-" for letter in name)
+
+
+def _read(limit: int) -> tuple[bytes, bool]:
+    """Read stdin up to `limit` bytes and say whether that was all."""
+    chunks: list[bytes] = []
+    size = 0
+    while size <= limit:
+        chunk = os.read(0, _CHUNK_BYTES)
+        if not chunk:
+            return b"".join(chunks), True
+        chunks.append(chunk)
+        size += len(chunk)
+    return b"".join(chunks), False
+
+
+def _decoded(data: bytes) -> object:
+    """The JSON value in `data`; None when it is not one."""
+    try:
+        text = data.decode().strip()
+        value, end = _json.make_scanner(_Strict)(text, 0)  # type: ignore[arg-type]
+    except (ValueError, StopIteration, RecursionError, SystemError):
+        # SystemError: the scanner looks for the error of `json`, which nobody loaded.
+        return None
+    return value if end == len(text) else None
+
+
+def _glimpsed(data: bytes) -> dict[str, str]:
+    """The names in a payload that could not be read whole; agents write them first."""
+    head, found = data[:_HEAD_BYTES].decode("utf-8", "replace"), {}
+    for key in ("session_id", "hook_event_name"):
+        value = head.partition(f'"{key}"')[2].lstrip(" :")
+        found[key] = value[1:].partition('"')[0] if value.startswith('"') else ""
+    return found
+
+
+def _session(name: object) -> str:
+    if is_safe(name):
+        return str(name)
+    if not isinstance(name, str) or not name:
+        return "unknown"
+    import hashlib  # noqa: PLC0415 - only for names nobody should send
+
+    return "sha256-" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _event(name: object) -> str:
+    return str(name) if is_safe(name) else "unknown"
+
+
+def _spool(directory: str, name: str, data: bytes) -> None:
+    """Put a payload too long for a line, and the rest of stdin, into a file; `.part` until it is whole."""
+    writing.make_dir(directory)
+    path = os.path.join(directory, name)
+    file = os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        while data:
+            data = data[os.write(file, data) :] or os.read(0, _CHUNK_BYTES)
+    finally:
+        os.close(file)
+    os.rename(path + ".part", path)
+
+
+def _stop_after(seconds: float, home: str) -> None:
+    """End this process after `seconds`, whatever it is waiting for; with a `home`, a record is lost by it."""
+
+    def give_up(*_: object) -> None:
+        # The disk may be what hangs: counting the loss gets a moment, then the kernel ends us.
+        _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
+        _signal.setitimer(_signal.ITIMER_REAL, 0.05)
+        if home:
+            writing.count_lost(home)
+        os._exit(0)
+
+    _signal.signal(_signal.SIGALRM, give_up)
+    _signal.setitimer(_signal.ITIMER_REAL, seconds)
