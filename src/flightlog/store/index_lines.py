@@ -1,2 +1,3 @@
 """Placeholder."""
+
 SCHEMA = ""

@@ -229,7 +229,7 @@ class _Update:
         return edges
 
 
-def _numbers(packed: bytes) -> array[int]:
+def _numbers(packed: bytes) -> "array[int]":
     numbers = array("I")
     numbers.frombytes(packed)
     return numbers

@@ -148,7 +148,9 @@ def _settled(group: Sequence[Said], evidence: AskEvidence) -> list[SessionDigest
     stated = {said.session: said.totals for said in group if said.totals}
     known = priced(ledger.responses, {session: last(totals) for session, totals in stated.items()})
     accounts = accounts_of(known, ledger)
-    told = {each.session: each for each in truths(accounts, [one for each in stated.values() for one in each], evidence)}
+    told = {
+        each.session: each for each in truths(accounts, [one for each in stated.values() for one in each], evidence)
+    }
     items: dict[str, list[Priced]] = defaultdict(list)
     for item in known:
         items[item.response.session].append(item)

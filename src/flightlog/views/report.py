@@ -7,11 +7,35 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 
+from msgspec import Struct
+
 from flightlog.model.usage import Cost, Usage
 from flightlog.views.digest import SessionDigest, Tally
+from flightlog.views.truth import Truth
 from flightlog.views.usage import BLOCK_MS, HOUR_MS, By, UsageRow, summed
 
+
+class UsageReport(Struct, frozen=True):
+    """A usage report: rows and total of what was recorded, and the truth table beside it."""
+
+    by: By
+    total: UsageRow
+    rows: tuple[UsageRow, ...]
+    truths: tuple[Truth, ...]
+    damaged: int
+
+
 Item = tuple[SessionDigest, Tally]
+
+
+def report(digests: Sequence[SessionDigest], by: By, zone: tzinfo, damaged: int) -> UsageReport:
+    """Make the whole report."""
+    rows = broken_down(digests, by, zone)
+    if by is By.SESSION:
+        silent = {digest.session for digest in digests if not digest.tallies}
+        rows = sorted([*rows, *(_row((), key) for key in silent)], key=lambda row: row.key)
+    truths = tuple(digest.truth for digest in digests if digest.truth)
+    return UsageReport(by, summed_up(digests), tuple(rows), truths, damaged)
 
 
 def broken_down(digests: Sequence[SessionDigest], by: By, zone: tzinfo) -> list[UsageRow]:

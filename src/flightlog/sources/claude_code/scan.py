@@ -42,8 +42,8 @@ class Target(Struct, frozen=True):
 class Scan(Struct, array_like=True):
     """What the new bytes of one file say.
 
-    `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms` is the file's first time stamp, told only
-    by a scan from its beginning.
+    `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms`
+    is the file's first time stamp, told only by a scan from its beginning.
     """
 
     rows: list[Row]
@@ -169,7 +169,7 @@ class _Reading:
     def _block(self, block: memoryview, end: int) -> None:
         best, decode, synthetic = self.best, _decode_record, SYNTHETIC_MODEL
         hits = 0
-        for line in _lines_with(_USAGE, block, end):
+        for line in lines_with(_USAGE, block, end):
             hits += 1
             try:
                 record = decode(line)
@@ -212,7 +212,7 @@ class _Reading:
     def _totals(self, block: memoryview, end: int) -> int:
         """Take the client's own totals, each with the time of the record before it."""
         hits = at = 0
-        for line in _lines_with(_TOTALS, block, end):
+        for line in lines_with(_TOTALS, block, end):
             hits += 1
             record = parsed(bytes(line))
             if record is None:
@@ -228,7 +228,7 @@ class _Reading:
         return hits
 
 
-def _lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryview]:
+def lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryview]:
     """Yield the lines of `block[:end]` that hold `needle`, each once."""
     find, rfind = sz.find, sz.rfind
     floor = 0
