@@ -15,10 +15,10 @@ from msgspec import Struct
 
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.events import ApiFailed, Compacted, Entry, LaneFacts, Replied, Requested
+from flightlog.model.events import Entry, LaneFacts
 from flightlog.model.ids import checked
 from flightlog.model.session import Session
-from flightlog.model.usage import ClientTotals, Response
+from flightlog.model.usage import ClientTotals, Response, response
 from flightlog.sources.claude_code.discover import (
     AGENT,
     Found,
@@ -27,17 +27,20 @@ from flightlog.sources.claude_code.discover import (
     session_files,
     spilled_file,
 )
+from flightlog.sources.claude_code.evidence import signs
 from flightlog.sources.claude_code.parallel import scan_all
-from flightlog.sources.claude_code.scan import Target, response
+from flightlog.sources.claude_code.scan import Target
 from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.store.lines import TORN_TAIL
+from flightlog.views.digest import accounts_of
 from flightlog.views.ledger import Ledger, settled
 from flightlog.views.prices import price
+from flightlog.views.report import UsageReport
 from flightlog.views.session import fold
 from flightlog.views.summary import SessionSummary, summarise
-from flightlog.views.truth import Account, Evidence, Truth, last, truths
-from flightlog.views.usage import By, Priced, UsageRow, priced, rows, total
+from flightlog.views.truth import Evidence, last, truths
+from flightlog.views.usage import By, priced, rows, total
 
 Progress = Callable[[int, int], None]
 
@@ -58,16 +61,6 @@ class Recording(Struct, frozen=True):
     def main(self) -> Transcript | None:
         """The main thread's file; a session of warm-ups has none."""
         return next((file for file in self.files if not file.lane), None)
-
-
-class UsageReport(Struct, frozen=True):
-    """A usage report: rows and total of what was recorded, and the truth table beside it."""
-
-    by: By
-    total: UsageRow
-    rows: tuple[UsageRow, ...]
-    truths: tuple[Truth, ...]
-    damaged: int
 
 
 class Archive:
@@ -163,7 +156,7 @@ class Archive:
         ledger, stated, damaged = self._ledger()
         totals = {session: last(each) for session, each in _by_session(stated).items()}
         known = priced(ledger.responses, totals)
-        accounts = _accounts(known, ledger)
+        accounts = accounts_of(known, ledger)
         table = () if only else tuple(truths(accounts, stated, self._evidence))
         kept = [item for item in known if only is None or only(item.response)]
         broken_down = rows(kept, by, zone)
@@ -217,14 +210,7 @@ class Archive:
 
     def _evidence(self, session: str) -> Evidence:
         """Look for what explains a difference between the client's count and the record."""
-        events = [item.event for item in self._items(self.recordings[session]) if isinstance(item, Entry)]
-        sent = {event.request_ref for event in events if isinstance(event, Requested)}
-        named = {event.request_ref for event in events if isinstance(event, Replied) and event.request_ref}
-        return Evidence(
-            compactions=sum(isinstance(event, Compacted) for event in events),
-            cuts=sum(isinstance(event, ApiFailed) and event.cut for event in events),
-            copied=bool(named - sent),
-        )
+        return Evidence(*signs(file.path for file in self.recordings[session].files))
 
 
 def _by_session(stated: Iterable[ClientTotals]) -> dict[str, list[ClientTotals]]:
@@ -232,11 +218,3 @@ def _by_session(stated: Iterable[ClientTotals]) -> dict[str, list[ClientTotals]]
     for totals in stated:
         grouped[totals.session].append(totals)
     return grouped
-
-
-def _accounts(known: Iterable[Priced], ledger: Ledger) -> dict[str, Account]:
-    own: dict[str, list[tuple[Response, float | None]]] = defaultdict(list)
-    for item in known:
-        own[item.response.session].append((item.response, item.cost.usd))
-    sessions = own.keys() | ledger.copies.keys()
-    return {session: Account(session, tuple(own[session]), ledger.copies.get(session, ())) for session in sessions}

@@ -1,6 +1,7 @@
 """`flightlog session`: list, show, count and export sessions."""
 
 import re
+import sys
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -113,7 +114,7 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
     """Count tokens and cost, each response once, and say what the client counted besides."""
-    from flightlog.app import local_zone, now_ms, open_archive
+    from flightlog.app import local_zone, now_ms, open_archive, open_books
     from flightlog.cli.output import print_json
     from flightlog.cli.usage import print_usage, usage_json
     from flightlog.model.usage import Response
@@ -125,11 +126,14 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
     def wanted(response: Response) -> bool:
         return response.at_ms >= start and project in response.project
 
-    report = open_archive().usage(By(by), zone, wanted if since or project else None)
+    books = open_books()
+    report = open_archive().usage(By(by), zone, wanted) if since or project else books.usage(By(by), zone)
     if as_json:
         print_json(usage_json(report, str(zone)))
     else:
         print_usage(report)
+    sys.stdout.flush()
+    books.close()
 
 
 @session.command(epilog="Example: flightlog session export 2123f2df --format html --output session.html")

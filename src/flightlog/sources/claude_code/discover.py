@@ -28,6 +28,8 @@ class Transcript(Struct, frozen=True):
     size: int
     changed_ns: int
     lane: str = ""
+    device: int = 0
+    inode: int = 0
 
 
 class Found(Struct, frozen=True):
@@ -115,7 +117,7 @@ def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[D
     except OSError as error:
         damage.append(Damage(entry.path, 0, 0, _why(error)))
         return None
-    return Transcript(entry.path, session, stat.st_size, stat.st_mtime_ns, lane)
+    return Transcript(entry.path, session, stat.st_size, stat.st_mtime_ns, lane, stat.st_dev, stat.st_ino)
 
 
 def _owner(path: str) -> str:

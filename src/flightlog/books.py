@@ -1,0 +1,81 @@
+"""The books: usage over everything recorded, kept up to date in the index.
+
+A report is answered from memory first and written down afterwards, when `close` is called:
+nobody waits for the disk. Without an index, or with a damaged one, the answers are the same.
+"""
+
+import os
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import tzinfo
+from pathlib import Path
+
+import msgspec
+
+from flightlog.sources.claude_code.discover import Transcript, discover
+from flightlog.sources.claude_code.evidence import signs
+from flightlog.sources.claude_code.parallel import scan_all
+from flightlog.sources.claude_code.scan import Scan, Target
+from flightlog.store.index import Index
+from flightlog.store.index_files import Reading, Source, Work
+from flightlog.store.index_usage import Account, UsageSync, sync_usage
+from flightlog.views.digest import Said, SessionDigest, digested
+from flightlog.views.prices import PRICES_FROM
+from flightlog.views.report import UsageReport, report
+from flightlog.views.truth import Evidence
+from flightlog.views.usage import By
+
+MADE_BY = f"1 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(SessionDigest).decode
+
+
+class Books:
+    """What the recordings below some configuration directories say about usage."""
+
+    def __init__(self, config_dirs: Sequence[str], index: Path | None) -> None:
+        """Look below `config_dirs`; keep the index at `index`, or nowhere."""
+        self._files = [file for folder in config_dirs for file in discover(folder).transcripts]
+        self._index = Index(index)
+        self._sync: UsageSync | None = None
+
+    @property
+    def work(self) -> Work:
+        """What the last report took."""
+        return self._sync.work if self._sync else Work()
+
+    def usage(self, by: By, zone: tzinfo) -> UsageReport:
+        """Report usage and cost of everything recorded."""
+        self._sync = self._index.asked(self._synced)
+        digests = [_decode(body) for body in self._sync.digests.values()]
+        return report(digests, by, zone, self._sync.damaged)
+
+    def close(self) -> None:
+        """Write down what the last report found out; a disk that refuses costs the next report some time."""
+        if self._sync is not None:
+            with suppress(sqlite3.Error):
+                self._sync.commit()
+        self._index.close()
+
+    def _synced(self, database: sqlite3.Connection) -> UsageSync:
+        return sync_usage(database, map(source, self._files), _scan, self._digest, MADE_BY)
+
+    def _digest(self, group: Sequence[Account]) -> Mapping[str, bytes]:
+        said = [Said(each.session, each.born_ms, each.rows, each.totals) for each in group]
+        return {each.session: _encode(each) for each in digested(said, self._evidence)}
+
+    def _evidence(self, session: str) -> Evidence:
+        return Evidence(*signs(file.path for file in self._files if file.session == session))
+
+
+def source(file: Transcript) -> Source:
+    """Return a transcript as the index sees it."""
+    return Source(file.path, file.path, file.session, file.lane, file.device, file.inode, file.size, file.changed_ns)
+
+
+def _scan(readings: Sequence[Reading]) -> list[Scan]:
+    targets = [Target(each.source.path, each.source.session, each.source.lane, each.start) for each in readings]
+    sizes = [max(each.source.size - each.start, 0) for each in readings]
+    return scan_all(targets, sizes, os.cpu_count() or 1)
