@@ -1,7 +1,7 @@
 """Adopting: our own copy of what an agent writes, extended by the new bytes, never rewritten.
 
-The copy itself says how far it got; `meta.json` only remembers what the source looked like, so that
-an unchanged file costs one `stat`. A crash repeats work and loses nothing. A source that was
+The copy itself says how far it got; `Seen` only remembers what the source looked like, so that an
+unchanged file costs one look. A crash repeats work and loses nothing. A source that was
 truncated, replaced or rewritten begins a new generation beside the old one. Never a hard link: the
 agent would rewrite ours with its own.
 """
@@ -9,33 +9,26 @@ agent would rewrite ours with its own.
 import fcntl
 import os
 import stat
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-from msgspec import Struct, json
+from msgspec import Struct
 
-from flightlog.model.errors import FlightlogError, Invalid, NotFound, Unreadable
-from flightlog.store.files import ensure_dir, inside, lock, quarantine, replace, sync_data, sync_dir, told
+from flightlog.model.errors import Invalid, Unreadable
+from flightlog.store.files import ensure_dir, sync_data, sync_dir, told
 from flightlog.store.recordings import (
     Recording,
     finish_sealing,
     generation,
     generations,
     open_recording,
-    seal,
     segments,
-    session_dir,
 )
 
-META = "meta.json"
-_LOCK = ".lock"
 _FICLONE = 0x40049409
 _BLOCK_BYTES = 4096
 _BLOCKS = 8
 _COPY_BYTES = 1 << 20
-_SEAL_BYTES_MIN = 16 << 10
 
 
 class Seen(Struct, frozen=True):
@@ -57,75 +50,6 @@ class Adopted(Struct, frozen=True):
     start: int
     end: int
     seen: Seen
-
-
-class Meta(Struct):
-    """What `meta.json` of a session says."""
-
-    agent: str
-    session: str
-    files: dict[str, Seen] = {}
-    v: int = 1
-
-
-class Settled(Struct, frozen=True):
-    """What the adoption of a session did, and which of its files could not be adopted now."""
-
-    adopted: tuple[Adopted, ...]
-    failed: tuple[tuple[str, FlightlogError], ...] = ()
-
-
-def adopt_session(home: Path, agent: str, session: str, sources: Mapping[str, Path]) -> Settled:
-    """Adopt every file of a session; `sources` maps names like `subagents/agent-1.jsonl` to the agent's files.
-
-    A source that is gone leaves our copy as it is.
-    """
-    root = session_dir(home, agent, session)
-    adopted, failed = [], []
-    with lock(root / _LOCK, who=f"process {os.getpid()}, adopting"):
-        meta = read_meta(root) or Meta(agent, session)
-        before = dict(meta.files)
-        for name, source in sources.items():
-            assert name not in {META, _LOCK}, "these names are ours"
-            try:
-                done = adopt(source, inside(root, name), meta.files.get(name))
-            except FileNotFoundError:
-                continue
-            except FlightlogError as error:
-                failed.append((name, error))
-                continue
-            adopted.append(done)
-            meta.files[name] = done.seen
-        if meta.files != before:
-            replace(root / META, json.format(json.encode(meta)) + b"\n")
-    return Settled(tuple(adopted), tuple(failed))
-
-
-def seal_session(home: Path, agent: str, session: str, *, at_least: int = _SEAL_BYTES_MIN) -> list[Path]:
-    """Seal the adopted files of a session that have `at_least` so many bytes live."""
-    root = session_dir(home, agent, session)
-    if not root.is_dir():
-        raise NotFound(f"no such session: {session}", hint="`flightlog session list` shows what there is")
-    made: list[Path] = []
-    with lock(root / _LOCK, who=f"process {os.getpid()}, sealing"):
-        meta = read_meta(root) or Meta(agent, session)
-        for name in sorted(meta.files):
-            path = inside(root, name)
-            for number in generations(path):
-                each = generation(path, number)
-                live = sum(part.path.stat().st_size for part in segments(each) if not part.is_sealed)
-                made += seal(each) if live >= at_least else []
-    return made
-
-
-def read_meta(root: Path) -> Meta | None:
-    """Read a session's `meta.json`; a damaged one is set aside, for it can be made again."""
-    with suppress(FileNotFoundError), told(root / META):
-        try:
-            return json.decode((root / META).read_bytes(), type=Meta)
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            quarantine(root / META)
-    return None
 
 
 def adopt(source: Path, dest: Path, seen: Seen | None = None) -> Adopted:

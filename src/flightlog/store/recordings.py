@@ -17,7 +17,6 @@ from msgspec.structs import replace as changed
 
 from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound, Unreadable
-from flightlog.model.ids import checked
 from flightlog.store import frames
 from flightlog.store.files import commit, quarantine, sync_dir, temporary, told, write_all
 from flightlog.store.frames import Sealed
@@ -33,11 +32,6 @@ class Segment(NamedTuple):
     offset: int
     path: Path
     is_sealed: bool
-
-
-def session_dir(home: Path, agent: str, session: str) -> Path:
-    """Name the directory of a session; the ids come from outside and are checked."""
-    return home / "sessions" / checked(agent) / checked(session)
 
 
 def generation(path: Path, number: int) -> Path:
