@@ -19,12 +19,20 @@ from flightlog.model.events import Entry, LaneFacts
 from flightlog.model.ids import checked
 from flightlog.model.session import Session
 from flightlog.model.usage import ClientTotals, Response, response
-from flightlog.sources.claude_code.discover import AGENT, Found, Transcript, discover, spilled_file
+from flightlog.sources.claude_code.discover import (
+    AGENT,
+    Found,
+    Transcript,
+    discover,
+    session_files,
+    spilled_file,
+)
 from flightlog.sources.claude_code.evidence import signs
 from flightlog.sources.claude_code.parallel import scan_all
 from flightlog.sources.claude_code.scan import Target
 from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.store.lines import TORN_TAIL
 from flightlog.views.digest import accounts_of
 from flightlog.views.ledger import Ledger, settled
 from flightlog.views.prices import price
@@ -89,6 +97,12 @@ class Archive:
             raise Invalid(f"{len(matches)} sessions begin with {written!r}", hint=f"write more of it: {some}")
         return self.recordings[matches[0]]
 
+    def latest(self) -> str:
+        """Return the session that changed last."""
+        if not self.recordings:
+            raise NotFound("there are no sessions", hint="flightlog demo")
+        return max(self.recordings.values(), key=lambda recording: (recording.changed_ms, recording.session)).session
+
     def session(self, written: str) -> Session:
         """Tell the session whose id begins with `written`."""
         return self._told(self.find(written))
@@ -105,6 +119,28 @@ class Archive:
             if progress is not None:
                 progress(done, len(ordered))
             yield self._told(recording)
+
+    def follow(self, written: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
+        """Yield what stands on record, then what is added; `pause` waits a little and says whether to go on.
+
+        A look costs as much as there is new: files are read from where the last look ended.
+        """
+        session = self.find(written).session
+        read: dict[str, int] = {}
+        while True:
+            for file in self._fresh(session):
+                start = read.get(file.path, 0)
+                if file.size < start:
+                    start = 0
+                if file.size > start:
+                    for item in entries(file, start):
+                        if isinstance(item, Damage) and item.why == TORN_TAIL:
+                            break
+                        start = item.offset + item.length
+                        yield item
+                    read[file.path] = start
+            if not pause():
+                return
 
     def spilled(self, session: str, said: str) -> str | None:
         """Read a tool result that was too large for the transcript, if it is still there."""
@@ -132,6 +168,12 @@ class Archive:
     @functools.cached_property
     def _found(self) -> tuple[Found, ...]:
         return tuple(discover(folder) for folder in self._config_dirs)
+
+    def _fresh(self, session: str) -> tuple[Transcript, ...]:
+        """Look again at the files of one session; new subagents appear as it runs."""
+        folders = {os.path.dirname(file.path) for file in self.recordings[session].files if not file.lane}  # noqa: PTH120
+        found = [file for folder in sorted(folders) for file in session_files(folder, session)]
+        return tuple(found) or self.recordings[session].files
 
     def _told(self, recording: Recording) -> Session:
         return fold(recording.session, recording.agent, price, self._items(recording))

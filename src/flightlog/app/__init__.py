@@ -43,6 +43,27 @@ def local_zone() -> tzinfo:
     return datetime.now(tz=UTC).astimezone().tzinfo or UTC
 
 
+class Watch:
+    """Waits between looks, and knows when there has been nothing for long enough."""
+
+    def __init__(self, idle_s: float, look_s: float = 0.2) -> None:
+        """Look every `look_s` seconds; give up after `idle_s` without news, never when that is 0."""
+        self._idle_s = idle_s
+        self._look_s = look_s
+        self._last = time.monotonic()
+
+    def news(self) -> None:
+        """Something happened."""
+        self._last = time.monotonic()
+
+    def pause(self) -> bool:
+        """Wait a little; say whether to go on."""
+        if self._idle_s and time.monotonic() - self._last > self._idle_s:
+            return False
+        time.sleep(self._look_s)
+        return True
+
+
 def write_export(path: Path, body: str) -> None:
     """Write a file a person asked for."""
     from flightlog.store.files import replace  # noqa: PLC0415 - as above

@@ -74,6 +74,32 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
     print_story(passage(told, at, telling) if at.turn or at.lane else story(told, telling))
 
 
+@session.command(epilog="Example: flightlog session follow 2123f2df")
+@click.argument("session_id", required=False)
+@click.option("--idle", default=0.0, help="Stop after so many seconds without news; 0 means never.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per record.")
+def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
+    """Tell a session as it happens; without an id, the one that changed last."""
+    import msgspec
+
+    from flightlog.app import Watch, open_archive
+    from flightlog.cli.story import print_story
+    from flightlog.model.address import parse
+    from flightlog.model.damage import Damage
+    from flightlog.views.feed import Feed
+
+    archive = open_archive()
+    feed, watch = Feed(), Watch(idle)
+    for item in archive.follow(parse(session_id).session if session_id else archive.latest(), watch.pause):
+        watch.news()
+        if as_json:
+            click.echo(msgspec.json.encode(item).decode())
+        elif isinstance(item, Damage):
+            click.echo(f"damaged: {item.length} bytes at {item.offset}: {item.why}", err=True)
+        else:
+            print_story(feed.lines(item))
+
+
 @session.command(epilog="Example: flightlog session usage --by day --since 30d")
 @click.option(
     "--by",

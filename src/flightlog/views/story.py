@@ -6,7 +6,6 @@ all, unless it is asked for in full.
 """
 
 import enum
-import json
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, tzinfo
 
@@ -16,6 +15,7 @@ from flightlog.model.address import Address
 from flightlog.model.events import Block, Image, Other, PromptKind, Text, Thinking
 from flightlog.model.session import Lane, Note, Session, Step, ToolCall, Turn
 from flightlog.model.usage import Cost, CostSource
+from flightlog.views.arguments import arguments
 from flightlog.views.parts import lane_at, step_at, turn_at
 from flightlog.views.summary import summarise
 
@@ -221,17 +221,3 @@ class _Teller:
         if len(lines) > most:
             kept.append(f"… {len(lines) - most} more lines: flightlog session show '{at}' --full")
         return "\n".join(kept)
-
-
-def arguments(given: dict[str, object]) -> str:
-    """Write a tool's input: a lone string as it is, the rest as JSON; the telling argument first."""
-    for name in ("command", "file_path", "pattern", "url", "query", "prompt"):
-        value = given.get(name)
-        if isinstance(value, str):
-            rest = {key: item for key, item in given.items() if key not in {name, "description"}}
-            return f"{value} {_json(rest)}" if rest else value
-    return _json(given) if given else ""
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

@@ -70,7 +70,7 @@ class _Thread:
             case InputRewritten():
                 self._ran[entry.event.call_id] = entry.event.input
             case Compacted() | ApiFailed() | Noted() | Unknown():
-                self._note(entry, *_told(entry.event))
+                self._note(entry, *note_of(entry.event))
             case ContextGiven() | CostStated() | Titled() | Summarised() | Requested() | Kept():
                 pass
             case _:
@@ -187,7 +187,8 @@ class _Thread:
         )
 
 
-def _told(event: Compacted | ApiFailed | Noted | Unknown) -> tuple[NoteKind, str]:
+def note_of(event: Compacted | ApiFailed | Noted | Unknown) -> tuple[NoteKind, str]:
+    """Say in a line what the client did by itself."""
     match event:
         case Compacted():
             size = f"{event.tokens_before:,}"

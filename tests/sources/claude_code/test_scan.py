@@ -177,4 +177,7 @@ def test_the_scan_says_what_the_decoder_says(path):
         if isinstance(reply := entry.event, Replied) and not reply.synthetic
     ]
     assert winners(found) == settled(slow, {}).responses
-    assert found.totals == [entry.event.totals for entry in entries if isinstance(entry.event, CostStated)]
+    stated = [entry.event.totals for entry in entries if isinstance(entry.event, CostStated)]
+    assert [(said.total_usd, said.started_ms, said.models) for said in found.totals] == [
+        (said.total_usd, said.started_ms, said.models) for said in stated
+    ]

@@ -48,6 +48,21 @@ def discover(config_dir: str) -> Found:
     return Found(tuple(sorted(transcripts, key=lambda item: item.path)), tuple(damage))
 
 
+def session_files(folder: str, session: str) -> list[Transcript]:
+    """List the files of one session in its project's folder, as they are now."""
+    damage: list[Damage] = []
+    own = (f"{session}.jsonl", session)
+    found: list[Transcript] = []
+    for entry in _entries(folder, damage):
+        if entry.name == own[1] and entry.is_dir(follow_symlinks=False):
+            found.extend(_lanes(entry, damage))
+        elif entry.name == own[0] or (entry.name.startswith("agent-") and entry.name.endswith(".jsonl")):
+            file = _file(entry, damage)
+            if file is not None and file.session == session:
+                found.append(file)
+    return sorted(found, key=lambda file: (file.lane, file.path))
+
+
 def spilled_file(transcript: Transcript, said: str) -> str:
     """Return where a large tool result lies now: by name beside the transcript, wherever it was written."""
     root = Path(transcript.path)
