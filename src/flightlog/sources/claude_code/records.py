@@ -28,6 +28,16 @@ def read_records(source: Source, start: int) -> Records:
     return result
 
 
+def text_at(path: str, offset: int, length: int) -> str:
+    """Return the words of the record that stands there, or nothing when it is gone."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - as everywhere here
+            record = _record(os.pread(file.fileno(), length, offset), offset)
+    except OSError:
+        return ""
+    return "\n".join(part for part in record[5:7] if part) if record else ""
+
+
 class _Block(Struct, gc=False):
     type: str = ""
     text: str = ""
@@ -50,7 +60,6 @@ class _Line(Struct, gc=False):
     message: _Message | None = None
     content: str | None = None
     summary: str | None = None
-    lastPrompt: str | None = None  # noqa: N815 - the client's name
 
 
 _decode = msgspec.json.Decoder(_Line).decode
@@ -88,7 +97,7 @@ def _record(line: bytes, offset: int) -> Record | None:
     message = said.message
     if message is not None:
         words.take(message.content)
-    for text in (said.content, said.summary, said.lastPrompt):
+    for text in (said.content, said.summary):
         if text:
             words.said.append(text)
     return Record(
