@@ -1,4 +1,4 @@
-"""The books: usage over everything recorded, kept up to date in the index.
+"""The books: usage and words of everything recorded, kept up to date in the index.
 
 A report is answered from memory first and written down afterwards, when `close` is called:
 nobody waits for the disk. Without an index, or with a damaged one, the answers are the same.
@@ -12,17 +12,21 @@ from datetime import tzinfo
 from pathlib import Path
 
 import msgspec
+from msgspec import Struct
 
 from flightlog.sources.claude_code.discover import Transcript, discover
 from flightlog.sources.claude_code.evidence import signs
 from flightlog.sources.claude_code.parallel import scan_all
+from flightlog.sources.claude_code.records import read_records, text_at
 from flightlog.sources.claude_code.scan import Scan, Target
 from flightlog.store.index import Index
 from flightlog.store.index_files import Reading, Source, Work
+from flightlog.store.index_text import Hit, Wanted, search, sync_text
 from flightlog.store.index_usage import Account, UsageSync, sync_usage
 from flightlog.views.digest import Said, SessionDigest, digested
 from flightlog.views.prices import PRICES_FROM
-from flightlog.views.report import UsageReport, report
+from flightlog.views.query import Query, snippet
+from flightlog.views.report import UsageReport, report, summed_up
 from flightlog.views.truth import Evidence
 from flightlog.views.usage import By
 
@@ -30,6 +34,13 @@ MADE_BY = f"1 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(SessionDigest).decode
+
+
+class Found(Struct, frozen=True):
+    """A record that matches a search, and the passage that does."""
+
+    hit: Hit
+    snippet: str
 
 
 class Books:
@@ -51,6 +62,22 @@ class Books:
         self._sync = self._index.asked(self._synced)
         digests = [_decode(body) for body in self._sync.digests.values()]
         return report(digests, by, zone, self._sync.damaged)
+
+    def search(self, query: Query, limit: int = 20) -> list[Found]:
+        """Return the first records that match, the newest recordings first."""
+        sources = [source(file) for file in self._files]
+        sessions = self._costing(query)
+        wanted = Wanted(query.match, query.since_ms, query.project, sessions, limit)
+        self._index.asked(lambda database: sync_text(database, sources, read_records))
+        hits = self._index.asked(lambda database: search(database, wanted))
+        return [Found(hit, snippet(text_at(hit.path, hit.offset, hit.length), query.words)) for hit in hits]
+
+    def _costing(self, query: Query) -> frozenset[str] | None:
+        if query.costs(None):
+            return None
+        self._sync = self._index.asked(self._synced)
+        digests = [_decode(body) for body in self._sync.digests.values()]
+        return frozenset(each.session for each in digests if query.costs(summed_up([each]).cost.usd))
 
     def close(self) -> None:
         """Write down what the last report found out; a disk that refuses costs the next report some time."""

@@ -136,6 +136,31 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
     books.close()
 
 
+@session.command(epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"')
+@click.argument("words", nargs=-1, required=True)
+@click.option("--limit", default=20, show_default=True, help="How many hits to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
+    """Find records by WORDS, "phrases", and tool: model: file: project: since: cost:."""
+    from flightlog.app import local_zone, now_ms, open_books
+    from flightlog.cli.search import print_hits
+    from flightlog.views.query import parse
+
+    zone = local_zone()
+    query = parse(" ".join(_typed(word) for word in words), lambda said: since_ms(said, now_ms(), zone))
+    books = open_books()
+    print_hits(books.search(query, limit), zone, as_json=as_json)
+    books.close()
+
+
+def _typed(word: str) -> str:
+    """The shell took the quotes away: a word with a space in it was a phrase."""
+    if " " not in word or '"' in word:
+        return word
+    key, colon, rest = word.partition(":")
+    return f'{key}:"{rest}"' if colon and key.isalpha() else f'"{word}"'
+
+
 @session.command(epilog="Example: flightlog session export 2123f2df --format html --output session.html")
 @click.argument("session_id")
 @click.option("--format", "form", type=click.Choice(["md", "html", "json"]), default="md", show_default=True)

@@ -17,9 +17,9 @@ FINGERPRINT_BYTES = 256
 
 SCHEMA = """
 CREATE TABLE files(
-    id INTEGER PRIMARY KEY, level INTEGER, name TEXT, session TEXT, path TEXT, device INTEGER, inode INTEGER,
-    size INTEGER, changed_ns INTEGER, offset INTEGER, fingerprint INTEGER, born_ms INTEGER, damaged INTEGER,
-    UNIQUE(level, name));
+    level INTEGER, name TEXT, id INTEGER, session TEXT, path TEXT, device INTEGER, inode INTEGER, size INTEGER,
+    changed_ns INTEGER, offset INTEGER, fingerprint INTEGER, born_ms INTEGER, damaged INTEGER,
+    PRIMARY KEY(level, name)) WITHOUT ROWID;
 """
 _COLUMNS = "id, name, session, path, device, inode, size, changed_ns, offset, fingerprint, born_ms, damaged"
 
@@ -92,6 +92,11 @@ def save_files(database: sqlite3.Connection, level: int, rows: Iterable[Known]) 
         f"INSERT OR REPLACE INTO files({_COLUMNS}, level) VALUES ({marks})",  # noqa: S608 - fixed columns
         [(*row, level) for row in rows],
     )
+
+
+def drop_files(database: sqlite3.Connection, level: int, rows: Iterable[Known]) -> None:
+    """Forget files."""
+    database.executemany("DELETE FROM files WHERE level = ? AND name = ?", [(level, row.name) for row in rows])
 
 
 def plan(known: dict[str, Known], sources: Iterable[Source], work: Work) -> Plan:

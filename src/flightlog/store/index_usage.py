@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, Row
 from flightlog.store.chunks import keys, pack, unpack
-from flightlog.store.index_files import Known, Plan, Reading, Source, Work, known_files, plan, save_files
+from flightlog.store.index_files import Known, Plan, Reading, Source, Work, drop_files, known_files, plan, save_files
 
 LEVEL = 1
 SCHEMA = """
@@ -156,7 +156,7 @@ class _Update:
         run = self.database.executemany
         back = [(row.id,) for row in self.plan.back]
         run("DELETE FROM chunks WHERE file = ?", back)
-        run("DELETE FROM files WHERE id = ?", back)
+        drop_files(self.database, LEVEL, self.plan.back)
         save_files(self.database, LEVEL, [self.files[reading.file] for reading, _ in self.scans])
         run(
             "INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?)",
