@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from flightlog.sources.claude_code.discover import Transcript, discover
+from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.evidence import signs
 from flightlog.sources.claude_code.parallel import scan_all
 from flightlog.sources.claude_code.records import read_records, text_at
@@ -26,7 +26,7 @@ from flightlog.store.index_usage import Account, UsageSync, sync_usage
 from flightlog.views.digest import Said, SessionDigest, digested
 from flightlog.views.prices import PRICES_FROM
 from flightlog.views.query import Query, snippet
-from flightlog.views.report import UsageReport, report, summed_up
+from flightlog.views.report import Only, UsageReport, limited, report, summed_up
 from flightlog.views.truth import Evidence
 from flightlog.views.usage import By
 
@@ -44,11 +44,11 @@ class Found(Struct, frozen=True):
 
 
 class Books:
-    """What the recordings below some configuration directories say about usage."""
+    """What recorded files say about usage, and where they say what."""
 
-    def __init__(self, config_dirs: Sequence[str], index: Path | None) -> None:
-        """Look below `config_dirs`; keep the index at `index`, or nowhere."""
-        self._files = [file for folder in config_dirs for file in discover(folder).transcripts]
+    def __init__(self, files: Sequence[Transcript], index: Path | None) -> None:
+        """Take `files` into account; keep the index at `index`, or nowhere."""
+        self._files = files
         self._index = Index(index)
         self._sync: UsageSync | None = None
 
@@ -57,11 +57,11 @@ class Books:
         """What the last report took."""
         return self._sync.work if self._sync else Work()
 
-    def usage(self, by: By, zone: tzinfo) -> UsageReport:
-        """Report usage and cost of everything recorded."""
+    def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
+        """Report usage and cost of everything recorded, or of `only` a part of it."""
         self._sync = self._index.asked(self._synced)
         digests = [_decode(body) for body in self._sync.digests.values()]
-        return report(digests, by, zone, self._sync.damaged)
+        return report(digests if only is None else limited(digests, only), by, zone, self._sync.damaged)
 
     def search(self, query: Query, limit: int = 20) -> list[Found]:
         """Return the first records that match, the newest recordings first."""

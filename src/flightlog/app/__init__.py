@@ -18,14 +18,16 @@ def open_archive() -> "Archive":
     """Open the recordings of this machine."""
     from flightlog.archive import Archive  # noqa: PLC0415 - a usage report does not wait for the decoders
 
-    return Archive([str(path) for path in claude_config_dirs(os.environ)])
+    return Archive([str(path) for path in claude_config_dirs(os.environ)], home())
 
 
 def open_books() -> "Books":
     """Open what the recordings of this machine say about usage."""
     from flightlog.books import Books  # noqa: PLC0415 - most commands do not need it
+    from flightlog.sources.claude_code.kept import recorded  # noqa: PLC0415
 
-    return Books([str(path) for path in claude_config_dirs(os.environ)], home_in(os.environ) / "index.db")
+    files = recorded([str(path) for path in claude_config_dirs(os.environ)], home()).transcripts
+    return Books(files, home_in(os.environ) / "index.db")
 
 
 def home() -> str:

@@ -114,20 +114,17 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
     """Count tokens and cost, each response once, and say what the client counted besides."""
-    from flightlog.app import local_zone, now_ms, open_archive, open_books
+    from flightlog.app import local_zone, now_ms, open_books
     from flightlog.cli.output import print_json
     from flightlog.cli.usage import print_usage, usage_json
-    from flightlog.model.usage import Response
+    from flightlog.views.report import Only
     from flightlog.views.usage import By
 
     zone = _zone(timezone) if timezone else local_zone()
     start = since_ms(since, now_ms(), zone) if since else 0
 
-    def wanted(response: Response) -> bool:
-        return response.at_ms >= start and project in response.project
-
     books = open_books()
-    report = open_archive().usage(By(by), zone, wanted) if since or project else books.usage(By(by), zone)
+    report = books.usage(By(by), zone, Only(start, project) if since or project else None)
     if as_json:
         print_json(usage_json(report, str(zone)))
     else:

@@ -25,7 +25,24 @@ class UsageReport(Struct, frozen=True):
     damaged: int
 
 
+class Only(Struct, frozen=True):
+    """What a report is limited to: a time on, to the quarter of an hour, and a part of the project's path."""
+
+    since_ms: int = 0
+    project: str = ""
+
+
 Item = tuple[SessionDigest, Tally]
+
+
+def limited(digests: Iterable[SessionDigest], only: Only) -> list[SessionDigest]:
+    """Leave out what is not asked for, and with it the truth table, which speaks of whole sessions."""
+    kept = []
+    for digest in digests:
+        tallies = tuple(tally for tally in digest.tallies if tally.last_ms >= only.since_ms)
+        if tallies and only.project in digest.project:
+            kept.append(SessionDigest(digest.session, digest.project, tallies, None))
+    return kept
 
 
 def report(digests: Sequence[SessionDigest], by: By, zone: tzinfo, damaged: int) -> UsageReport:

@@ -66,7 +66,10 @@ def session_files(folder: str, session: str) -> list[Transcript]:
 def spilled_file(transcript: Transcript, said: str) -> str:
     """Return where a large tool result lies now: by name beside the transcript, wherever it was written."""
     root = Path(transcript.path)
-    home = root.parent.parent if transcript.lane else root.with_suffix("")
+    if transcript.lane:
+        home = root.parent.parent
+    else:
+        home = root.with_suffix("") if root.stem == transcript.session else root.parent
     return str(home / "tool-results" / Path(said).name)
 
 

@@ -6,7 +6,6 @@ must not kill us. Which copy of a response counts is decided elsewhere; here onl
 repeat the same response in the same place are folded into one.
 """
 
-import os
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -19,6 +18,7 @@ from flightlog.model.usage import ClientTotals, Row
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
 from flightlog.store.index_files import fingerprint
+from flightlog.store.reading import Reader, open_reader
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
@@ -64,7 +64,7 @@ def scan(target: Target, buffer: bytearray | None = None) -> Scan:
     """
     reading = _Reading(target)
     try:
-        file = os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_reader(target.path)
     except OSError as error:
         return Scan([], [], target.start, error=error.strerror or "unreadable")
     try:
@@ -72,7 +72,7 @@ def scan(target: Target, buffer: bytearray | None = None) -> Scan:
     except OSError as error:
         reading.result.error = error.strerror or "unreadable"
     finally:
-        os.close(file)
+        file.close()
     return reading.finished()
 
 
@@ -135,10 +135,10 @@ class _Reading:
         self.odd: list[Row] = []
         self.as_of_ms = 0
 
-    def run(self, file: int, buffer: bytearray) -> None:
+    def run(self, file: Reader, buffer: bytearray) -> None:
         """Read block by block; what follows the last newline waits for the next block."""
         kept = 0
-        while got := os.preadv(file, [memoryview(buffer)[kept:]], self.result.end + kept):
+        while got := file.fill(memoryview(buffer)[kept:], self.result.end + kept):
             self.result.read += got
             filled = kept + got
             whole = sz.rfind(buffer, _NEWLINE, kept, filled) + 1

@@ -14,13 +14,13 @@ from flightlog.model.events import Entry, LaneFacts
 from flightlog.sources.claude_code.decode import decode
 from flightlog.sources.claude_code.discover import Transcript, lane_facts_file
 from flightlog.sources.claude_code.values import parsed, text
-from flightlog.store.lines import read as read_lines
+from flightlog.store.reading import sound_lines
 
 
 def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
     """Yield what the transcript says from byte `start` on."""
     last_ms = 0
-    for line in read_lines(Path(transcript.path), start):
+    for line in sound_lines(transcript.path, start):
         if isinstance(line, Damage):
             yield line
             continue
