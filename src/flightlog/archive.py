@@ -4,7 +4,6 @@ Reads the agents' own files in place; nothing is written on the way to a report.
 directories to look in is told from outside.
 """
 
-import contextlib
 import functools
 import os
 from collections import defaultdict
@@ -14,33 +13,32 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from flightlog.books import Books
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.events import ApiFailed, Compacted, Entry, LaneFacts, Replied, Requested
+from flightlog.model.events import Entry, LaneFacts
 from flightlog.model.ids import checked
 from flightlog.model.session import Session
-from flightlog.model.usage import ClientTotals, Response
 from flightlog.sources.claude_code.discover import (
     AGENT,
     Found,
     Transcript,
-    discover,
     session_files,
     spilled_file,
 )
-from flightlog.sources.claude_code.parallel import scan_all
-from flightlog.sources.claude_code.scan import Target, response
+from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.store.lines import TORN_TAIL
-from flightlog.views.ledger import Ledger, settled
+from flightlog.store.reading import open_reader
 from flightlog.views.prices import price
+from flightlog.views.report import Only, UsageReport
 from flightlog.views.session import fold
 from flightlog.views.summary import SessionSummary, summarise
-from flightlog.views.truth import Account, Evidence, Truth, last, truths
-from flightlog.views.usage import By, Priced, UsageRow, priced, rows, total
+from flightlog.views.usage import By
 
 Progress = Callable[[int, int], None]
+SPILLED_BYTES_MAX = 64 << 20
 
 
 class Recording(Struct, frozen=True):
@@ -61,37 +59,27 @@ class Recording(Struct, frozen=True):
         return next((file for file in self.files if not file.lane), None)
 
 
-class UsageReport(Struct, frozen=True):
-    """A usage report: rows and total of what was recorded, and the truth table beside it."""
-
-    by: By
-    total: UsageRow
-    rows: tuple[UsageRow, ...]
-    truths: tuple[Truth, ...]
-    damaged: int
-
-
 class Archive:
     """Every recording that can be found from here."""
 
-    def __init__(self, config_dirs: Sequence[str]) -> None:
-        """Look below `config_dirs`, the agents' own configuration directories."""
+    def __init__(self, config_dirs: Sequence[str], home: str = "") -> None:
+        """Look below `config_dirs`, the agents' own configuration directories, and in our copies below `home`."""
         self._config_dirs = tuple(config_dirs)
+        self._home = home
         self._noted: dict[str, list[Entry]] = {}
 
     @functools.cached_property
     def recordings(self) -> dict[str, Recording]:
         """Every session's files, by session id."""
         files: dict[str, list[Transcript]] = defaultdict(list)
-        for found in self._found:
-            for transcript in found.transcripts:
-                files[transcript.session].append(transcript)
+        for transcript in self._found.transcripts:
+            files[transcript.session].append(transcript)
         return {session: Recording(session, AGENT, tuple(files[session])) for session in sorted(files)}
 
     @property
     def damage(self) -> tuple[Damage, ...]:
         """What could not be looked into."""
-        return tuple(damage for found in self._found for damage in found.damage)
+        return self._found.damage
 
     def find(self, written: str) -> Recording:
         """Return the session whose id begins with `written`."""
@@ -154,29 +142,25 @@ class Archive:
     def spilled(self, session: str, said: str) -> str | None:
         """Read a tool result that was too large for the transcript, if it is still there."""
         for file in self.find(session).files:
-            path = Path(spilled_file(file, said))
-            with contextlib.suppress(OSError):
-                if path.is_file():
-                    return path.read_text("utf-8", "replace")
+            try:
+                return _text_of(spilled_file(file, said))
+            except (OSError, ValueError):
+                continue
         return None
 
-    def usage(self, by: By, zone: tzinfo, only: Callable[[Response], bool] | None = None) -> UsageReport:
-        """Report usage and cost; `only` leaves out responses, and with them the truth table."""
-        ledger, stated, damaged = self._ledger()
-        totals = {session: last(each) for session, each in _by_session(stated).items()}
-        known = priced(ledger.responses, totals)
-        accounts = _accounts(known, ledger)
-        table = () if only else tuple(truths(accounts, stated, self._evidence))
-        kept = [item for item in known if only is None or only(item.response)]
-        broken_down = rows(kept, by, zone)
-        if by is By.SESSION and only is None:
-            silent = self.recordings.keys() - {row.key for row in broken_down}
-            broken_down = sorted([*broken_down, *(total((), key) for key in silent)], key=lambda row: row.key)
-        return UsageReport(by, total(kept), tuple(broken_down), table, damaged)
+    def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
+        """Report usage and cost."""
+        return self.books.usage(by, zone, only)
 
     @functools.cached_property
-    def _found(self) -> tuple[Found, ...]:
-        return tuple(discover(folder) for folder in self._config_dirs)
+    def books(self) -> Books:
+        """Usage and search over everything recorded; `close` writes down what they found out."""
+        files = [file for recording in self.recordings.values() for file in recording.files]
+        return Books(files, Path(self._home) / "index.db" if self._home else None)
+
+    @functools.cached_property
+    def _found(self) -> Found:
+        return recorded(self._config_dirs, self._home)
 
     def _fresh(self, session: str) -> tuple[Transcript, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
@@ -202,43 +186,10 @@ class Archive:
             self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
         return self._noted[folder]
 
-    def _ledger(self) -> tuple[Ledger, list[ClientTotals], int]:
-        lines: list[Response] = []
-        stated: list[ClientTotals] = []
-        born: dict[str, int] = {}
-        damaged = 0
-        files = [file for recording in self.recordings.values() for file in recording.files]
-        targets = [Target(file.path, file.session, file.lane) for file in files]
-        for file, seen in zip(files, scan_all(targets, [file.size for file in files]), strict=True):
-            lines.extend(response(row) for row in seen.rows)
-            stated.extend(seen.totals)
-            damaged += seen.damaged
-            if seen.born_ms:
-                born[file.session] = min(born.get(file.session, seen.born_ms), seen.born_ms)
-        return settled(lines, born), stated, damaged
 
-    def _evidence(self, session: str) -> Evidence:
-        """Look for what explains a difference between the client's count and the record."""
-        events = [item.event for item in self._items(self.recordings[session]) if isinstance(item, Entry)]
-        sent = {event.request_ref for event in events if isinstance(event, Requested)}
-        named = {event.request_ref for event in events if isinstance(event, Replied) and event.request_ref}
-        return Evidence(
-            compactions=sum(isinstance(event, Compacted) for event in events),
-            cuts=sum(isinstance(event, ApiFailed) and event.cut for event in events),
-            copied=bool(named - sent),
-        )
-
-
-def _by_session(stated: Iterable[ClientTotals]) -> dict[str, list[ClientTotals]]:
-    grouped: dict[str, list[ClientTotals]] = defaultdict(list)
-    for totals in stated:
-        grouped[totals.session].append(totals)
-    return grouped
-
-
-def _accounts(known: Iterable[Priced], ledger: Ledger) -> dict[str, Account]:
-    own: dict[str, list[tuple[Response, float | None]]] = defaultdict(list)
-    for item in known:
-        own[item.response.session].append((item.response, item.cost.usd))
-    sessions = own.keys() | ledger.copies.keys()
-    return {session: Account(session, tuple(own[session]), ledger.copies.get(session, ())) for session in sessions}
+def _text_of(path: str) -> str:
+    reader = open_reader(path)
+    try:
+        return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
+    finally:
+        reader.close()

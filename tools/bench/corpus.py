@@ -35,9 +35,11 @@ def generate(root: Path, size: int, seed: int = 1) -> dict[str, object]:
         file = root / "projects" / maker.cwd.replace("/", "-") / f"{session}.jsonl"
         lines = list(_thread(maker, budget))
         replay = _replay(draw, earlier, session)
-        written += _write(file, replay + lines, torn=maker.torn() if draw.random() < 0.04 else "")
-        truths += maker.truths
-        written += _subagents(file, maker, truths)
+        own = list(maker.truths)
+        written += _subagents(file, maker, own)
+        ending = [maker.totals(own)] if draw.random() < 0.7 else []
+        written += _write(file, replay + lines + ending, torn=maker.torn() if draw.random() < 0.04 else "")
+        truths += own
         earlier = lines[:40] if draw.random() < 0.5 else earlier
     return _save(root, seed, truths)
 
@@ -79,7 +81,6 @@ def _thread(maker: Session, budget: int) -> Iterator[str]:
                 yield maker.side_question(line)
         if maker.draw.random() < 0.05:
             yield maker.synthetic()
-    yield maker.totals()
 
 
 def _replay(draw: random.Random, earlier: list[str], session: str) -> list[str]:

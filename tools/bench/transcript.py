@@ -32,7 +32,7 @@ class Session:
     def __init__(self, words: Words, draw: random.Random, session: str, start_ms: int, lane: str = "") -> None:
         """Begin a thread at `start_ms`; `lane` names a subagent."""
         self.words, self.draw, self.session, self.lane = words, draw, session, lane
-        self.at_ms = start_ms
+        self.begin_ms = self.at_ms = start_ms
         self.model = draw.choices(MODELS, (4, 5, 2))[0]
         self.cwd = f"/home/dev/project-{draw.randrange(24):02d}"
         self.named = draw.random() > 0.08  # some clients wrote no requestId
@@ -67,12 +67,20 @@ class Session:
         before, _, rest = copy.partition('"requestId":"')
         return f'{before}"requestId":"{self._id("req")}{rest[rest.index(chr(34)) :]}' if rest else copy
 
-    def totals(self) -> str:
-        """Return the client's own account, as written at exit."""
+    def totals(self, truths: list[Truth]) -> str:
+        """Return the client's own account of the session, as written at exit."""
+        models: dict[str, list[int]] = {}
+        for truth in truths:
+            models[truth.model] = [a + b for a, b in zip(models.get(truth.model, [0] * 5), truth.tokens, strict=True)]
+        said = ",".join(
+            f'"{model}":{{"inputTokens":{given},"outputTokens":{output},"cacheReadInputTokens":{read},'
+            f'"cacheCreationInputTokens":{five + hour},"cacheCreationEphemeral1hInputTokens":{hour},'
+            '"webSearchRequests":0,"costUSD":1.5}'
+            for model, (given, output, read, five, hour) in sorted(models.items())
+        )
         return (
-            f'{{"type":"cost-state","sessionId":"{self.session}","totalCostUSD":1.5,"totalDuration":792,'
-            f'"startTime":{self.at_ms},"modelUsage":{{"{self.model}":{{"inputTokens":10,"outputTokens":5,'
-            '"cacheReadInputTokens":0,"cacheCreationInputTokens":0,"webSearchRequests":0,"costUSD":1.5}}}'
+            f'{{"type":"cost-state","sessionId":"{self.session}","totalCostUSD":{1.5 * len(models)},'
+            f'"totalDuration":792,"startTime":{self.begin_ms},"modelUsage":{{{said}}}}}'
         )
 
     def _step(self) -> Iterator[str]:

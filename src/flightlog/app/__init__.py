@@ -4,16 +4,30 @@ import os
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flightlog.app.paths import claude_config_dirs
 from flightlog.app.paths import home as home_in
-from flightlog.archive import Archive
-from flightlog.store.files import replace
+
+if TYPE_CHECKING:
+    from flightlog.archive import Archive
+    from flightlog.books import Books
 
 
-def open_archive() -> Archive:
+def open_archive() -> "Archive":
     """Open the recordings of this machine."""
-    return Archive([str(path) for path in claude_config_dirs(os.environ)])
+    from flightlog.archive import Archive  # noqa: PLC0415 - a usage report does not wait for the decoders
+
+    return Archive([str(path) for path in claude_config_dirs(os.environ)], home())
+
+
+def open_books() -> "Books":
+    """Open what the recordings of this machine say about usage."""
+    from flightlog.books import Books  # noqa: PLC0415 - most commands do not need it
+    from flightlog.sources.claude_code.kept import recorded  # noqa: PLC0415
+
+    files = recorded([str(path) for path in claude_config_dirs(os.environ)], home()).transcripts
+    return Books(files, home_in(os.environ) / "index.db")
 
 
 def home() -> str:
@@ -77,4 +91,6 @@ class Watch:
 
 def write_export(path: Path, body: str) -> None:
     """Write a file a person asked for."""
+    from flightlog.store.files import replace  # noqa: PLC0415 - as above
+
     replace(path, body.encode(), durable=False)

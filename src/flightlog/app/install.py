@@ -1,12 +1,215 @@
-"""Registering the hook with the agent, and taking it out again."""
+"""Registering the hook in an agent's settings, and taking it out without a trace.
 
+Plans are values: what the file holds, what it would hold. `apply` is the only thing here that
+writes, and it keeps a copy of what was there. What belongs to others keeps every byte
+(`app.jsonedit`). Which events are registered is decided in `app.hook_events`.
+"""
+
+import difflib
 import shlex
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from flightlog.app import jsonedit
+from flightlog.app.hook_events import events_for
+from flightlog.model.errors import Misconfigured
+from flightlog.store import settings_file
 
 SCRIPT = Path(__file__).parent / "hook" / "record.py"
+TIMEOUT_S = 5
+TIMEOUT_INLINE_S = 10
+DAYS_KEY = "cleanupPeriodDays"
+
+_OURS = "/flightlog/app/hook/record.py"
+_EMPTY = "{}\n"
+
+Group = dict[str, Any]
+
+
+class Change(Struct, frozen=True):
+    """What a settings file holds and what it is to hold; None where there is no file."""
+
+    settings: Path
+    before: bytes | None
+    after: bytes | None
+    events: tuple[str, ...] = ()
+    is_removal: bool = False
+    superseded: tuple[Path, ...] = ()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything would change."""
+        return self.before != self.after
+
+
+class Place(NamedTuple):
+    """A hook of ours: in which event, group and list."""
+
+    event: int
+    group: int
+    hook: int
 
 
 def command(python: Path, script: Path = SCRIPT, *, agent: str = "claude-code", inline: bool = False) -> str:
     """The hook as settings call it: silent, and exit 0 even when Python or the script is gone."""
     words = [str(python), "-I", "-S", str(script), agent, *(["--inline"] if inline else [])]
     return f"{shlex.join(words)} >/dev/null 2>&1 || :"
+
+
+def plan(
+    settings: Path, versions: Collection[str], python: Path, *, keep_days: int = 0, inline: bool = False
+) -> Change:
+    """Plan to register the hook for clients of `versions`; `keep_days` raises how long transcripts stay."""
+    before = settings_file.read(settings)
+    text = _text(settings, before)
+    timeout_s = TIMEOUT_INLINE_S if inline else TIMEOUT_S
+    hook = {"type": "command", "command": command(python, inline=inline), "timeout": timeout_s}
+    events = events_for(versions)
+    after = with_hooks(text, {event: {"matcher": "", "hooks": [hook]} for event in events}, keep_days, str(settings))
+    return Change(settings, before, before if before is not None and after == text else after.encode(), events)
+
+
+def plan_removal(settings: Path) -> Change:
+    """Plan to take the hook out: back to the bytes from before it, when nobody else changed the file since."""
+    before = settings_file.read(settings)
+    text = _text(settings, before)
+    groups = installed(text)
+    if before is None or not groups:
+        return Change(settings, before, before)
+    days = jsonedit.parsed(text, str(settings)).get(DAYS_KEY)
+    copies = settings_file.backups(settings)
+    after: bytes | None = without_hooks(text).encode()
+    for copy in [None, *copies]:
+        old = _text(copy, copy.read_bytes()) if copy else _EMPTY
+        if not installed(old) and with_hooks(old, groups, days if isinstance(days, int) else 0, "") == text:
+            after = copy.read_bytes() if copy else None
+    gone = tuple(copy for copy in copies if copy.read_bytes() == after or installed(_text(copy, copy.read_bytes())))
+    return Change(settings, before, after, tuple(groups), is_removal=True, superseded=gone)
+
+
+def apply(change: Change) -> Path | None:
+    """Carry out a plan and return the copy that was kept, if one was needed."""
+    if not change.is_needed:
+        return None
+    kept = None
+    if change.after is None:
+        settings_file.remove(change.settings)
+    else:
+        if change.before is not None and not change.is_removal:
+            kept = settings_file.back_up(change.settings, change.before)
+        settings_file.replace(change.settings, change.before, change.after)
+    for copy in change.superseded:
+        copy.unlink(missing_ok=True)
+    return kept
+
+
+def diff(change: Change) -> str:
+    """The plan as a person reads it."""
+    old, new = ((data or b"").decode("utf-8", "replace").splitlines() for data in (change.before, change.after))
+    return "\n".join(difflib.unified_diff(old, new, str(change.settings), str(change.settings), "now", "then", 2, ""))
+
+
+def with_hooks(text: str, groups: Mapping[str, Group], keep_days: int, name: str) -> str:
+    """Return settings with exactly `groups` of ours, behind everybody else's."""
+    _check_shape(jsonedit.parsed(text, name), name)
+    style = jsonedit.style_of(text)
+    text = _cut_all(text, keep=groups)
+    start = jsonedit.root(text)
+    days = jsonedit.part(text, start, DAYS_KEY)
+    if keep_days and days is None:
+        text = jsonedit.added(text, start, (DAYS_KEY, keep_days), style)
+    elif keep_days and days is not None and isinstance(days.value, int) and days.value < keep_days:
+        text = jsonedit.replaced(text, days, keep_days)
+    for event, group in groups.items():
+        text = _with_group(text, event, group, style)
+    return text
+
+
+def without_hooks(text: str) -> str:
+    """Return settings without anything of ours."""
+    return _cut_all(text, keep={})
+
+
+def installed(text: str) -> dict[str, Group]:
+    """The groups of ours by event, in the order of the file."""
+    hooks = jsonedit.parsed(text, "").get("hooks")
+    events = hooks if isinstance(hooks, dict) else {}
+    return {
+        event: group
+        for event, groups in events.items()
+        for group in _list(groups)
+        if any(is_ours(hook) for hook in _hooks(group))
+    }
+
+
+def is_ours(hook: object) -> bool:
+    """Whether a hook of the settings is flightlog's."""
+    return isinstance(hook, dict) and _OURS in str(hook.get("command", ""))
+
+
+def _text(settings: Path, data: bytes | None) -> str:
+    try:
+        text = (data or b"").decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Misconfigured(f"not UTF-8 text: {settings}", hint="nothing was changed") from error
+    return text if text.strip() else _EMPTY
+
+
+def _check_shape(settings: dict[str, Any], name: str) -> None:
+    hooks = settings.get("hooks", {})
+    odd = "hooks" if not isinstance(hooks, dict) else ""
+    odd = odd or next((f"hooks.{event}" for event, groups in hooks.items() if not isinstance(groups, list)), "")
+    if odd:
+        raise Misconfigured(f"`{odd}` is not what the agent expects: {name}", hint="nothing was changed")
+
+
+def _with_group(text: str, event: str, group: Group, style: jsonedit.Style) -> str:
+    start = jsonedit.root(text)
+    hooks = jsonedit.part(text, start, "hooks")
+    if hooks is None:
+        return jsonedit.added(text, start, ("hooks", {event: [group]}), style)
+    groups = jsonedit.part(text, hooks.value_start, event)
+    if groups is None:
+        return jsonedit.added(text, hooks.value_start, (event, [group]), style)
+    return text if group in groups.value else jsonedit.added(text, groups.value_start, ("", group), style)
+
+
+def _cut_all(text: str, keep: Mapping[str, Group]) -> str:
+    """Cut our hooks out one by one, but for the groups that are to stay."""
+    while (place := next(_stale(text, keep), None)) is not None:
+        text = _cut(text, place)
+    return text
+
+
+def _stale(text: str, keep: Mapping[str, Group]) -> Iterator[Place]:
+    hooks = jsonedit.parsed(text, "").get("hooks")
+    for at, (event, groups) in enumerate(hooks.items() if isinstance(hooks, dict) else ()):
+        for number, group in enumerate(_list(groups)):
+            if group != keep.get(event) or group in groups[:number]:
+                yield from (Place(at, number, index) for index, hook in enumerate(_hooks(group)) if is_ours(hook))
+
+
+def _cut(text: str, place: Place) -> str:
+    """Cut one hook out, and what held nothing but it."""
+    start = jsonedit.root(text)
+    members = jsonedit.parts(text, start)
+    top = next(at for at, member in enumerate(members) if member.key == "hooks")
+    events = members[top].value_start
+    groups = jsonedit.parts(text, events)[place.event].value_start
+    group = jsonedit.parts(text, groups)[place.group].value_start
+    hooks = next(member.value_start for member in jsonedit.parts(text, group) if member.key == "hooks")
+    for at, index in ((hooks, place.hook), (groups, place.group), (events, place.event)):
+        if len(jsonedit.parts(text, at)) > 1:
+            return jsonedit.without(text, at, index)
+    return jsonedit.without(text, start, top)
+
+
+def _hooks(group: object) -> list[Any]:
+    return _list(group.get("hooks")) if isinstance(group, dict) else []
+
+
+def _list(value: object) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -17,6 +17,7 @@ from flightlog.model.text import inert
 # name: (module, attribute, one line of help)
 COMMANDS = {
     "up": ("flightlog.cli.up", "up", "Say true things about your own sessions, each with its next command."),
+    "init": ("flightlog.cli.init", "init", "Register the hook with Claude Code, so that every session is recorded."),
     "demo": ("flightlog.cli.demo", "demo", "Run a scripted agent for real and show what was recorded."),
     "doctor": ("flightlog.cli.doctor", "doctor", "Check that everything is in order, and say what is not."),
     "config": ("flightlog.cli.config", "config", "Show the settings in force, and where each comes from."),

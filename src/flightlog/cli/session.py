@@ -1,6 +1,7 @@
 """`flightlog session`: list, show, count and export sessions."""
 
 import re
+import sys
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -115,23 +116,48 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
     """Count tokens and cost, each response once, and say what the client counted besides."""
-    from flightlog.app import local_zone, now_ms, open_archive
+    from flightlog.app import local_zone, now_ms, open_books
     from flightlog.cli.output import print_json
     from flightlog.cli.usage import print_usage, usage_json
-    from flightlog.model.usage import Response
+    from flightlog.views.report import Only
     from flightlog.views.usage import By
 
     zone = _zone(timezone) if timezone else local_zone()
     start = since_ms(since, now_ms(), zone) if since else 0
 
-    def wanted(response: Response) -> bool:
-        return response.at_ms >= start and project in response.project
-
-    report = open_archive().usage(By(by), zone, wanted if since or project else None)
+    books = open_books()
+    report = books.usage(By(by), zone, Only(start, project) if since or project else None)
     if as_json:
         print_json(usage_json(report, str(zone)))
     else:
         print_usage(report)
+    sys.stdout.flush()
+    books.close()
+
+
+@session.command(epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"')
+@click.argument("words", nargs=-1, required=True)
+@click.option("--limit", default=20, show_default=True, help="How many hits to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
+    """Find records by WORDS, "phrases", and tool: model: file: project: since: cost:."""
+    from flightlog.app import local_zone, now_ms, open_books
+    from flightlog.cli.search import print_hits
+    from flightlog.views.query import parse
+
+    zone = local_zone()
+    query = parse(" ".join(_typed(word) for word in words), lambda said: since_ms(said, now_ms(), zone))
+    books = open_books()
+    print_hits(books.search(query, limit), zone, as_json=as_json)
+    books.close()
+
+
+def _typed(word: str) -> str:
+    """The shell took the quotes away: a word with a space in it was a phrase."""
+    if " " not in word or '"' in word:
+        return word
+    key, colon, rest = word.partition(":")
+    return f'{key}:"{rest}"' if colon and key.isalpha() else f'"{word}"'
 
 
 @session.command(epilog="Example: flightlog session export 2123f2df --format html --output session.html")

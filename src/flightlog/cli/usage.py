@@ -4,13 +4,11 @@ from typing import Any
 
 import click
 
-from flightlog.archive import UsageReport
-from flightlog.cli.output import print_table
 from flightlog.model.text import inert
 from flightlog.views.prices import PRICES_FROM
-from flightlog.views.story import money
+from flightlog.views.report import UsageReport
 from flightlog.views.usage import By, UsageRow
-from flightlog.views.wire import truth, unrecorded, usage_row
+from flightlog.views.wire_usage import truth, unrecorded, usage_row
 
 
 def usage_json(report: UsageReport, zone: str) -> dict[str, Any]:
@@ -33,6 +31,8 @@ def usage_json(report: UsageReport, zone: str) -> dict[str, Any]:
 
 def print_usage(report: UsageReport) -> None:
     """Print rows, the total, and what the client counted besides."""
+    from flightlog.cli.output import print_table
+
     rows = [_cells(row, row.key[:8] if report.by is By.SESSION else row.key) for row in report.rows if row.responses]
     print_table(
         [report.by.value, "input", "output", "cache read", "cache write", "cost"],
@@ -53,6 +53,8 @@ def print_usage(report: UsageReport) -> None:
 
 
 def _cells(row: UsageRow, key: str) -> list[str]:
+    from flightlog.views.story import money
+
     use = row.usage
     return [
         key or "?",

@@ -18,15 +18,25 @@ _UNKNOWN = Cost(None, CostSource.UNKNOWN)
 
 def price(model: str, usage: Usage, at_ms: int | None = None) -> Cost:
     """Price `usage` of `model` as it was billed at `at_ms`, or now when that is not known."""
+    threshold = long_above(model, at_ms)
+    return price_at(model, usage, at_ms, long=bool(threshold) and usage.prompt > threshold)
+
+
+def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost:
+    """Price what several responses used together, all of them with a long prompt or none."""
     lists = _lists(model)
     if not lists:
         return Cost(0.0, CostSource.TABLE) if not usage else _UNKNOWN
-    began, threshold, below, above, searches = _in_force(lists, at_ms)
-    del began
-    rates = above if threshold and usage.prompt > threshold else below
+    _, _, below, above, searches = _in_force(lists, at_ms)
     amounts = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
-    tokens = sum(amount * rate for amount, rate in zip(amounts, rates, strict=True))
+    tokens = sum(amount * rate for amount, rate in zip(amounts, above if long else below, strict=True))
     return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, CostSource.TABLE)
+
+
+def long_above(model: str, at_ms: int | None) -> int:
+    """Return the prompt tokens above which a response of `model` has long-context prices, 0 when there are none."""
+    lists = _lists(model)
+    return _in_force(lists, at_ms)[1] if lists else 0
 
 
 def is_priced(model: str) -> bool:

@@ -13,18 +13,8 @@ from hooking import lost, payload, recorded, run_hook
 PYTHON = str(Path(sys.executable).resolve())
 OURS = {"recorder", "writing", "gate"}
 ALLOWED = {
-    "_json",
-    "binascii",
-    "errno",
-    "fcntl",
-    "genericpath",
-    "os",
-    "posixpath",
-    "select",
-    "stat",
-    "_stat",
-    "abc",
-    "_abc",
+    *("_abc", "_collections_abc", "_json", "_stat", "abc", "binascii", "errno", "fcntl"),
+    *("genericpath", "os", "posixpath", "select", "stat"),
 }
 
 

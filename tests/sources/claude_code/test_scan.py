@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.events import CostStated, Replied
-from flightlog.model.usage import Response, Usage
+from flightlog.model.usage import Response, Usage, response
 from flightlog.sources.claude_code.decode import decode
-from flightlog.sources.claude_code.scan import BLOCK_BYTES, Scan, Target, response, scan
+from flightlog.sources.claude_code.scan import BLOCK_BYTES, Scan, Target, scan
 from flightlog.views.ledger import settled
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings" / "claude-code").rglob("*.jsonl"))

@@ -103,7 +103,8 @@ def test_a_file_that_is_gone_or_no_file_is_damage(tmp_path):
     (gone,) = read(tmp_path / "gone.jsonl")
     (folder,) = read(tmp_path)
 
-    assert (gone.why, folder.why) == ("No such file or directory", "Is a directory")
+    assert gone.why == "No such file or directory"
+    assert folder.why == "the file system refuses: Is a directory"
 
 
 def test_a_file_that_may_not_be_read_is_damage():
@@ -116,7 +117,7 @@ def test_a_file_that_may_not_be_read_is_damage():
     told = as_nobody(lambda: [item.why for item in read(path)])
     shutil.rmtree(root)
 
-    assert told == ["Permission denied"]
+    assert told == ["the file system refuses: Permission denied"]
 
 
 @pytest.mark.parametrize("body", ["", "[]", "nonsense", '{"agentType":1}', "\udcff"])

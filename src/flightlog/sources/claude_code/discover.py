@@ -31,6 +31,8 @@ class Transcript(Struct, frozen=True):
     size: int
     changed_ns: int
     lane: str = ""
+    device: int = 0
+    inode: int = 0
 
 
 class Found(Struct, frozen=True):
@@ -67,7 +69,10 @@ def session_files(folder: str, session: str) -> list[Transcript]:
 def spilled_file(transcript: Transcript, said: str) -> str:
     """Return where a large tool result lies now: by name beside the transcript, wherever it was written."""
     root = Path(transcript.path)
-    home = root.parent.parent if transcript.lane else root.with_suffix("")
+    if transcript.lane:
+        home = root.parent.parent
+    else:
+        home = root.with_suffix("") if root.stem == transcript.session else root.parent
     return str(home / "tool-results" / Path(said).name)
 
 
@@ -130,7 +135,7 @@ def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[D
         # A pipe would keep us waiting for ever.
         damage.append(Damage(entry.path, 0, 0, "not a file"))
         return None
-    return Transcript(entry.path, session, told.st_size, told.st_mtime_ns, lane)
+    return Transcript(entry.path, session, told.st_size, told.st_mtime_ns, lane, told.st_dev, told.st_ino)
 
 
 def _owner(path: str) -> str:

@@ -6,18 +6,19 @@ must not kill us. Which copy of a response counts is decided elsewhere; here onl
 repeat the same response in the same place are folded into one.
 """
 
-import os
 from collections.abc import Iterator
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 import stringzilla as sz
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
-from flightlog.model.usage import ClientTotals, Response, Usage
+from flightlog.model.usage import ClientTotals, Row
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
+from flightlog.store.index_files import fingerprint
+from flightlog.store.reading import Reader, open_reader
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
@@ -28,25 +29,6 @@ _STAMP = b'"timestamp":"'
 _NEWLINE = b"\n"
 
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
-
-
-class Row(NamedTuple):
-    """A `Response` as plain values: cheap to make, to sort and to send to another process."""
-
-    message_id: str
-    session: str
-    model: str
-    input: int
-    output: int
-    cache_read: int
-    cache_write_5m: int
-    cache_write_1h: int
-    web_searches: int
-    at_ms: int
-    project: str
-    request_id: str
-    lane: str
-    aborted: bool
 
 
 class Target(Struct, frozen=True):
@@ -61,8 +43,8 @@ class Target(Struct, frozen=True):
 class Scan(Struct, array_like=True):
     """What the new bytes of one file say.
 
-    `end` is where the next scan starts; `born_ms` is the file's first time stamp, told only
-    by a scan from its beginning.
+    `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms`
+    is the file's first time stamp, told only by a scan from its beginning.
     """
 
     rows: list[Row]
@@ -72,22 +54,8 @@ class Scan(Struct, array_like=True):
     decoded: int = 0
     damaged: int = 0
     born_ms: int = 0
+    fingerprint: int = 0
     error: str = ""
-
-
-def response(row: Row) -> Response:
-    """Return the model's value for `row`."""
-    return Response(
-        row.message_id,
-        row.session,
-        row.model,
-        Usage(*row[3:9]),
-        row.at_ms,
-        row.project,
-        row.request_id,
-        row.lane,
-        row.aborted,
-    )
 
 
 def scan(target: Target, buffer: bytearray | None = None) -> Scan:
@@ -97,7 +65,7 @@ def scan(target: Target, buffer: bytearray | None = None) -> Scan:
     """
     reading = _Reading(target)
     try:
-        file = os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_reader(target.path)
     except OSError as error:
         return Scan([], [], target.start, error=error.strerror or "unreadable")
     try:
@@ -105,7 +73,7 @@ def scan(target: Target, buffer: bytearray | None = None) -> Scan:
     except OSError as error:
         reading.result.error = error.strerror or "unreadable"
     finally:
-        os.close(file)
+        file.close()
     return reading.finished()
 
 
@@ -168,10 +136,10 @@ class _Reading:
         self.odd: list[Row] = []
         self.as_of_ms = 0
 
-    def run(self, file: int, buffer: bytearray) -> None:
+    def run(self, file: Reader, buffer: bytearray) -> None:
         """Read block by block; what follows the last newline waits for the next block."""
         kept = 0
-        while got := os.preadv(file, [memoryview(buffer)[kept:]], self.result.end + kept):
+        while got := file.fill(memoryview(buffer)[kept:], self.result.end + kept):
             self.result.read += got
             filled = kept + got
             whole = sz.rfind(buffer, _NEWLINE, kept, filled) + 1
@@ -185,6 +153,7 @@ class _Reading:
             if kept == len(buffer):
                 buffer = buffer + bytes(len(buffer))
         self._tail(memoryview(buffer), kept)
+        self.result.fingerprint = fingerprint(file, self.result.end)
 
     def finished(self) -> Scan:
         """Return the result, one row for each response and place."""
@@ -201,7 +170,7 @@ class _Reading:
     def _block(self, block: memoryview, end: int) -> None:
         best, decode, synthetic = self.best, _decode_record, SYNTHETIC_MODEL
         hits = 0
-        for line in _lines_with(_USAGE, block, end):
+        for line in lines_with(_USAGE, block, end):
             hits += 1
             try:
                 record = decode(line)
@@ -244,7 +213,7 @@ class _Reading:
     def _totals(self, block: memoryview, end: int) -> int:
         """Take the client's own totals, each with the time of the record before it."""
         hits = at = 0
-        for line in _lines_with(_TOTALS, block, end):
+        for line in lines_with(_TOTALS, block, end):
             hits += 1
             record = parsed(bytes(line))
             if record is None:
@@ -260,7 +229,7 @@ class _Reading:
         return hits
 
 
-def _lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryview]:
+def lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryview]:
     """Yield the lines of `block[:end]` that hold `needle`, each once."""
     find, rfind = sz.find, sz.rfind
     floor = 0

@@ -1,0 +1,87 @@
+"""What is wrong with the recording of hook events: findings for `doctor`, each with its cure.
+
+Looks and tells; changes nothing. Knows the places `init` writes to and the hook writes to.
+"""
+
+import shlex
+import shutil
+import stat
+from collections.abc import Collection, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.app.hook_events import events_for
+from flightlog.app.install import installed, is_ours
+from flightlog.model.errors import FlightlogError
+from flightlog.store import settings_file
+
+_INIT = "flightlog init"
+
+
+class Finding(Struct, frozen=True):
+    """One thing that is not in order, and the command that puts it right."""
+
+    what: str
+    which: str
+    fix: str
+
+
+def hook_findings(settings: Path, home: Path, versions: Collection[str], temporary: Path) -> list[Finding]:
+    """Look at one settings file and at what the hook left in `home`."""
+    return [*_registered(settings, versions), *_home(home), *_lost(home, temporary)]
+
+
+def lost_records(home: Path, temporary: Path) -> int:
+    """How many events the hook could not write down."""
+    return sum(_number(path) for path in (home / "lost", *temporary.glob("flightlog-lost-*")))
+
+
+def _registered(settings: Path, versions: Collection[str]) -> Iterator[Finding]:
+    data = settings_file.read(settings)
+    try:
+        groups = installed(data.decode("utf-8", "replace")) if data and data.strip() else {}
+    except FlightlogError as error:
+        yield Finding("the agent's settings cannot be read", error.message, f"edit {shlex.quote(str(settings))}")
+        return
+    if not groups:
+        yield Finding("sessions are not recorded as they happen: no hook is registered", str(settings), _INIT)
+        return
+    missing = [event for event in events_for(versions) if event not in groups]
+    if missing:
+        yield Finding("the hook misses events this client knows", ", ".join(missing), _INIT)
+    commands = {hook["command"] for group in groups.values() for hook in group["hooks"] if is_ours(hook)}
+    for command in sorted(commands):
+        yield from _points_nowhere(command)
+
+
+def _points_nowhere(command: str) -> Iterator[Finding]:
+    words = shlex.split(command)
+    python, script = words[0], next(word for word in words if word.endswith(".py"))
+    if shutil.which(python) is None:
+        yield Finding("the hook's Python is gone: nothing is recorded", python, _INIT)
+    if not Path(script).exists():
+        yield Finding("the hook points to a missing program: nothing is recorded", script, _INIT)
+
+
+def _home(home: Path) -> Iterator[Finding]:
+    for path in (home, home / "sessions"):
+        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
+            yield Finding("others can look into the recordings", str(path), f"chmod -R go= {shlex.quote(str(home))}")
+            return
+    for path in sorted(home.glob("spool/*.part")):
+        yield Finding("a very long hook payload was cut off at the hook's time limit", str(path), f"less {path}")
+
+
+def _lost(home: Path, temporary: Path) -> Iterator[Finding]:
+    count = lost_records(home, temporary)
+    if count:
+        free = f"df -h {shlex.quote(str(home))}"
+        yield Finding(f"{count} hook events could not be written down", str(home / "lost"), free)
+
+
+def _number(path: Path) -> int:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0

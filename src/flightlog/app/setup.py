@@ -1,0 +1,70 @@
+"""Where `init` stands: the environment, the clients on this machine, the settings to change.
+
+The one part of `init` that reads the environment; the plan itself is made in `app.install`.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.agents.claude_code import ClaudeCode
+from flightlog.app import install, jsonedit
+from flightlog.store import settings_file
+
+LONG_DAYS = 3650
+_DEFAULT_DAYS = 30
+
+
+class Place(Struct, frozen=True):
+    """What was asked for: `user` or `project`, and where the person stands."""
+
+    scope: str
+    cwd: Path
+
+
+def change_here(place: Place, *, remove: bool, keep_days: int, inline: bool) -> install.Change:
+    """Plan the change for this machine."""
+    settings = settings_here(place)
+    if remove:
+        return install.plan_removal(settings)
+    return install.plan(settings, versions_here(), Path(sys.executable), keep_days=keep_days, inline=inline)
+
+
+def settings_here(place: Place) -> Path:
+    """The settings file: a person's own, or a project's local one, since the hook is on this machine only."""
+    if place.scope == "project":
+        return place.cwd / ".claude" / "settings.local.json"
+    return config_dir() / "settings.json"
+
+
+def config_dir() -> Path:
+    """Where Claude Code keeps what it knows."""
+    given = os.environ.get("CLAUDE_CONFIG_DIR", "")
+    return Path(given).expanduser() if given else Path.home() / ".claude"
+
+
+def versions_here() -> tuple[str, ...]:
+    """The versions of all clients found here, empty for one that does not say."""
+    return tuple(ClaudeCode(program).version(os.environ) for program in clients_here())
+
+
+def clients_here() -> tuple[Path, ...]:
+    """Every Claude Code a person here could start: the one named, else each on the search path."""
+    given = os.environ.get("FLIGHTLOG_CLAUDE", "")
+    if given:
+        return (Path(given),)
+    found = [Path(folder) / "claude" for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)]
+    real = {path.resolve(): path for path in reversed(found) if path.is_file() and os.access(path, os.X_OK)}
+    return tuple(sorted(real.values()))
+
+
+def days_here(place: Place) -> int:
+    """How long the agent keeps its transcripts now."""
+    settings = settings_here(place)
+    data = settings_file.read(settings)
+    if data is None or not data.strip():
+        return _DEFAULT_DAYS
+    days = jsonedit.parsed(data.decode("utf-8", "replace"), str(settings)).get(install.DAYS_KEY)
+    return days if isinstance(days, int) else _DEFAULT_DAYS

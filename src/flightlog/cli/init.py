@@ -1,0 +1,73 @@
+"""`flightlog init`: register the hook with the agent, or take it out again."""
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from flightlog.app.install import DAYS_KEY, Change, apply, diff
+from flightlog.app.setup import LONG_DAYS, Place, change_here, days_here
+from flightlog.model.text import inert
+
+
+@click.command(epilog="Example: flightlog init --dry-run")
+@click.option("--user", "scope", flag_value="user", default="user", help="For all your projects (the default).")
+@click.option("--project", "scope", flag_value="project", help="For the project in this directory only.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--remove", is_flag=True, help="Take the hook out again.")
+@click.option("--dry-run", is_flag=True, help="Show what would change and change nothing.")
+@click.option("--keep-days", type=click.IntRange(1), help="Have the agent keep its transcripts this long.")
+@click.option("--inline", is_flag=True, help="Settle before the agent goes on, for machines that vanish.")
+@click.option("--json", "as_json", is_flag=True, help="Print the change as JSON.")
+def init(  # noqa: PLR0913 - one parameter per option
+    *, scope: str, yes: bool, remove: bool, dry_run: bool, keep_days: int | None, inline: bool, as_json: bool
+) -> int:
+    """Record every session from now on: register a hook with Claude Code."""
+    place = Place(scope=scope, cwd=Path.cwd())
+    days = 0 if remove else keep_days or _offered_days(place, ask=not (yes or dry_run or as_json))
+    change = change_here(place, remove=remove, keep_days=days, inline=inline)
+    if not as_json:
+        click.echo(inert(diff(change)) or f"nothing to change: {change.settings}")
+    agreed = yes or dry_run or not change.is_needed or _agreed(as_json=as_json)
+    kept = apply(change) if agreed and not dry_run else None
+    written = agreed and not dry_run and change.is_needed
+    if as_json:
+        click.echo(json.dumps(_wire(change, written=written, kept=kept)))
+    _say(change, written=written, kept=kept, dry_run=dry_run)
+    return 0 if agreed else 1
+
+
+def _offered_days(place: Place, *, ask: bool) -> int:
+    """Ask whether the agent shall keep its transcripts longer; only a person at a terminal is asked."""
+    days = days_here(place)
+    if not ask or not sys.stdin.isatty() or days >= LONG_DAYS:
+        return 0
+    question = f"Claude Code deletes transcripts after {days} days. Have it keep them for {LONG_DAYS} ({DAYS_KEY})?"
+    return LONG_DAYS if click.confirm(question, default=False, err=True) else 0
+
+
+def _agreed(*, as_json: bool) -> bool:
+    if as_json or not sys.stdin.isatty():
+        return False
+    return click.confirm("Write this?", default=True, err=True)
+
+
+def _wire(change: Change, *, written: bool, kept: Path | None) -> dict[str, object]:
+    return {
+        "settings": str(change.settings),
+        "events": list(change.events),
+        "needed": change.is_needed,
+        "written": written,
+        "backup": str(kept) if kept else None,
+        "diff": diff(change),
+    }
+
+
+def _say(change: Change, *, written: bool, kept: Path | None, dry_run: bool) -> None:
+    if kept:
+        click.echo(f"the file as it was: {kept}", err=True)
+    if written:
+        click.echo("written; sessions started from now on follow it", err=True)
+    elif change.is_needed and not dry_run:
+        click.echo("nothing was written; add --yes to write it", err=True)

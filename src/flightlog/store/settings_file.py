@@ -1,0 +1,91 @@
+"""Settings files of other programs: replaced whole or not at all, the old one kept.
+
+They are not ours: their permissions stay, and where they are symbolic links (people keep them
+in a repository) the link stays and the file it names is replaced. Knows bytes, not settings.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from flightlog.model.errors import Conflict, Unavailable
+
+_NEW_FILE_MODE = 0o600
+
+
+def read(path: Path) -> bytes | None:
+    """The bytes of `path`, or None when there is no such file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Unavailable(f"cannot read: {error.strerror}: {path}") from error
+
+
+def replace(path: Path, old: bytes | None, new: bytes) -> None:
+    """Make `path` hold `new`, unless it no longer holds `old`: then somebody else was there."""
+    target = path.resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else _NEW_FILE_MODE
+        temporary = target.with_name(f".{target.name}.flightlog-{os.getpid()}.tmp")
+        _write(temporary, new, mode)
+        try:
+            if read(path) != old:
+                raise Conflict(f"changed by somebody else just now: {path}", hint="run the command again")
+            temporary.rename(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync(target.parent)
+    except OSError as error:
+        raise Unavailable(f"cannot write: {error.strerror}: {path}") from error
+
+
+def back_up(path: Path, data: bytes) -> Path:
+    """Keep `data` beside `path` under the next free number, unless it is kept there already."""
+    kept = backups(path)
+    if kept and kept[-1].read_bytes() == data:
+        return kept[-1]
+    number = int(kept[-1].name.rpartition("-")[2].removesuffix(".bak")) + 1 if kept else 1
+    copy = path.with_name(f"{path.name}.flightlog-{number}.bak")
+    try:
+        _write(copy, data, _NEW_FILE_MODE)
+        _sync(copy.parent)
+    except OSError as error:
+        raise Unavailable(f"cannot write: {error.strerror}: {copy}") from error
+    return copy
+
+
+def backups(path: Path) -> list[Path]:
+    """The kept copies of `path`, oldest first."""
+    found = path.parent.glob(f"{path.name}.flightlog-*.bak")
+    return sorted(found, key=lambda copy: int(copy.name.rpartition("-")[2].removesuffix(".bak")))
+
+
+def remove(path: Path) -> None:
+    """Take `path` away, and its directory when nothing else is in it."""
+    path.unlink(missing_ok=True)
+    with suppress(OSError):
+        path.parent.rmdir()
+
+
+def _write(path: Path, data: bytes, mode: int) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(file, view) :]
+        os.fchmod(file, mode)
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def _sync(directory: Path) -> None:
+    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)

@@ -1,0 +1,136 @@
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from real_agent import VERSIONS, agent_program
+
+FLIGHTLOG = [sys.executable, "-m", "flightlog"]
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """A person's machine with one client on the path."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "claude").symlink_to(agent_program("2.1.325"))
+    (tmp_path / "home").mkdir()
+    path = os.pathsep.join([str(tmp_path / "bin"), "/usr/bin", "/bin"])
+    return {"PATH": path, "HOME": str(tmp_path / "home")}
+
+
+def init(machine, *arguments, **more):
+    return subprocess.run(
+        [*FLIGHTLOG, "init", *arguments], env=machine, capture_output=True, text=True, check=False, **more
+    )
+
+
+def settings(machine):
+    return home(machine) / ".claude" / "settings.json"
+
+
+def home(machine):
+    return Path(machine["HOME"])
+
+
+def read(machine):
+    return json.loads(settings(machine).read_text())
+
+
+def test_with_yes_the_hook_is_written_and_the_diff_shown(machine):
+    done = init(machine, "--yes")
+
+    assert (done.returncode, "+      " in done.stdout, "written" in done.stderr) == (0, True, True)
+    assert {"PostToolUseFailure", "UserPromptExpansion"} < set(read(machine)["hooks"])
+
+
+def test_without_a_terminal_nobody_is_asked_and_nothing_written(machine):
+    done = init(machine, stdin=subprocess.DEVNULL)
+
+    assert (done.returncode, "--yes" in done.stderr) == (1, True)
+    assert not settings(machine).exists()
+
+
+def test_a_dry_run_shows_and_writes_nothing(machine):
+    done = init(machine, "--dry-run")
+
+    assert (done.returncode, "record.py" in done.stdout) == (0, True)
+    assert list(home(machine).iterdir()) == []
+
+
+def test_json_tells_the_change(machine):
+    told = json.loads(init(machine, "--json", "--yes").stdout)
+
+    assert (told["written"], told["needed"], told["settings"]) == (True, True, str(settings(machine)))
+    again = json.loads(init(machine, "--json", "--yes").stdout)
+    assert (again["written"], again["needed"], again["backup"]) == (False, False, None)
+
+
+def test_remove_leaves_no_trace(machine):
+    init(machine, "--yes", "--keep-days", "3650")
+    assert read(machine)["cleanupPeriodDays"] == 3650
+
+    done = init(machine, "--remove", "--yes")
+
+    assert (done.returncode, list(home(machine).iterdir())) == (0, [])
+
+
+def test_a_project_gets_its_local_settings(machine, tmp_path):
+    project = tmp_path / "project"
+    project.mkdir()
+
+    init(machine, "--project", "--yes", cwd=project)
+
+    assert [path.name for path in (project / ".claude").iterdir()] == ["settings.local.json"]
+    assert list(home(machine).iterdir()) == []
+
+
+def test_another_config_directory_is_honoured(machine, tmp_path):
+    init(machine | {"CLAUDE_CONFIG_DIR": str(tmp_path / "config")}, "--yes")
+
+    assert (tmp_path / "config" / "settings.json").exists()
+
+
+@pytest.mark.parametrize(("versions", "count"), [(("1.0.128",), 9), (("1.0.128", "2.1.325"), 8), ((), 8)])
+def test_only_events_every_client_here_knows_are_registered(machine, tmp_path, versions, count):
+    (tmp_path / "bin" / "claude").unlink()
+    for version in versions:
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "claude").symlink_to(agent_program(version))
+    path = os.pathsep.join([*(str(tmp_path / version) for version in versions), str(Path(sys.executable).parent)])
+
+    init(machine | {"PATH": f"{path}:/usr/bin:/bin"}, "--yes")
+
+    assert len(read(machine)["hooks"]) == count
+
+
+def test_the_named_client_decides(machine):
+    init(machine | {"FLIGHTLOG_CLAUDE": str(agent_program("2.0.76"))}, "--yes")
+
+    assert len(read(machine)["hooks"]) == 12
+    assert len(VERSIONS) == 4
+
+
+def test_broken_settings_are_refused_with_their_place(machine):
+    settings(machine).parent.mkdir()
+    settings(machine).write_text('{\n  "hooks": oops\n}')
+
+    done = init(machine, "--yes")
+
+    assert (done.returncode, "line 2, column 12" in done.stderr) == (4, True)
+    assert [path.name for path in settings(machine).parent.iterdir()] == ["settings.json"]
+
+
+def test_at_a_terminal_the_person_decides(machine):
+    for answers, written in ((b"n\nn\n", False), (b"y\ny\n", True)):
+        terminal, other = pty.openpty()
+        os.write(terminal, answers)
+        init(machine, stdin=other)
+        os.close(other)
+        os.close(terminal)
+
+        assert settings(machine).exists() == written
+    assert read(machine)["cleanupPeriodDays"] == 3650
