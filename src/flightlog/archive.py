@@ -85,7 +85,8 @@ class Archive:
         """Return the session whose id begins with `written`."""
         if written in self.recordings:
             return self.recordings[written]
-        matches = [session for session in self.recordings if session.startswith(checked(written))]
+        begin = checked(written)
+        matches = [session for session in self.recordings if session.startswith(begin)]
         if not matches:
             raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
         if len(matches) > 1:

@@ -21,7 +21,7 @@ from flightlog.sources.claude_code.records import read_records, text_at
 from flightlog.sources.claude_code.scan import Scan, Target
 from flightlog.store.index import Index
 from flightlog.store.index_files import Reading, Source, Work
-from flightlog.store.index_text import Hit, Wanted, search, sync_text
+from flightlog.store.index_text import Hit, Wanted, has_text, search, sync_text
 from flightlog.store.index_usage import Account, UsageSync, sync_usage
 from flightlog.views.digest import Said, SessionDigest, digested
 from flightlog.views.prices import PRICES_FROM
@@ -78,6 +78,13 @@ class Books:
         self._sync = self._index.asked(self._synced)
         digests = [_decode(body) for body in self._sync.digests.values()]
         return frozenset(each.session for each in digests if query.costs(summed_up([each]).cost.usd))
+
+    def refresh(self) -> None:
+        """Bring every level up to date that somebody has asked for before, and usage in any case."""
+        self._sync = self._index.asked(self._synced)
+        if self._index.asked(has_text):
+            sources = [source(file) for file in self._files]
+            self._index.asked(lambda database: sync_text(database, sources, read_records))
 
     def close(self) -> None:
         """Write down what the last report found out; a disk that refuses costs the next report some time."""

@@ -2,7 +2,7 @@
 
 import os
 import time
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +42,30 @@ def now_ms() -> int:
 
 def local_zone() -> tzinfo:
     """Return this machine's time zone."""
-    return datetime.now(tz=UTC).astimezone().tzinfo or UTC
+    return _LocalZone()
+
+
+class _LocalZone(tzinfo):
+    """The machine's own rules, summer time included; the offset of today is wrong half of the year."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        return _here(moment).utcoffset()
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        return _here(moment).dst()
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        return _here(moment).tzname()
+
+    def fromutc(self, moment: datetime) -> datetime:
+        return moment.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+
+    def __str__(self) -> str:
+        return str(self.tzname(None))
+
+
+def _here(moment: datetime | None) -> datetime:
+    return moment.replace(tzinfo=None).astimezone() if moment else datetime.now(tz=UTC).astimezone()
 
 
 class Watch:

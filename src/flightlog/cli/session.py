@@ -25,7 +25,9 @@ def session() -> None:
 @session.command("list", epilog="Example: flightlog session list --since 7d --project shop")
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--since", default="", help="Only sessions active since then: 2026-11-01, 7d, 12h.")
-@click.option("--limit", default=20, show_default=True, help="How many to show; 0 means all.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="How many to show; 0 means all."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print every field as JSON.")
 def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     """List sessions, newest first."""
@@ -188,9 +190,9 @@ def since_ms(said: str, now_ms: int, zone: tzinfo) -> int:
         return now_ms - int(passed.total_seconds() * 1000)
     try:
         moment = datetime.fromisoformat(said.strip())
-    except ValueError:
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
+    except (ValueError, OverflowError):
         raise Invalid(f"not a time: {said[:40]!r}", hint="write 2026-11-01, 2026-11-01T13:00, 7d or 12h") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
 
 
 def _zone(name: str) -> tzinfo:

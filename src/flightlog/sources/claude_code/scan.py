@@ -22,8 +22,9 @@ from flightlog.store.reading import Reader, open_reader
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
-_USAGE = b'"usage":{'
-_TOTALS = b'"type":"cost-state"'
+# Without what may follow a space: other tools write JSON with one after the colon.
+_USAGE = b'"usage":'
+_TOTALS = b'"cost-state"'
 _STAMP = b'"timestamp":"'
 _NEWLINE = b"\n"
 
@@ -261,7 +262,14 @@ def _place(record: _Record) -> tuple[str | None, str | None, bool | None]:
 def _fuller(record: _Record, known: _Record) -> bool:
     """Whether `record` is the better copy of a response: more output, else earlier."""
     new, old = record.message.usage.output_tokens or 0, known.message.usage.output_tokens or 0
-    return new > old or (new == old and record.timestamp < known.timestamp)
+    return new > old or (new == old and _tie(record) < _tie(known))
+
+
+def _tie(record: _Record) -> tuple[str, str, tuple[object, ...], str]:
+    """Between equals the order of lines must not decide."""
+    said = record.message.usage
+    counts = (said.input_tokens or 0, said.cache_read_input_tokens or 0, said.cache_creation_input_tokens or 0)
+    return record.timestamp, record.message.model, counts, record.cwd or ""
 
 
 def _row(record: _Record, target: Target) -> Row:

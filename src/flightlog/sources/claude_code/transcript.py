@@ -14,13 +14,14 @@ from flightlog.model.events import Entry, LaneFacts
 from flightlog.sources.claude_code.decode import decode
 from flightlog.sources.claude_code.discover import Transcript, lane_facts_file
 from flightlog.sources.claude_code.values import parsed, text
+from flightlog.store.lines import Line
 from flightlog.store.reading import sound_lines
 
 
 def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
     """Yield what the transcript says from byte `start` on."""
     last_ms = 0
-    for line in sound_lines(transcript.path, start):
+    for line in _lines(transcript.path, start):
         if isinstance(line, Damage):
             yield line
             continue
@@ -39,6 +40,14 @@ def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
                 offset=line.offset,
                 length=line.length,
             )
+
+
+def _lines(path: str, start: int) -> Iterator[Line | Damage]:
+    """Read the file; one that cannot be read is damage as well, and hides no other."""
+    try:
+        yield from sound_lines(path, start)
+    except OSError as error:
+        yield Damage(path, start, 0, error.strerror or type(error).__name__)
 
 
 def lane_facts(transcript: Transcript) -> LaneFacts:
