@@ -40,7 +40,7 @@ def run(code: str, root: Path, *options: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0"},
+        env={name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("COVERAGE")},
     )
 
 
