@@ -10,7 +10,7 @@ from tools.bench.measure import Contender, Result, clear, plain_env, race
 from tools.bench.table import Table
 from tools.bench.usage import Ground
 
-from flightlog.books import Books
+from flightlog.finder import Finder
 from flightlog.views.query import parse
 
 _WORDS = ("error", "the file", "import", "test function", "config", "return value", "server request")
@@ -38,15 +38,15 @@ def first(ground: Ground, table: Table, *, peer: bool) -> None:
 def search(ground: Ground, table: Table) -> None:
     """Time the first 20 hits of many queries."""
     draw = random.Random(7)
-    books = Books([str(ground.corpus)], ground.index / "index.db")
+    finder = Finder([str(ground.corpus)], ground.index / "index.db")
     queries = [*_WORDS, *(f'"{one}"' for one in _WORDS), *_filtered(draw), *_rare(ground, draw)]
-    books.search(parse("warm", int))
+    finder.search(parse("warm", int))
     times = []
     for query in queries * 3:
         began = time.perf_counter()
-        books.search(parse(query, int))
+        finder.search(parse(query, int))
         times.append((time.perf_counter() - began) * 1000)
-    books.close()
+    finder.close()
     table.title(f"search, first 20 hits, {len(queries)} queries")
     table.note("  median, ms", f"{statistics.median(times):.1f}")
     table.most("  p95, ms", sorted(times)[len(times) * 95 // 100], 50)

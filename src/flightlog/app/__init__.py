@@ -12,6 +12,7 @@ from flightlog.app.paths import home as home_in
 if TYPE_CHECKING:
     from flightlog.archive import Archive
     from flightlog.books import Books
+    from flightlog.finder import Finder
 
 
 def open_archive() -> "Archive":
@@ -26,6 +27,13 @@ def open_books() -> "Books":
     from flightlog.books import Books  # noqa: PLC0415 - most commands do not need it
 
     return Books([str(path) for path in claude_config_dirs(os.environ)], home_in(os.environ) / "index.db")
+
+
+def open_finder() -> "Finder":
+    """Open a search over the recordings of this machine."""
+    from flightlog.finder import Finder  # noqa: PLC0415 - as above
+
+    return Finder([str(path) for path in claude_config_dirs(os.environ)], home_in(os.environ) / "index.db")
 
 
 def home() -> str:

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, tzinfo
 
 import click
 
-from flightlog.books import Found
 from flightlog.cli.output import print_json
+from flightlog.finder import Found
 from flightlog.model.text import one_line
 
 EMPTY = 'nothing found; try fewer words, or the beginning of one: "migrat*"'
