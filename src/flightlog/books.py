@@ -17,9 +17,9 @@ from flightlog.sources.claude_code.discover import Transcript, discover
 from flightlog.sources.claude_code.evidence import signs
 from flightlog.sources.claude_code.parallel import scan_all
 from flightlog.sources.claude_code.scan import Scan, Target
-from flightlog.store.index import Index
-from flightlog.store.index_files import Reading, Source, Work
-from flightlog.store.index_usage import Account, UsageSync, kept_report, sync_usage
+from flightlog.store.index.database import Index
+from flightlog.store.index.files import Reading, Source, Work
+from flightlog.store.index.usage import Account, UsageSync, kept_report, sync_usage
 from flightlog.views.digest import Said, SessionDigest, digested
 from flightlog.views.prices import PRICES_FROM
 from flightlog.views.report import UsageReport, report, summed_up

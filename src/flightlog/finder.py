@@ -12,9 +12,9 @@ from msgspec import Struct
 from flightlog.books import Books, source
 from flightlog.sources.claude_code.discover import discover
 from flightlog.sources.claude_code.records import read_records, text_at
-from flightlog.store.index import Index
-from flightlog.store.index_files import Work
-from flightlog.store.index_text import Hit, Wanted, search, sync_text
+from flightlog.store.index.database import Index
+from flightlog.store.index.files import Work
+from flightlog.store.index.text import Hit, Wanted, search, sync_text
 from flightlog.views.query import Query, snippet
 
 

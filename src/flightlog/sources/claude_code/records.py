@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.sources.claude_code.values import milliseconds, parsed
-from flightlog.store.index_files import Source, fingerprint
-from flightlog.store.index_lines import Record, Records
+from flightlog.store.index.files import Source, fingerprint
+from flightlog.store.index.lines import Record, Records
 
 BLOCK_BYTES = 4 << 20
 WORDS_MAX = 1 << 20

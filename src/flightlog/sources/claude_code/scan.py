@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from flightlog.model.usage import ClientTotals, Row
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
-from flightlog.store.index_files import fingerprint
+from flightlog.store.index.files import fingerprint
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16

@@ -17,8 +17,8 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, Row
-from flightlog.store.chunks import keys, pack, unpack
-from flightlog.store.index_files import Known, Plan, Reading, Source, Work, drop_files, known_files, plan, save_files
+from flightlog.store.index.chunks import keys, pack, unpack
+from flightlog.store.index.files import Known, Plan, Reading, Source, Work, drop_files, known_files, plan, save_files
 
 LEVEL = 1
 SCHEMA = """

@@ -2,7 +2,7 @@
 
 Nothing in it is the truth. An index that is damaged, of another version or missing is built
 anew, silently; an index that cannot be written costs time, never an answer. Its three levels
-(usage, lines, text) live in `index_usage`, `index_lines` and `index_text`.
+(usage, lines, text) live in the modules of those names.
 """
 
 import os
@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from flightlog.store import index_files, index_lines, index_text, index_usage
+from flightlog.store.index import files, lines, text, usage
 
 VERSION = 1
 _BUSY_SECONDS = 5.0
@@ -85,7 +85,7 @@ def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
         database.close()
         raise sqlite3.DatabaseError("an index of another version")
-    schema = index_files.SCHEMA + index_usage.SCHEMA + index_lines.SCHEMA + index_text.SCHEMA
+    schema = files.SCHEMA + usage.SCHEMA + lines.SCHEMA + text.SCHEMA
     database.executescript(
         f"BEGIN IMMEDIATE; {schema} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
     )
