@@ -42,7 +42,7 @@ class Target(Struct, frozen=True):
 class Scan(Struct, array_like=True):
     """What the new bytes of one file say.
 
-    `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms`
+    `packed` and `keys` are the rows once more, as another process sent them. `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms`
     is the file's first time stamp, told only by a scan from its beginning.
     """
 
@@ -55,6 +55,8 @@ class Scan(Struct, array_like=True):
     born_ms: int = 0
     fingerprint: int = 0
     error: str = ""
+    packed: bytes = b""
+    keys: bytes = b""
 
 
 def scan(target: Target, buffer: bytearray | None = None) -> Scan:

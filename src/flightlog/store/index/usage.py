@@ -42,6 +42,8 @@ class Scanned(Protocol):
     born_ms: int
     fingerprint: int
     error: str
+    packed: bytes
+    keys: bytes
 
 
 class Account(Struct):
@@ -176,7 +178,12 @@ class _Update:
         run(
             "INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?)",
             [
-                (reading.file, reading.start, keys(found.rows), pack(found.rows, found.totals))
+                (
+                    reading.file,
+                    reading.start,
+                    found.keys or keys(found.rows),
+                    found.packed or pack(found.rows, found.totals),
+                )
                 for reading, found in self.scans
                 if found.rows or found.totals
             ],
