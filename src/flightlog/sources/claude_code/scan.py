@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from flightlog.model.usage import ClientTotals, Row
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
-from flightlog.store.index_files import fingerprint
+from flightlog.store.index.files import fingerprint
 from flightlog.store.reading import Reader, open_reader
 
 BLOCK_BYTES = 1 << 20
@@ -43,8 +43,9 @@ class Target(Struct, frozen=True):
 class Scan(Struct, array_like=True):
     """What the new bytes of one file say.
 
-    `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms`
-    is the file's first time stamp, told only by a scan from its beginning.
+    `packed` and `keys` are the rows once more, as another process sent them. `end` is where the
+    next scan starts, `fingerprint` is of what stands before it; `born_ms` is the file's first
+    time stamp, told only by a scan from its beginning.
     """
 
     rows: list[Row]
@@ -56,6 +57,8 @@ class Scan(Struct, array_like=True):
     born_ms: int = 0
     fingerprint: int = 0
     error: str = ""
+    packed: bytes = b""
+    keys: bytes = b""
 
 
 def scan(target: Target, buffer: bytearray | None = None) -> Scan:
