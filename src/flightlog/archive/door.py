@@ -171,13 +171,9 @@ class Archive:
         """Read a tool result that was too large for the transcript, if it is still there."""
         for file in self.find(session).files:
             try:
-                reader = open_reader(spilled_file(file, said))
-            except OSError:
+                return _text_of(spilled_file(file, said))
+            except (OSError, ValueError):
                 continue
-            try:
-                return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
-            finally:
-                reader.close()
         return None
 
     def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
@@ -232,3 +228,11 @@ class Archive:
             files = [file for each in self.recordings.values() for file in each.files]
             self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
         return self._noted[folder]
+
+
+def _text_of(path: str) -> str:
+    reader = open_reader(path)
+    try:
+        return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
+    finally:
+        reader.close()

@@ -82,20 +82,19 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     """Tell a session as it happens; without an id, the one that changed last."""
-    import msgspec
-
     from flightlog.app import Watch, open_archive
     from flightlog.cli.story import print_story
     from flightlog.model.address import parse
     from flightlog.model.damage import Damage
     from flightlog.views.feed import Feed
+    from flightlog.views.wire import as_json_line
 
     archive = open_archive()
     feed, watch = Feed(), Watch(idle)
     for item in archive.follow(parse(session_id).session if session_id else archive.latest(), watch.pause):
         watch.news()
         if as_json:
-            click.echo(msgspec.json.encode(item).decode())
+            click.echo(as_json_line(item))
         elif isinstance(item, Damage):
             click.echo(f"damaged: {item.length} bytes at {item.offset}: {item.why}", err=True)
         else:
