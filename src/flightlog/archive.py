@@ -1,1 +1,191 @@
-"""The door to recordings: rooms and faces reach them through here."""
+"""The door to recordings: sessions(), session(id), usage(); rooms and faces come through here.
+
+Reads the agents' own files in place; nothing is written on the way to a report. Which
+directories to look in is told from outside.
+"""
+
+import functools
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import tzinfo
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.books import Books
+from flightlog.model.damage import Damage
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.events import Entry, LaneFacts
+from flightlog.model.ids import checked
+from flightlog.model.session import Session
+from flightlog.sources.claude_code.discover import (
+    AGENT,
+    Found,
+    Transcript,
+    session_files,
+    spilled_file,
+)
+from flightlog.sources.claude_code.kept import recorded
+from flightlog.sources.claude_code.summaries import summaries
+from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.store.lines import TORN_TAIL
+from flightlog.store.reading import open_reader
+from flightlog.views.prices import price
+from flightlog.views.report import Only, UsageReport
+from flightlog.views.session import fold
+from flightlog.views.summary import SessionSummary, summarise
+from flightlog.views.usage import By
+
+Progress = Callable[[int, int], None]
+SPILLED_BYTES_MAX = 64 << 20
+
+
+class Recording(Struct, frozen=True):
+    """The files of one session."""
+
+    session: str
+    agent: str
+    files: tuple[Transcript, ...]
+
+    @property
+    def changed_ms(self) -> int:
+        """When the agent last wrote to any of them."""
+        return max(file.changed_ns for file in self.files) // 1_000_000
+
+    @property
+    def main(self) -> Transcript | None:
+        """The main thread's file; a session of warm-ups has none."""
+        return next((file for file in self.files if not file.lane), None)
+
+
+class Archive:
+    """Every recording that can be found from here."""
+
+    def __init__(self, config_dirs: Sequence[str], home: str = "") -> None:
+        """Look below `config_dirs`, the agents' own configuration directories, and in our copies below `home`."""
+        self._config_dirs = tuple(config_dirs)
+        self._home = home
+        self._noted: dict[str, list[Entry]] = {}
+
+    @functools.cached_property
+    def recordings(self) -> dict[str, Recording]:
+        """Every session's files, by session id."""
+        files: dict[str, list[Transcript]] = defaultdict(list)
+        for transcript in self._found.transcripts:
+            files[transcript.session].append(transcript)
+        return {session: Recording(session, AGENT, tuple(files[session])) for session in sorted(files)}
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """What could not be looked into."""
+        return self._found.damage
+
+    def find(self, written: str) -> Recording:
+        """Return the session whose id begins with `written`."""
+        if written in self.recordings:
+            return self.recordings[written]
+        begin = checked(written)
+        matches = [session for session in self.recordings if session.startswith(begin)]
+        if not matches:
+            raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
+        if len(matches) > 1:
+            some = ", ".join(matches[:5])
+            raise Invalid(f"{len(matches)} sessions begin with {written!r}", hint=f"write more of it: {some}")
+        return self.recordings[matches[0]]
+
+    def latest(self) -> str:
+        """Return the session that changed last."""
+        if not self.recordings:
+            raise NotFound("there are no sessions", hint="flightlog demo")
+        return max(self.recordings.values(), key=lambda recording: (recording.changed_ms, recording.session)).session
+
+    def session(self, written: str) -> Session:
+        """Tell the session whose id begins with `written`."""
+        return self._told(self.find(written))
+
+    def sessions(self, progress: Progress | None = None) -> Iterator[SessionSummary]:
+        """Reduce every session to a line, newest first."""
+        for session in self.told(progress):
+            yield summarise(session, self.recordings[session.id].changed_ms)
+
+    def told(self, progress: Progress | None = None) -> Iterator[Session]:
+        """Tell every session, newest first."""
+        ordered = sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
+        for done, recording in enumerate(ordered):
+            if progress is not None:
+                progress(done, len(ordered))
+            yield self._told(recording)
+
+    def follow(self, written: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
+        """Yield what stands on record, then what is added; `pause` waits a little and says whether to go on.
+
+        A look costs as much as there is new: files are read from where the last look ended.
+        """
+        session = self.find(written).session
+        read: dict[str, int] = {}
+        while True:
+            for file in self._fresh(session):
+                start = read.get(file.path, 0)
+                if file.size < start:
+                    start = 0
+                if file.size > start:
+                    for item in entries(file, start):
+                        if isinstance(item, Damage) and item.why == TORN_TAIL:
+                            break
+                        start = item.offset + item.length
+                        yield item
+                    read[file.path] = start
+            if not pause():
+                return
+
+    def spilled(self, session: str, said: str) -> str | None:
+        """Read a tool result that was too large for the transcript, if it is still there."""
+        for file in self.find(session).files:
+            try:
+                reader = open_reader(spilled_file(file, said))
+            except OSError:
+                continue
+            try:
+                return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
+            finally:
+                reader.close()
+        return None
+
+    def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
+        """Report usage and cost."""
+        return self.books.usage(by, zone, only)
+
+    @functools.cached_property
+    def books(self) -> Books:
+        """Usage and search over everything recorded; `close` writes down what they found out."""
+        files = [file for recording in self.recordings.values() for file in recording.files]
+        return Books(files, Path(self._home) / "index.db" if self._home else None)
+
+    @functools.cached_property
+    def _found(self) -> Found:
+        return recorded(self._config_dirs, self._home)
+
+    def _fresh(self, session: str) -> tuple[Transcript, ...]:
+        """Look again at the files of one session; new subagents appear as it runs."""
+        folders = {os.path.dirname(file.path) for file in self.recordings[session].files if not file.lane}  # noqa: PTH120
+        found = [file for folder in sorted(folders) for file in session_files(folder, session)]
+        return tuple(found) or self.recordings[session].files
+
+    def _told(self, recording: Recording) -> Session:
+        return fold(recording.session, recording.agent, price, self._items(recording))
+
+    def _items(self, recording: Recording) -> Iterator[Entry | Damage | LaneFacts]:
+        for file in recording.files:
+            yield from entries(file)
+            if file.lane:
+                yield lane_facts(file)
+            else:
+                yield from self._summaries(os.path.dirname(file.path))  # noqa: PTH120
+
+    def _summaries(self, folder: str) -> Iterable[Entry]:
+        """Titles noted in a project's other files, read once."""
+        if folder not in self._noted:
+            files = [file for each in self.recordings.values() for file in each.files]
+            self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
+        return self._noted[folder]

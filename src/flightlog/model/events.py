@@ -52,6 +52,11 @@ class Other(Struct, frozen=True, tag="other"):
 Block = Text | Thinking | ToolUse | Image | Other
 
 
+def words(content: tuple[Block, ...]) -> str:
+    """Return the text of some content, a line for each block."""
+    return "\n".join(block.text for block in content if isinstance(block, Text))
+
+
 class PromptKind(enum.Enum):
     """Where words addressed to the model came from."""
 
@@ -209,7 +214,8 @@ class Entry(Struct, frozen=True):
     """One event with its place: in time, in the thread of replies, in a file.
 
     `lane` is empty on the main thread and names the subagent elsewhere. `order_ms` is the
-    record's own time, or for a record without one the time of the record before it.
+    record's own time, or for a record without one the time of the record before it. `key`
+    is the same for the same record wherever it stands.
     """
 
     event: Event
@@ -220,6 +226,7 @@ class Entry(Struct, frozen=True):
     order_ms: int = 0
     lane: str = ""
     scene: Scene = Scene()
+    key: str = ""
     path: str = ""
     offset: int = 0
     length: int = 0

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.model.damage import Damage
-from flightlog.model.events import Block, Image, PromptKind, Text
+from flightlog.model.events import Block, Image, PromptKind, words
 from flightlog.model.usage import ClientTotals, Cost, Usage
 
 
@@ -55,7 +55,7 @@ class ToolCall(Struct, frozen=True):
     @property
     def output(self) -> str:
         """The text that came back."""
-        return "\n".join(block.text for block in self.result or () if isinstance(block, Text))
+        return words(self.result or ())
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -78,8 +78,6 @@ class Step(Struct, frozen=True, tag="step"):
     request_id: str = ""
     uuids: tuple[str, ...] = ()
     aborted: bool = False
-    synthetic: bool = False
-    error: str = ""
 
 
 class Turn(Struct, frozen=True):
@@ -101,7 +99,7 @@ class Turn(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The words of the prompt."""
-        return "\n".join(block.text for block in self.prompt if isinstance(block, Text))
+        return words(self.prompt)
 
 
 class Lane(Struct, frozen=True):

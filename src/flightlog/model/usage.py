@@ -5,6 +5,7 @@ counts is decided in `views.ledger`, not here.
 """
 
 import enum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -96,6 +97,40 @@ class Response(Struct, frozen=True):
     request_id: str = ""
     lane: str = ""
     aborted: bool = False
+
+
+class Row(NamedTuple):
+    """A `Response` as plain values: cheap to make, to sort and to send to another process."""
+
+    message_id: str
+    session: str
+    model: str
+    input: int
+    output: int
+    cache_read: int
+    cache_write_5m: int
+    cache_write_1h: int
+    web_searches: int
+    at_ms: int
+    project: str
+    request_id: str
+    lane: str
+    aborted: bool
+
+
+def response(row: Row) -> Response:
+    """Return the model's value for `row`."""
+    return Response(
+        row.message_id,
+        row.session,
+        row.model,
+        Usage(*row[3:9]),
+        row.at_ms,
+        row.project,
+        row.request_id,
+        row.lane,
+        row.aborted,
+    )
 
 
 class ModelTotal(Struct, frozen=True):

@@ -1,0 +1,173 @@
+"""A small agent that asks a scripted model, runs real tools and writes a transcript as Claude Code does.
+
+For machines without the real client: the demo's words are scripted, but the requests, the
+commands, the files and the recording are real. Time and ids are given, so that a run can be
+repeated exactly.
+"""
+
+import http.client
+import json
+import subprocess
+import urllib.request
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.model.errors import FlightlogError, Unavailable
+from flightlog.store.files import ensure_dir, replace
+from flightlog.store.lines import append
+
+VERSION = "2.1.325"
+MODEL = "claude-opus-5-5"
+TOOL_TIMEOUT_S = 20
+STEPS_MAX = 50
+# The model is on loopback: a proxy named in the environment has no part in it.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Desk(Struct, frozen=True):
+    """What the agent works with: a model, a project, a place for transcripts, a clock and a source of ids."""
+
+    url: str
+    project: Path
+    config_dir: Path
+    now_ms: Callable[[], int]
+    new_id: Callable[[], str]
+
+
+class ScriptedAgent:
+    """One session of the scripted agent."""
+
+    def __init__(self, desk: Desk, session: str) -> None:
+        """Begin `session` at `desk`."""
+        self._desk = desk
+        self._session = session
+        self._messages: list[dict[str, Any]] = []
+        self._last: str | None = None
+        folder = "".join(char if char.isascii() and char.isalnum() else "-" for char in str(desk.project))
+        ensure_dir(desk.config_dir / "projects" / folder)
+        self.transcript = desk.config_dir / "projects" / folder / f"{session}.jsonl"
+
+    def ask(self, prompt: str) -> str:
+        """Let the agent work on `prompt` until it rests; return its last words."""
+        self._messages.append({"role": "user", "content": prompt})
+        self._write("user", {"message": self._messages[-1], "promptSource": "sdk", "turnOrigin": "sdk"})
+        for _ in range(STEPS_MAX):
+            reply = self._request()
+            self._messages.append({"role": "assistant", "content": reply["content"]})
+            calls = self._note(reply)
+            if not calls:
+                return "\n".join(block["text"] for block in reply["content"] if block["type"] == "text")
+            self._messages.append({"role": "user", "content": [self._tool(call) for call in calls]})
+        raise Unavailable(f"the scripted agent did not rest within {STEPS_MAX} steps")
+
+    def _request(self) -> dict[str, Any]:
+        body = {"model": MODEL, "max_tokens": 4096, "messages": self._messages, "tools": [{"name": "Bash"}]}
+        request = urllib.request.Request(  # noqa: S310 - always http to loopback, made by `serve`
+            f"{self._desk.url}/v1/messages", json.dumps(body).encode(), {"content-type": "application/json"}
+        )
+        try:
+            with _DIRECT.open(request, timeout=TOOL_TIMEOUT_S) as answer:
+                return {**json.load(answer), "request_id": answer.headers.get("request-id", "")}
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise Unavailable(f"the scripted model did not answer: {error}") from error
+
+    def _note(self, reply: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+        """Write a line for each block, as the client does; return the tool calls with their records."""
+        calls = []
+        message = {key: value for key, value in reply.items() if key not in {"content", "request_id"}}
+        for place, block in enumerate(reply["content"]):
+            record = {
+                "message": {**message, "content": [block]},
+                "apiBlockIndex": place,
+                "requestId": reply["request_id"],
+            }
+            uuid = self._write("assistant", record)
+            if block["type"] == "tool_use":
+                calls.append((uuid, block))
+        return calls
+
+    def _tool(self, call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+        asked, block = call
+        output, failed = _run(block["name"], block["input"], self._desk.project)
+        result = {"type": "tool_result", "tool_use_id": block["id"], "content": output, "is_error": failed}
+        self._write(
+            "user",
+            {
+                "message": {"role": "user", "content": [result]},
+                "toolUseResult": output,
+                "sourceToolAssistantUUID": asked,
+            },
+            parent=asked,
+        )
+        return result
+
+    def _write(self, kind: str, fields: dict[str, Any], parent: str | None = None) -> str:
+        uuid = self._desk.new_id()
+        at = datetime.fromtimestamp(self._desk.now_ms() / 1000, tz=UTC).isoformat(timespec="milliseconds")
+        record = {
+            "parentUuid": parent or self._last,
+            "isSidechain": False,
+            "type": kind,
+            "uuid": uuid,
+            "timestamp": at.replace("+00:00", "Z"),
+            "sessionId": self._session,
+            "cwd": str(self._desk.project),
+            "version": VERSION,
+            "entrypoint": "sdk-cli",
+            "userType": "external",
+            **fields,
+        }
+        append(self.transcript, json.dumps(record, separators=(",", ":")).encode())
+        self._last = uuid
+        return uuid
+
+
+def _run(name: str, given: dict[str, Any], project: Path) -> tuple[str, bool]:
+    """Run a tool for real; return what it said and whether it failed."""
+    try:
+        if name == "Bash":
+            return _bash(str(given.get("command", "")), project)
+        return _on_file(name, given, project)
+    except KeyError as error:
+        return f"The argument {error} is missing.", True
+    except (OSError, UnicodeError, FlightlogError, subprocess.TimeoutExpired) as error:
+        return str(error), True
+
+
+def _on_file(name: str, given: dict[str, Any], project: Path) -> tuple[str, bool]:
+    match name:
+        case "Write":
+            path = project / str(given["file_path"])
+            replace(path, str(given["content"]).encode(), durable=False)
+            return f"File created successfully at: {path.name}", False
+        case "Edit":
+            return _edit(project / str(given["file_path"]), str(given["old_string"]), str(given["new_string"]))
+        case "Read":
+            return (project / str(given["file_path"])).read_text(), False
+        case _:
+            return f"No such tool: {name}", True
+
+
+def _bash(command: str, project: Path) -> tuple[str, bool]:
+    ran = subprocess.run(
+        ["bash", "-c", command],
+        cwd=project,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=TOOL_TIMEOUT_S,
+        check=False,
+    )
+    output = (ran.stdout + ran.stderr).decode("utf-8", "replace").rstrip("\n")
+    return (f"Exit code {ran.returncode}\n{output}", True) if ran.returncode else (output, False)
+
+
+def _edit(path: Path, old: str, new: str) -> tuple[str, bool]:
+    text = path.read_text()
+    if old not in text:
+        return "String to replace not found in file.", True
+    replace(path, text.replace(old, new, 1).encode(), durable=False)
+    return f"The file {path.name} has been updated.", False

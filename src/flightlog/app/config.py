@@ -1,0 +1,125 @@
+"""Settings: what they are, where each came from, and a clear word when one is wrong.
+
+`flightlog.toml` of the user, then of the project (the nearest one upwards), then
+`FLIGHTLOG_<GROUP>_<NAME>` variables; the later wins. Settings a repository may not decide by
+itself are marked, and count from a project file only after `flightlog trust`.
+"""
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import platformdirs
+from msgspec import Struct
+
+from flightlog.model.errors import Misconfigured
+
+FILE = "flightlog.toml"
+DEFAULT = "default"
+
+
+class Setting(Struct, frozen=True):
+    """One setting there is."""
+
+    name: str
+    default: bool | int | str
+    help: str
+
+
+class Value(Struct, frozen=True):
+    """A setting's value and where it comes from."""
+
+    name: str
+    value: bool | int | str
+    origin: str
+
+
+SETTINGS = (
+    Setting("show.timezone", "", "time zone of days and times; empty is the machine's"),
+    Setting("hook.inline", False, "settle inside the hook, for machines about to vanish"),
+    Setting("archive.seal_after_days", 30, "compress recordings that have not changed for so long; 0 is never"),
+)
+
+
+def in_force() -> dict[str, Value]:
+    """Read every setting as it holds here and now."""
+    return settings(os.environ, Path.cwd())
+
+
+def settings(environ: Mapping[str, str], cwd: Path) -> dict[str, Value]:
+    """Read every setting; the last word wins."""
+    values = {each.name: Value(each.name, each.default, DEFAULT) for each in SETTINGS}
+    for path in (user_file(environ), project_file(cwd)):
+        if path is not None and path.is_file():
+            values.update((name, Value(name, value, str(path))) for name, value in _from_file(path))
+    values.update((name, Value(name, value, origin)) for name, value, origin in _from_environment(environ))
+    return values
+
+
+def user_file(environ: Mapping[str, str]) -> Path:
+    """Where the user's settings are: `FLIGHTLOG_CONFIG`, else the usual place."""
+    said = environ.get("FLIGHTLOG_CONFIG", "")
+    return Path(said).expanduser() if said else Path(platformdirs.user_config_dir("flightlog", appauthor=False)) / FILE
+
+
+def project_file(cwd: Path) -> Path | None:
+    """The nearest settings file from `cwd` upwards, no further than the repository."""
+    for folder in (cwd, *cwd.parents):
+        if (folder / FILE).is_file():
+            return folder / FILE
+        if (folder / ".git").exists():
+            return None
+    return None
+
+
+def _from_file(path: Path) -> Iterator[tuple[str, bool | int | str]]:
+    try:
+        groups = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise Misconfigured(f"the settings cannot be read: {error}: {path}", hint=f"correct {path}") from None
+    for group, members in groups.items():
+        if not isinstance(members, dict):
+            raise _unknown(group, str(path))
+        for name, value in members.items():
+            yield f"{group}.{name}", _checked(f"{group}.{name}", value, str(path))
+
+
+def _from_environment(environ: Mapping[str, str]) -> Iterator[tuple[str, bool | int | str, str]]:
+    for each in SETTINGS:
+        variable = "FLIGHTLOG_" + each.name.replace(".", "_").upper()
+        said = environ.get(variable)
+        if said is not None:
+            yield each.name, _parsed(each, said, variable), variable
+
+
+def _parsed(setting: Setting, said: str, origin: str) -> bool | int | str:
+    if isinstance(setting.default, bool):
+        if said.lower() not in {"1", "0", "true", "false", "yes", "no"}:
+            raise Misconfigured(f"{origin} is neither true nor false: {said[:40]!r}", hint=f"export {origin}=true")
+        return said.lower() in {"1", "true", "yes"}
+    if isinstance(setting.default, int):
+        if not said.isdecimal():
+            raise Misconfigured(f"{origin} is not a number: {said[:40]!r}", hint=f"export {origin}={setting.default}")
+        return int(said)
+    return said
+
+
+def _checked(name: str, value: Any, origin: str) -> bool | int | str:
+    setting = next((each for each in SETTINGS if each.name == name), None)
+    if setting is None:
+        raise _unknown(name, origin)
+    if type(value) is not type(setting.default):
+        wanted = type(setting.default).__name__
+        raise Misconfigured(f"{name} must be of type {wanted}: {origin}", hint=f"{name} = {setting.default!r}")
+    assert isinstance(value, bool | int | str)
+    return value
+
+
+def _unknown(name: str, origin: str) -> Misconfigured:
+    known = [each.name for each in SETTINGS]
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
+    return Misconfigured(f"unknown setting {name[:60]!r}: {origin}", hint=hint)

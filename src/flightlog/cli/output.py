@@ -1,0 +1,58 @@
+"""How commands print: data on stdout, talk on stderr, foreign text inert."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from flightlog.model.text import inert
+
+QUIET_S = 0.5
+
+
+def print_json(value: Any) -> None:
+    """Print a value as JSON, the way every face and test sees it."""
+    from flightlog.views.wire import as_json
+
+    click.echo(as_json(value))
+
+
+def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
+    """Print columns; the numbers of those in `right` stand to the right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold", show_edge=False)
+    for place, head in enumerate(heads):
+        table.add_column(
+            head, justify="right" if place in right else "left", no_wrap=place in right, overflow="ellipsis"
+        )
+    for row in rows:
+        table.add_row(*(Text(inert(cell)) for cell in row))
+    console = Console(markup=False, highlight=False, width=None if sys.stdout.isatty() else 140)
+    console.print(table)
+
+
+class Progress:
+    """A line on stderr for work that takes longer than half a second; silent when nobody watches."""
+
+    def __init__(self, doing: str) -> None:
+        """Say what is being done."""
+        self._doing = doing
+        self._began = time.monotonic()
+        self._shown = False
+        self._watched = sys.stderr.isatty()
+
+    def __call__(self, done: int, whole: int) -> None:
+        """Show how far it is."""
+        if self._watched and time.monotonic() - self._began > QUIET_S:
+            self._shown = True
+            click.echo(f"\r{self._doing} {done:,} of {whole:,}", err=True, nl=False)
+
+    def close(self) -> None:
+        """Take the line away."""
+        if self._shown:
+            click.echo("\r\x1b[K", err=True, nl=False)

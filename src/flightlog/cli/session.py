@@ -1,0 +1,225 @@
+"""`flightlog session`: list, show, count and export sessions."""
+
+import re
+import sys
+from datetime import UTC, datetime, timedelta, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import click
+
+from flightlog.model.errors import Invalid
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from flightlog.views.summary import SessionSummary
+
+
+@click.group(epilog="Example: flightlog session list")
+def session() -> None:
+    """List, show, search, count and export sessions."""
+
+
+@session.command("list", epilog="Example: flightlog session list --since 7d --project shop")
+@click.option("--project", default="", help="Only sessions whose directory contains this.")
+@click.option("--since", default="", help="Only sessions active since then: 2026-11-01, 7d, 12h.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="How many to show; 0 means all."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print every field as JSON.")
+def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
+    """List sessions, newest first."""
+    from flightlog.app import local_zone, now_ms, open_archive
+    from flightlog.cli.output import Progress, print_json
+
+    progress = Progress("reading sessions")
+    start = since_ms(since, now_ms(), local_zone()) if since else 0
+    told = [
+        each
+        for each in open_archive().sessions(progress)
+        if project in each.project and max(each.ended_ms or 0, each.changed_ms if not each.ended_ms else 0) >= start
+    ]
+    progress.close()
+    shown = told[:limit] if limit else told
+    if as_json:
+        print_json(shown)
+        return
+    _print_list(shown, local_zone())
+    if len(shown) < len(told):
+        click.echo(f"{len(told) - len(shown)} more: flightlog session list --limit 0", err=True)
+    if not told:
+        click.echo("no sessions found; `flightlog demo` makes one, `flightlog doctor` says where it looked", err=True)
+
+
+@session.command(epilog="Examples: flightlog session show 2123f2df    flightlog session show '2123f2df#1.2' --full")
+@click.argument("address")
+@click.option("--full", is_flag=True, help="Leave nothing out.")
+@click.option("--json", "as_json", is_flag=True, help="Print the session, turn or step as JSON.")
+def show(address: str, *, full: bool, as_json: bool) -> None:
+    """Tell the story of a session, a turn or a step (SESSION, SESSION#turn, SESSION#turn.step)."""
+    from flightlog.app import local_zone, open_archive
+    from flightlog.cli.output import print_json
+    from flightlog.cli.story import print_story
+    from flightlog.model.address import parse
+    from flightlog.views.parts import part_at
+    from flightlog.views.story import Telling, passage, story
+
+    at = parse(address)
+    archive = open_archive()
+    told = archive.session(at.session)
+    if as_json:
+        print_json(part_at(told, at))
+        return
+    telling = Telling(local_zone(), full, lambda said: archive.spilled(told.id, said))
+    print_story(passage(told, at, telling) if at.turn or at.lane else story(told, telling))
+
+
+@session.command(epilog="Example: flightlog session follow 2123f2df")
+@click.argument("session_id", required=False)
+@click.option("--idle", default=0.0, help="Stop after so many seconds without news; 0 means never.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per record.")
+def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
+    """Tell a session as it happens; without an id, the one that changed last."""
+    import msgspec
+
+    from flightlog.app import Watch, open_archive
+    from flightlog.cli.story import print_story
+    from flightlog.model.address import parse
+    from flightlog.model.damage import Damage
+    from flightlog.views.feed import Feed
+
+    archive = open_archive()
+    feed, watch = Feed(), Watch(idle)
+    for item in archive.follow(parse(session_id).session if session_id else archive.latest(), watch.pause):
+        watch.news()
+        if as_json:
+            click.echo(msgspec.json.encode(item).decode())
+        elif isinstance(item, Damage):
+            click.echo(f"damaged: {item.length} bytes at {item.offset}: {item.why}", err=True)
+        else:
+            print_story(feed.lines(item))
+
+
+@session.command(epilog="Example: flightlog session usage --by day --since 30d")
+@click.option(
+    "--by",
+    type=click.Choice(["session", "day", "month", "model", "project", "block"]),
+    default="day",
+    show_default=True,
+    help="What a row is; a block is a 5-hour window.",
+)
+@click.option("--since", default="", help="Only from then on: 2026-11-01, 7d, 12h.")
+@click.option("--project", default="", help="Only sessions whose directory contains this.")
+@click.option("--timezone", default="", help="Days of this time zone, e.g. UTC or Europe/Berlin.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
+    """Count tokens and cost, each response once, and say what the client counted besides."""
+    from flightlog.app import local_zone, now_ms, open_books
+    from flightlog.cli.output import print_json
+    from flightlog.cli.usage import print_usage, usage_json
+    from flightlog.views.report import Only
+    from flightlog.views.usage import By
+
+    zone = _zone(timezone) if timezone else local_zone()
+    start = since_ms(since, now_ms(), zone) if since else 0
+
+    books = open_books()
+    report = books.usage(By(by), zone, Only(start, project) if since or project else None)
+    if as_json:
+        print_json(usage_json(report, str(zone)))
+    else:
+        print_usage(report)
+    sys.stdout.flush()
+    books.close()
+
+
+@session.command(epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"')
+@click.argument("words", nargs=-1, required=True)
+@click.option("--limit", default=20, show_default=True, help="How many hits to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
+    """Find records by WORDS, "phrases", and tool: model: file: project: since: cost:."""
+    from flightlog.app import local_zone, now_ms, open_books
+    from flightlog.cli.search import print_hits
+    from flightlog.views.query import parse
+
+    zone = local_zone()
+    query = parse(" ".join(_typed(word) for word in words), lambda said: since_ms(said, now_ms(), zone))
+    books = open_books()
+    print_hits(books.search(query, limit), zone, as_json=as_json)
+    books.close()
+
+
+def _typed(word: str) -> str:
+    """The shell took the quotes away: a word with a space in it was a phrase."""
+    if " " not in word or '"' in word:
+        return word
+    key, colon, rest = word.partition(":")
+    return f'{key}:"{rest}"' if colon and key.isalpha() else f'"{word}"'
+
+
+@session.command(epilog="Example: flightlog session export 2123f2df --format html --output session.html")
+@click.argument("session_id")
+@click.option("--format", "form", type=click.Choice(["md", "html", "json"]), default="md", show_default=True)
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
+def export(session_id: str, *, form: str, output: Path | None) -> None:
+    """Write a session as Markdown, one HTML page, or JSON; nothing is left out or taken out."""
+    from flightlog.app import local_zone, open_archive, write_export
+    from flightlog.model.address import parse
+    from flightlog.views.story import Telling
+    from flightlog.views.wire import exported
+
+    archive = open_archive()
+    told = archive.session(parse(session_id).session)
+    body = exported(told, form, Telling(local_zone(), full=True, spilled=lambda said: archive.spilled(told.id, said)))
+    if output is None:
+        click.echo(body, nl=False)
+    else:
+        write_export(output, body)
+        click.echo(f"written: {output}", err=True)
+
+
+def since_ms(said: str, now_ms: int, zone: tzinfo) -> int:
+    """Read a point in time: a date, a date and time, or how long ago."""
+    ago = re.fullmatch(r"(\d{1,6})([mhdw])", said.strip())
+    if ago:
+        units = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+        passed = timedelta(**{units[ago[2]]: int(ago[1])})
+        return now_ms - int(passed.total_seconds() * 1000)
+    try:
+        moment = datetime.fromisoformat(said.strip())
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise Invalid(f"not a time: {said[:40]!r}", hint="write 2026-11-01, 2026-11-01T13:00, 7d or 12h") from None
+
+
+def _zone(name: str) -> tzinfo:
+    try:
+        return UTC if name == "UTC" else ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        raise Invalid(f"no such time zone: {name[:40]!r}", hint="write UTC or a name like Europe/Berlin") from None
+
+
+def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
+    from flightlog.cli.output import print_table
+    from flightlog.views.story import moment, money
+
+    print_table(
+        ["session", "last active", "turns", "steps", "tokens", "cost", "project", "title"],
+        [
+            [
+                each.session[:8],
+                moment(each.ended_ms or each.changed_ms, zone, "%Y-%m-%d %H:%M"),
+                str(each.turns),
+                str(each.steps),
+                f"{each.usage.total:,}",
+                money(each.cost),
+                Path(each.project).name,
+                each.title or ("(warm-up only)" if each.steps else "(no prompt)"),
+            ]
+            for each in shown
+        ],
+        right=(2, 3, 4, 5),
+    )

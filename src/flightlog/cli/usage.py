@@ -1,0 +1,66 @@
+"""A usage report on the terminal and as JSON."""
+
+from typing import Any
+
+import click
+
+from flightlog.model.text import inert
+from flightlog.views.prices import PRICES_FROM
+from flightlog.views.report import UsageReport
+from flightlog.views.usage import By, UsageRow
+from flightlog.views.wire_usage import truth, unrecorded, usage_row
+
+
+def usage_json(report: UsageReport, zone: str) -> dict[str, Any]:
+    """Return the report as every face and test sees it."""
+    told = {each.session: truth(each) for each in report.truths}
+    rows = [
+        {report.by.value: row.key, **usage_row(row), **(told.get(row.key, {}) if report.by is By.SESSION else {})}
+        for row in report.rows
+    ]
+    return {
+        "by": report.by.value,
+        "total": usage_row(report.total),
+        "rows": rows,
+        "unrecorded": unrecorded(tuple(gap for each in report.truths for gap in each.gaps)),
+        "prices": PRICES_FROM,
+        "timezone": zone,
+        "damaged_lines": report.damaged,
+    }
+
+
+def print_usage(report: UsageReport) -> None:
+    """Print rows, the total, and what the client counted besides."""
+    from flightlog.cli.output import print_table
+
+    rows = [_cells(row, row.key[:8] if report.by is By.SESSION else row.key) for row in report.rows if row.responses]
+    print_table(
+        [report.by.value, "input", "output", "cache read", "cache write", "cost"],
+        [*rows, _cells(report.total, "total")],
+        right=(1, 2, 3, 4, 5),
+    )
+    gaps = [gap for told in report.truths for gap in told.gaps]
+    if gaps:
+        click.echo("\ncounted by the client without a message on record (below zero: recorded, not counted):")
+        print_table(
+            ["session", "tokens", "cost", "reason"],
+            [[gap.session[:8], f"{gap.usage.total:,}", f"${gap.cost_usd:,.4f}", gap.reason.value] for gap in gaps],
+            right=(1, 2),
+        )
+    if report.total.unpriced:
+        click.echo(f"no price known for: {inert(', '.join(report.total.unpriced))}", err=True)
+    click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
+
+
+def _cells(row: UsageRow, key: str) -> list[str]:
+    from flightlog.views.story import money
+
+    use = row.usage
+    return [
+        key or "?",
+        f"{use.input:,}",
+        f"{use.output:,}",
+        f"{use.cache_read:,}",
+        f"{use.cache_write:,}",
+        money(row.cost),
+    ]

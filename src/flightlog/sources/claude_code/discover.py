@@ -1,0 +1,167 @@
+"""Finding Claude Code's transcripts below its configuration directory.
+
+Three layouts for subagents: inside the session's own file (1.x), beside it as
+`agent-<id>.jsonl` (2.0), and below `<session>/subagents/` (2.1). The project directory's name
+is a lossy encoding of a path and is never decoded: records say their `cwd`. A file's name,
+not its content, decides which session it belongs to, as it does for the client itself.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.model.damage import Damage
+from flightlog.model.ids import is_safe
+from flightlog.sources.claude_code.values import parsed, text
+
+AGENT = "claude-code"
+_HEAD_LINES = 20
+_HEAD_BYTES_MAX = 1 << 20
+
+
+class Transcript(Struct, frozen=True):
+    """One transcript file: the main thread of a session, or one of its subagents."""
+
+    path: str
+    session: str
+    size: int
+    changed_ns: int
+    lane: str = ""
+    device: int = 0
+    inode: int = 0
+
+
+class Found(Struct, frozen=True):
+    """Everything below one configuration directory."""
+
+    transcripts: tuple[Transcript, ...]
+    damage: tuple[Damage, ...]
+
+
+def discover(config_dir: str) -> Found:
+    """List the transcripts below `config_dir`, in the order of their paths."""
+    transcripts: list[Transcript] = []
+    damage: list[Damage] = []
+    for folder in _folders(os.path.join(config_dir, "projects"), damage):  # noqa: PTH118 - hot: 10,000 sessions
+        transcripts.extend(_project(folder, damage))
+    return Found(tuple(sorted(transcripts, key=lambda item: item.path)), tuple(damage))
+
+
+def session_files(folder: str, session: str) -> list[Transcript]:
+    """List the files of one session in its project's folder, as they are now."""
+    damage: list[Damage] = []
+    own = (f"{session}.jsonl", session)
+    found: list[Transcript] = []
+    for entry in _entries(folder, damage):
+        if entry.name == own[1] and entry.is_dir(follow_symlinks=False):
+            found.extend(_lanes(entry, damage))
+        elif entry.name == own[0] or (entry.name.startswith("agent-") and entry.name.endswith(".jsonl")):
+            file = _file(entry, damage)
+            if file is not None and file.session == session:
+                found.append(file)
+    return sorted(found, key=lambda file: (file.lane, file.path))
+
+
+def spilled_file(transcript: Transcript, said: str) -> str:
+    """Return where a large tool result lies now: by name beside the transcript, wherever it was written."""
+    root = Path(transcript.path)
+    if transcript.lane:
+        home = root.parent.parent
+    else:
+        home = root.with_suffix("") if root.stem == transcript.session else root.parent
+    return str(home / "tool-results" / Path(said).name)
+
+
+def lane_facts_file(transcript: Transcript) -> str:
+    """Return the path of what the client notes beside a subagent's transcript."""
+    return str(Path(transcript.path).with_suffix(".meta.json"))
+
+
+def _project(folder: str, damage: list[Damage]) -> Iterator[Transcript]:
+    for entry in _entries(folder, damage):
+        if entry.is_dir(follow_symlinks=False):
+            yield from _lanes(entry, damage)
+        elif entry.name.endswith(".jsonl"):
+            found = _file(entry, damage)
+            if found is not None:
+                yield found
+
+
+def _file(entry: os.DirEntry[str], damage: list[Damage]) -> Transcript | None:
+    stem = entry.name.removesuffix(".jsonl")
+    if not is_safe(stem):
+        damage.append(Damage(entry.path, 0, 0, "the file name is not a usable session id"))
+        return None
+    found = _transcript(entry, stem, "", damage)
+    if found is None or not stem.startswith("agent-"):
+        return found
+    owner = _owner(entry.path)
+    if not is_safe(owner):
+        damage.append(Damage(entry.path, 0, 0, "a subagent's file that does not say its session"))
+        return None
+    return replace(found, session=owner, lane=stem.removeprefix("agent-"))
+
+
+def _lanes(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[Transcript]:
+    folder = os.path.join(session.path, "subagents")  # noqa: PTH118
+    if not os.path.isdir(folder):  # noqa: PTH112
+        return
+    if not is_safe(session.name):
+        damage.append(Damage(folder, 0, 0, "the directory's name is not a usable session id"))
+        return
+    for entry in _entries(folder, damage):
+        stem = entry.name.removesuffix(".jsonl")
+        if not entry.name.endswith(".jsonl"):
+            continue
+        if not is_safe(stem):
+            damage.append(Damage(entry.path, 0, 0, "the file name is not a usable subagent id"))
+        else:
+            found = _transcript(entry, session.name, stem.removeprefix("agent-"), damage)
+            if found is not None:
+                yield found
+
+
+def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[Damage]) -> Transcript | None:
+    try:
+        told = entry.stat()
+    except OSError as error:
+        damage.append(Damage(entry.path, 0, 0, _why(error)))
+        return None
+    if not stat.S_ISREG(told.st_mode):
+        # A pipe would keep us waiting for ever.
+        damage.append(Damage(entry.path, 0, 0, "not a file"))
+        return None
+    return Transcript(entry.path, session, told.st_size, told.st_mtime_ns, lane, told.st_dev, told.st_ino)
+
+
+def _owner(path: str) -> str:
+    """Read the session id off the first record of a 2.0 subagent file that says it."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123
+            head = [file.readline(_HEAD_BYTES_MAX) for _ in range(_HEAD_LINES)]
+    except OSError:
+        return ""
+    return next((owner for line in head if (owner := text(parsed(line) or {}, "sessionId"))), "")
+
+
+def _folders(root: str, damage: list[Damage]) -> list[str]:
+    return [entry.path for entry in _entries(root, damage) if os.path.isdir(entry.path)]  # noqa: PTH112
+
+
+def _entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(entries, key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        damage.append(Damage(folder, 0, 0, _why(error)))
+        return []
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or type(error).__name__

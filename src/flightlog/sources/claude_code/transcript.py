@@ -1,0 +1,59 @@
+"""Reading a transcript file into entries, damage included.
+
+The file is read in place and never written. Records without a time of their own get the
+time of the record before them, so that they keep their place when files are joined.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from flightlog.model.damage import Damage
+from flightlog.model.events import Entry, LaneFacts
+from flightlog.sources.claude_code.decode import decode
+from flightlog.sources.claude_code.discover import Transcript, lane_facts_file
+from flightlog.sources.claude_code.values import parsed, text
+from flightlog.store.lines import Line
+from flightlog.store.reading import sound_lines
+
+
+def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
+    """Yield what the transcript says from byte `start` on."""
+    last_ms = 0
+    for line in _lines(transcript.path, start):
+        if isinstance(line, Damage):
+            yield line
+            continue
+        decoded = decode(line.data)
+        if decoded is None:
+            yield Damage(transcript.path, line.offset, line.length, "not a transcript record")
+            continue
+        for entry in decoded:
+            last_ms = entry.at_ms if entry.at_ms is not None else last_ms
+            yield replace(
+                entry,
+                session=transcript.session,
+                lane=transcript.lane or entry.lane,
+                order_ms=last_ms,
+                path=transcript.path,
+                offset=line.offset,
+                length=line.length,
+            )
+
+
+def _lines(path: str, start: int) -> Iterator[Line | Damage]:
+    """Read the file; one that cannot be read is damage as well, and hides no other."""
+    try:
+        yield from sound_lines(path, start)
+    except OSError as error:
+        yield Damage(path, start, 0, error.strerror or type(error).__name__)
+
+
+def lane_facts(transcript: Transcript) -> LaneFacts:
+    """Read what stands beside a subagent's transcript; absent or broken means nothing is known."""
+    try:
+        told = parsed(Path(lane_facts_file(transcript)).read_bytes()) or {}
+    except OSError:
+        told = {}
+    return LaneFacts(transcript.lane, text(told, "agentType"), text(told, "description"), text(told, "toolUseId"))

@@ -1,0 +1,82 @@
+"""Reading foreign JSON without trusting its shape.
+
+A field of the wrong type reads as absent; nothing here raises on odd values.
+"""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS = 7_258_118_400_000  # the year 2200; what lies beyond is no time of a recording
+
+
+def parsed(line: bytes) -> dict[str, Any] | None:
+    """Return the JSON object on `line`, or None when there is none.
+
+    The strict parser refuses lone surrogates and invalid UTF-8; the second, slower one
+    repairs them, so that a truncated emoji does not cost the whole record.
+    """
+    try:
+        value = msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        value = _repaired(line)
+    return value if isinstance(value, dict) else None
+
+
+def text(record: dict[str, Any], key: str) -> str:
+    """Return a string field, or the empty string."""
+    value = record.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def number(record: dict[str, Any], key: str) -> int:
+    """Return a whole, non-negative number, or 0."""
+    value = record.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0
+    return int(value) if 0 <= value < 2**53 else 0
+
+
+def mapping(record: dict[str, Any], key: str) -> dict[str, Any]:
+    """Return an object field, or an empty one."""
+    value = record.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(record: dict[str, Any], key: str) -> list[Any]:
+    """Return a list field, or an empty one."""
+    value = record.get(key)
+    return value if isinstance(value, list) else []
+
+
+def milliseconds(stamp: str) -> int | None:
+    """Turn an ISO 8601 time between 1970 and 2200 into milliseconds, UTC where it names no zone."""
+    try:
+        moment = datetime.fromisoformat(stamp)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    passed = moment - _EPOCH
+    at_ms = (passed.days * 86_400 + passed.seconds) * 1000 + passed.microseconds // 1000
+    return at_ms if 0 <= at_ms < _LATEST_MS else None
+
+
+def _repaired(line: bytes) -> Any:
+    try:
+        return _scrubbed(json.loads(line.decode("utf-8", "replace")))
+    except (ValueError, RecursionError):
+        return None
+
+
+def _scrubbed(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, list):
+        return [_scrubbed(item) for item in value]
+    if isinstance(value, dict):
+        return {_scrubbed(key): _scrubbed(item) for key, item in value.items()}
+    return value

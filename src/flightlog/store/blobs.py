@@ -1,0 +1,76 @@
+"""Large content, kept once under the hash of its bytes.
+
+Knows bytes and their SHA-256, nothing else. A blob never changes; what no longer matches its
+name is damaged, and is set aside when the same content is put again.
+"""
+
+import hashlib
+import re
+from pathlib import Path
+
+import zstandard
+
+from flightlog.model.errors import Invalid, NotFound, Unreadable
+from flightlog.store.files import quarantine, replace, told
+
+BLOB_BYTES_MAX = 1 << 30
+_COMPRESS_BYTES_MIN = 256
+_PAYS_BELOW = 0.9
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def put(root: Path, data: bytes, *, durable: bool = True) -> str:
+    """Keep `data` and return its digest; putting it again changes nothing."""
+    digest = hashlib.sha256(data).hexdigest()
+    held = _held(root, digest)
+    if held is not None:
+        if _content(held) == data:
+            return digest
+        quarantine(held)
+    packed = zstandard.compress(data) if len(data) >= _COMPRESS_BYTES_MIN else data
+    if len(packed) < len(data) * _PAYS_BELOW:
+        replace(_path(root, digest, ".zst"), packed, durable=durable)
+    else:
+        replace(_path(root, digest, ""), data, durable=durable)
+    return digest
+
+
+def get(root: Path, digest: str) -> bytes:
+    """Return the bytes whose digest this is, checked."""
+    held = _held(root, digest)
+    if held is None:
+        raise NotFound(f"no such blob: {digest}", hint="run `flightlog doctor`")
+    data = _content(held)
+    if data is None or hashlib.sha256(data).hexdigest() != digest:
+        raise Unreadable(f"a blob is damaged: {held}", hint="run `flightlog doctor`")
+    return data
+
+
+def exists(root: Path, digest: str) -> bool:
+    """Say whether a blob of this digest is kept; `get` says whether it is sound."""
+    return _held(root, digest) is not None
+
+
+def _held(root: Path, digest: str) -> Path | None:
+    if not _DIGEST.fullmatch(digest):
+        raise Invalid(f"not a digest: {digest[:70]!r}", hint="a digest is 64 hexadecimal digits")
+    found = (_path(root, digest, ending) for ending in (".zst", ""))
+    return next((path for path in found if path.is_file()), None)
+
+
+def _path(root: Path, digest: str, ending: str) -> Path:
+    return root / digest[:2] / (digest[2:] + ending)
+
+
+def _content(path: Path) -> bytes | None:
+    """Read a blob back, or None where it is no longer what was written."""
+    with told(path):
+        packed = path.read_bytes()
+    if path.suffix != ".zst":
+        return packed
+    try:
+        if zstandard.frame_content_size(packed) > BLOB_BYTES_MAX:
+            return None
+        return zstandard.decompress(packed, max_output_size=BLOB_BYTES_MAX)
+    except zstandard.ZstdError:
+        return None

@@ -1,0 +1,198 @@
+"""Whole files: replaced at once, set aside, locked, and kept inside their directory.
+
+Knows paths and bytes, not what they mean. After a crash a file is the old one or the new one;
+a temporary file may stay behind, and carries its owner's process so that `sweep` can tell.
+"""
+
+import errno
+import fcntl
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from flightlog.model.errors import Conflict, Invalid, Unavailable
+
+NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+_TEMP = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)-\d+\.tmp")
+_PART_BYTES_MAX = 255
+
+sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
+
+
+def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
+    """Make `path` hold `data`, whole, or leave it as it was."""
+    with temporary(path) as (temp, file), told(path):
+        write_all(file, data)
+        commit(temp, file, path, durable=durable)
+
+
+@contextmanager
+def temporary(path: Path) -> Iterator[tuple[Path, int]]:
+    """Open a private file beside `path`; it is gone afterwards unless it was committed."""
+    ensure_dir(path.parent)
+    temp = path.with_name(f".{path.name[:120]}.{process_tag()}-{threading.get_native_id()}.tmp")
+    with told(path):
+        temp.unlink(missing_ok=True)
+        file = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        yield temp, file
+    finally:
+        os.close(file)
+        with suppress(OSError):
+            temp.unlink(missing_ok=True)
+
+
+def commit(temp: Path, file: int, path: Path, *, durable: bool = True) -> None:
+    """Give the file open at `temp` the name `path`."""
+    if durable:
+        os.fsync(file)
+    temp.rename(path)
+    if durable:
+        sync_dir(path.parent)
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write all of `data` at the file's position."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def quarantine(path: Path) -> Path:
+    """Set `path` aside under a new numbered name and return it; what was set aside before stays."""
+    with told(path):
+        number = 1
+        while True:
+            aside = path.with_name(f"{path.name}.damaged-{number}")
+            try:
+                os.close(os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+            except FileExistsError:
+                number += 1
+            else:
+                break
+        # The empty file reserves the name; the rename puts the evidence in its place.
+        path.rename(aside)
+        sync_dir(path.parent)
+    return aside
+
+
+def sweep(directory: Path, older_than_s: float, now: float) -> list[Path]:
+    """Remove temporary files left by processes that are gone and return their paths."""
+    swept = []
+    with told(directory):
+        listed = sorted(directory.iterdir())
+    for path in listed:
+        named = _TEMP.fullmatch(path.name)
+        if not named or _is_running(named["owner"]):
+            continue
+        with suppress(FileNotFoundError), told(path):
+            if now - path.lstat().st_mtime > older_than_s:
+                path.unlink()
+                swept.append(path)
+    return swept
+
+
+@contextmanager
+def lock(path: Path, who: str = "") -> Iterator[None]:
+    """Hold `path` alone, or say who holds it; the file stays, so that nobody locks a ghost."""
+    ensure_dir(path.parent)
+    with told(path):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        _claim(file, path)
+        with told(path):
+            os.ftruncate(file, 0)
+            os.pwrite(file, (who or f"process {os.getpid()}").encode(), 0)
+        yield
+    finally:
+        os.close(file)
+
+
+def ensure_dir(path: Path) -> None:
+    """Make `path` and its parents, for their owner only, with names that survive a power cut."""
+    if path.is_dir():
+        return
+    ensure_dir(path.parent)
+    with told(path):
+        with suppress(FileExistsError):
+            path.mkdir(mode=0o700)
+        if not path.is_dir():
+            raise Invalid(f"not a directory: {path}", hint="move that file away")
+        sync_dir(path.parent)
+
+
+def inside(root: Path, name: str) -> Path:
+    """Return the path of `name` under `root`, or refuse it: no way out, by dots or by a symlink."""
+    parts = name.split("/")
+    if not all(_is_plain(part) for part in parts):
+        raise Invalid(f"not a name for a file of ours: {name[:60]!r}", hint="use a relative path without '..'")
+    top = root.resolve()
+    path = top.joinpath(*parts)
+    if not path.parent.resolve().is_relative_to(top) or not path.resolve().is_relative_to(top):
+        raise Invalid(f"a symbolic link leads out of the directory: {name[:60]!r}", hint="remove the link")
+    return path
+
+
+@contextmanager
+def told(path: Path) -> Iterator[None]:
+    """Turn an error of the disk into one a person can act on."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        hint = "free some space" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "run `flightlog doctor`"
+        raise Unavailable(f"the file system refuses: {error.strerror}: {path}", hint=hint) from error
+
+
+def sync_dir(path: Path) -> None:
+    """Make the names in `path` survive a power cut."""
+    directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def process_tag() -> str:
+    """Name this process so that no other has the name: number, start, boot."""
+    pid = os.getpid()
+    return f"{pid}-{_started(pid)}-{_boot()}"
+
+
+def _claim(file: int, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        holder = os.pread(file, 200, 0).decode("utf-8", "replace") or "somebody else"
+        raise Conflict(f"held by {holder}: {path}", hint="wait until it is done") from error
+    except OSError as error:
+        raise Unavailable(f"cannot lock: {error.strerror}: {path}", hint="use a file system with locks") from error
+
+
+def _is_plain(part: str) -> bool:
+    plain = part not in {"", ".", ".."} and part.isprintable() and "\\" not in part
+    return plain and len(part.encode("utf-8", "surrogatepass")) <= _PART_BYTES_MAX
+
+
+def _is_running(owner: str) -> bool:
+    pid, started, boot = owner.split("-")
+    return boot == _boot() and started != "0" and _started(int(pid)) == int(started)
+
+
+def _started(pid: int) -> int:
+    """When the process started, in ticks since boot; 0 when it is gone or the system does not say."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
+    except OSError:
+        return 0
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
+    except OSError:
+        return "0"

@@ -1,0 +1,139 @@
+"""Journals: our own events, appended as lines and read back typed.
+
+A journal knows the closed union of events of one room by its tags; what the events mean is the
+room's business. An event kind this version has not met is kept and counted, never dropped. Time
+and ids come from the caller.
+"""
+
+import json as plain_json
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_args
+
+import msgspec
+from msgspec import Struct, json
+
+from flightlog.model.damage import Damage
+from flightlog.store import salvage
+from flightlog.store.lines import Last, Line, append_after, read_together
+
+VERSION = 1
+_TAIL_BYTES = 1 << 16
+_TAIL_BYTES_MAX = 32 << 20
+_HEADER = frozenset({"v", "id", "seq", "ts"})
+
+E = TypeVar("E", bound=Struct)
+
+
+class Record(Struct, Generic[E], frozen=True):
+    """One event with its number, its time, and its place on disk."""
+
+    id: str
+    seq: int
+    ts: str
+    event: E
+    path: str
+    offset: int
+
+
+class Unrecognised(Struct, frozen=True):
+    """A sound record of a kind this version has not met, as it was written."""
+
+    id: str
+    seq: int
+    ts: str
+    kind: str
+    data: bytes
+    path: str
+    offset: int
+
+
+class _Header(Struct):
+    v: int
+    id: str
+    seq: int
+    ts: str
+
+
+class Journal(Generic[E]):
+    """An append-only file of the events of one union; many processes may share it."""
+
+    def __init__(self, path: Path, events: Any, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
+        """Open the journal at `path` for `events`, a tagged struct or a union of them."""
+        self.path = path
+        kinds = get_args(events) or (events,)
+        self._tag = _tag_field(kinds)
+        self._known = {kind.__struct_config__.tag for kind in kinds}
+        self._decoder = json.Decoder(events)
+        self._now = now
+        self._new_id = new_id
+
+    def append(self, event: E, *, durable: bool = False) -> Record[E]:
+        """Write `event` with the next number; it is kept when this returns."""
+        body = _encoded(event)
+        made: list[_Header] = []
+
+        def line(last: Last) -> bytes:
+            header = _Header(VERSION, self._new_id(), _last_seq(last) + 1, self._now())
+            made.append(header)
+            return json.encode(header)[:-1] + b"," + body[1:]
+
+        place = append_after(self.path, line, durable=durable)
+        return Record(made[-1].id, made[-1].seq, made[-1].ts, event, str(place.path), place.offset)
+
+    def read(self) -> Iterator[Record[E] | Unrecognised | Damage]:
+        """Read all that was ever written, each record once, and the damage between."""
+        seen: set[str] = set()
+        for item in read_together(self.path):
+            entry = item if isinstance(item, Damage) else self._decoded(item)
+            if not isinstance(entry, Damage):
+                if entry.id in seen:
+                    continue
+                seen.add(entry.id)
+            yield entry
+
+    def _decoded(self, line: Line) -> Record[E] | Unrecognised | Damage:
+        try:
+            header = json.decode(line.data, type=_Header)
+            kind = json.decode(line.data, type=dict[str, msgspec.Raw]).get(self._tag, msgspec.Raw(b'""'))
+            name = str(json.decode(kind))
+            if header.v != VERSION or name not in self._known:
+                place = (name, line.data, line.path, line.offset)
+                return Unrecognised(header.id, header.seq, header.ts, *place)
+            event = self._decoder.decode(line.data)
+        except msgspec.DecodeError as error:
+            return Damage(line.path, line.offset, line.length, f"no record of this journal: {error}")
+        return Record(header.id, header.seq, header.ts, event, line.path, line.offset)
+
+
+def _tag_field(kinds: tuple[Any, ...]) -> str:
+    """The one field that names the kind; events leave the header's names alone."""
+    tags = {kind.__struct_config__.tag_field for kind in kinds}
+    assert len(tags) == 1, "the events of a journal share a tag field"
+    assert None not in tags, "the events of a journal are tagged"
+    taken = {name for kind in kinds for name in kind.__struct_encode_fields__} | tags
+    assert not taken & _HEADER, f"an event may not use {sorted(taken & _HEADER)}"
+    return str(tags.pop())
+
+
+def _encoded(event: Struct) -> bytes:
+    try:
+        return json.encode(event)
+    except UnicodeEncodeError:
+        # Half an emoji in foreign text: it becomes a replacement character here, not a crash there.
+        escaped = plain_json.dumps(msgspec.to_builtins(event), separators=(",", ":")).encode()
+        return salvage.mended(escaped)[0]
+
+
+def _last_seq(last: Last) -> int:
+    """The number of the last sound record, looking further back while there is none in sight."""
+    count = _TAIL_BYTES
+    while True:
+        tail = last(count)
+        for line in reversed(tail.split(b"\n")):
+            with suppress(msgspec.DecodeError):
+                return json.decode(line, type=_Header).seq
+        if len(tail) < count or count >= _TAIL_BYTES_MAX:
+            return 0
+        count *= 4

@@ -1,0 +1,223 @@
+"""Lines: appended whole from many processes at once, read back whatever happened to the file.
+
+A writer that dies leaves at most half a line, which the next writer seals off, so it costs
+nobody else a record. A reader never stops at damage. Knows that a record is a JSON object on
+one line, and nothing about what it says.
+"""
+
+import errno
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from flightlog.model.damage import Damage
+from flightlog.model.errors import Invalid
+from flightlog.store import salvage
+from flightlog.store.files import NO_LOCKS, ensure_dir, process_tag, sync_data, sync_dir, told
+
+LINE_BYTES_MAX = 16 << 20
+READ_BYTES_MAX = 256 << 20
+TORN_TAIL = "torn at the end"
+_CHUNK_BYTES = 1 << 20
+
+ReadAt = Callable[[int, int], bytes]
+Last = Callable[[int], bytes]
+
+
+class Place(NamedTuple):
+    """Where a line was put."""
+
+    path: Path
+    offset: int
+    length: int
+
+
+class Line(Struct, frozen=True):
+    """One sound record. `length` counts the bytes in the file; `data` differs only where text was mended."""
+
+    path: str
+    offset: int
+    length: int
+    data: bytes
+
+
+def append(path: Path, line: bytes, *, durable: bool = False) -> Place:
+    """Append `line`, sealing off what an earlier crash left half written."""
+    return append_after(path, lambda _: line, durable=durable)
+
+
+def append_after(path: Path, make: Callable[[Last], bytes], *, durable: bool = False) -> Place:
+    """Append the line `make` returns; it is called with the file locked and may look at its last bytes."""
+    while True:
+        try:
+            with told(path):
+                place = _append_locked(path, make, durable=durable)
+        except FileNotFoundError:
+            ensure_dir(path.parent)
+        else:
+            if place:
+                return place
+
+
+def shards(path: Path) -> list[Path]:
+    """List the files that stand in for `path` where it could not be locked."""
+    return sorted(path.parent.glob(f"{path.name}.*.shard.jsonl"))
+
+
+def read_together(path: Path) -> Iterator[Line | Damage]:
+    """Read `path` and its shards as one."""
+    for each in [path, *shards(path)]:
+        with suppress(FileNotFoundError):
+            yield from read(each)
+
+
+def read(path: Path, start: int = 0) -> Iterator[Line | Damage]:
+    """Read every sound record from the line that begins at `start`, and the damage between them.
+
+    To follow a growing file, go on at the end of the last item, or at its offset if it is `TORN_TAIL`.
+    """
+    with told(path):
+        file = os.open(path, os.O_RDONLY)
+    try:
+        yield from scan(str(path), partial(_read_at, path, file), start)
+    finally:
+        os.close(file)
+
+
+def scan(name: str, read_at: ReadAt, start: int = 0, longest: int = READ_BYTES_MAX) -> Iterator[Line | Damage]:
+    """Read lines through `read_at(offset, length)`, which answers short at the end only."""
+    at = start
+    while chunk := read_at(at, _CHUNK_BYTES):
+        end = chunk.rfind(b"\n")
+        if end >= 0:
+            for line in chunk[:end].split(b"\n"):
+                yield from _examined(name, at, line)
+                at += len(line) + 1
+            continue
+        del chunk
+        length, ended = _measured(read_at, at)
+        if length > longest:
+            yield Damage(name, at, length, f"longer than {longest} bytes")
+        else:
+            yield from _examined(name, at, read_at(at, length), is_tail=not ended)
+        at += length + ended
+
+
+def _append_locked(path: Path, make: Callable[[Last], bytes], *, durable: bool) -> Place | None:
+    """Append under the file's lock, or to a shard of our own; None when the file was moved while we waited."""
+    file = _open(path)
+    try:
+        if not _is_locked(file):
+            return _append_shard(path, make, durable=durable)
+        if not os.path.samestat(os.fstat(file), path.stat()):
+            return None
+        return _append(file, path, make, durable=durable)
+    finally:
+        os.close(file)
+
+
+def _append_shard(path: Path, make: Callable[[Last], bytes], *, durable: bool) -> Place:
+    """Without locks, nobody else may share the file: each thread of each process has its own."""
+    path = path.with_name(f"{path.name}.{process_tag()}-{threading.get_native_id()}.shard.jsonl")
+    file = _open(path)
+    try:
+        return _append(file, path, make, durable=durable)
+    finally:
+        os.close(file)
+
+
+def _append(file: int, path: Path, make: Callable[[Last], bytes], *, durable: bool) -> Place:
+    size = os.fstat(file).st_size
+    if size == 0:
+        # Before the first byte, so that a file that holds bytes has a name that survives a power cut.
+        sync_dir(path.parent)
+    line = make(lambda count: os.pread(file, count, max(0, size - count)))
+    assert line, "a record is not empty"
+    assert b"\n" not in line, "a record is one line"
+    if len(line) > LINE_BYTES_MAX:
+        raise Invalid(f"a line of {len(line)} bytes: {path}", hint="large content belongs in a blob")
+    is_torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+    _write(file, size, (b"\n" if is_torn else b"") + line + b"\n", durable=durable)
+    return Place(path, size + is_torn, len(line))
+
+
+def _write(file: int, size: int, data: bytes, *, durable: bool) -> None:
+    """Write `data` in one call; take it back when it did not all arrive."""
+    written = 0
+    try:
+        written = os.write(file, data)
+        _expect_whole(written, data)
+        if durable:
+            sync_data(file)
+    except OSError:
+        with suppress(OSError):
+            if os.fstat(file).st_size == size + written:
+                os.ftruncate(file, size)
+        raise
+
+
+def _expect_whole(written: int, data: bytes) -> None:
+    if written < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
+def _is_locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno in NO_LOCKS:
+            return False
+        raise
+    return True
+
+
+def _read_at(path: Path, file: int, offset: int, length: int) -> bytes:
+    """Read `length` bytes, fewer only at the end of the file."""
+    with told(path):
+        return os.pread(file, length, offset)
+
+
+def _measured(read_at: ReadAt, start: int) -> tuple[int, bool]:
+    """Find how long the line at `start` is and whether it has an end, without holding it."""
+    at = start
+    while chunk := read_at(at, _CHUNK_BYTES):
+        end = chunk.find(b"\n")
+        if end >= 0:
+            return at + end - start, True
+        at += len(chunk)
+    return at - start, False
+
+
+def _examined(name: str, offset: int, line: bytes, *, is_tail: bool = False) -> Iterator[Line | Damage]:
+    if not line.strip(b" \t\r"):
+        return
+    if salvage.is_sound(line):
+        yield Line(name, offset, len(line), line)
+        return
+    for span in salvage.spans(line):
+        if not span.why:
+            yield from _mended(name, offset + span.start, line[span.start : span.end])
+        else:
+            why = TORN_TAIL if is_tail and span.end == len(line) else span.why
+            yield Damage(name, offset + span.start, span.end - span.start, why)
+
+
+def _mended(name: str, offset: int, record: bytes) -> Iterator[Line | Damage]:
+    data, bad = salvage.mended(record)
+    if not salvage.is_sound(data):
+        yield Damage(name, offset, len(record), "nested too deeply")
+        return
+    if bad:
+        yield Damage(name, offset + bad.start, bad.end - bad.start, bad.why)
+    yield Line(name, offset, len(record), data)

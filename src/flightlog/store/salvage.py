@@ -1,0 +1,180 @@
+"""What can be saved from one damaged line, as a pure function of its bytes.
+
+Knows JSON and the ways lines break in the field: torn, joined to the next record, filled with
+NUL bytes, not UTF-8, half an emoji. Knows no files. A record is a JSON object; what lies around
+it is damage with an offset. Time is linear in the line, whatever a hostile line holds.
+"""
+
+import codecs
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec import DecodeError, Raw, json
+
+BOM = codecs.BOM_UTF8
+_CHECK_BYTES = 1 << 20
+
+_SPACE = re.compile(rb"[ \t\r]*+")
+_TOKEN = re.compile(
+    rb"""[ \t\r]*+(?:
+      (?P<string>"(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+")
+    | (?P<plain>true|false|null|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+(?:[eE][+-]?[0-9]++)?+)
+    | (?P<mark>[][{}:,])
+    )""",
+    re.VERBOSE,
+)
+# What a token looks like when the line ends inside it.
+_CUT_TOKEN = re.compile(
+    rb"""(?:
+      "(?:[^"\\\x00-\x1f]++|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+(?:\\(?:u[0-9a-fA-F]{0,3})?)?
+    | -?[0-9.eE+-]{0,40}
+    | t(?:ru?)? | f(?:a(?:ls?)?)? | n(?:ul?)?
+    )\Z""",
+    re.VERBOSE,
+)
+_ESCAPE = re.compile(rb"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
+
+# What may come next: each state names the token kinds it takes and the state they lead to.
+_STEPS: dict[str, dict[str, str]] = {
+    "value": {"string": "more", "plain": "more", "{": "first key", "[": "first item"},
+    "first key": {"string": "colon", "}": "close"},
+    "key": {"string": "colon"},
+    "colon": {":": "value"},
+    "first item": {"string": "more", "plain": "more", "{": "first key", "[": "first item", "]": "close"},
+    "more": {",": "next", "}": "close", "]": "close"},
+}
+_OPENER = {"}": ord("{"), "]": ord("[")}
+
+
+class Span(NamedTuple):
+    """A stretch of the line: a record when `why` is empty, damage otherwise."""
+
+    start: int
+    end: int
+    why: str = ""
+
+
+def is_sound(line: bytes) -> bool:
+    """Say whether `line` is one JSON object that any reader of ours can decode."""
+    try:
+        json.decode(line, type=Raw)
+    except (DecodeError, RecursionError):
+        return False
+    return line.lstrip(b" \t\r")[:1] == b"{" and (line.isascii() or not _bad_utf8(line))
+
+
+def spans(line: bytes) -> Iterator[Span]:
+    """Cut `line` into records and damage, in order; together they cover all but white space."""
+    start = 0
+    if line.startswith(BOM):
+        yield Span(0, len(BOM), "byte order mark")
+        start = len(BOM)
+    for piece in re.finditer(rb"\0+|[^\0]+", line[start:] if start else line):
+        first, last = piece.start() + start, piece.end() + start
+        if line[first] == 0:
+            yield Span(first, last, "NUL bytes")
+        else:
+            yield from _resynchronised(line, first, last)
+
+
+def mended(record: bytes) -> tuple[bytes, Span | None]:
+    """Return `record` with text any reader can decode, and the span that was no text."""
+    bad = _bad_utf8(record)
+    if bad is not None:
+        record = record.decode("utf-8", "replace").encode()
+    halves = [found.span() for found in _ESCAPE.finditer(record) if found.group(1)]
+    if not halves:
+        return record, bad
+    patched = bytearray(record)
+    for first, last in halves:
+        patched[first:last] = rb"\ufffd"
+    return bytes(patched), bad or Span(halves[0][0], halves[-1][1], "lone surrogate")
+
+
+def _resynchronised(line: bytes, start: int, end: int) -> Iterator[Span]:
+    """Find the records in `line[start:end]`, which holds no NUL byte.
+
+    A record that was torn and then joined stops being JSON at the joint or a few bytes past it,
+    so the place to go on is the last `{"` before the place where reading failed. What begins there
+    may be an inner object: it counts only when nothing but records follow.
+    """
+    lost = at = _past_space(line, start, end)
+    is_edge = start in {0, len(BOM)}
+    while at < end:
+        stop, state = _object(line, at, end)
+        if state == "whole" and (is_edge or _is_edge(line, stop, end)):
+            if lost < at:
+                yield Span(lost, at, "torn, then joined to the next record")
+            yield Span(at, stop)
+            lost = at = _past_space(line, stop, end)
+            is_edge = True
+            continue
+        is_edge = False
+        joint = line.rfind(b'{"', at + 1, min(stop + 2, end))
+        at = joint if joint >= 0 else line.find(b'{"', max(stop, at + 1), end)
+        if state == "cut" or at < 0:
+            break
+    if lost < end:
+        yield Span(lost, end, "torn" if line[lost] == ord("{") else "no record")
+
+
+def _object(line: bytes, start: int, end: int) -> tuple[int, str]:
+    """Read one object: where reading stopped, and whether it is whole, cut by the end, or broken."""
+    if line[start] != ord("{"):
+        return start, "broken"
+    stack = bytearray()
+    state, at = "value", start
+    while at < end:
+        token = _TOKEN.match(line, at, end)
+        if token is None:
+            return _cut_or_broken(line, at, end, state)
+        kind = token.lastgroup if token.lastgroup != "mark" else token["mark"].decode()
+        state = _STEPS[state].get(str(kind), "")
+        if kind in {"{", "["}:
+            stack += token["mark"]
+        elif state == "close":
+            state = "more" if stack.pop() == _OPENER[str(kind)] else ""
+            if not stack and state:
+                return token.end(), "whole"
+        elif state == "next":
+            state = "key" if stack[-1] == ord("{") else "value"
+        if not state:
+            return token.end() - 1, "broken"
+        at = token.end()
+    return end, "cut"
+
+
+def _cut_or_broken(line: bytes, at: int, end: int, state: str) -> tuple[int, str]:
+    stop = _past_space(line, at, end)
+    may_be_cut = stop == end or ("string" in _STEPS[state] and _CUT_TOKEN.match(line, stop, end))
+    return (end, "cut") if may_be_cut else (stop, "broken")
+
+
+def _is_edge(line: bytes, at: int, end: int) -> bool:
+    """A record is followed by nothing or by the next record; an inner object is not."""
+    at = _past_space(line, at, end)
+    return at == end or line.startswith(b'{"', at)
+
+
+def _past_space(line: bytes, start: int, end: int) -> int:
+    found = _SPACE.match(line, start, end)
+    assert found is not None, "white space may be empty"
+    return found.end()
+
+
+def _bad_utf8(data: bytes) -> Span | None:
+    """The span from the first to the last byte that is no UTF-8, without decoding it all at once."""
+    first = last = -1
+    start = 0
+    while start < len(data):
+        try:
+            _, used = codecs.utf_8_decode(
+                data[start : start + _CHECK_BYTES], "strict", start + _CHECK_BYTES >= len(data)
+            )
+            start += used
+        except UnicodeDecodeError as error:
+            first = start + error.start if first < 0 else first
+            last = start + error.end
+            start = last
+    return Span(first, last, "not UTF-8") if first >= 0 else None

@@ -1,0 +1,73 @@
+"""What a response costs by the public price list.
+
+Tiers: cache writes by life time, and the long-context prices of a response whose prompt is
+above the threshold. A model that is not in the table costs an unknown amount, never zero.
+"""
+
+import functools
+import re
+from datetime import UTC, datetime
+
+from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.views.price_table import ROWS, SOURCE, TAKEN, PriceList
+
+PRICES_FROM = {"source": SOURCE, "date": TAKEN}
+_UNKNOWN = Cost(None, CostSource.UNKNOWN)
+
+
+def price(model: str, usage: Usage, at_ms: int | None = None) -> Cost:
+    """Price `usage` of `model` as it was billed at `at_ms`, or now when that is not known."""
+    threshold = long_above(model, at_ms)
+    return price_at(model, usage, at_ms, long=bool(threshold) and usage.prompt > threshold)
+
+
+def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost:
+    """Price what several responses used together, all of them with a long prompt or none."""
+    lists = _lists(model)
+    if not lists:
+        return Cost(0.0, CostSource.TABLE) if not usage else _UNKNOWN
+    _, _, below, above, searches = _in_force(lists, at_ms)
+    amounts = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
+    tokens = sum(amount * rate for amount, rate in zip(amounts, above if long else below, strict=True))
+    return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, CostSource.TABLE)
+
+
+def long_above(model: str, at_ms: int | None) -> int:
+    """Return the prompt tokens above which a response of `model` has long-context prices, 0 when there are none."""
+    lists = _lists(model)
+    return _in_force(lists, at_ms)[1] if lists else 0
+
+
+def is_priced(model: str) -> bool:
+    """Say whether the table knows `model`."""
+    return bool(_lists(model))
+
+
+@functools.cache
+def _lists(model: str) -> tuple[PriceList, ...]:
+    """Cloud vendors put a prefix before the name (`us.anthropic.claude-…`) and the client a mark behind it (`[1m]`)."""
+    start = model.find("claude")
+    name = model[max(start, 0) :].removesuffix("[1m]").lower()
+    for clauses, lists in ROWS:
+        if any(_matches(kind, word, name) for kind, word in clauses):
+            return lists
+    return ()
+
+
+def _matches(kind: str, word: str, name: str) -> bool:
+    match kind:
+        case "starts_with":
+            return name.startswith(word)
+        case "equals":
+            return name == word
+        case "contains":
+            return word in name
+        case _:
+            return re.search(word, name) is not None
+
+
+def _in_force(lists: tuple[PriceList, ...], at_ms: int | None) -> PriceList:
+    if at_ms is None or len(lists) == 1:
+        return lists[0]
+    day = datetime.fromtimestamp(at_ms / 1000, tz=UTC).date().isoformat()
+    return next((prices for prices in lists if prices[0] <= day), lists[-1])

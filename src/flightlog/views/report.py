@@ -1,0 +1,125 @@
+"""Usage reports from digests: by session, day, month, model, project or 5-hour block.
+
+The same rows `views.usage` makes of single responses, in the time of a thousand additions.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, tzinfo
+
+from msgspec import Struct
+
+from flightlog.model.usage import Cost, Usage
+from flightlog.views.digest import SessionDigest, Tally
+from flightlog.views.truth import Truth
+from flightlog.views.usage import BLOCK_MS, HOUR_MS, By, UsageRow, summed
+
+
+class UsageReport(Struct, frozen=True):
+    """A usage report: rows and total of what was recorded, and the truth table beside it."""
+
+    by: By
+    total: UsageRow
+    rows: tuple[UsageRow, ...]
+    truths: tuple[Truth, ...]
+    damaged: int
+
+
+class Only(Struct, frozen=True):
+    """What a report is limited to: a time on, to the quarter of an hour, and a part of the project's path."""
+
+    since_ms: int = 0
+    project: str = ""
+
+
+Item = tuple[SessionDigest, Tally]
+
+
+def limited(digests: Iterable[SessionDigest], only: Only) -> list[SessionDigest]:
+    """Leave out what is not asked for, and with it the truth table, which speaks of whole sessions."""
+    kept = []
+    for digest in digests:
+        tallies = tuple(tally for tally in digest.tallies if tally.last_ms >= only.since_ms)
+        if tallies and only.project in digest.project:
+            kept.append(SessionDigest(digest.session, digest.project, tallies, None))
+    return kept
+
+
+def report(digests: Sequence[SessionDigest], by: By, zone: tzinfo, damaged: int) -> UsageReport:
+    """Make the whole report."""
+    rows = broken_down(digests, by, zone)
+    if by is By.SESSION:
+        silent = {digest.session for digest in digests if not digest.tallies}
+        rows = sorted([*rows, *(_row((), key) for key in silent)], key=lambda row: row.key)
+    truths = tuple(digest.truth for digest in digests if digest.truth)
+    return UsageReport(by, summed_up(digests), tuple(rows), truths, damaged)
+
+
+def broken_down(digests: Sequence[SessionDigest], by: By, zone: tzinfo) -> list[UsageRow]:
+    """Return a report's rows in the order of their keys."""
+    items = [(digest, tally) for digest in digests for tally in digest.tallies]
+    key = _keys(items, by, zone)
+    grouped: dict[str, list[Item]] = defaultdict(list)
+    for item in items:
+        grouped[key(*item)].append(item)
+    return [_row(grouped[name], name) for name in sorted(grouped)]
+
+
+def summed_up(digests: Iterable[SessionDigest]) -> UsageRow:
+    """Return a report's total."""
+    return _row([(digest, tally) for digest in digests for tally in digest.tallies], "")
+
+
+def _row(items: Sequence[Item], key: str) -> UsageRow:
+    tallies = [tally for _, tally in items]
+    return UsageRow(
+        key=key,
+        usage=sum((tally.usage for tally in tallies), Usage()),
+        cost=summed([Cost(tally.usd, tally.source) for tally in tallies]),
+        responses=sum(tally.responses for tally in tallies),
+        sessions=len({digest.session for digest, _ in items}),
+        models=tuple(sorted({tally.model for tally in tallies})),
+        unpriced=tuple(sorted({tally.model for tally in tallies if tally.usd is None})),
+        first_ms=min((tally.first_ms for tally in tallies), default=0),
+        last_ms=max((tally.last_ms for tally in tallies), default=0),
+    )
+
+
+def _keys(items: Sequence[Item], by: By, zone: tzinfo) -> Callable[[SessionDigest, Tally], str]:
+    match by:
+        case By.SESSION:
+            return lambda digest, _: digest.session
+        case By.MODEL:
+            return lambda _, tally: tally.model
+        case By.PROJECT:
+            return lambda digest, _: digest.project
+        case By.DAY:
+            return _dated("%Y-%m-%d", zone)
+        case By.MONTH:
+            return _dated("%Y-%m", zone)
+        case By.BLOCK:
+            return _blocked(items)
+
+
+def _dated(form: str, zone: tzinfo) -> Callable[[SessionDigest, Tally], str]:
+    known: dict[int, str] = {}
+
+    def key(_: SessionDigest, tally: Tally) -> str:
+        quarter = tally.quarter_ms
+        if quarter not in known:
+            known[quarter] = datetime.fromtimestamp(quarter / 1000, tz=UTC).astimezone(zone).strftime(form)
+        return known[quarter]
+
+    return key
+
+
+def _blocked(items: Sequence[Item]) -> Callable[[SessionDigest, Tally], str]:
+    """A block begins at the full hour of the first response after the last one ended; quarters never straddle that."""
+    starts: dict[int, int] = {}
+    start = end = 0
+    for quarter in sorted({tally.quarter_ms for _, tally in items}):
+        if quarter >= end:
+            start = quarter - quarter % HOUR_MS
+            end = start + BLOCK_MS
+        starts[quarter] = start
+    return lambda _, tally: datetime.fromtimestamp(starts[tally.quarter_ms] / 1000, tz=UTC).isoformat()[:-6] + "Z"

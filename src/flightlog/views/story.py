@@ -1,0 +1,223 @@
+"""A session told as lines, for any face to show: terminal, Markdown, HTML.
+
+Decides what is told and in what order; the face decides how it looks. Text is passed on as
+recorded, so every face must make it inert. Long text is cut with a word on how to see it
+all, unless it is asked for in full.
+"""
+
+import enum
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, tzinfo
+
+from msgspec import Struct
+
+from flightlog.model.address import Address
+from flightlog.model.events import Block, Image, Other, PromptKind, Text, Thinking
+from flightlog.model.session import Lane, Note, Session, Step, ToolCall, Turn
+from flightlog.model.usage import Cost, CostSource
+from flightlog.views.arguments import arguments
+from flightlog.views.parts import lane_at, step_at, turn_at
+from flightlog.views.summary import summarise
+
+LINES_MAX = 12
+NOTE_LINES_MAX = 3
+LINE_WIDTH_MAX = 2_000
+_WHO = {
+    PromptKind.HUMAN: "person",
+    PromptKind.TASK: "background task",
+    PromptKind.COMMAND: "command",
+    None: "before the first prompt",
+}
+
+
+class Kind(enum.Enum):
+    """What a line of a story is."""
+
+    TITLE = "title"
+    FACT = "fact"
+    TURN = "turn"
+    PROMPT = "prompt"
+    STEP = "step"
+    THINKING = "thinking"
+    TEXT = "text"
+    CALL = "call"
+    RESULT = "result"
+    FAILURE = "failure"
+    NOTE = "note"
+    LANE = "lane"
+
+
+class Line(Struct, frozen=True):
+    """One paragraph of a story; `address` names the turn or step it belongs to."""
+
+    kind: Kind
+    depth: int
+    text: str
+    address: str = ""
+
+
+class Telling(Struct, frozen=True):
+    """How to tell it; `spilled` finds an output that was too large for the transcript."""
+
+    zone: tzinfo = UTC
+    full: bool = False
+    spilled: Callable[[str], str | None] | None = None
+
+
+def story(session: Session, telling: Telling) -> Iterator[Line]:
+    """Tell the whole session."""
+    yield Line(Kind.TITLE, 0, session.title or "(no prompt)", session.id)
+    yield from _facts(session, telling)
+    teller = _Teller(session, telling)
+    for turn in session.turns:
+        yield from teller.turn(turn, Address(session.id, turn.number), 0)
+    for lane in teller.untold():
+        yield from teller.lane(lane, 0)
+
+
+def passage(session: Session, at: Address, telling: Telling) -> Iterator[Line]:
+    """Tell one turn, one step or one subagent."""
+    teller = _Teller(session, telling)
+    lane = lane_at(session, at)
+    if not at.turn:
+        assert lane is not None, "a whole session is a story, not a passage"
+        yield from teller.lane(lane, 0)
+        return
+    home = Address(session.id, at.turn, lane=lane.id if lane else "")
+    turn = turn_at(session, at)
+    if not at.step:
+        yield from teller.turn(turn, home, 0)
+    else:
+        step = step_at(session, at)
+        yield from teller.step(step, Address(home.session, home.turn, step.number, home.lane), 0)
+
+
+def money(cost: Cost) -> str:
+    """Write an amount; an unknown one says so."""
+    if cost.usd is None:
+        return "cost unknown"
+    amount = f"${cost.usd:,.4f}" if abs(cost.usd) < 1 else f"${cost.usd:,.2f}"
+    return f"{amount} ({cost.source.value})" if cost.source is not CostSource.TABLE else amount
+
+
+def counted(number: int, thing: str) -> str:
+    """Write a number of things."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def moment(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+    """Write a time."""
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form) if at_ms is not None else "?"
+
+
+def _facts(session: Session, telling: Telling) -> Iterator[Line]:
+    told = summarise(session)
+    place = session.cwd + (f" ({session.branch})" if session.branch else "")
+    yield Line(Kind.FACT, 0, f"{session.agent} {session.version}, {place}")
+    yield Line(Kind.FACT, 0, f"{moment(told.started_ms, telling.zone)} to {moment(told.ended_ms, telling.zone)}")
+    parts = [counted(told.turns, "turn"), counted(told.steps, "step"), counted(told.tool_calls, "tool call")]
+    parts += [f"{told.failed_calls:,} failed"] if told.failed_calls else []
+    parts += [counted(told.subagents, "subagent")] if told.subagents else []
+    yield Line(Kind.FACT, 0, f"{', '.join(parts)}; {told.usage.total:,} tokens, {money(told.cost)}")
+    if session.client is not None:
+        yield Line(Kind.FACT, 0, f"the client's own total: ${session.client.total_usd:.6f}")
+    for kind, count in session.unknown:
+        yield Line(Kind.NOTE, 0, f"unknown record type {kind}, {count} times")
+    for name, count in session.unknown_fields:
+        yield Line(Kind.NOTE, 0, f"unknown field {name}, {count} times")
+    for damage in session.damage:
+        yield Line(Kind.NOTE, 0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.why}")
+
+
+class _Teller:
+    """Tells each subagent once, where it was started."""
+
+    def __init__(self, session: Session, telling: Telling) -> None:
+        self._session = session
+        self._telling = telling
+        self._lanes = {lane.call_id: lane for lane in session.lanes if lane.call_id}
+        self._told: set[str] = set()
+
+    def turn(self, turn: Turn, at: Address, depth: int) -> Iterator[Line]:
+        taken_back = ", taken back" if turn.rewound else ""
+        when = moment(turn.at_ms, self._telling.zone, "%H:%M:%S")
+        who = "task" if at.lane and turn.kind is PromptKind.HUMAN else _WHO.get(turn.kind, "client")
+        yield Line(Kind.TURN, depth, f"{who}{taken_back}, {when}", str(at))
+        if turn.prompt:
+            yield from self._content(turn.prompt, Kind.PROMPT, depth + 1, at)
+        for item in turn.items:
+            if isinstance(item, Note):
+                yield Line(Kind.NOTE, depth + 1, f"{item.kind.value}: {self._cut(item.text, at, NOTE_LINES_MAX)}")
+            else:
+                yield from self.step(item, Address(at.session, at.turn, item.number, at.lane), depth + 1)
+
+    def step(self, step: Step, at: Address, depth: int) -> Iterator[Line]:
+        cut = ", cut off" if step.aborted else ""
+        stop = f", {step.stop_reason}" if step.stop_reason not in {"", "end_turn", "tool_use"} else ""
+        facts = f"{step.model}, {step.usage.prompt:,} + {step.usage.output:,} tokens, {money(step.cost)}{stop}{cut}"
+        yield Line(Kind.STEP, depth, facts, str(at))
+        yield from self._content(step.content, Kind.TEXT, depth + 1, at)
+        for call in step.calls:
+            yield from self._call(call, at, depth + 1)
+
+    def lane(self, lane: Lane, depth: int) -> Iterator[Line]:
+        self._told.add(lane.id)
+        kind = "warm-up" if lane.warmup else lane.agent_type or "subagent"
+        task = f": {lane.description}" if lane.description else ""
+        yield Line(Kind.LANE, depth, f"{kind}{task}", f"{self._session.id}@{lane.id}")
+        for turn in lane.turns:
+            yield from self.turn(turn, Address(self._session.id, turn.number, lane=lane.id), depth + 1)
+
+    def untold(self) -> Iterator[Lane]:
+        return (lane for lane in self._session.lanes if lane.id not in self._told)
+
+    def _call(self, call: ToolCall, at: Address, depth: int) -> Iterator[Line]:
+        yield Line(Kind.CALL, depth, f"{call.name} {self._cut(arguments(call.input), at)}".rstrip())
+        if call.ran_input is not None:
+            yield Line(Kind.NOTE, depth + 1, f"a hook changed it to: {self._cut(arguments(call.ran_input), at)}")
+        lane = self._lanes.get(call.id)
+        if lane is not None and lane.id not in self._told:
+            yield from self.lane(lane, depth + 1)
+        if call.result is None:
+            yield Line(Kind.NOTE, depth + 1, "no result on record")
+            return
+        if call.denied:
+            yield Line(Kind.NOTE, depth + 1, f"denied: {call.denied}")
+        whole = (
+            self._telling.spilled(call.spilled)
+            if self._telling.full and self._telling.spilled and call.spilled
+            else None
+        )
+        result = call.result if whole is None else (Text(whole),)
+        yield from self._content(result, Kind.FAILURE if call.is_error else Kind.RESULT, depth + 1, at)
+        if call.spilled and whole is None:
+            yield Line(Kind.NOTE, depth + 1, f"the whole output lies in tool-results/{call.spilled.rsplit('/', 1)[-1]}")
+
+    def _content(self, content: tuple[Block, ...], kind: Kind, depth: int, at: Address) -> Iterator[Line]:
+        for block in content:
+            match block:
+                case Text():
+                    yield Line(kind, depth, self._cut(block.text, at) or "(nothing)")
+                case Thinking():
+                    yield Line(
+                        Kind.THINKING,
+                        depth,
+                        "(withheld)" if block.withheld else self._cut(block.text, at) or "(not shown)",
+                    )
+                case Image():
+                    yield Line(kind, depth, f"[{block.media_type or 'image'}, {block.size:,} bytes]")
+                case Other():
+                    yield Line(
+                        Kind.NOTE, depth, f"unknown content {block.kind}: {self._cut(block.text, at)}".rstrip(": ")
+                    )
+
+    def _cut(self, text: str, at: Address, most: int = LINES_MAX) -> str:
+        text = text.strip("\n")
+        if self._telling.full:
+            return text
+        lines = text.split("\n")
+        width = LINE_WIDTH_MAX
+        kept = [line if len(line) <= width else line[:width] + f"… ({len(line):,} characters)" for line in lines[:most]]
+        if len(lines) > most:
+            kept.append(f"… {len(lines) - most} more lines: flightlog session show '{at}' --full")
+        return "\n".join(kept)

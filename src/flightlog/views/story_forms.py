@@ -1,0 +1,116 @@
+"""A story written down: plain text, Markdown, HTML.
+
+Foreign text is inert in each: no control characters in text, fences no content can close in
+Markdown, escaping and no script in HTML.
+"""
+
+import re
+from collections.abc import Iterable
+
+from jinja2 import Environment
+
+from flightlog.model.text import inert
+from flightlog.views.story import Kind, Line
+
+_MARKS = {
+    Kind.PROMPT: "> ",
+    Kind.THINKING: "~ ",
+    Kind.CALL: "→ ",
+    Kind.RESULT: "← ",
+    Kind.FAILURE: "✗ ",
+    Kind.NOTE: "! ",
+}
+
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{{ title }}</title>
+<style>
+:root{color-scheme:light dark;--ink:#1d2329;--soft:#5b6670;--line:#d7dde2;--page:#fbfcfd;--bad:#a3201d;--tool:#0b5a8a}
+@media(prefers-color-scheme:dark){
+:root{--ink:#e3e7ea;--soft:#9aa6b0;--line:#38424b;--page:#14191d;--bad:#ff9d97;--tool:#7cc4f2}}
+body{margin:0 auto;max-width:60rem;padding:2rem 1rem;background:var(--page);color:var(--ink)}
+body{font:16px/1.55 system-ui,sans-serif}
+p{margin:.35rem 0;white-space:pre-wrap;overflow-wrap:anywhere}
+.title{font-size:1.5rem;font-weight:650}.fact,.step,.lane{color:var(--soft);font-size:.875rem}
+.turn{margin-top:1.8rem;padding-top:.6rem;border-top:1px solid var(--line);font-size:.875rem;color:var(--soft)}
+.prompt{font-weight:600}.thinking{color:var(--soft);font-style:italic}.note{color:var(--soft)}
+.call,.result,.failure{font:.85rem/1.45 ui-monospace,monospace}.call{color:var(--tool)}.failure{color:var(--bad)}
+.d1{margin-left:1rem}.d2{margin-left:2rem}.d3{margin-left:3rem}.d4{margin-left:4rem}.d5,.d6,.d7,.d8{margin-left:5rem}
+.at{font-variant-numeric:tabular-nums}
+</style></head><body>
+{% for line in lines %}<p class="{{ line.kind.value }} d{{ [line.depth, 8]|min }}">\
+{% if line.at %}<span class="at">{{ line.at }}</span> {% endif %}{{ line.mark }}{{ line.text }}</p>
+{% endfor %}</body></html>
+"""
+
+
+def as_text(lines: Iterable[Line]) -> str:
+    """Write plain text, indented by depth."""
+    return "".join(f"{line}\n" for each in lines for line in text_lines(each))
+
+
+def text_lines(line: Line) -> list[str]:
+    """Write one paragraph as lines of text."""
+    indent = "  " * line.depth
+    mark = _MARKS.get(line.kind, "")
+    at = f"{inert(short(line.address))}  " if line.address and line.kind is not Kind.TITLE else ""
+    first, *rest = inert(line.text).split("\n")
+    told = [f"{indent}{mark}{at}{first}", *(f"{indent}{' ' * len(mark)}{more}" for more in rest)]
+    return ["", *told] if line.kind is Kind.TURN and not line.depth else told
+
+
+def as_markdown(lines: Iterable[Line]) -> str:
+    """Write Markdown."""
+    return "\n".join(_markdown(line) for line in lines) + "\n"
+
+
+def as_html(lines: Iterable[Line]) -> str:
+    """Write one self-contained page."""
+    told = list(lines)
+    page = Environment(autoescape=True).from_string(_PAGE)
+    shown = [
+        {
+            "kind": line.kind,
+            "depth": line.depth,
+            "at": inert(short(line.address)) if line.kind is not Kind.TITLE else "",
+            "mark": _MARKS.get(line.kind, ""),
+            "text": inert(line.text),
+        }
+        for line in told
+    ]
+    return page.render(title=inert(told[0].text) if told else "", lines=shown)
+
+
+def short(address: str) -> str:
+    """Leave out the session, which the reader knows."""
+    mark = min((place for place in (address.find("@"), address.find("#")) if place >= 0), default=0)
+    return address[mark:]
+
+
+def _markdown(line: Line) -> str:
+    words = inert(line.text)
+    at = f"`{inert(short(line.address))}` " if line.address else ""
+    match line.kind:
+        case Kind.TITLE:
+            return f"# {_plain(words)}\n"
+        case Kind.TURN:
+            return f"\n## {at}{_plain(words)}\n"
+        case Kind.FACT:
+            return f"- {_plain(words)}"
+        case Kind.STEP | Kind.LANE:
+            return f"\n### {at}{_plain(words)}\n"
+        case Kind.NOTE:
+            return f"\n*{_plain(words)}*\n"
+        case _:
+            return f"\n{line.kind.value}:\n\n{_fenced(words)}"
+
+
+def _plain(words: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>#|!&])", r"\\\1", " ".join(words.split()))
+
+
+def _fenced(words: str) -> str:
+    longest = max((len(run) for run in re.findall(r"`+", words)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}text\n{words}\n{fence}"

@@ -1,0 +1,155 @@
+"""The cost truth table: what was recorded, what the client counted besides, and why they differ.
+
+The client keeps a running total of its own. What it counted and left no message for
+(compaction calls, streams that were cut, what a fork inherited) is told apart from what was
+recorded, so that  client = inherited + recorded + unrecorded  holds to the token.
+"""
+
+import enum
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from msgspec import Struct
+
+from flightlog.model.usage import ClientTotals, Response, Usage
+
+
+class Reason(enum.Enum):
+    """Why the client's total and the recorded messages differ."""
+
+    COMPACTION = "compaction call"
+    CUT = "cut stream"
+    INTERRUPTED = "interrupted"
+    COPY = "resumed copy"
+    UNKNOWN = "unknown"
+
+
+class Evidence(Struct, frozen=True):
+    """What a session's recording shows that explains a difference."""
+
+    compactions: int = 0
+    cuts: int = 0
+    copied: bool = False
+
+
+class Gap(Struct, frozen=True):
+    """A part of the difference, with its reason; below zero when the client counted less than was recorded."""
+
+    session: str
+    reason: Reason
+    usage: Usage
+    cost_usd: float
+
+
+class Truth(Struct, frozen=True):
+    """One row of the table."""
+
+    session: str
+    client: ClientTotals
+    recorded: Usage
+    recorded_usd: float | None
+    inherited: Usage
+    inherited_usd: float
+    inherited_from: str
+    gaps: tuple[Gap, ...]
+
+
+class Account(Struct, frozen=True):
+    """What one session's files hold: its own responses with their cost, and copies of others'."""
+
+    session: str
+    own: tuple[tuple[Response, float | None], ...]
+    copies: tuple[Response, ...]
+
+    @property
+    def usage(self) -> Usage:
+        """All tokens of the session's own responses."""
+        return sum((response.usage for response, _ in self.own), Usage())
+
+    @property
+    def usd(self) -> float | None:
+        """Their cost, when every one of them has a price."""
+        return None if any(usd is None for _, usd in self.own) else sum(usd or 0.0 for _, usd in self.own)
+
+
+def truths(
+    accounts: Mapping[str, Account], stated: Iterable[ClientTotals], evidence: Callable[[str], Evidence]
+) -> list[Truth]:
+    """Hold what was recorded against what each client said; `evidence` is asked only where they differ."""
+    history: dict[str, list[ClientTotals]] = defaultdict(list)
+    for totals in stated:
+        history[totals.session].append(totals)
+    return [_truth(accounts.get(session, Account(session, (), ())), history, evidence) for session in sorted(history)]
+
+
+def last(totals: Iterable[ClientTotals]) -> ClientTotals:
+    """The last total is the largest: the client only ever adds."""
+    return max(totals, key=lambda stated: (stated.total_usd, stated.usage.total, stated.as_of_ms))
+
+
+def _truth(
+    account: Account, history: Mapping[str, Sequence[ClientTotals]], evidence: Callable[[str], Evidence]
+) -> Truth:
+    client = last(history[account.session])
+    parent = _inherited(account, client, history)
+    inherited, inherited_usd = (parent.usage, parent.total_usd) if parent else (Usage(), 0.0)
+    usd = account.usd
+    gap = Gap(
+        account.session,
+        Reason.UNKNOWN,
+        client.usage - inherited - account.usage,
+        client.total_usd - inherited_usd - (usd or 0.0),
+    )
+    return Truth(
+        session=account.session,
+        client=client,
+        recorded=account.usage,
+        recorded_usd=usd,
+        inherited=inherited,
+        inherited_usd=inherited_usd,
+        inherited_from=parent.session if parent else "",
+        gaps=tuple(_explained(gap, account, client, evidence)) if gap.usage else (),
+    )
+
+
+def _inherited(
+    account: Account, client: ClientTotals, history: Mapping[str, Sequence[ClientTotals]]
+) -> ClientTotals | None:
+    """A fork goes on from its parent's total and start time; a copied file begins at nothing."""
+    if not account.copies:
+        return None
+    parent = max(account.copies, key=lambda response: (response.at_ms, response.message_id)).session
+    began = min((response.at_ms for response, _ in account.own), default=None)
+    known = [
+        totals
+        for totals in history.get(parent, ())
+        if totals.started_ms == client.started_ms and (began is None or totals.as_of_ms <= began)
+    ]
+    return last(known) if known else None
+
+
+def _explained(gap: Gap, account: Account, client: ClientTotals, evidence: Callable[[str], Evidence]) -> Iterator[Gap]:
+    """Take out what is known exactly, then name what remains."""
+    copied = [pair for pair in account.own if pair[0].at_ms < client.started_ms]
+    aborted = [pair for pair in account.own if pair[0].aborted and pair not in copied]
+    rest, rest_usd = gap.usage, gap.cost_usd
+    for reason, uncounted in ((Reason.COPY, copied), (Reason.INTERRUPTED, aborted)):
+        if uncounted:
+            usage = -sum((response.usage for response, _ in uncounted), Usage())
+            usd = -sum(usd or 0.0 for _, usd in uncounted)
+            yield Gap(gap.session, reason, usage, usd)
+            rest, rest_usd = rest - usage, rest_usd - usd
+    if rest:
+        shown = evidence(gap.session)
+        yield Gap(gap.session, _reason(rest, shown, interrupted=bool(aborted)), rest, rest_usd)
+
+
+def _reason(rest: Usage, shown: Evidence, *, interrupted: bool) -> Reason:
+    more = rest.total > 0
+    if more and shown.compactions:
+        return Reason.COMPACTION
+    if more and shown.cuts:
+        return Reason.CUT
+    if shown.copied:
+        return Reason.COPY
+    return Reason.INTERRUPTED if interrupted else Reason.UNKNOWN

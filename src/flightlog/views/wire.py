@@ -1,0 +1,37 @@
+"""Views as JSON and as files for people: one schema for command line, page and tests."""
+
+import json
+import re
+from typing import Any
+
+import msgspec
+
+from flightlog.model.session import Session
+from flightlog.model.text import UNSAFE
+from flightlog.views.story import Telling, story
+from flightlog.views.story_forms import as_html, as_markdown
+
+_LONE = re.compile(rb"\\ud[89a-f][0-9a-f]{2}")
+
+
+def exported(session: Session, form: str, telling: Telling) -> str:
+    """Write a whole session as `md`, `html` or `json`."""
+    match form:
+        case "md":
+            return as_markdown(story(session, telling))
+        case "html":
+            return as_html(story(session, telling))
+        case _:
+            return as_json(session) + "\n"
+
+
+def as_json(value: Any) -> str:
+    """Write JSON that can be read anywhere and shown on a terminal: what could act there is escaped."""
+    try:
+        body = msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        # A file name that is not text; everything else was made text when it was decoded.
+        body = json.dumps(msgspec.to_builtins(value)).encode()
+        body = _LONE.sub(rb"\\ufffd", body)
+    shown = msgspec.json.format(body, indent=2).decode()
+    return UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", shown)

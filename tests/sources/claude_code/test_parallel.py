@@ -1,0 +1,63 @@
+import os
+import signal
+import threading
+
+from flightlog.sources.claude_code import parallel
+from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES, scan_all
+from flightlog.sources.claude_code.scan import Target, scan
+
+LINE = '{"type":"assistant","message":{"id":"msg_%d","model":"m","usage":{"output_tokens":%d}}}\n'
+
+
+def targets(tmp_path, count=40):
+    for number in range(count):
+        (tmp_path / f"{number}.jsonl").write_text(LINE % (number, number + 1))
+    return [Target(str(tmp_path / f"{number}.jsonl"), str(number)) for number in range(count)]
+
+
+def test_forks_return_what_one_process_returns(tmp_path):
+    files = targets(tmp_path)
+    sizes = [FORK_ABOVE_BYTES // 8] * len(files)
+
+    assert scan_all(files, sizes, workers=3) == [scan(file) for file in files]
+
+
+def test_little_work_is_done_here(tmp_path):
+    files = targets(tmp_path, 3)
+
+    assert scan_all(files, [100, 100, 100]) == [scan(file) for file in files]
+
+
+def test_no_fork_beside_threads(tmp_path):
+    files = targets(tmp_path, 3)
+    stop = threading.Event()
+    other = threading.Thread(target=stop.wait)
+    other.start()
+
+    found = scan_all(files, [FORK_ABOVE_BYTES] * 3)
+
+    stop.set()
+    other.join()
+    assert found == [scan(file) for file in files]
+
+
+def test_what_a_dead_child_did_not_deliver_is_scanned_again(tmp_path):
+    results, outbox = os.pipe()
+    child = os.fork()
+    if not child:
+        os.kill(os.getpid(), signal.SIGKILL)
+    os.write(outbox, b"half")
+    os.close(outbox)
+
+    assert parallel._delivered(child, results) == []
+
+
+def test_what_a_child_garbled_is_scanned_again(tmp_path):
+    results, outbox = os.pipe()
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    os.write(outbox, b"\xc1")
+    os.close(outbox)
+
+    assert parallel._delivered(child, results) == []

@@ -1,0 +1,174 @@
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.model.errors import Conflict, Invalid, Unavailable
+from flightlog.store.files import ensure_dir, inside, lock, process_tag, quarantine, replace, sweep
+from strace_points import fail_everywhere, kill_everywhere, run
+
+REPLACE = """
+from flightlog.store.files import replace
+from flightlog.model.errors import FlightlogError
+begin()
+for name in ("page", "new/page"):
+    try: replace(root / name, b"new" * 1000); ack(name)
+    except FlightlogError as error: print(error.message, file=sys.stderr)
+end()
+"""
+QUARANTINE = """
+from flightlog.store.files import quarantine
+begin()
+ack(quarantine(root / "page").name)
+end()
+"""
+OLD, NEW = b"old" * 1000, b"new" * 1000
+
+
+def write_old(root: Path) -> None:
+    (root / "page").write_bytes(OLD)
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300), st.booleans())
+def test_a_file_holds_what_was_last_put_there_for_its_owner_only(tmp_path_factory, first, second, durable):
+    path = tmp_path_factory.mktemp("home") / "deep" / "page"
+    replace(path, first)
+    replace(path, second, durable=durable)
+
+    assert path.read_bytes() == second
+    assert [each.name for each in path.parent.iterdir()] == ["page"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+
+
+def test_dying_at_any_system_call_of_a_replacement_leaves_the_old_or_the_new(tmp_path):
+    def check(root, acked):
+        assert (root / "page").read_bytes() in ((NEW,) if "page" in acked else (OLD, NEW))
+        assert "new/page" not in acked or (root / "new/page").read_bytes() == NEW
+        left = [*root.glob(".*.tmp"), *root.glob("new/.*.tmp")]
+        swept = [path for each in (root, root / "new") if each.is_dir() for path in sweep(each, 0, 2**40)]
+        assert sorted(swept) == sorted(left)
+        replace(root / "page", b"next")
+        assert (root / "page").read_bytes() == b"next"
+
+    assert len(kill_everywhere(REPLACE, tmp_path, write_old, check)) > 12
+
+
+def test_a_failing_disk_leaves_the_old_file_and_no_litter(tmp_path):
+    def check(root, acked):
+        assert (root / "page").read_bytes() in ((NEW,) if "page" in acked else (OLD, NEW))
+        assert "page" in acked or "new/page" in acked
+        assert list(root.glob(".*.tmp")) == []
+
+    assert fail_everywhere(REPLACE, tmp_path, ["EIO", "ENOSPC", "EROFS", "EACCES"], write_old, check) > 20
+
+
+def test_evidence_is_never_overwritten(tmp_path):
+    names = []
+    for content in (b"first", b"second", b"third"):
+        (tmp_path / "page").write_bytes(content)
+        names.append(quarantine(tmp_path / "page").name)
+
+    assert names == ["page.damaged-1", "page.damaged-2", "page.damaged-3"]
+    assert [(tmp_path / name).read_bytes() for name in names] == [b"first", b"second", b"third"]
+
+
+def test_dying_at_any_system_call_of_a_quarantine_keeps_the_evidence(tmp_path):
+    def check(root, acked):
+        kept = [path for path in root.glob("page*") if path.read_bytes() == OLD]
+        assert len(kept) == 1
+        assert not acked or kept[0].name == acked[0]
+
+    assert kill_everywhere(QUARANTINE, tmp_path, write_old, check)
+
+
+def test_only_old_litter_of_dead_processes_is_swept(tmp_path):
+    dead = subprocess.run([sys.executable, "-c", _PRINT_TAG], capture_output=True, text=True, check=True).stdout.strip()
+    other_boot = dead.rpartition("-")[0] + "-00ff"
+    names = [f".a.{dead}-7.tmp", f".b.{other_boot}-7.tmp", f".c.{process_tag()}-7.tmp", "d.tmp", ".e.tmp"]
+    for name in names:
+        (tmp_path / name).write_bytes(b"")
+        os.utime(tmp_path / name, (1000, 1000))
+
+    assert sweep(tmp_path, 3600, 4000) == []
+    assert [path.name for path in sweep(tmp_path, 3600, 5000)] == names[:2]
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[2:])
+
+
+def test_a_second_holder_is_told_who_holds_the_lock(tmp_path):
+    with (
+        lock(tmp_path / "made" / "lock", who="loop 7"),
+        pytest.raises(Conflict, match="held by loop 7"),
+        lock(tmp_path / "made" / "lock"),
+    ):
+        pass  # pragma: no cover
+
+    with lock(tmp_path / "made" / "lock"):
+        assert (tmp_path / "made" / "lock").read_text() == f"process {os.getpid()}"
+
+
+def test_a_lock_dies_with_its_holder(tmp_path):
+    code = """
+from flightlog.store.files import lock
+with lock(root / "lock"): os.kill(os.getpid(), 9)
+"""
+    assert run(code, tmp_path, "-o", os.devnull, "-e", "trace=flock").returncode == -9
+
+    with lock(tmp_path / "lock"):
+        pass
+
+
+@pytest.mark.parametrize("error", ["ENOLCK", "EOPNOTSUPP", "ENOSYS", "EIO"])
+def test_a_file_system_without_locks_is_said_to_have_none(tmp_path, error):
+    code = """
+from flightlog.store.files import lock
+from flightlog.model.errors import Unavailable
+try:
+    with lock(root / "lock"): ack("held")
+except Unavailable as error: ack("refused")
+"""
+    done = run(code, tmp_path, "-o", os.devnull, "-e", "trace=flock", "-e", f"inject=flock:error={error}")
+
+    assert done.stdout.split() == ["refused"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "/etc/passwd", "a/../b", "a//b", "a/", "a\0b", "a\nb", "a\\b", "x" * 256, "a/\ud800"]
+)
+def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name):
+    with pytest.raises(Invalid):
+        inside(tmp_path, name)
+
+
+def test_a_symbolic_link_does_not_lead_out(tmp_path):
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "real").mkdir(parents=True)
+    outside.mkdir()
+    (root / "way").symlink_to(outside)
+    (root / "file").symlink_to(outside / "target")
+    (root / "alias").symlink_to(root / "real")
+
+    for name in ("way/x", "way/deep/x", "file"):
+        with pytest.raises(Invalid, match="symbolic link"):
+            inside(root, name)
+
+    assert inside(root, ".gitignore") == root / ".gitignore"
+    assert inside(root, "real/new/x") == root / "real/new/x"
+    assert inside(root, "alias/x").parent.resolve() == root / "real"
+
+
+def test_a_file_in_the_way_of_a_directory_is_named(tmp_path):
+    (tmp_path / "a").write_bytes(b"")
+
+    with pytest.raises((Invalid, Unavailable), match="a"):
+        ensure_dir(tmp_path / "a" / "b")
+    with pytest.raises(Invalid, match="not a directory"):
+        ensure_dir(tmp_path / "a")
+
+
+_PRINT_TAG = "from flightlog.store.files import process_tag; print(process_tag())"

@@ -1,0 +1,1 @@
+"""Measures flightlog against named peers and floors, on transcripts made for it."""

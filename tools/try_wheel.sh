@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Build the wheel, install it into an empty environment as a stranger would, and use it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$(mktemp -d)
+trap 'rm -rf "$root"' EXIT
+.venv/bin/python -m build --wheel --no-isolation --outdir "$root/dist" . >/dev/null
+python3 -m venv "$root/venv"
+"$root/venv/bin/python" -m pip --quiet install --no-input "$root"/dist/flightlog-*.whl
+mkdir "$root/home"
+stranger() { env -i PATH="$root/venv/bin:$PATH" HOME="$root/home" LANG=C.UTF-8 "$@"; }
+cd "$root"
+stranger flightlog --version
+stranger flightlog up >"$root/up.txt"
+grep -q "each response counted once" "$root/up.txt"
+stranger flightlog demo --json >"$root/demo.json"
+stranger python -c 'import json, sys; told = json.load(open(sys.argv[1])); assert told["session"]["turns"]' "$root/demo.json"
+for name in ralph-runtime harness chat-retro issue-workflow ml-data-collector; do stranger "$name" --help >/dev/null; done
+test -z "$(find "$root/home" -type f)" || { echo "a report wrote into the home directory" >&2; exit 1; }
+echo "the wheel installs and works"
