@@ -112,6 +112,12 @@ def test_the_default_home_is_that_of_platformdirs(tmp_path):
     assert platformdirs.__version__
 
 
+def test_a_relative_home_is_no_home(tmp_path):
+    run_hook(tmp_path, payload(), FLIGHTLOG_HOME="here", XDG_DATA_HOME=str(tmp_path / "data"))
+
+    assert len(recorded(tmp_path / "data" / "flightlog")) == 1
+
+
 def test_files_are_private_whatever_the_umask(tmp_path):
     home = tmp_path / "home"
     for umask in ("000", "777"):

@@ -14,7 +14,7 @@ import pytest
 from flightlog.agents.process import descendants
 from flightlog.app.hook_events import events_for
 from real_agent import PINNED, Bench, make_bench, new_session
-from waiting import alive, until
+from waiting import alive, command_line, processes, until
 
 
 def tool(command, **more):
@@ -211,3 +211,18 @@ def test_no_byte_of_ours_holds_the_key(watched):
     files = [path for path in bench.recordings.rglob("*") if path.is_file()]
     assert len(files) >= 2
     assert not [path for path in files if canary.encode() in path.read_bytes()]
+
+
+def test_the_settle_a_session_starts_keeps_its_transcript(watched):
+    """From the agent's own end to our copy, with nobody calling flightlog by hand."""
+    session = new_session()
+    watched.run({"rules": [{"replies": [{"blocks": [tool("ls")]}, {"text": "Done."}]}]}, "Go.", session=session)
+    (source,) = watched.config.glob(f"projects/*/{session}.jsonl")
+    directory = watched.recordings / "sessions" / "claude-code" / session
+
+    def kept():
+        return [path for path in directory.rglob("*.jsonl") if path.read_bytes() == source.read_bytes()]
+
+    until(kept)
+    assert [path for path in directory.iterdir() if path.name == "settle.lock"]
+    until(lambda: not [pid for pid in processes() if alive(pid) and session in command_line(pid)])

@@ -85,9 +85,9 @@ def record(home: str, agent: str, at_ms: int) -> tuple[str, str] | None:
 
 def data_home(environment: "os._Environ[str] | dict[str, str]") -> str:
     """Where recordings live: as `app.paths` says, without the package that says it."""
-    given = environment.get("FLIGHTLOG_HOME", "")
-    if given:
-        return os.path.abspath(os.path.expanduser(given))
+    given = os.path.expanduser(environment.get("FLIGHTLOG_HOME", ""))
+    if os.path.isabs(given):
+        return given
     data = environment.get("XDG_DATA_HOME", "").strip()
     if not os.path.isabs(data):
         data = "~/Library/Application Support" if sys.platform == "darwin" else "~/.local/share"
