@@ -28,8 +28,9 @@ def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost
     if not lists:
         return Cost(0.0, CostSource.TABLE) if not usage else _UNKNOWN
     _, _, below, above, searches = _in_force(lists, at_ms)
-    amounts = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
-    tokens = sum(amount * rate for amount, rate in zip(amounts, above if long else below, strict=True))
+    given, output, read, five_minutes, hour = above if long else below
+    tokens = usage.input * given + usage.output * output + usage.cache_read * read
+    tokens += usage.cache_write_5m * five_minutes + usage.cache_write_1h * hour
     return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, CostSource.TABLE)
 
 

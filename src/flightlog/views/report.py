@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from flightlog.model.usage import Cost, Usage
 from flightlog.views.digest import SessionDigest, Tally
@@ -74,7 +75,7 @@ def _row(items: Sequence[Item], key: str) -> UsageRow:
     tallies = [tally for _, tally in items]
     return UsageRow(
         key=key,
-        usage=sum((tally.usage for tally in tallies), Usage()),
+        usage=Usage(*map(sum, zip(*(astuple(tally.usage) for tally in tallies), strict=True))),
         cost=summed([Cost(tally.usd, tally.source) for tally in tallies]),
         responses=sum(tally.responses for tally in tallies),
         sessions=len({digest.session for digest, _ in items}),
@@ -94,14 +95,14 @@ def _keys(items: Sequence[Item], by: By, zone: tzinfo) -> Callable[[SessionDiges
         case By.PROJECT:
             return lambda digest, _: digest.project
         case By.DAY:
-            return _dated("%Y-%m-%d", zone)
+            return _dated(10, zone)
         case By.MONTH:
-            return _dated("%Y-%m", zone)
+            return _dated(7, zone)
         case By.BLOCK:
             return _blocked(items)
 
 
-def _dated(form: str, zone: tzinfo) -> Callable[[SessionDigest, Tally], str]:
+def _dated(length: int, zone: tzinfo) -> Callable[[SessionDigest, Tally], str]:
     known: dict[int, str] = {}
 
     def key(_: SessionDigest, tally: Tally) -> str:
@@ -109,7 +110,7 @@ def _dated(form: str, zone: tzinfo) -> Callable[[SessionDigest, Tally], str]:
         if not quarter:
             return ""  # a response without a time belongs to no day
         if quarter not in known:
-            known[quarter] = datetime.fromtimestamp(quarter / 1000, tz=UTC).astimezone(zone).strftime(form)
+            known[quarter] = datetime.fromtimestamp(quarter / 1000, tz=UTC).astimezone(zone).date().isoformat()[:length]
         return known[quarter]
 
     return key

@@ -9,9 +9,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from flightlog.model.damage import Damage
-from flightlog.sources.claude_code.discover import AGENT, Found, Transcript, discover
+from flightlog.model.ids import is_safe
+from flightlog.sources.claude_code.discover import (
+    AGENT,
+    Found,
+    Transcript,
+    discover,
+    lane_facts_file,
+    spilled_file,
+)
 from flightlog.store.recordings import Recording, generation
-from flightlog.store.sessions import kept_files, kept_sessions, session_dir
+from flightlog.store.sessions import Settled, adopt_session, kept_files, kept_sessions, session_dir
 
 MAIN = "transcript.jsonl"
 
@@ -25,9 +33,32 @@ def recorded(config_dirs: Sequence[str], home: str) -> Found:
     return Found((*transcripts, *kept), tuple(damage))
 
 
+def keep(home: str, session: str, files: Iterable[Transcript]) -> Settled:
+    """Take everything a session's files hold into our own copy; only what is new is read."""
+    sources: dict[str, Path] = {}
+    for file in sorted(files, key=lambda file: file.size):
+        path = Path(file.path)
+        if path.is_relative_to(home):
+            continue
+        sources[kept_name(file)] = path
+        facts = Path(lane_facts_file(file))
+        if file.lane and facts.is_file():
+            sources[f"subagents/{facts.name}"] = facts
+        sources.update((f"tool-results/{spilled.name}", spilled) for spilled in _spilled(file))
+    return adopt_session(Path(home), AGENT, session, sources)
+
+
 def kept_name(transcript: Transcript) -> str:
     """Name a transcript inside our copy of its session."""
     return f"subagents/agent-{transcript.lane}.jsonl" if transcript.lane else MAIN
+
+
+def _spilled(file: Transcript) -> list[Path]:
+    folder = Path(spilled_file(file, "x")).parent
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_file() and is_safe(path.name))
+    except OSError:
+        return []
 
 
 def _kept(live: Iterable[Transcript], home: Path, damage: list[Damage]) -> Iterator[Transcript]:
