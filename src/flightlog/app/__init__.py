@@ -11,7 +11,8 @@ from flightlog.app.paths import home as home_in
 
 if TYPE_CHECKING:
     from flightlog.archive import Archive
-    from flightlog.books import Books
+    from flightlog.archive.books import Books
+    from flightlog.sources.claude_code.discover import Transcript
 
 
 def open_archive() -> "Archive":
@@ -23,11 +24,15 @@ def open_archive() -> "Archive":
 
 def open_books() -> "Books":
     """Open what the recordings of this machine say about usage."""
-    from flightlog.books import Books  # noqa: PLC0415 - most commands do not need it
-    from flightlog.sources.claude_code.kept import recorded  # noqa: PLC0415
+    from flightlog.archive.books import Books  # noqa: PLC0415 - most commands do not need it
 
-    files = recorded([str(path) for path in claude_config_dirs(os.environ)], home()).transcripts
-    return Books(files, home_in(os.environ) / "index.db")
+    return Books(_files(), home_in(os.environ) / "index.db")
+
+
+def _files() -> "tuple[Transcript, ...]":
+    from flightlog.sources.claude_code.kept import recorded  # noqa: PLC0415 - as above
+
+    return recorded([str(path) for path in claude_config_dirs(os.environ)], home()).transcripts
 
 
 def home() -> str:

@@ -72,9 +72,14 @@ def _settled(
             busy.append(recording.session)
         except FlightlogError as error:
             failed.append(f"{recording.session}: {error.message}")
-    archive.books.refresh()
-    archive.books.close()
+    _index(archive)
     return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy))
+
+
+def _index(archive: Archive) -> None:
+    for level in (archive.books, archive.finder):
+        level.refresh()
+        level.close()
 
 
 def _from_hook(session: str) -> Recording:

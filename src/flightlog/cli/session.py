@@ -1,11 +1,11 @@
 """`flightlog session`: list, show, count and export sessions."""
 
+import gc
 import re
 import sys
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -82,20 +82,19 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     """Tell a session as it happens; without an id, the one that changed last."""
-    import msgspec
-
     from flightlog.app import Watch, open_archive
     from flightlog.cli.story import print_story
     from flightlog.model.address import parse
     from flightlog.model.damage import Damage
     from flightlog.views.feed import Feed
+    from flightlog.views.wire import as_json_line
 
     archive = open_archive()
     feed, watch = Feed(), Watch(idle)
     for item in archive.follow(parse(session_id).session if session_id else archive.latest(), watch.pause):
         watch.news()
         if as_json:
-            click.echo(msgspec.json.encode(item).decode())
+            click.echo(as_json_line(item))
         elif isinstance(item, Damage):
             click.echo(f"damaged: {item.length} bytes at {item.offset}: {item.why}", err=True)
         else:
@@ -122,6 +121,7 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
     from flightlog.views.report import Only
     from flightlog.views.usage import By
 
+    gc.disable()  # the process ends with the report; looking for cycles would take a tenth of it
     zone = _zone(timezone) if timezone else local_zone()
     start = since_ms(since, now_ms(), zone) if since else 0
 
@@ -141,15 +141,13 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Find records by WORDS, "phrases", and tool: model: file: project: since: cost:."""
-    from flightlog.app import local_zone, now_ms, open_books
+    from flightlog.app import local_zone, now_ms, open_archive
     from flightlog.cli.search import print_hits
     from flightlog.views.query import parse
 
     zone = local_zone()
     query = parse(" ".join(_typed(word) for word in words), lambda said: since_ms(said, now_ms(), zone))
-    books = open_books()
-    print_hits(books.search(query, limit), zone, as_json=as_json)
-    books.close()
+    print_hits(open_archive().search(query, limit), zone, as_json=as_json)
 
 
 def _typed(word: str) -> str:
@@ -196,6 +194,8 @@ def since_ms(said: str, now_ms: int, zone: tzinfo) -> int:
 
 
 def _zone(name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

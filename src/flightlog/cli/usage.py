@@ -13,11 +13,8 @@ from flightlog.views.wire_usage import truth, unrecorded, usage_row
 
 def usage_json(report: UsageReport, zone: str) -> dict[str, Any]:
     """Return the report as every face and test sees it."""
-    told = {each.session: truth(each) for each in report.truths}
-    rows = [
-        {report.by.value: row.key, **usage_row(row), **(told.get(row.key, {}) if report.by is By.SESSION else {})}
-        for row in report.rows
-    ]
+    told = {each.session: truth(each) for each in report.truths} if report.by is By.SESSION else {}
+    rows = [{report.by.value: row.key, **usage_row(row), **told.get(row.key, {})} for row in report.rows]
     return {
         "by": report.by.value,
         "total": usage_row(report.total),

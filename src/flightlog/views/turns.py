@@ -184,6 +184,7 @@ class _Thread:
             ended_ms=answer.at_ms,
             lane=result.agent_id,
             detail=result.detail,
+            result_uuid=answer.uuid,
         )
 
 

@@ -27,11 +27,21 @@ def exported(session: Session, form: str, telling: Telling) -> str:
 
 def as_json(value: Any) -> str:
     """Write JSON that can be read anywhere and shown on a terminal: what could act there is escaped."""
+    return _shown(msgspec.json.format(_encoded(value), indent=2))
+
+
+def as_json_line(value: Any) -> str:
+    """Write the same on one line."""
+    return _shown(_encoded(value))
+
+
+def _encoded(value: Any) -> bytes:
     try:
-        body = msgspec.json.encode(value)
+        return msgspec.json.encode(value)
     except UnicodeEncodeError:
         # A file name that is not text; everything else was made text when it was decoded.
-        body = json.dumps(msgspec.to_builtins(value)).encode()
-        body = _LONE.sub(rb"\\ufffd", body)
-    shown = msgspec.json.format(body, indent=2).decode()
-    return UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", shown)
+        return _LONE.sub(rb"\\ufffd", json.dumps(msgspec.to_builtins(value)).encode())
+
+
+def _shown(body: bytes) -> str:
+    return UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", body.decode())

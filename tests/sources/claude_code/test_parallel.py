@@ -5,6 +5,7 @@ import threading
 from flightlog.sources.claude_code import parallel
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES, scan_all
 from flightlog.sources.claude_code.scan import Target, scan
+from flightlog.store.index.chunks import pack
 
 LINE = '{"type":"assistant","message":{"id":"msg_%d","model":"m","usage":{"output_tokens":%d}}}\n'
 
@@ -19,7 +20,12 @@ def test_forks_return_what_one_process_returns(tmp_path):
     files = targets(tmp_path)
     sizes = [FORK_ABOVE_BYTES // 8] * len(files)
 
-    assert scan_all(files, sizes, workers=3) == [scan(file) for file in files]
+    found = scan_all(files, sizes, workers=3)
+
+    assert [(each.rows, each.end, each.read) for each in found] == [
+        (each.rows, each.end, each.read) for each in map(scan, files)
+    ]
+    assert all(each.packed in {b"", pack(each.rows, each.totals)} for each in found)
 
 
 def test_little_work_is_done_here(tmp_path):

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from flightlog.sources.claude_code.scan import BLOCK_BYTES, Scan, Target, scan
+from flightlog.store.index.chunks import keys, pack, unpack
 
 FORK_ABOVE_BYTES = 64 << 20
 _BATCHES_MAX = 4096
@@ -73,7 +74,7 @@ def _start(targets: Sequence[Target], batches: list[list[int]], tickets: int) ->
     try:
         os.close(results)
         with os.fdopen(outbox, "wb") as file:
-            file.write(_encode(_work(targets, batches, tickets)))
+            file.write(_encode([(place, _packed(found)) for place, found in _work(targets, batches, tickets)]))
         status = 0
     finally:
         os._exit(status)
@@ -87,11 +88,21 @@ def _work(targets: Sequence[Target], batches: list[list[int]], tickets: int) -> 
     return done
 
 
+def _packed(found: Scan) -> Scan:
+    """Return a scan as the index will store it, so that it is packed once, and here."""
+    found.packed, found.keys = pack(found.rows, found.totals), keys(found.rows)
+    found.rows, found.totals = [], []
+    return found
+
+
 def _delivered(child: int, results: int) -> list[tuple[int, Scan]]:
     with os.fdopen(results, "rb") as file:
         sent = file.read()
     _, status = os.waitpid(child, 0)
     try:
-        return _decode(sent) if status == 0 else []
+        done = _decode(sent) if status == 0 else []
+        for _, found in done:
+            found.rows, found.totals = unpack(found.packed)
     except msgspec.DecodeError:
         return []
+    return done

@@ -14,11 +14,12 @@ from msgspec import Struct
 
 from flightlog.model.errors import Unreadable
 from flightlog.sources.claude_code.values import milliseconds, parsed
-from flightlog.store.index_files import Source, fingerprint
-from flightlog.store.index_lines import Record, Records
+from flightlog.store.index.files import Source, fingerprint
+from flightlog.store.index.lines import Record, Records
 from flightlog.store.reading import open_reader, raw_lines
 
 WORDS_MAX = 1 << 20
+_REPEATING = frozenset({"api-request-blob", "last-prompt", "queue-operation"})  # what other records say already
 _PATHS = ("file_path", "path", "notebook_path")
 
 
@@ -107,11 +108,10 @@ def _record(line: bytes, offset: int) -> Record | None:
         return None if patient is None else _patient(patient, offset, len(line))
     words = _Words()
     message = said.message
-    if message is not None:
-        words.take(message.content)
-    for text in (said.content, said.summary):
-        if text:
-            words.said.append(text)
+    if said.type not in _REPEATING:
+        if message is not None:
+            words.take(message.content)
+        words.said += [text for text in (said.content, said.summary) if text]
     return Record(
         offset,
         len(line),

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from flightlog.model.usage import ClientTotals, Row
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
-from flightlog.store.index_files import fingerprint
+from flightlog.store.index.files import fingerprint
 from flightlog.store.reading import Reader, open_reader
 
 BLOCK_BYTES = 1 << 20
@@ -43,8 +43,9 @@ class Target(Struct, frozen=True):
 class Scan(Struct, array_like=True):
     """What the new bytes of one file say.
 
-    `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms`
-    is the file's first time stamp, told only by a scan from its beginning.
+    `packed` and `keys` are the rows once more, as another process sent them. `end` is where the
+    next scan starts, `fingerprint` is of what stands before it; `born_ms` is the file's first
+    time stamp, told only by a scan from its beginning.
     """
 
     rows: list[Row]
@@ -56,6 +57,8 @@ class Scan(Struct, array_like=True):
     born_ms: int = 0
     fingerprint: int = 0
     error: str = ""
+    packed: bytes = b""
+    keys: bytes = b""
 
 
 def scan(target: Target, buffer: bytearray | None = None) -> Scan:
@@ -185,7 +188,7 @@ class _Reading:
                 best[message.id] = record
             elif known is None:
                 self._odd_line(bytes(line))
-            elif _place(record) != _place(known):
+            elif record.request_id != known.request_id or _lane(record) != _lane(known):
                 self.odd.append(_row(record, self.target))
             elif _fuller(record, known):
                 best[message.id] = record
@@ -255,8 +258,8 @@ def _born_ms(head: bytes) -> int:
     return 0
 
 
-def _place(record: _Record) -> tuple[str | None, str | None, bool | None]:
-    return record.request_id, record.agent_id, record.is_sidechain
+def _lane(record: _Record) -> str:
+    return record.agent_id or ("?" if record.is_sidechain else "")
 
 
 def _fuller(record: _Record, known: _Record) -> bool:
@@ -275,7 +278,7 @@ def _tie(record: _Record) -> tuple[str, str, tuple[object, ...], str]:
 def _row(record: _Record, target: Target) -> Row:
     said = record.message.usage
     hour = (said.cache_creation.ephemeral_1h_input_tokens or 0) if said.cache_creation else 0
-    return Row(
+    values = (
         record.message.id,
         target.session,
         record.message.model,
@@ -288,6 +291,7 @@ def _row(record: _Record, target: Target) -> Row:
         milliseconds(record.timestamp) or 0,
         record.cwd or "",
         record.request_id or "",
-        target.lane or record.agent_id or ("?" if record.is_sidechain else ""),
+        target.lane or _lane(record),
         record.is_aborted_mid_stream or False,
     )
+    return tuple.__new__(Row, values)

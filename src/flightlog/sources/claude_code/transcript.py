@@ -10,6 +10,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
+from flightlog.model.errors import Unavailable
 from flightlog.model.events import Entry, LaneFacts
 from flightlog.sources.claude_code.decode import decode
 from flightlog.sources.claude_code.discover import Transcript, lane_facts_file
@@ -48,6 +49,8 @@ def _lines(path: str, start: int) -> Iterator[Line | Damage]:
         yield from sound_lines(path, start)
     except OSError as error:
         yield Damage(path, start, 0, error.strerror or type(error).__name__)
+    except Unavailable as error:
+        yield Damage(path, start, 0, error.message.removesuffix(f": {path}"))
 
 
 def lane_facts(transcript: Transcript) -> LaneFacts:

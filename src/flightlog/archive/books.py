@@ -1,4 +1,4 @@
-"""The books: usage and words of everything recorded, kept up to date in the index.
+"""The books: usage over everything recorded, kept up to date in the index.
 
 A report is answered from memory first and written down afterwards, when `close` is called:
 nobody waits for the disk. Without an index, or with a damaged one, the answers are the same.
@@ -12,35 +12,25 @@ from datetime import tzinfo
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.evidence import signs
 from flightlog.sources.claude_code.parallel import scan_all
-from flightlog.sources.claude_code.records import read_records, text_at
 from flightlog.sources.claude_code.scan import Scan, Target
-from flightlog.store.index import Index
-from flightlog.store.index_files import Reading, Source, Work
-from flightlog.store.index_text import Hit, Wanted, has_text, search, sync_text
-from flightlog.store.index_usage import Account, UsageSync, sync_usage
+from flightlog.store.index.database import Index
+from flightlog.store.index.files import Reading, Source, Work
+from flightlog.store.index.usage import Account, UsageSync, kept_report, sync_usage
 from flightlog.views.digest import Said, SessionDigest, digested
 from flightlog.views.prices import PRICES_FROM
-from flightlog.views.query import Query, snippet
 from flightlog.views.report import Only, UsageReport, limited, report, summed_up
 from flightlog.views.truth import Evidence
-from flightlog.views.usage import By
+from flightlog.views.usage import By, UsageRow
 
 MADE_BY = f"1 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(SessionDigest).decode
-
-
-class Found(Struct, frozen=True):
-    """A record that matches a search, and the passage that does."""
-
-    hit: Hit
-    snippet: str
+_decode_report = msgspec.msgpack.Decoder(UsageReport).decode
 
 
 class Books:
@@ -51,40 +41,40 @@ class Books:
         self._files = files
         self._index = Index(index)
         self._sync: UsageSync | None = None
+        self._work = Work()
 
     @property
     def work(self) -> Work:
         """What the last report took."""
-        return self._sync.work if self._sync else Work()
+        return self._work
 
     def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
         """Report usage and cost of everything recorded, or of `only` a part of it."""
-        self._sync = self._index.asked(self._synced)
-        digests = [_decode(body) for body in self._sync.digests.values()]
-        return report(digests if only is None else limited(digests, only), by, zone, self._sync.damaged)
-
-    def search(self, query: Query, limit: int = 20) -> list[Found]:
-        """Return the first records that match, the newest recordings first."""
+        if only is not None:
+            sync = self._synced()
+            return report(limited(map(_decode, sync.digests.values()), only), by, zone, sync.damaged)
+        name = f"{by.value} {zone!r} {MADE_BY}"
         sources = [source(file) for file in self._files]
-        sessions = self._costing(query)
-        wanted = Wanted(query.match, query.since_ms, query.project, sessions, limit)
-        self._index.asked(lambda database: sync_text(database, sources, read_records))
-        hits = self._index.asked(lambda database: search(database, wanted))
-        return [Found(hit, snippet(text_at(hit.path, hit.offset, hit.length), query.words)) for hit in hits]
+        kept = self._index.asked(lambda database: kept_report(database, name, sources))
+        if kept is not None:
+            self._work = Work(files=len(sources))
+            return _decode_report(kept)
+        sync = self._synced()
+        made = report([_decode(body) for body in sync.digests.values()], by, zone, sync.damaged)
+        sync.reports[name] = _encode(made)
+        return made
 
-    def _costing(self, query: Query) -> frozenset[str] | None:
-        if query.costs(None):
-            return None
-        self._sync = self._index.asked(self._synced)
-        digests = [_decode(body) for body in self._sync.digests.values()]
-        return frozenset(each.session for each in digests if query.costs(summed_up([each]).cost.usd))
+    def sessions(self) -> dict[str, UsageRow]:
+        """Return what each session used of its own; what it copied from another counts there."""
+        return {session: summed_up([_decode(body)]) for session, body in self._synced().digests.items()}
+
+    def costs(self) -> dict[str, float | None]:
+        """Return what each session costs."""
+        return {session: row.cost.usd for session, row in self.sessions().items()}
 
     def refresh(self) -> None:
-        """Bring every level up to date that somebody has asked for before, and usage in any case."""
-        self._sync = self._index.asked(self._synced)
-        if self._index.asked(has_text):
-            sources = [source(file) for file in self._files]
-            self._index.asked(lambda database: sync_text(database, sources, read_records))
+        """Bring usage up to date."""
+        self._synced()
 
     def close(self) -> None:
         """Write down what the last report found out; a disk that refuses costs the next report some time."""
@@ -93,8 +83,11 @@ class Books:
                 self._sync.commit()
         self._index.close()
 
-    def _synced(self, database: sqlite3.Connection) -> UsageSync:
-        return sync_usage(database, map(source, self._files), _scan, self._digest, MADE_BY)
+    def _synced(self) -> UsageSync:
+        sources = [source(file) for file in self._files]
+        self._sync = self._index.asked(lambda each: sync_usage(each, sources, _scan, self._digest, MADE_BY))
+        self._work = self._sync.work
+        return self._sync
 
     def _digest(self, group: Sequence[Account]) -> Mapping[str, bytes]:
         said = [Said(each.session, each.born_ms, each.rows, each.totals) for each in group]

@@ -12,8 +12,11 @@ from datetime import tzinfo
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from flightlog.books import Books
+from flightlog.archive.books import Books
+from flightlog.archive.catalogue import Catalogue
+from flightlog.archive.finder import Finder, Found
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.events import Entry, LaneFacts
@@ -21,17 +24,21 @@ from flightlog.model.ids import checked
 from flightlog.model.session import Session
 from flightlog.sources.claude_code.discover import (
     AGENT,
-    Found,
     Transcript,
     session_files,
     spilled_file,
+)
+from flightlog.sources.claude_code.discover import (
+    Found as FoundFiles,
 )
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.store.lines import TORN_TAIL
 from flightlog.store.reading import open_reader
+from flightlog.views.addresses import addresses
 from flightlog.views.prices import price
+from flightlog.views.query import Query
 from flightlog.views.report import Only, UsageReport
 from flightlog.views.session import fold
 from flightlog.views.summary import SessionSummary, summarise
@@ -105,13 +112,34 @@ class Archive:
         return self._told(self.find(written))
 
     def sessions(self, progress: Progress | None = None) -> Iterator[SessionSummary]:
-        """Reduce every session to a line, newest first."""
-        for session in self.told(progress):
-            yield summarise(session, self.recordings[session.id].changed_ms)
+        """Reduce every session to a line, newest first; only what changed is read again."""
+        catalogue = Catalogue("summary", SessionSummary, self._index)
+        files = {recording.session: recording.files for recording in self._newest_first()}
+        own = self.books.sessions()
+        for done, summary in enumerate(catalogue.all(files, self._summary)):
+            if progress is not None:
+                progress(done, len(files))
+            row = own.get(summary.session)
+            yield replace(summary, usage=row.usage, cost=row.cost) if row else summary
+        catalogue.close()
+
+    def search(self, query: Query, limit: int) -> list[tuple[Found, str]]:
+        """Find records by what they say, each with the address that opens it."""
+        catalogue = Catalogue("addresses", dict[str, str], self._index)
+        known: dict[str, dict[str, str]] = {}
+        hits = []
+        for found in self.finder.search(query, limit):
+            session = found.hit.session
+            if session not in known:
+                files = self.recordings[session].files
+                known[session] = catalogue.one(session, files, lambda each: addresses(self.session(each)))
+            hits.append((found, known[session].get(found.hit.uuid, session)))
+        catalogue.close()
+        return hits
 
     def told(self, progress: Progress | None = None) -> Iterator[Session]:
         """Tell every session, newest first."""
-        ordered = sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
+        ordered = self._newest_first()
         for done, recording in enumerate(ordered):
             if progress is not None:
                 progress(done, len(ordered))
@@ -143,13 +171,9 @@ class Archive:
         """Read a tool result that was too large for the transcript, if it is still there."""
         for file in self.find(session).files:
             try:
-                reader = open_reader(spilled_file(file, said))
-            except OSError:
+                return _text_of(spilled_file(file, said))
+            except (OSError, ValueError):
                 continue
-            try:
-                return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
-            finally:
-                reader.close()
         return None
 
     def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
@@ -159,12 +183,27 @@ class Archive:
     @functools.cached_property
     def books(self) -> Books:
         """Usage and search over everything recorded; `close` writes down what they found out."""
-        files = [file for recording in self.recordings.values() for file in recording.files]
-        return Books(files, Path(self._home) / "index.db" if self._home else None)
+        return Books(self._found.transcripts, self._index)
 
     @functools.cached_property
-    def _found(self) -> Found:
+    def finder(self) -> Finder:
+        """Search over everything recorded."""
+        return Finder(self._found.transcripts, self._index)
+
+    @property
+    def _index(self) -> Path | None:
+        return Path(self._home) / "index.db" if self._home else None
+
+    @functools.cached_property
+    def _found(self) -> FoundFiles:
         return recorded(self._config_dirs, self._home)
+
+    def _newest_first(self) -> list[Recording]:
+        return sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
+
+    def _summary(self, session: str) -> SessionSummary:
+        recording = self.recordings[session]
+        return summarise(self._told(recording), recording.changed_ms)
 
     def _fresh(self, session: str) -> tuple[Transcript, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
@@ -189,3 +228,11 @@ class Archive:
             files = [file for each in self.recordings.values() for file in each.files]
             self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
         return self._noted[folder]
+
+
+def _text_of(path: str) -> str:
+    reader = open_reader(path)
+    try:
+        return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
+    finally:
+        reader.close()

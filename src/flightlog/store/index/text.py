@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from flightlog.store.index_files import Source, Work
-from flightlog.store.index_lines import WORDED, Read, Record, sync_records, transaction
+from flightlog.store.index.files import Source, Work
+from flightlog.store.index.lines import WORDED, Read, Record, sync_records, transaction
 
 HASH_BYTES = 64 << 20
 GONE_SHARE_MAX = 0.2

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from flightlog.store.index_files import Known, Reading, Source, Work, drop_files, known_files, plan, save_files
+from flightlog.store.index.files import Known, Reading, Source, Work, drop_files, known_files, plan, save_files
 
 LEVEL = 2
 WORDED = 3

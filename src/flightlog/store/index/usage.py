@@ -7,16 +7,18 @@ counts, and what it costs, is decided by the functions passed in.
 """
 
 import sqlite3
+import zlib
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, Row
-from flightlog.store.chunks import keys, pack, unpack
-from flightlog.store.index_files import Known, Plan, Reading, Source, Work, drop_files, known_files, plan, save_files
+from flightlog.store.index.chunks import keys, pack, unpack
+from flightlog.store.index.files import Known, Plan, Reading, Source, Work, drop_files, known_files, plan, save_files
 
 LEVEL = 1
 SCHEMA = """
@@ -24,6 +26,7 @@ CREATE TABLE chunks(file INTEGER, start INTEGER, keys BLOB, body BLOB, PRIMARY K
 CREATE TABLE shares(session TEXT, other TEXT, PRIMARY KEY(session, other)) WITHOUT ROWID;
 CREATE TABLE digests(session TEXT PRIMARY KEY, body BLOB);
 CREATE TABLE made(level INTEGER PRIMARY KEY, by TEXT, serial INTEGER);
+CREATE TABLE reports(name TEXT PRIMARY KEY, listing BLOB, body BLOB);
 """
 
 
@@ -39,6 +42,8 @@ class Scanned(Protocol):
     born_ms: int
     fingerprint: int
     error: str
+    packed: bytes
+    keys: bytes
 
 
 class Account(Struct):
@@ -61,19 +66,29 @@ class UsageSync(Struct):
     damaged: int
     work: Work
     commit: Callable[[], None]
+    reports: dict[str, bytes]
+
+
+def kept_report(database: sqlite3.Connection, name: str, sources: Sequence[Source]) -> bytes | None:
+    """Return the report that was kept under `name`, if no file changed since."""
+    found = database.execute("SELECT body FROM reports WHERE name = ? AND listing = ?", (name, _listing(sources)))
+    row = found.fetchone()
+    return row[0] if row else None
 
 
 def sync_usage(
-    database: sqlite3.Connection, sources: Iterable[Source], scan: Scan, digest: Digest, made_by: str
+    database: sqlite3.Connection, sources: Sequence[Source], scan: Scan, digest: Digest, made_by: str
 ) -> UsageSync:
     """Bring the usage level up to date in memory; `commit` of the result writes it down.
 
-    Digests made by another version of `digest` than `made_by` are made again.
+    Digests made by another version of `digest` than `made_by` are made again. What the caller
+    puts in `reports` before the commit is kept until a file changes.
     """
     work = Work()
     database.execute("BEGIN")
     try:
         update = _Update(database, plan(known_files(database, LEVEL), sources, work), made_by)
+        update.listing = _listing(sources)
         scanned = scan(update.plan.readings)
         update.take(scanned, work)
         update.digest_again(digest)
@@ -81,7 +96,7 @@ def sync_usage(
     finally:
         database.execute("COMMIT")
     damaged = sum(row.damaged for row in update.files.values())
-    return UsageSync(digests, damaged, work, update.write)
+    return UsageSync(digests, damaged, work, update.write, update.reports)
 
 
 class _Update:
@@ -94,6 +109,8 @@ class _Update:
         self.edges: set[tuple[str, str]] = set()
         self.fresh: dict[str, bytes] = {}
         self.stale: set[str] = set()
+        self.listing = b""
+        self.reports: dict[str, bytes] = {}
         made = database.execute("SELECT by, serial FROM made WHERE level = ?", (LEVEL,)).fetchone()
         self.serial = made[1] if made else 0
         self.renewed = bool(made) and made[0] != made_by
@@ -140,7 +157,7 @@ class _Update:
 
     def write(self) -> None:
         """Write down what changed, unless somebody else did so in the meantime."""
-        if not (self.scans or self.plan.back or self.stale):
+        if not (self.scans or self.plan.back or self.stale or self.reports):
             return
         self.database.execute("BEGIN IMMEDIATE")
         try:
@@ -161,7 +178,12 @@ class _Update:
         run(
             "INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?)",
             [
-                (reading.file, reading.start, keys(found.rows), pack(found.rows, found.totals))
+                (
+                    reading.file,
+                    reading.start,
+                    found.keys or keys(found.rows),
+                    found.packed or pack(found.rows, found.totals),
+                )
                 for reading, found in self.scans
                 if found.rows or found.totals
             ],
@@ -169,6 +191,8 @@ class _Update:
         run("INSERT OR IGNORE INTO shares VALUES (?, ?)", sorted(self.edges))
         run("DELETE FROM digests WHERE session = ?", [(session,) for session in self.stale])
         run("INSERT OR REPLACE INTO digests VALUES (?, ?)", sorted(self.fresh.items()))
+        run("DELETE FROM reports WHERE listing != ?", [(self.listing,)])
+        run("INSERT OR REPLACE INTO reports VALUES (?, ?, ?)", [(k, self.listing, v) for k, v in self.reports.items()])
         run("INSERT OR REPLACE INTO made VALUES (?, ?, ?)", [(LEVEL, self.made_by, self.serial + 1)])
 
     def _account(self, session: str, files: Iterable[int], new: Mapping[int, list[Scanned]]) -> Account:
@@ -227,6 +251,13 @@ class _Update:
                 other = self.plan.kept[file].session
                 edges |= {(min(one, other), max(one, other)) for one in wanted[key] if one != other}
         return edges
+
+
+def _listing(sources: Sequence[Source]) -> bytes:
+    """Return a checksum of all files as they stand."""
+    packed = msgspec.msgpack.encode(sources)
+    # Two checksums of different kinds: a good hash would cost the import of OpenSSL, half of what this saves.
+    return b"%08x%08x%x" % (zlib.crc32(packed), zlib.adler32(packed), len(packed))
 
 
 def _numbers(packed: bytes) -> "array[int]":
