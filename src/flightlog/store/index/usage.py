@@ -8,7 +8,6 @@ counts, and what it costs, is decided by the functions passed in.
 
 import sqlite3
 import zlib
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -17,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, Row
-from flightlog.store.index.chunks import keys, pack, unpack
+from flightlog.store.index.chunks import key, keys, numbers, pack, unpack
 from flightlog.store.index.files import Known, Plan, Reading, Source, Work, drop_files, known_files, plan, save_files
 
 LEVEL = 1
@@ -239,17 +238,17 @@ class _Update:
 
     def _stored_edges(self, holders: Mapping[str, str]) -> set[tuple[str, str]]:
         wanted: dict[int, set[str]] = defaultdict(set)
-        names = [(name, session) for name, session in holders.items()]
-        for key, (_, session) in zip(_numbers(keys([(name,) for name, _ in names])), names, strict=True):  # type: ignore[misc]
-            wanted[key].add(session)
-        looked_for = wanted.keys()
+        for name, session in holders.items():
+            wanted[key(name)].add(session)
+        stored = self.database.execute("SELECT file, keys FROM chunks").fetchall()
+        if wanted.keys().isdisjoint(numbers(b"".join(packed for _, packed in stored))):
+            return set()
         edges = set()
-        for file, packed in self.database.execute("SELECT file, keys FROM chunks"):
-            if file not in self.plan.kept:
-                continue
-            for key in looked_for & set(_numbers(packed)):
+        for file, packed in stored:
+            if file in self.plan.kept:
                 other = self.plan.kept[file].session
-                edges |= {(min(one, other), max(one, other)) for one in wanted[key] if one != other}
+                sharing = {one for each in wanted.keys() & set(numbers(packed)) for one in wanted[each]}
+                edges |= {(min(one, other), max(one, other)) for one in sharing if one != other}
         return edges
 
 
@@ -258,12 +257,6 @@ def _listing(sources: Sequence[Source]) -> bytes:
     packed = msgspec.msgpack.encode(sources)
     # Two checksums of different kinds: a good hash would cost the import of OpenSSL, half of what this saves.
     return b"%08x%08x%x" % (zlib.crc32(packed), zlib.adler32(packed), len(packed))
-
-
-def _numbers(packed: bytes) -> "array[int]":
-    numbers = array("I")
-    numbers.frombytes(packed)
-    return numbers
 
 
 def _advanced(row: Known | None, reading: Reading, found: Scanned) -> Known:
