@@ -4,7 +4,8 @@ import json
 from datetime import UTC
 from pathlib import Path
 
-from flightlog.books import Books
+from flightlog.archive.books import Books
+from flightlog.sources.claude_code.discover import discover
 from flightlog.views.usage import By
 
 START_MS = 1_780_308_000_000
@@ -50,7 +51,7 @@ def put(root: Path, session: str, *lines: bytes) -> Path:
 
 def told(root: Path, index: Path | None, by: By = By.SESSION):
     """Return a report, written down, and the work it took."""
-    books = Books([str(root)], index)
+    books = Books(discover(str(root)).transcripts, index)
     report = books.usage(by, UTC)
     books.close()
     return report, books.work

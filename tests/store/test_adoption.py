@@ -157,6 +157,32 @@ def test_a_source_that_was_rewritten_begins_a_new_generation(tmp_path, after, ho
     assert adopt(source, dest).seen.generation == 2
 
 
+def test_an_edit_anywhere_in_a_large_source_is_noticed_when_nothing_was_added(tmp_path):
+    source, dest = tmp_path / "source", tmp_path / "t.jsonl"
+    said = bytearray(os.urandom(3_000_000))
+    source.write_bytes(said)
+    seen = adopt(source, dest).seen
+    said[1_234_567] ^= 1
+    source.write_bytes(said)
+
+    assert adopt(source, dest, seen).seen.generation == 2
+    assert history(dest)[1] == said
+
+
+def test_an_adoption_ends_the_seal_that_a_crash_cut_short(tmp_path):
+    source, dest = tmp_path / "source", tmp_path / "t.jsonl"
+    source.write_bytes(FIRST)
+    adopt(source, dest)
+    seal(dest)
+    dest.write_bytes(FIRST)  # as if the power went before the original was removed
+    source.write_bytes(FIRST + MORE)
+
+    adopt(source, dest)
+
+    assert [segment.path.name for segment in segments(dest)] == ["t.jsonl.from-0.zst", f"t.jsonl.from-{len(FIRST)}"]
+    assert history(dest) == [FIRST + MORE]
+
+
 def test_a_source_that_was_only_touched_or_moved_stays_one_generation(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     source.write_bytes(FIRST)

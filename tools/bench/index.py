@@ -10,7 +10,8 @@ from tools.bench.measure import Contender, Result, clear, plain_env, race
 from tools.bench.table import Table
 from tools.bench.usage import Ground
 
-from flightlog.finder import Finder
+from flightlog.archive.finder import Finder
+from flightlog.sources.claude_code.discover import discover
 from flightlog.views.query import parse
 
 _WORDS = ("error", "the file", "import", "test function", "config", "return value", "server request")
@@ -38,7 +39,7 @@ def first(ground: Ground, table: Table, *, peer: bool) -> None:
 def search(ground: Ground, table: Table) -> None:
     """Time the first 20 hits of many queries."""
     draw = random.Random(7)
-    finder = Finder([str(ground.corpus)], ground.index / "index.db")
+    finder = Finder(discover(str(ground.corpus)).transcripts, ground.index / "index.db")
     queries = [*_WORDS, *(f'"{one}"' for one in _WORDS), *_filtered(draw), *_rare(ground, draw)]
     finder.search(parse("warm", int))
     times = []

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from flightlog.model.text import inert
 from flightlog.views.prices import PRICES_FROM
 from flightlog.views.report import UsageReport
 from flightlog.views.usage import By, UsageRow
@@ -44,7 +45,7 @@ def print_usage(report: UsageReport) -> None:
             right=(1, 2),
         )
     if report.total.unpriced:
-        click.echo(f"no price known for: {', '.join(report.total.unpriced)}", err=True)
+        click.echo(f"no price known for: {inert(', '.join(report.total.unpriced))}", err=True)
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
 
 

@@ -107,8 +107,6 @@ def _continued(file: int, size: int, path: Path) -> int | None:
     finish_sealing(path)
     with open_recording(path) as copy:
         end = copy.size
-        if size < end:
-            return None
         try:
             same = _is_whole_same(file, copy) if size == end else _is_begin_same(file, copy)
         except Unreadable:

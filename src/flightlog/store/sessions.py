@@ -5,6 +5,7 @@ be lost: then files are compared again. Knows names and bytes, not what an agent
 """
 
 import os
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -13,13 +14,15 @@ import msgspec
 from msgspec import Struct, json
 
 from flightlog.model.errors import FlightlogError, NotFound
-from flightlog.model.ids import checked
+from flightlog.model.ids import checked, is_safe
 from flightlog.store.adoption import Adopted, Seen, adopt
-from flightlog.store.files import inside, lock, quarantine, replace, told
+from flightlog.store.files import ensure_dir, inside, lock, quarantine, replace, told
 from flightlog.store.recordings import generation, generations, seal, segments
 
 META = "meta.json"
 _LOCK = ".lock"
+_REWRITTEN = ".rewritten"
+_TRANSCRIPT = re.compile(r"(transcript|agent-[A-Za-z0-9._-]+?)(?:\.g\d+)?\.jsonl(?:\.from-\d+(?:\.zst)?)?")
 _SEAL_BYTES_MIN = 16 << 10
 
 
@@ -65,6 +68,8 @@ def adopt_session(home: Path, agent: str, session: str, sources: Mapping[str, Pa
                 continue
             adopted.append(done)
             meta.files[name] = done.seen
+        if any(done.seen.generation > 1 for done in adopted):
+            _mark_rewritten(root)
         if meta.files != before:
             replace(root / META, json.format(json.encode(meta)) + b"\n")
     return Settled(tuple(adopted), tuple(failed))
@@ -85,6 +90,43 @@ def seal_session(home: Path, agent: str, session: str, *, at_least: int = _SEAL_
                 live = sum(part.path.stat().st_size for part in segments(each) if not part.is_sealed)
                 made += seal(each) if live >= at_least else []
     return made
+
+
+def kept_sessions(home: Path, agent: str) -> tuple[set[str], set[str]]:
+    """Name the sessions we have copies of, and those of them whose sources were rewritten."""
+    root = home / "sessions" / checked(agent)
+    return _folders(root), _folders(root / _REWRITTEN)
+
+
+def kept_files(home: Path, agent: str, session: str) -> dict[str, list[int]]:
+    """Name the transcripts kept for a session, with their generations."""
+    root = session_dir(home, agent, session)
+    found: dict[str, list[int]] = {}
+    for folder in (root, root / "subagents"):
+        for name in {match[1] for match in map(_TRANSCRIPT.fullmatch, _names(folder)) if match}:
+            path = folder / f"{name}.jsonl"
+            found[str(path.relative_to(root))] = generations(path)
+    return found
+
+
+def _mark_rewritten(root: Path) -> None:
+    """Leave a mark beside the sessions, so that a report need not look into each of them for old generations."""
+    ensure_dir(root.parent / _REWRITTEN / root.name)
+
+
+def _folders(root: Path) -> set[str]:
+    try:
+        with os.scandir(root) as entries:
+            return {entry.name for entry in entries if is_safe(entry.name) and entry.is_dir()}
+    except OSError:
+        return set()
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [each.name for each in folder.iterdir()]
+    except OSError:
+        return []
 
 
 def read_meta(root: Path) -> Meta | None:

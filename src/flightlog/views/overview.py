@@ -7,12 +7,14 @@ from datetime import tzinfo
 
 from msgspec import Struct
 
+from flightlog.model.text import one_line
 from flightlog.model.usage import Cost, Usage
 from flightlog.views.story import counted, moment, money
 from flightlog.views.summary import SessionSummary, TurnCost
 
 DAY_MS = 86_400_000
 CENT_FRACTION = 0.00005
+PROJECT_WIDTH = 500
 
 
 class Doomed(Struct, frozen=True):
@@ -111,7 +113,8 @@ def facts(told: Overview, zone: tzinfo) -> Iterator[Fact]:
         )
     for share in told.busiest:
         work = f"{counted(share.sessions, 'session')}, {counted(share.turns, 'turn')}, ${share.cost_usd:,.2f}"
-        yield Fact(f"{share.project}: {work}", f"{flightlog} session list --project {shlex.quote(share.project)}")
+        name = one_line(share.project, PROJECT_WIDTH)
+        yield Fact(f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}")
     yield _keeping(told, zone)
     if told.unknown_records or told.damaged:
         yield Fact(

@@ -41,7 +41,8 @@ def parse(typed: str, read_time: Callable[[str], int]) -> Query:
     unwanted: list[str] = []
     words: list[str] = []
     rest: dict[str, str] = {}
-    for part in _PART.finditer(typed):
+    # A NUL byte would end the expression for SQLite.
+    for part in _PART.finditer(typed.replace("\0", " ")):
         said = part["phrase"] if part["phrase"] is not None else part["word"]
         key = (part["key"] or "").lower()
         if key in ("project", "since", "cost"):

@@ -12,12 +12,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.errors import Unreadable
 from flightlog.sources.claude_code.values import milliseconds, parsed
 from flightlog.store.index.files import Source, fingerprint
 from flightlog.store.index.lines import Record, Records
+from flightlog.store.reading import open_reader, raw_lines
 
-BLOCK_BYTES = 4 << 20
 WORDS_MAX = 1 << 20
+_REPEATING = frozenset({"api-request-blob", "last-prompt", "queue-operation"})  # what other records say already
 _PATHS = ("file_path", "path", "notebook_path")
 
 
@@ -31,10 +33,15 @@ def read_records(source: Source, start: int) -> Records:
 def text_at(path: str, offset: int, length: int) -> str:
     """Return the words of the record that stands there, or nothing when it is gone."""
     try:
-        with open(path, "rb") as file:  # noqa: PTH123 - as everywhere here
-            record = _record(os.pread(file.fileno(), length, offset), offset)
+        file = open_reader(path)
     except OSError:
         return ""
+    try:
+        record = _record(file.read(offset, length), offset)
+    except (OSError, Unreadable):
+        return ""
+    finally:
+        file.close()
     return "\n".join(part for part in record[5:7] if part) if record else ""
 
 
@@ -67,24 +74,30 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 def _records(path: str, result: Records) -> Iterator[Record]:
     try:
-        with open(path, "rb", buffering=BLOCK_BYTES) as file:  # noqa: PTH123 - hot
-            offset = result.end
-            file.seek(offset)
-            for line in file:
-                result.read += len(line)
-                whole = line.endswith(b"\n")
-                if not line.isspace():
-                    record = _record(line, offset)
-                    if record is not None:
-                        yield record
-                    elif whole:
-                        result.damaged += 1
-                offset += len(line)
-                if whole:
-                    result.end = offset
-            result.fingerprint = fingerprint(file.fileno(), result.end)
+        offset = result.end
+        for line in raw_lines(path, offset):
+            result.read += len(line)
+            whole = line.endswith(b"\n")
+            if not line.isspace():
+                record = _record(line, offset)
+                if record is not None:
+                    yield record
+                elif whole:
+                    result.damaged += 1
+            offset += len(line)
+            if whole:
+                result.end = offset
+        result.fingerprint = _fingerprint(path, result.end)
     except OSError as error:
         result.error = error.strerror or os.strerror(error.errno or 0)
+
+
+def _fingerprint(path: str, end: int) -> int:
+    file = open_reader(path)
+    try:
+        return fingerprint(file, end)
+    finally:
+        file.close()
 
 
 def _record(line: bytes, offset: int) -> Record | None:
@@ -95,11 +108,10 @@ def _record(line: bytes, offset: int) -> Record | None:
         return None if patient is None else _patient(patient, offset, len(line))
     words = _Words()
     message = said.message
-    if message is not None:
-        words.take(message.content)
-    for text in (said.content, said.summary):
-        if text:
-            words.said.append(text)
+    if said.type not in _REPEATING:
+        if message is not None:
+            words.take(message.content)
+        words.said += [text for text in (said.content, said.summary) if text]
     return Record(
         offset,
         len(line),

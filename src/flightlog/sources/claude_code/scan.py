@@ -6,7 +6,6 @@ must not kill us. Which copy of a response counts is decided elsewhere; here onl
 repeat the same response in the same place are folded into one.
 """
 
-import os
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -19,11 +18,13 @@ from flightlog.model.usage import ClientTotals, Row
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
 from flightlog.store.index.files import fingerprint
+from flightlog.store.reading import Reader, open_reader
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
-_USAGE = b'"usage":{'
-_TOTALS = b'"type":"cost-state"'
+# Without what may follow a space: other tools write JSON with one after the colon.
+_USAGE = b'"usage":'
+_TOTALS = b'"cost-state"'
 _STAMP = b'"timestamp":"'
 _NEWLINE = b"\n"
 
@@ -42,9 +43,9 @@ class Target(Struct, frozen=True):
 class Scan(Struct, array_like=True):
     """What the new bytes of one file say.
 
-    `packed` and `keys` are the rows once more, as another process sent them. `end` is where
-    the next scan starts, `fingerprint` is of what stands before it; `born_ms`
-    is the file's first time stamp, told only by a scan from its beginning.
+    `packed` and `keys` are the rows once more, as another process sent them. `end` is where the
+    next scan starts, `fingerprint` is of what stands before it; `born_ms` is the file's first
+    time stamp, told only by a scan from its beginning.
     """
 
     rows: list[Row]
@@ -67,7 +68,7 @@ def scan(target: Target, buffer: bytearray | None = None) -> Scan:
     """
     reading = _Reading(target)
     try:
-        file = os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_reader(target.path)
     except OSError as error:
         return Scan([], [], target.start, error=error.strerror or "unreadable")
     try:
@@ -75,7 +76,7 @@ def scan(target: Target, buffer: bytearray | None = None) -> Scan:
     except OSError as error:
         reading.result.error = error.strerror or "unreadable"
     finally:
-        os.close(file)
+        file.close()
     return reading.finished()
 
 
@@ -138,10 +139,10 @@ class _Reading:
         self.odd: list[Row] = []
         self.as_of_ms = 0
 
-    def run(self, file: int, buffer: bytearray) -> None:
+    def run(self, file: Reader, buffer: bytearray) -> None:
         """Read block by block; what follows the last newline waits for the next block."""
         kept = 0
-        while got := os.preadv(file, [memoryview(buffer)[kept:]], self.result.end + kept):
+        while got := file.fill(memoryview(buffer)[kept:], self.result.end + kept):
             self.result.read += got
             filled = kept + got
             whole = sz.rfind(buffer, _NEWLINE, kept, filled) + 1
@@ -264,7 +265,14 @@ def _lane(record: _Record) -> str:
 def _fuller(record: _Record, known: _Record) -> bool:
     """Whether `record` is the better copy of a response: more output, else earlier."""
     new, old = record.message.usage.output_tokens or 0, known.message.usage.output_tokens or 0
-    return new > old or (new == old and record.timestamp < known.timestamp)
+    return new > old or (new == old and _tie(record) < _tie(known))
+
+
+def _tie(record: _Record) -> tuple[str, str, tuple[object, ...], str]:
+    """Between equals the order of lines must not decide."""
+    said = record.message.usage
+    counts = (said.input_tokens or 0, said.cache_read_input_tokens or 0, said.cache_creation_input_tokens or 0)
+    return record.timestamp, record.message.model, counts, record.cwd or ""
 
 
 def _row(record: _Record, target: Target) -> Row:

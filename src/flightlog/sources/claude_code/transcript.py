@@ -10,17 +10,19 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
+from flightlog.model.errors import Unavailable
 from flightlog.model.events import Entry, LaneFacts
 from flightlog.sources.claude_code.decode import decode
 from flightlog.sources.claude_code.discover import Transcript, lane_facts_file
 from flightlog.sources.claude_code.values import parsed, text
-from flightlog.store.lines import read as read_lines
+from flightlog.store.lines import Line
+from flightlog.store.reading import sound_lines
 
 
 def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
     """Yield what the transcript says from byte `start` on."""
     last_ms = 0
-    for line in read_lines(Path(transcript.path), start):
+    for line in _lines(transcript.path, start):
         if isinstance(line, Damage):
             yield line
             continue
@@ -39,6 +41,16 @@ def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
                 offset=line.offset,
                 length=line.length,
             )
+
+
+def _lines(path: str, start: int) -> Iterator[Line | Damage]:
+    """Read the file; one that cannot be read is damage as well, and hides no other."""
+    try:
+        yield from sound_lines(path, start)
+    except OSError as error:
+        yield Damage(path, start, 0, error.strerror or type(error).__name__)
+    except Unavailable as error:
+        yield Damage(path, start, 0, error.message.removesuffix(f": {path}"))
 
 
 def lane_facts(transcript: Transcript) -> LaneFacts:

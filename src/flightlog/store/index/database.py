@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from flightlog.store.index import files, lines, text, usage
+from flightlog.store.index import files, lines, sessions, text, usage
 
 VERSION = 1
 _BUSY_SECONDS = 5.0
@@ -34,15 +34,20 @@ class Index:
         """Answer from the index; if it is damaged, from a new one."""
         try:
             return question(self.database)
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
             self.close()
-            self.database = _opened_anew(self.path)
+            # A file somebody else holds for long is not damaged: this once, do without it.
+            self.database = _opened_anew(None if _is_held(error) else self.path)
             return question(self.database)
 
     def close(self) -> None:
         """Let go of the file."""
         with suppress(sqlite3.Error):
             self.database.close()
+
+
+def _is_held(error: sqlite3.DatabaseError) -> bool:
+    return error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def _open(path: Path | None) -> sqlite3.Connection:
@@ -85,7 +90,7 @@ def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
         database.close()
         raise sqlite3.DatabaseError("an index of another version")
-    schema = files.SCHEMA + usage.SCHEMA + lines.SCHEMA + text.SCHEMA
+    schema = files.SCHEMA + usage.SCHEMA + lines.SCHEMA + text.SCHEMA + sessions.SCHEMA
     database.executescript(
         f"BEGIN IMMEDIATE; {schema} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
     )

@@ -5,13 +5,14 @@ shortened or replaced is read from the start and its old rows are taken back. Ea
 the index keeps its own account, because each is built when it is first asked for.
 """
 
-import os
 import sqlite3
 import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec import Struct
+
+from flightlog.store.reading import Reader, open_reader
 
 FINGERPRINT_BYTES = 256
 
@@ -121,11 +122,11 @@ def plan(known: dict[str, Known], sources: Iterable[Source], work: Work) -> Plan
     return Plan(readings, list(back.values()), kept)
 
 
-def fingerprint(file: int, end: int) -> int:
+def fingerprint(file: Reader, end: int) -> int:
     """Return a checksum of the beginning of `file` and of the bytes before `end`."""
-    head = os.pread(file, min(FINGERPRINT_BYTES, end), 0)
+    head = file.read(0, min(FINGERPRINT_BYTES, end))
     start = max(0, end - FINGERPRINT_BYTES)
-    return zlib.crc32(os.pread(file, end - start, start), zlib.crc32(head))
+    return zlib.crc32(file.read(start, end - start), zlib.crc32(head))
 
 
 def _same(row: Known, source: Source) -> bool:
@@ -138,7 +139,7 @@ def _grown(row: Known, source: Source, work: Work) -> bool:
         return False
     work.opened += 1
     try:
-        file = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_reader(source.path)
     except OSError:
         return False
     try:
@@ -146,4 +147,4 @@ def _grown(row: Known, source: Source, work: Work) -> bool:
     except OSError:
         return False
     finally:
-        os.close(file)
+        file.close()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from flightlog.store.index.files import Source, Work
-from flightlog.store.index.lines import Read, Record, sync_records, transaction
+from flightlog.store.index.lines import WORDED, Read, Record, sync_records, transaction
 
 HASH_BYTES = 64 << 20
 GONE_SHARE_MAX = 0.2
@@ -57,6 +57,11 @@ def sync_text(database: sqlite3.Connection, sources: Iterable[Source], read: Rea
         work.bytes_read += again.bytes_read
         work.decoded += again.decoded
     return work
+
+
+def has_text(database: sqlite3.Connection) -> bool:
+    """Whether this level was ever asked for."""
+    return database.execute("SELECT 1 FROM files WHERE level = ? LIMIT 1", (WORDED,)).fetchone() is not None
 
 
 def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, Record]]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from flightlog.sources.claude_code.discover import Transcript, discover
+from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.evidence import signs
 from flightlog.sources.claude_code.parallel import scan_all
 from flightlog.sources.claude_code.scan import Scan, Target
@@ -22,9 +22,9 @@ from flightlog.store.index.files import Reading, Source, Work
 from flightlog.store.index.usage import Account, UsageSync, kept_report, sync_usage
 from flightlog.views.digest import Said, SessionDigest, digested
 from flightlog.views.prices import PRICES_FROM
-from flightlog.views.report import UsageReport, report, summed_up
+from flightlog.views.report import Only, UsageReport, limited, report, summed_up
 from flightlog.views.truth import Evidence
-from flightlog.views.usage import By
+from flightlog.views.usage import By, UsageRow
 
 MADE_BY = f"1 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 
@@ -34,11 +34,11 @@ _decode_report = msgspec.msgpack.Decoder(UsageReport).decode
 
 
 class Books:
-    """What the recordings below some configuration directories say about usage."""
+    """What recorded files say about usage, and where they say what."""
 
-    def __init__(self, config_dirs: Sequence[str], index: Path | None) -> None:
-        """Look below `config_dirs`; keep the index at `index`, or nowhere."""
-        self._files = [file for folder in config_dirs for file in discover(folder).transcripts]
+    def __init__(self, files: Sequence[Transcript], index: Path | None) -> None:
+        """Take `files` into account; keep the index at `index`, or nowhere."""
+        self._files = files
         self._index = Index(index)
         self._sync: UsageSync | None = None
         self._work = Work()
@@ -48,8 +48,11 @@ class Books:
         """What the last report took."""
         return self._work
 
-    def usage(self, by: By, zone: tzinfo) -> UsageReport:
-        """Report usage and cost of everything recorded."""
+    def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
+        """Report usage and cost of everything recorded, or of `only` a part of it."""
+        if only is not None:
+            sync = self._synced()
+            return report(limited(map(_decode, sync.digests.values()), only), by, zone, sync.damaged)
         name = f"{by.value} {zone!r} {MADE_BY}"
         sources = [source(file) for file in self._files]
         kept = self._index.asked(lambda database: kept_report(database, name, sources))
@@ -61,9 +64,17 @@ class Books:
         sync.reports[name] = _encode(made)
         return made
 
+    def sessions(self) -> dict[str, UsageRow]:
+        """Return what each session used of its own; what it copied from another counts there."""
+        return {session: summed_up([_decode(body)]) for session, body in self._synced().digests.items()}
+
     def costs(self) -> dict[str, float | None]:
         """Return what each session costs."""
-        return {session: summed_up([_decode(body)]).cost.usd for session, body in self._synced().digests.items()}
+        return {session: row.cost.usd for session, row in self.sessions().items()}
+
+    def refresh(self) -> None:
+        """Bring usage up to date."""
+        self._synced()
 
     def close(self) -> None:
         """Write down what the last report found out; a disk that refuses costs the next report some time."""

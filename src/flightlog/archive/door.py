@@ -12,37 +12,40 @@ from datetime import tzinfo
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from flightlog.archive.books import Books
+from flightlog.archive.catalogue import Catalogue
+from flightlog.archive.finder import Finder, Found
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.events import Entry, LaneFacts
 from flightlog.model.ids import checked
 from flightlog.model.session import Session
-from flightlog.model.usage import ClientTotals, Response, response
 from flightlog.sources.claude_code.discover import (
     AGENT,
-    Found,
     Transcript,
-    discover,
     session_files,
     spilled_file,
 )
-from flightlog.sources.claude_code.evidence import signs
-from flightlog.sources.claude_code.parallel import scan_all
-from flightlog.sources.claude_code.scan import Target
+from flightlog.sources.claude_code.discover import (
+    Found as FoundFiles,
+)
+from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.store.lines import TORN_TAIL
-from flightlog.views.digest import accounts_of
-from flightlog.views.ledger import Ledger, settled
+from flightlog.store.reading import open_reader
+from flightlog.views.addresses import addresses
 from flightlog.views.prices import price
-from flightlog.views.report import UsageReport
+from flightlog.views.query import Query
+from flightlog.views.report import Only, UsageReport
 from flightlog.views.session import fold
 from flightlog.views.summary import SessionSummary, summarise
-from flightlog.views.truth import Evidence, last, truths
-from flightlog.views.usage import By, priced, rows, total
+from flightlog.views.usage import By
 
 Progress = Callable[[int, int], None]
+SPILLED_BYTES_MAX = 64 << 20
 
 
 class Recording(Struct, frozen=True):
@@ -66,30 +69,31 @@ class Recording(Struct, frozen=True):
 class Archive:
     """Every recording that can be found from here."""
 
-    def __init__(self, config_dirs: Sequence[str]) -> None:
-        """Look below `config_dirs`, the agents' own configuration directories."""
+    def __init__(self, config_dirs: Sequence[str], home: str = "") -> None:
+        """Look below `config_dirs`, the agents' own configuration directories, and in our copies below `home`."""
         self._config_dirs = tuple(config_dirs)
+        self._home = home
         self._noted: dict[str, list[Entry]] = {}
 
     @functools.cached_property
     def recordings(self) -> dict[str, Recording]:
         """Every session's files, by session id."""
         files: dict[str, list[Transcript]] = defaultdict(list)
-        for found in self._found:
-            for transcript in found.transcripts:
-                files[transcript.session].append(transcript)
+        for transcript in self._found.transcripts:
+            files[transcript.session].append(transcript)
         return {session: Recording(session, AGENT, tuple(files[session])) for session in sorted(files)}
 
     @property
     def damage(self) -> tuple[Damage, ...]:
         """What could not be looked into."""
-        return tuple(damage for found in self._found for damage in found.damage)
+        return self._found.damage
 
     def find(self, written: str) -> Recording:
         """Return the session whose id begins with `written`."""
         if written in self.recordings:
             return self.recordings[written]
-        matches = [session for session in self.recordings if session.startswith(checked(written))]
+        begin = checked(written)
+        matches = [session for session in self.recordings if session.startswith(begin)]
         if not matches:
             raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
         if len(matches) > 1:
@@ -108,13 +112,34 @@ class Archive:
         return self._told(self.find(written))
 
     def sessions(self, progress: Progress | None = None) -> Iterator[SessionSummary]:
-        """Reduce every session to a line, newest first."""
-        for session in self.told(progress):
-            yield summarise(session, self.recordings[session.id].changed_ms)
+        """Reduce every session to a line, newest first; only what changed is read again."""
+        catalogue = Catalogue("summary", SessionSummary, self._index)
+        files = {recording.session: recording.files for recording in self._newest_first()}
+        own = self.books.sessions()
+        for done, summary in enumerate(catalogue.all(files, self._summary)):
+            if progress is not None:
+                progress(done, len(files))
+            row = own.get(summary.session)
+            yield replace(summary, usage=row.usage, cost=row.cost) if row else summary
+        catalogue.close()
+
+    def search(self, query: Query, limit: int) -> list[tuple[Found, str]]:
+        """Find records by what they say, each with the address that opens it."""
+        catalogue = Catalogue("addresses", dict[str, str], self._index)
+        known: dict[str, dict[str, str]] = {}
+        hits = []
+        for found in self.finder.search(query, limit):
+            session = found.hit.session
+            if session not in known:
+                files = self.recordings[session].files
+                known[session] = catalogue.one(session, files, lambda each: addresses(self.session(each)))
+            hits.append((found, known[session].get(found.hit.uuid, session)))
+        catalogue.close()
+        return hits
 
     def told(self, progress: Progress | None = None) -> Iterator[Session]:
         """Tell every session, newest first."""
-        ordered = sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
+        ordered = self._newest_first()
         for done, recording in enumerate(ordered):
             if progress is not None:
                 progress(done, len(ordered))
@@ -146,28 +171,39 @@ class Archive:
         """Read a tool result that was too large for the transcript, if it is still there."""
         for file in self.find(session).files:
             try:
-                return Path(spilled_file(file, said)).read_text("utf-8", "replace")
-            except OSError:
+                return _text_of(spilled_file(file, said))
+            except (OSError, ValueError):
                 continue
         return None
 
-    def usage(self, by: By, zone: tzinfo, only: Callable[[Response], bool] | None = None) -> UsageReport:
-        """Report usage and cost; `only` leaves out responses, and with them the truth table."""
-        ledger, stated, damaged = self._ledger()
-        totals = {session: last(each) for session, each in _by_session(stated).items()}
-        known = priced(ledger.responses, totals)
-        accounts = accounts_of(known, ledger)
-        table = () if only else tuple(truths(accounts, stated, self._evidence))
-        kept = [item for item in known if only is None or only(item.response)]
-        broken_down = rows(kept, by, zone)
-        if by is By.SESSION and only is None:
-            silent = self.recordings.keys() - {row.key for row in broken_down}
-            broken_down = sorted([*broken_down, *(total((), key) for key in silent)], key=lambda row: row.key)
-        return UsageReport(by, total(kept), tuple(broken_down), table, damaged)
+    def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
+        """Report usage and cost."""
+        return self.books.usage(by, zone, only)
 
     @functools.cached_property
-    def _found(self) -> tuple[Found, ...]:
-        return tuple(discover(folder) for folder in self._config_dirs)
+    def books(self) -> Books:
+        """Usage and search over everything recorded; `close` writes down what they found out."""
+        return Books(self._found.transcripts, self._index)
+
+    @functools.cached_property
+    def finder(self) -> Finder:
+        """Search over everything recorded."""
+        return Finder(self._found.transcripts, self._index)
+
+    @property
+    def _index(self) -> Path | None:
+        return Path(self._home) / "index.db" if self._home else None
+
+    @functools.cached_property
+    def _found(self) -> FoundFiles:
+        return recorded(self._config_dirs, self._home)
+
+    def _newest_first(self) -> list[Recording]:
+        return sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
+
+    def _summary(self, session: str) -> SessionSummary:
+        recording = self.recordings[session]
+        return summarise(self._told(recording), recording.changed_ms)
 
     def _fresh(self, session: str) -> tuple[Transcript, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
@@ -193,28 +229,10 @@ class Archive:
             self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
         return self._noted[folder]
 
-    def _ledger(self) -> tuple[Ledger, list[ClientTotals], int]:
-        lines: list[Response] = []
-        stated: list[ClientTotals] = []
-        born: dict[str, int] = {}
-        damaged = 0
-        files = [file for recording in self.recordings.values() for file in recording.files]
-        targets = [Target(file.path, file.session, file.lane) for file in files]
-        for file, seen in zip(files, scan_all(targets, [file.size for file in files]), strict=True):
-            lines.extend(response(row) for row in seen.rows)
-            stated.extend(seen.totals)
-            damaged += seen.damaged
-            if seen.born_ms:
-                born[file.session] = min(born.get(file.session, seen.born_ms), seen.born_ms)
-        return settled(lines, born), stated, damaged
 
-    def _evidence(self, session: str) -> Evidence:
-        """Look for what explains a difference between the client's count and the record."""
-        return Evidence(*signs(file.path for file in self.recordings[session].files))
-
-
-def _by_session(stated: Iterable[ClientTotals]) -> dict[str, list[ClientTotals]]:
-    grouped: dict[str, list[ClientTotals]] = defaultdict(list)
-    for totals in stated:
-        grouped[totals.session].append(totals)
-    return grouped
+def _text_of(path: str) -> str:
+    reader = open_reader(path)
+    try:
+        return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
+    finally:
+        reader.close()

@@ -13,15 +13,17 @@ from tools.bench.corpus import generate, grow
 
 from archive_maker import prompt, put, reply, told
 from flightlog.archive import Archive
-from flightlog.books import Books
+from flightlog.archive.books import Books
+from flightlog.sources.claude_code.discover import discover
 from flightlog.views.usage import By
 from strace_points import kill_everywhere
 
 SYNC = """
 from datetime import UTC
-from flightlog.books import Books
+from flightlog.archive.books import Books
+from flightlog.sources.claude_code.discover import discover
 from flightlog.views.usage import By
-books = Books([str(root / "agent")], root / "home" / "index.db")
+books = Books(discover(str(root / "agent")).transcripts, root / "home" / "index.db")
 report = books.usage(By.SESSION, UTC)
 begin()
 books.close()
@@ -41,7 +43,7 @@ def corpus(tmp_path_factory):
 def test_the_books_say_what_single_responses_say(corpus, by, zone):
     root, _ = corpus
 
-    books = Books([str(root)], None)
+    books = Books(discover(str(root)).transcripts, None)
     quick, slow = books.usage(by, zone), Archive([str(root)]).usage(by, zone)
 
     assert [_exact(row) for row in quick.rows] == [_exact(row) for row in slow.rows]
@@ -201,7 +203,7 @@ def test_an_index_that_cannot_be_written_costs_no_answer(tmp_path):
 
 def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
     put(tmp_path, "s", reply("a"))
-    one, two = (Books([str(tmp_path)], tmp_path / "index.db") for _ in range(2))
+    one, two = (Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db") for _ in range(2))
     first, second = one.usage(By.DAY, UTC), two.usage(By.DAY, UTC)
     one.close()
     two.close()
@@ -228,7 +230,7 @@ def test_an_unreadable_file_is_passed_over_and_read_when_it_can_be(tmp_path):
     path = put(tmp_path, "t", reply("b"))
     path.unlink()
     path.symlink_to(path)
-    books = Books([str(tmp_path)], tmp_path / "index.db")
+    books = Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db")
     assert books.usage(By.SESSION, UTC).total.responses == 1
     books.close()
     path.unlink()
@@ -241,7 +243,7 @@ def test_what_sessions_cost(tmp_path):
     put(tmp_path, "s", reply("a", 1_000_000))
     put(tmp_path, "t", reply("b", model="unheard-of"))
 
-    assert Books([str(tmp_path)], None).costs() == {"s": pytest.approx(15.000009), "t": None}
+    assert Books(discover(str(tmp_path)).transcripts, None).costs() == {"s": pytest.approx(15.000009), "t": None}
 
 
 @pytest.mark.slow
@@ -264,8 +266,9 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
     put(tmp_path, "s", reply("a"))
     code = (
         "import os, sys\nfrom datetime import UTC\nfrom pathlib import Path\n"
-        "from flightlog.books import Books\nfrom flightlog.views.usage import By\n"
-        "books = Books([sys.argv[1]], Path(sys.argv[1]) / 'index.db')\n"
+        "from flightlog.archive.books import Books\nfrom flightlog.sources.claude_code.discover import discover\n"
+        "from flightlog.views.usage import By\n"
+        "books = Books(discover(sys.argv[1]).transcripts, Path(sys.argv[1]) / 'index.db')\n"
         "print(books.usage(By.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"
     )
 

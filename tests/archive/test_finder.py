@@ -1,7 +1,6 @@
 import json
 import os
 import sqlite3
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -9,14 +8,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from archive_maker import START_MS, prompt, put, reply
-from flightlog.finder import Finder
+from flightlog.archive.finder import Finder
 from flightlog.model.errors import Invalid
+from flightlog.sources.claude_code.discover import discover
 from flightlog.views.query import parse
 from strace_points import kill_everywhere
 
 SYNC = """
-from flightlog.finder import Finder
-finder = Finder([str(root / "agent")], root / "home" / "index.db")
+from flightlog.archive.finder import Finder
+from flightlog.sources.claude_code.discover import discover
+finder = Finder(discover(str(root / "agent")).transcripts, root / "home" / "index.db")
 begin()
 finder.sync()
 finder.close()
@@ -25,7 +26,7 @@ end()
 
 
 def find(root, typed, index=None, limit=20):
-    finder = Finder([str(root)], index)
+    finder = Finder(discover(str(root)).transcripts, index)
     found = finder.search(parse(typed, int), limit)
     finder.close()
     return found
@@ -98,8 +99,13 @@ def test_what_cannot_be_searched_for_is_refused(archive, typed):
 @given(st.text(max_size=40))
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_query_breaks_the_search(archive, typed):
-    with suppress(Invalid):
+    hint = "an answer"
+    try:
         find(archive, typed.replace("since:", "").replace("cost:", ""))
+    except Invalid as error:
+        hint = error.hint
+
+    assert hint
 
 
 def test_a_hit_says_where_it_stands_and_shows_the_passage(archive):
@@ -124,11 +130,11 @@ def test_newer_recordings_come_first_and_no_more_than_asked_for(tmp_path):
 
 def test_an_unchanged_archive_is_not_read_again(archive):
     index = archive / "index.db"
-    finder = Finder([str(archive)], index)
+    finder = Finder(discover(str(archive)).transcripts, index)
     assert finder.sync().decoded == 7
     finder.close()
 
-    again = Finder([str(archive)], index)
+    again = Finder(discover(str(archive)).transcripts, index)
 
     work = again.sync()
     assert (work.files, work.opened, work.bytes_read, work.decoded) == (2, 0, 0, 0)
@@ -142,7 +148,7 @@ def test_a_grown_file_costs_only_what_is_new(archive):
     with path.open("ab") as file:
         file.write(prompt("parser again", at=90))
 
-    finder = Finder([str(archive)], index)
+    finder = Finder(discover(str(archive)).transcripts, index)
     work = finder.sync()
     finder.close()
 
@@ -192,7 +198,7 @@ def test_damaged_and_odd_lines_hide_nothing(tmp_path):
 
 
 def test_a_recording_that_is_gone_shows_no_passage(archive):
-    finder = Finder([str(archive)], None)
+    finder = Finder(discover(str(archive)).transcripts, None)
     finder.sync()
     (archive / "projects" / "-srv-app" / "s1.jsonl").rename(archive / "moved")
 

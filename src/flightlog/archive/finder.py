@@ -9,12 +9,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.books import Books, source
-from flightlog.sources.claude_code.discover import discover
+from flightlog.archive.books import Books, source
+from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.records import read_records, text_at
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import Work
-from flightlog.store.index.text import Hit, Wanted, search, sync_text
+from flightlog.store.index.text import Hit, Wanted, has_text, search, sync_text
 from flightlog.views.query import Query, snippet
 
 
@@ -26,12 +26,12 @@ class Found(Struct, frozen=True):
 
 
 class Finder:
-    """Searches the recordings below some configuration directories."""
+    """Searches recorded files."""
 
-    def __init__(self, config_dirs: Sequence[str], index: Path | None) -> None:
-        """Look below `config_dirs`; keep the index at `index`, or nowhere."""
-        self._config_dirs, self._path = config_dirs, index
-        self._sources = [source(file) for folder in config_dirs for file in discover(folder).transcripts]
+    def __init__(self, files: Sequence[Transcript], index: Path | None) -> None:
+        """Look into `files`; keep the index at `index`, or nowhere."""
+        self._files, self._path = files, index
+        self._sources = [source(file) for file in files]
         self._index = Index(index)
 
     def sync(self) -> Work:
@@ -45,6 +45,11 @@ class Finder:
         hits = self._index.asked(lambda database: search(database, wanted))
         return [Found(hit, snippet(text_at(hit.path, hit.offset, hit.length), query.words)) for hit in hits]
 
+    def refresh(self) -> None:
+        """Bring the words up to date if somebody has searched before."""
+        if self._index.asked(has_text):
+            self.sync()
+
     def close(self) -> None:
         """Let go of the index."""
         self._index.close()
@@ -53,7 +58,7 @@ class Finder:
         """The sessions of the cost that is asked for; None means any."""
         if query.costs(None):
             return None
-        books = Books(self._config_dirs, self._path)
+        books = Books(self._files, self._path)
         wanted = frozenset(session for session, usd in books.costs().items() if query.costs(usd))
         books.close()
         return wanted
