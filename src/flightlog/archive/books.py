@@ -8,7 +8,7 @@ import os
 import sqlite3
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from datetime import tzinfo
+from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 import msgspec
@@ -53,7 +53,7 @@ class Books:
         if only is not None:
             sync = self._synced()
             return report(limited(map(_decode, sync.digests.values()), only), by, zone, sync.damaged)
-        name = f"{by.value} {zone!r} {MADE_BY}"
+        name = f"{by.value} {_rules(zone)} {MADE_BY}"
         sources = [source(file) for file in self._files]
         kept = self._index.asked(lambda database: kept_report(database, name, sources))
         if kept is not None:
@@ -100,6 +100,12 @@ class Books:
 def source(file: Transcript) -> Source:
     """Return a transcript as the index sees it."""
     return Source(file.path, file.path, file.session, file.lane, file.device, file.inode, file.size, file.changed_ns)
+
+
+def _rules(zone: tzinfo) -> str:
+    """Name a time zone by what it does: two zones of one name may differ, and one object is not the next."""
+    months = (datetime(year, month, 1, tzinfo=UTC) for year in range(2024, 2028) for month in range(1, 13))
+    return " ".join([str(zone), *(str(month.astimezone(zone).utcoffset()) for month in months)])
 
 
 def _scan(readings: Sequence[Reading]) -> list[Scan]:
