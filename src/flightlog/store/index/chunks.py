@@ -22,14 +22,9 @@ def unpack(packed: bytes) -> tuple[list[Row], list[ClientTotals]]:
     return _decode(packed)
 
 
-def key(message_id: str) -> int:
-    """Return a short number for a response, to find out who else may hold it."""
-    return zlib.crc32(message_id.encode("utf-8", "surrogatepass"))
-
-
 def keys(rows: Iterable[Row]) -> bytes:
-    """Return the numbers of all these responses."""
-    return array("I", [key(row[0]) for row in rows]).tobytes()
+    """Return a short number for each response, to find out who else may hold it."""
+    return array("I", [zlib.crc32(row[0].encode("utf-8", "surrogatepass")) for row in rows]).tobytes()
 
 
 def numbers(packed: bytes) -> "array[int]":
