@@ -83,6 +83,7 @@ def _compare(ground: Ground, table: Table, ours: Result, theirs: Result, size: i
     databases = list((ground.work / "peers" / ".agentsview").rglob("*.db"))
     table.note("  agentsview's database, MB", sum(map(_bytes, databases)) // 1_000_000)
     table.ratio("  against agentsview sync", theirs.wall_s / ours.wall_s, 5)
+    table.ratio("  CPU, against agentsview sync", theirs.cpu_s / ours.cpu_s, 0)
     table.most("  size against agentsview's database", size / max(sum(map(_bytes, databases)), 1), 0.4)
 
 

@@ -6,6 +6,7 @@ import resource
 import shutil
 import statistics
 import subprocess
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,10 +23,21 @@ class Contender(NamedTuple):
     before: Callable[[], None] = lambda: None
 
 
+class Run(NamedTuple):
+    """One run: seconds until the last byte of the report, until the end, of CPU; megabytes at most; the report."""
+
+    printed_s: float
+    wall_s: float
+    cpu_s: float
+    rss_mb: float
+    output: str
+
+
 class Result(NamedTuple):
     """Medians of several runs."""
 
     name: str
+    printed_s: float
     wall_s: float
     cpu_s: float
     rss_mb: float
@@ -34,7 +46,7 @@ class Result(NamedTuple):
 
 def race(contenders: Sequence[Contender], rounds: int) -> dict[str, Result]:
     """Run all contenders `rounds` times, taking turns."""
-    runs: dict[str, list[tuple[float, float, float, str]]] = {each.name: [] for each in contenders}
+    runs: dict[str, list[Run]] = {each.name: [] for each in contenders}
     for _ in range(rounds):
         for each in contenders:
             each.before()
@@ -42,20 +54,28 @@ def race(contenders: Sequence[Contender], rounds: int) -> dict[str, Result]:
     return {name: _median(name, kept) for name, kept in runs.items()}
 
 
-def run(command: Sequence[str], env: dict[str, str]) -> tuple[float, float, float, str]:
-    """Return wall seconds, CPU seconds, peak megabytes of the process with its children, and the output."""
+def run(command: Sequence[str], env: dict[str, str]) -> Run:
+    """Run a program to its end and watch it."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    began = time.perf_counter()
-    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    watch = _Memory(process.pid)
-    output, errors = process.communicate()
-    wall = time.perf_counter() - began
-    peak = watch.stop()
-    if process.returncode:
-        raise SystemExit(f"{command[0]} failed: {errors.decode(errors='replace')[-2000:]}")
+    began = last = time.perf_counter()
+    with tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=errors)
+        watch = _Memory(process.pid)
+        assert process.stdout is not None
+        parts = []
+        while part := os.read(process.stdout.fileno(), 1 << 20):
+            parts.append(part)
+            last = time.perf_counter()
+        process.stdout.close()
+        process.wait()
+        wall = time.perf_counter() - began
+        peak = watch.stop()
+        errors.seek(0)
+        if process.returncode:
+            raise SystemExit(f"{command[0]} failed: {errors.read().decode(errors='replace')[-2000:]}")
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return wall, cpu, peak, output.decode(errors="replace")
+    return Run(last - began, wall, cpu, peak, b"".join(parts).decode(errors="replace"))
 
 
 def clear(path: Path) -> Callable[[], None]:
@@ -108,9 +128,10 @@ def _proportional_kb(process: int) -> int:
     return 0
 
 
-def _median(name: str, runs: list[tuple[float, float, float, str]]) -> Result:
-    walls, cpus, peaks, outputs = zip(*runs, strict=True)
-    return Result(name, statistics.median(walls), statistics.median(cpus), max(peaks), outputs[-1])
+def _median(name: str, runs: list[Run]) -> Result:
+    printed, walls, cpus, peaks, outputs = zip(*runs, strict=True)
+    middle = statistics.median
+    return Result(name, middle(printed), middle(walls), middle(cpus), max(peaks), outputs[-1])
 
 
 def plain_env(**more: str) -> dict[str, str]:

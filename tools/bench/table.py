@@ -18,9 +18,8 @@ class Table:
         """Print the medians of a race."""
         self.title(title)
         for each in found.values():
-            print(
-                f"  {each.name:28} {each.wall_s:9.3f} s   cpu {each.cpu_s:8.3f} s   {each.rss_mb:6.0f} MB", flush=True
-            )
+            times = f"report {each.printed_s:8.3f} s   end {each.wall_s:8.3f} s   cpu {each.cpu_s:8.3f} s"
+            print(f"  {each.name:28} {times}   {each.rss_mb:6.0f} MB", flush=True)
 
     def ratio(self, name: str, value: float, bar: float) -> None:
         """A ratio that must reach `bar`; a bar of 0 is for information."""

@@ -54,13 +54,11 @@ def cold(ground: Ground, table: Table, rounds: int) -> None:
     found = race([ground.ours(cold=True), *_peers(ground, cold=True)], rounds)
     ours = found["flightlog"]
     _check(ours, ground.corpus, table)
-    fastest = min((found[name].wall_s for name in found if name.startswith("ccusage")), default=0.0)
     size = sum(file.stat().st_size for file in ground.corpus.rglob("*.jsonl")) // 1_000_000
     bar = (2.0, 3.0) if size >= 900 else (1.0, 0.0)
     table.results(f"cold usage report, {size:,} MB", found)
-    table.ratio("  against the faster ccusage report", fastest / ours.wall_s, bar[0])
-    if "tokscale, no cache" in found:
-        table.ratio("  against tokscale without cache", found["tokscale, no cache"].wall_s / ours.wall_s, bar[1])
+    _compare(table, found, "ccusage", bar[0])
+    _compare(table, found, "tokscale", bar[1])
     table.most("  peak memory, MB", ours.rss_mb, 250)
 
 
@@ -70,7 +68,8 @@ def again(ground: Ground, table: Table, rounds: int) -> None:
     race(contenders, 1)
     found = race(contenders, rounds)
     table.results("unchanged", found)
-    _cached(table, found, 4.0, 0.0)
+    _compare(table, found, "tokscale", 4.0)
+    _compare(table, found, "ccusage", 0.0)
     seed = 100
 
     def step() -> None:
@@ -84,7 +83,8 @@ def again(ground: Ground, table: Table, rounds: int) -> None:
     race([ground.ours(cold=False)], 1)
     _check(race([ground.ours(cold=False)], 1)["flightlog"], ground.corpus, table)
     table.results("after 5 MB more", found)
-    _cached(table, found, 5.0, 12.0)
+    _compare(table, found, "tokscale", 5.0)
+    _compare(table, found, "ccusage", 12.0)
 
 
 def _each_after(each: Contender, step: object) -> Contender:
@@ -92,12 +92,14 @@ def _each_after(each: Contender, step: object) -> Contender:
     return each._replace(before=step)
 
 
-def _cached(table: Table, found: dict[str, Result], tokscale: float, ccusage: float) -> None:
-    ours = found["flightlog"].wall_s
-    fastest = min((found[name].wall_s for name in found if name.startswith("ccusage")), default=0.0)
-    if "tokscale, cached" in found:
-        table.ratio("  against tokscale cached", found["tokscale, cached"].wall_s / ours, tokscale)
-    table.ratio("  against the faster ccusage report", fastest / ours, ccusage)
+def _compare(table: Table, found: dict[str, Result], peer: str, bar: float) -> None:
+    """Hold our report against the fastest of a peer's; end and CPU are told beside it."""
+    ours = found["flightlog"]
+    theirs = [found[name] for name in found if name.startswith(peer)]
+    if theirs:
+        table.ratio(f"  report, against {peer}", min(each.printed_s for each in theirs) / ours.printed_s, bar)
+        table.ratio(f"  to the end, against {peer}", min(each.wall_s for each in theirs) / ours.wall_s, 0)
+        table.ratio(f"  CPU, against {peer}", min(each.cpu_s for each in theirs) / ours.cpu_s, 0)
 
 
 def _peers(ground: Ground, *, cold: bool) -> list[Contender]:

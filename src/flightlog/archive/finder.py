@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from flightlog.archive.books import Books, source
 from flightlog.sources.claude_code.discover import Transcript
-from flightlog.sources.claude_code.records import read_records, text_at
+from flightlog.sources.claude_code.records import text_at
+from flightlog.sources.claude_code.stream import read_all
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import Work
 from flightlog.store.index.text import Hit, Wanted, has_text, search, sync_text
@@ -36,7 +37,7 @@ class Finder:
 
     def sync(self) -> Work:
         """Index what is new; `search` does so by itself."""
-        return self._index.asked(lambda database: sync_text(database, self._sources, read_records))
+        return self._index.asked(lambda database: sync_text(database, self._sources, read_all))
 
     def search(self, query: Query, limit: int = 20) -> list[Found]:
         """Return the first records that match, the newest recordings first."""

@@ -20,6 +20,7 @@ COMMANDS = {
     "init": ("flightlog.cli.init", "init", "Register the hook with Claude Code, so that every session is recorded."),
     "demo": ("flightlog.cli.demo", "demo", "Run a scripted agent for real and show what was recorded."),
     "doctor": ("flightlog.cli.doctor", "doctor", "Check that everything is in order, and say what is not."),
+    "status": ("flightlog.cli.status", "status", "Say how the recording stands: found, kept, sealed, lost."),
     "settle": ("flightlog.cli.settle", "settle", "Keep sessions for good: copy what is new, update the index."),
     "config": ("flightlog.cli.config", "config", "Show the settings in force, and where each comes from."),
     "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),

@@ -166,8 +166,8 @@ def export(session_id: str, *, form: str, output: Path | None) -> None:
     """Write a session as Markdown, one HTML page, or JSON; nothing is left out or taken out."""
     from flightlog.app import local_zone, open_archive, write_export
     from flightlog.model.address import parse
+    from flightlog.views.export import exported
     from flightlog.views.story import Telling
-    from flightlog.views.wire import exported
 
     archive = open_archive()
     told = archive.session(parse(session_id).session)

@@ -1,4 +1,7 @@
-"""Views as JSON and as files for people: one schema for command line, page and tests."""
+"""Views as JSON: one way of writing it for command line, page and tests.
+
+Every command that prints JSON waits for this module, so it imports little.
+"""
 
 import json
 import re
@@ -6,23 +9,9 @@ from typing import Any
 
 import msgspec
 
-from flightlog.model.session import Session
 from flightlog.model.text import UNSAFE
-from flightlog.views.story import Telling, story
-from flightlog.views.story_forms import as_html, as_markdown
 
 _LONE = re.compile(rb"\\ud[89a-f][0-9a-f]{2}")
-
-
-def exported(session: Session, form: str, telling: Telling) -> str:
-    """Write a whole session as `md`, `html` or `json`."""
-    match form:
-        case "md":
-            return as_markdown(story(session, telling))
-        case "html":
-            return as_html(story(session, telling))
-        case _:
-            return as_json(session) + "\n"
 
 
 def as_json(value: Any) -> str:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from flightlog.model.errors import Unreadable
 from flightlog.sources.claude_code.values import milliseconds, parsed
-from flightlog.store.index.files import Source, fingerprint
+from flightlog.store.index.files import fingerprint
 from flightlog.store.index.lines import Record, Records
 from flightlog.store.reading import open_reader, raw_lines
 
@@ -23,10 +23,10 @@ _REPEATING = frozenset({"api-request-blob", "last-prompt", "queue-operation"})  
 _PATHS = ("file_path", "path", "notebook_path")
 
 
-def read_records(source: Source, start: int) -> Records:
+def read_records(path: str, start: int) -> Records:
     """Read the records of a file from byte `start` on."""
-    result = Records(iter(()), end=start)
-    result.records = _records(source.path, result)
+    result = Records([], end=start)
+    result.records = list(_records(path, result))
     return result
 
 

@@ -43,9 +43,9 @@ class Target(Struct, frozen=True):
 class Scan(Struct, array_like=True):
     """What the new bytes of one file say.
 
-    `packed` and `keys` are the rows once more, as another process sent them. `end` is where the
-    next scan starts, `fingerprint` is of what stands before it; `born_ms` is the file's first
-    time stamp, told only by a scan from its beginning.
+    `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms` is
+    the file's first time stamp, told only by a scan from its beginning. What another process
+    scanned arrives with its rows and totals `packed`; `digest` is what somebody made of them.
     """
 
     rows: list[Row]
@@ -59,6 +59,7 @@ class Scan(Struct, array_like=True):
     error: str = ""
     packed: bytes = b""
     keys: bytes = b""
+    digest: bytes = b""
 
 
 def scan(target: Target, buffer: bytearray | None = None) -> Scan:

@@ -24,4 +24,11 @@ def unpack(packed: bytes) -> tuple[list[Row], list[ClientTotals]]:
 
 def keys(rows: Iterable[Row]) -> bytes:
     """Return a short number for each response, to find out who else may hold it."""
-    return array("I", [zlib.crc32(row[0].encode()) for row in rows]).tobytes()
+    return array("I", [zlib.crc32(row[0].encode("utf-8", "surrogatepass")) for row in rows]).tobytes()
+
+
+def numbers(packed: bytes) -> "array[int]":
+    """Return the numbers again."""
+    found = array("I")
+    found.frombytes(packed)
+    return found

@@ -43,10 +43,10 @@ class Record(NamedTuple):
     project: str = ""
 
 
-class Records(Struct):
-    """The records of a file's new bytes; `end` and what follows are known when they were all taken."""
+class Records(Struct, array_like=True):
+    """The records of a file's new bytes; `end` is where the next reading starts."""
 
-    records: Iterator[Record]
+    records: list[Record]
     end: int = 0
     read: int = 0
     damaged: int = 0
@@ -54,7 +54,7 @@ class Records(Struct):
     error: str = ""
 
 
-Read = Callable[[Source, int], Records]
+Read = Callable[[Sequence[Reading]], Iterator[Records]]
 AddWords = Callable[[sqlite3.Connection, Sequence[tuple[int, Record]]], None]
 
 
@@ -73,11 +73,14 @@ def sync_records(
     back = [*todo.back, *upgraded]
     if back:
         _take_back(database, back, worded)
-    for batch in _batches(todo.readings):
+    # The oldest recordings first, so that newer rows have higher numbers.
+    readings = sorted(todo.readings, key=lambda each: (each.source.changed_ns, each.source.name))
+    found = read(readings)
+    for batch in _batches(readings):
         with transaction(database):
             for reading in batch:
                 level = WORDED if words or reading.source.name in worded else LEVEL
-                rows = _write(database, level, reading, read(reading.source, reading.start), work)
+                rows = _write(database, level, reading, next(found), work)
                 if level == WORDED:
                     add_words(database, rows)
     return work
@@ -97,10 +100,10 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
 
 
 def _batches(readings: Sequence[Reading]) -> Iterator[list[Reading]]:
-    """Cut readings into transactions: the oldest recordings first, so that newer rows have higher numbers."""
+    """Cut readings into transactions."""
     batch: list[Reading] = []
     size = 0
-    for reading in sorted(readings, key=lambda each: (each.source.changed_ns, each.source.name)):
+    for reading in readings:
         batch.append(reading)
         size += reading.source.size - reading.start
         if size >= BATCH_BYTES:

@@ -8,7 +8,6 @@ counts, and what it costs, is decided by the functions passed in.
 
 import sqlite3
 import zlib
-from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -17,7 +16,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, Row
-from flightlog.store.index.chunks import keys, pack, unpack
+from flightlog.store.index.chunks import keys, numbers, pack, unpack
 from flightlog.store.index.files import Known, Plan, Reading, Source, Work, drop_files, known_files, plan, save_files
 
 LEVEL = 1
@@ -44,6 +43,7 @@ class Scanned(Protocol):
     error: str
     packed: bytes
     keys: bytes
+    digest: bytes
 
 
 class Account(Struct):
@@ -140,11 +140,22 @@ class _Update:
             new[reading.file].append(found)
         done: set[str] = set()
         for session in sorted(self.stale):
-            if session not in done:
-                group = _group(session, neighbours)
-                done |= group
+            if session in done:
+                continue
+            group = _group(session, neighbours)
+            done |= group
+            early = self._early(files[session], new) if len(group) == 1 else b""
+            if early:
+                self.fresh[session] = early
+            else:
                 self.fresh.update(digest([self._account(name, files[name], new) for name in sorted(group)]))
         self.stale = done
+
+    def _early(self, files: Iterable[int], new: Mapping[int, list[Scanned]]) -> bytes:
+        """A digest that was made where the files were scanned; it counts if they are all there is."""
+        if self.plan.kept:
+            return b""
+        return next((found.digest for file in files for found in new.get(file, ()) if found.digest), b"")
 
     def digests(self) -> dict[str, bytes]:
         """Return every session's digest, those of sessions without files left out."""
@@ -185,7 +196,7 @@ class _Update:
                     found.packed or pack(found.rows, found.totals),
                 )
                 for reading, found in self.scans
-                if found.rows or found.totals
+                if found.rows or found.totals or found.packed
             ],
         )
         run("INSERT OR IGNORE INTO shares VALUES (?, ?)", sorted(self.edges))
@@ -205,8 +216,9 @@ class _Update:
                 rows += old_rows
                 totals += old_totals
             for found in new.get(file, ()):
-                rows += found.rows
-                totals += found.totals
+                new_rows, new_totals = content(found)
+                rows += new_rows
+                totals += new_totals
         return Account(session, min((each for each in born if each), default=0), rows, totals)
 
     def _stored(self, file: int) -> Iterator[tuple[list[Row], list[ClientTotals]]]:
@@ -224,33 +236,35 @@ class _Update:
     def _new_edges(self) -> set[tuple[str, str]]:
         """Find sessions that share a response with what was scanned.
 
-        Only checksums of the stored names are compared: a chance hit joins two sessions that
+        Only checksums of the names are compared: a chance hit joins two sessions that
         have nothing in common, which costs a little time and changes no answer.
         """
-        holders: dict[str, str] = {}
+        holders: dict[int, str] = {}
         edges: set[tuple[str, str]] = set()
         for reading, found in self.scans:
             session = reading.source.session
-            for row in found.rows:
-                other = holders.setdefault(row[0], session)
+            for number in numbers(found.keys or keys(found.rows)):
+                other = holders.setdefault(number, session)
                 if other != session:
                     edges.add((min(session, other), max(session, other)))
         return edges | self._stored_edges(holders) if self.plan.kept and holders else edges
 
-    def _stored_edges(self, holders: Mapping[str, str]) -> set[tuple[str, str]]:
-        wanted: dict[int, set[str]] = defaultdict(set)
-        names = [(name, session) for name, session in holders.items()]
-        for key, (_, session) in zip(_numbers(keys([(name,) for name, _ in names])), names, strict=True):  # type: ignore[misc]
-            wanted[key].add(session)
-        looked_for = wanted.keys()
+    def _stored_edges(self, holders: Mapping[int, str]) -> set[tuple[str, str]]:
+        stored = self.database.execute("SELECT file, keys FROM chunks").fetchall()
+        if holders.keys().isdisjoint(numbers(b"".join(packed for _, packed in stored))):
+            return set()
         edges = set()
-        for file, packed in self.database.execute("SELECT file, keys FROM chunks"):
-            if file not in self.plan.kept:
-                continue
-            for key in looked_for & set(_numbers(packed)):
+        for file, packed in stored:
+            if file in self.plan.kept:
                 other = self.plan.kept[file].session
-                edges |= {(min(one, other), max(one, other)) for one in wanted[key] if one != other}
+                sharing = {holders[number] for number in holders.keys() & set(numbers(packed))}
+                edges |= {(min(one, other), max(one, other)) for one in sharing if one != other}
         return edges
+
+
+def content(found: Scanned) -> tuple[list[Row], list[ClientTotals]]:
+    """Return what a scan found, unpacked."""
+    return unpack(found.packed) if found.packed else (found.rows, found.totals)
 
 
 def _listing(sources: Sequence[Source]) -> bytes:
@@ -258,12 +272,6 @@ def _listing(sources: Sequence[Source]) -> bytes:
     packed = msgspec.msgpack.encode(sources)
     # Two checksums of different kinds: a good hash would cost the import of OpenSSL, half of what this saves.
     return b"%08x%08x%x" % (zlib.crc32(packed), zlib.adler32(packed), len(packed))
-
-
-def _numbers(packed: bytes) -> "array[int]":
-    numbers = array("I")
-    numbers.frombytes(packed)
-    return numbers
 
 
 def _advanced(row: Known | None, reading: Reading, found: Scanned) -> Known:
