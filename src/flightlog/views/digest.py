@@ -13,7 +13,7 @@ from msgspec import Struct
 from flightlog.model.usage import ClientTotals, CostSource, Response, Row, Usage, response, row_of
 from flightlog.views.ledger import Ledger, better, settled
 from flightlog.views.prices import is_priced, long_above, price_at
-from flightlog.views.truth import Account, Evidence, Truth, last, truth_of
+from flightlog.views.truth import Account, Evidence, Truth, counted_here, last, truth_of
 from flightlog.views.usage import Priced, priced
 
 QUARTER_MS = 900_000
@@ -190,7 +190,8 @@ def _long_way(
 ) -> SessionDigest:
     """Price every response, and ask for evidence where the client disagrees."""
     responses = sorted((response(row) for row in rows), key=lambda each: (each.at_ms, each.message_id))
-    known = priced(responses, {said.session: last(said.totals)} if said.totals else {})
+    unpriced = Account(said.session, tuple((each, None) for each in responses), tuple(copies))
+    known = priced(responses, {said.session: counted_here(unpriced, history)} if said.totals else {})
     account = Account(said.session, tuple((item.response, item.cost.usd) for item in known), tuple(copies))
     truth = truth_of(account, history, evidence) if said.totals else None
     project = _project((row.at_ms, row[0], row.project) for row in rows)
