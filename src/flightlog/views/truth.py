@@ -6,7 +6,6 @@ recorded, so that  client = inherited + recorded + unrecorded  holds to the toke
 """
 
 import enum
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
@@ -71,16 +70,6 @@ class Account(Struct, frozen=True):
     def usd(self) -> float | None:
         """Their cost, when every one of them has a price."""
         return None if any(usd is None for _, usd in self.own) else sum(usd or 0.0 for _, usd in self.own)
-
-
-def truths(
-    accounts: Mapping[str, Account], stated: Iterable[ClientTotals], evidence: Callable[[str], Evidence]
-) -> list[Truth]:
-    """Hold what was recorded against what each client said; `evidence` is asked only where they differ."""
-    history: dict[str, list[ClientTotals]] = defaultdict(list)
-    for totals in stated:
-        history[totals.session].append(totals)
-    return [truth_of(accounts.get(session, Account(session, (), ())), history, evidence) for session in sorted(history)]
 
 
 def last(totals: Iterable[ClientTotals]) -> ClientTotals:
