@@ -49,7 +49,10 @@ def on_a_terminal(config_dir: Path, *arguments: str) -> str:
     """Run `flightlog` on a real terminal, where colours and escape sequences would work."""
     ours, theirs = os.openpty()
     child = subprocess.Popen(
-        [FLIGHTLOG, *arguments], env={**environment(config_dir), "TERM": "xterm-256color"}, stdout=theirs, stderr=theirs
+        [FLIGHTLOG, *arguments],
+        env={**environment(config_dir), "TERM": "xterm-256color"},
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
     )
     os.close(theirs)
     told = b""
