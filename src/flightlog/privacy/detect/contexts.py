@@ -1,0 +1,134 @@
+"""Values that are secret by the words before them: `datadog_api_key = "…"`, `--password …`.
+
+One alternation of providers' names and of words for secrets finds where to look. Beside a
+provider's name a value of that provider's form counts (`_beside_provider`); what counts
+beside a word for a secret is decided in `assignments`.
+"""
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import re2
+
+from flightlog.privacy.detect import assignments, chance, forms
+from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Hit
+from flightlog.privacy.detect.rules import Rule, rules
+from flightlog.privacy.detect.wraps import joined
+
+_REACH = 48
+_LEAST = 12
+_WIDTH_MAX = 360
+_HASHY = re2.compile(
+    rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace",
+    LATIN,
+)
+_EVIDENCE = re2.compile(rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred)[\w-]*\s", LATIN)
+_SECRETIVE = re2.compile(rb"(?i)token|key|secret|pass|pwd|auth|cred|api", LATIN)
+_OWNER = re2.compile(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id", LATIN)
+_ANY_FORMS = ("{uuid}", "{url:16-100}", "{b64:20-100}=", "{dots:20-120}", "{b64:20-100}")
+
+
+class _Tables(NamedTuple):
+    trigger: Any  # a provider's name or a word for a secret, and the beginning of a value after it
+    name: Any
+    rules: dict[bytes, tuple[Rule, ...]]
+
+
+@functools.cache
+def _tables() -> _Tables:
+    by_name: dict[bytes, tuple[Rule, ...]] = {}
+    for rule in rules():
+        for name in rule.near:
+            by_name[name.encode()] = (*by_name.get(name.encode(), ()), rule)
+    names = sorted((name.decode() for name in by_name), key=len, reverse=True)
+    # A short name inside a word is that word.
+    edged = "|".join((r"\b" if len(name) < 5 else "") + re.escape(name) for name in names)
+    near = rf"(?:{edged})[^\x00]{{0,{_REACH}}}[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{{{_LEAST}}}"
+    trigger = re2.compile(f"(?i){near}|{assignments.trigger()}".encode(), LATIN)
+    return _Tables(trigger, re2.compile(f"(?i){edged}".encode(), LATIN), by_name)
+
+
+@functools.cache
+def _bounded(form: str) -> Any:
+    edge = "A-Za-z0-9_+/-" if "b64" in form else "A-Za-z0-9_-"
+    return re2.compile(f"(?:^|[^{edge}])({forms.pattern(form)})(?:$|[^={edge}])".encode(), LATIN)
+
+
+def find(view: bytes) -> Iterator[Hit]:
+    """Yield the values in `view` that the words before them make secret."""
+    tables, at = _tables(), 0
+    while (found := tables.trigger.search(view, at)) is not None:
+        start = found.start()
+        name = tables.name.match(view, start)
+        hit = _beside_provider(view, name.end(), tables.rules[name.group().lower()]) if name else None
+        word = assignments.word_end(view, start)
+        at = max(word, name.end() if name else 0)
+        if hit is None and word:
+            hit = assignments.judge(view, start, word)
+        if hit is not None:
+            yield hit
+
+
+def tells(name: bytes) -> bool:
+    """Say whether `name` holds a provider's name or a word for a secret, or names a person's account."""
+    value = b' = "0a1b2c3d4e5f6g7h8i9j"'
+    return _tables().trigger.search(name + value) is not None or _OWNER.search(name) is not None
+
+
+def _beside_provider(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
+    stop = view.find(b"\0", end, end + _WIDTH_MAX)
+    text = view[end : stop if stop >= 0 else end + _WIDTH_MAX]
+    for rule in near:
+        for form in rule.forms or _ANY_FORMS:
+            hit = _shaped(text, form, rule)
+            if hit is not None:
+                return hit._replace(start=end + hit.start, end=end + hit.end)
+    return _wrapped(view, end, near) if b"\n" in text[: _REACH * 3] else None
+
+
+def _wrapped(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
+    text, back = joined(view, end, _WIDTH_MAX)
+    for rule in near:
+        for form in rule.forms:
+            hit = _shaped(text, form, rule)
+            if hit is not None:
+                return hit._replace(start=back(hit.start + 1) - 1, end=back(hit.end))
+    return None
+
+
+def _shaped(text: bytes, form: str, rule: Rule) -> Hit | None:
+    at = 0
+    while (match := _bounded(form).search(text, at)) is not None:
+        low, high = match.span(1)
+        if low > _REACH:
+            return None
+        gap, value = text[:low], match.group(1)
+        if _fits(gap, value, form, rule):
+            return Hit(low, high, rule.id, value, HIGH if rule.forms else MEDIUM)
+        at = high
+    return None
+
+
+def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
+    if gap.endswith((b"/", b"@", b"#", b"\\")) or gap.count(b"\n") > 3 or _EVIDENCE.search(gap) is None:
+        return False
+    if chance.is_placeholder(value) or _HASHY.search(gap) is not None:
+        return False
+    if not rule.forms:
+        if form == "{uuid}":
+            return _SECRETIVE.search(gap) is not None
+        return chance.is_random(value) and not chance.is_uuid(value)
+    if form == "{uuid}" and b"id" in gap.lower() and _SECRETIVE.search(gap) is None:
+        return False
+    return _mixed(value, form) and chance.entropy(value) >= 2.2
+
+
+def _mixed(value: bytes, form: str) -> bool:
+    if form.startswith("{digits") or not form.startswith("{"):
+        return True
+    digits = sum(48 <= byte <= 57 for byte in value)
+    if not digits:
+        return len(value) >= 24 and chance.wordiness(value) < 0.5
+    return digits * 8 >= len(value) or chance.wordiness(value) < 0.65
