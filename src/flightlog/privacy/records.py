@@ -168,7 +168,7 @@ class Records:
             return value
         made: dict[str, Any] = {}
         for name, member in value.items():
-            new: str = answers.get(Leaf("", name), name)
+            new = answers.get(Leaf("", name)) or str(name)
             while new in made:
                 new += "_"
             made[new] = self._rebuilt(member, name if self._tells(name) else "", answers)

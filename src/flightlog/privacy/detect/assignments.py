@@ -48,6 +48,10 @@ _BORING = re2.compile(
 )
 _TYPED = re2.compile(rb"[0-9!@#$%^&*+=?~-]", LATIN)
 _PROSE = re2.compile(rb"^[A-Za-z]{1,14}[.:!?]?$", LATIN)
+_ALPHABET = re2.compile(rb"[A-Za-z0-9_+/=.:~|%-]+", LATIN)
+_LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0")
+_HEX_WHOLE = re2.compile(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}", LATIN)
+_NOISE = re2.compile(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]", LATIN)
 _HEX = re2.compile(rb"[0-9a-fA-F]{16,}", LATIN)
 
 
@@ -153,18 +157,24 @@ def _inside_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _Valu
 
 
 def _unwrapped(view: bytes, start: int, end: int, marks: bytes) -> _Value:
-    plain = _Value(start, end, view[start:end], quoted=False, operator=marks)
-    if view[end : end + 1] not in (b"\n", b"\\") or len(plain.text) < 6 or chance.is_code(plain.text):
-        return plain
+    stop, text = unwrapped(view, start, end)
+    return _Value(start, stop, text, quoted=False, operator=marks)
+
+
+def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
+    """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
+    plain = view[start:end]
+    if view[end : end + 1] not in (b"\n", b"\\") or len(plain) < 6 or chance.is_code(plain):
+        return end, plain
     text, back = joined(view, start, _VALUE_MAX)
-    longer = _BARE.match(text)
-    assert longer is not None
-    extra = longer.group()[len(plain.text) :]
-    if b"=" in extra.rstrip(b"=") or b":" in extra or not chance.is_random(longer.group(), floor=3.4):
-        return plain
-    if not chance.is_random(extra, floor=2.0) and len(extra) > 3:
-        return plain
-    return _Value(start, back(longer.end()), longer.group(), quoted=False, operator=marks)
+    longer = _BARE.match(text).group()
+    stop, extra = back(len(longer)), longer[len(plain) :]
+    # The next line goes on with the value only if it holds nothing else.
+    alone = extra and view[stop : stop + 1] in _LINE_ENDS and not chance.is_code(extra)
+    if alone and _HEX.fullmatch(longer) and not _HEX_WHOLE.fullmatch(plain):
+        return stop, longer
+    more = len(extra) < 4 or chance.wordiness(extra) < 0.5
+    return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
 
 
 def _weigh(word: bytes, name: bytes, value: _Value) -> int:
@@ -173,6 +183,8 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
         return 0
     if word.decode("latin-1").startswith(PASSWORDS):
         return _typed_by_a_person(text, value)
+    if value.quoted and b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
+        return MEDIUM if chance.entropy(text) >= 3.5 else 0
     if b" " in text or len(text) < 10 or chance.is_code(text):
         return 0
     return MEDIUM if _is_key(word.decode("latin-1") in STRONG, name, value._replace(text=text)) else 0
@@ -180,7 +192,9 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
 
 def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 - a fact about the word
     if chance.is_uuid(value.text):
-        return any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key"))
+        return any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
+    if b"secret" not in name and _ALPHABET.fullmatch(value.text) is None:
+        return False
     if not strong:
         return len(value.text) >= 16 and value.operator != b"" and chance.is_random(value.text, floor=3.5)
     if _HEX.fullmatch(value.text):

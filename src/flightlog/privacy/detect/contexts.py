@@ -52,8 +52,9 @@ def _tables() -> _Tables:
 
 @functools.cache
 def _bounded(form: str) -> Any:
-    edge = "A-Za-z0-9_+/-" if "b64" in form else "A-Za-z0-9_-"
-    return re2.compile(f"(?:^|[^{edge}])({forms.pattern(form)})(?:$|[^={edge}])".encode(), LATIN)
+    # Marks that no separator uses make it another, longer value, or a damaged one.
+    edge = r"A-Za-z0-9_+?^!@#%*~-"
+    return re2.compile(rf"(?:^|[^{edge}])({forms.pattern(form)})(?:$|[^=/$\\{edge}]|\\[nrt\"'\\])".encode(), LATIN)
 
 
 def find(view: bytes) -> Iterator[Hit]:
@@ -80,12 +81,26 @@ def tells(name: bytes) -> bool:
 def _beside_provider(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
     stop = view.find(b"\0", end, end + _WIDTH_MAX)
     text = view[end : stop if stop >= 0 else end + _WIDTH_MAX]
+    hit = _first(text, near)
+    if b"\n" in text[: _REACH * 3] and (hit is None or text[hit.end : hit.end + 1] == b"\n"):
+        whole = _wrapped(view, end, near)
+        if whole is not None and (hit is None or len(whole.value) > len(hit.value)):
+            return whole
+    return _placed(view, hit._replace(start=end + hit.start, end=end + hit.end)) if hit else None
+
+
+def _placed(view: bytes, hit: Hit) -> Hit:
+    stop, value = assignments.unwrapped(view, hit.start, hit.end) if hit.weight == MEDIUM else (hit.end, hit.value)
+    return hit._replace(end=stop, value=value)
+
+
+def _first(text: bytes, near: tuple[Rule, ...]) -> Hit | None:
     for rule in near:
         for form in rule.forms or _ANY_FORMS:
             hit = _shaped(text, form, rule)
             if hit is not None:
-                return hit._replace(start=end + hit.start, end=end + hit.end)
-    return _wrapped(view, end, near) if b"\n" in text[: _REACH * 3] else None
+                return hit
+    return None
 
 
 def _wrapped(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:

@@ -16,7 +16,7 @@ from flightlog.privacy.detect.hits import HIGH, LATIN, Hit
 
 VALUE_CHARS_MIN = 6
 _SECRET_NAME = re.compile(
-    r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature", re.I
+    r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature", re.IGNORECASE
 )
 _HARMLESS = frozenset(("true", "false", "none", "null", "localhost", "production", "development", "default"))
 _RULE = "known-value"

@@ -127,7 +127,7 @@ def _is_public(text: bytes) -> bool:
 
 
 def _is_card(digits: bytes) -> bool:
-    if not 13 <= len(digits) <= 19 or len(set(digits)) < 4:
+    if not 13 <= len(digits) <= 19 or len(set(digits)) < 2:
         return False
     total = 0
     for place, byte in enumerate(reversed(digits)):

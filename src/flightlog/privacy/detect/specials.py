@@ -14,10 +14,15 @@ from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, MEDIUM, Hit
 _PEM_MAX = 20_000
 _TRIGGER = re2.compile(
     rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\x00]*:[^\s@\"'<>\x00]+@"
+    rb"|\bkind[\"']?: *[\"']?Secret\b"
     rb"|(?i:\b(?:bearer|basic|ssws)[ ]+[A-Za-z0-9._~+/=-]{12,}"
-    rb"|(?:-u|--user|--proxy-user)[ =][\"']?[^\s:\"'\x00]+:[^\s\"'\x00]+"
+    rb"|(?:[ ]-u[ =]?|--user[ =]|--proxy-user[ =])[\"']?[^\s:\"'\x00/]*:[^\s\"'\x00]+"
     rb"|\bsshpass -p *[^\s\x00]+|\bmachine \S+ login \S+ password \S+)",
     LATIN,
+)
+_MANIFEST_MAX = 2_000
+_ENTRY = re2.compile(
+    rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])", LATIN
 )
 _END = b"-----END "
 _BODY = re2.compile(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*", LATIN)
@@ -29,6 +34,10 @@ def find(view: bytes) -> Iterator[Hit]:
     at = 0
     while (found := _TRIGGER.search(view, at)) is not None:
         start, text = found.start(), found.group()
+        if text.startswith(b"kind"):
+            yield from _manifest(view, start)
+            at = found.end()
+            continue
         if text.startswith(b"-----BEGIN"):
             hit = _pem(view, start)
         elif text.startswith(b"://"):
@@ -57,6 +66,20 @@ def _pem(view: bytes, start: int) -> Hit | None:
     return Hit(start, end, "private-key", b"".join(view[start:end].split()), HIGH)
 
 
+def _manifest(view: bytes, at: int) -> Iterator[Hit]:
+    """Yield the values of a Kubernetes secret, which are base64 of anything."""
+    low = max(
+        view.rfind(b"\n---", max(0, at - _MANIFEST_MAX), at), view.rfind(b"\0", max(0, at - _MANIFEST_MAX), at), 0
+    )
+    stops = (view.find(mark, at, at + _MANIFEST_MAX) for mark in (b"\n---", b"\0"))
+    high = min([stop for stop in stops if stop >= 0], default=at + _MANIFEST_MAX)
+    for entry in _ENTRY.finditer(view, low, high):
+        start, end = entry.span(1)
+        value = view[start:end]
+        if not value.isalpha() or len(value) >= 16:
+            yield Hit(start, end, "kubernetes-secret", value, MEDIUM)
+
+
 def _address(text: bytes, start: int) -> Hit | None:
     middle = text.index(b":", 3)
     password = text[middle + 1 : -1]
@@ -70,11 +93,12 @@ def _address(text: bytes, start: int) -> Hit | None:
 
 
 def _header_or_flag(text: bytes, start: int) -> Hit | None:
-    word, _, rest = text.partition(b" ") if b" " in text else text.partition(b"=")
+    text, start = text.lstrip(), start + len(text) - len(text.lstrip())
+    word, _, rest = text.partition(b" ")
     words = rest.strip(b"\"' ").split()
     value = words[-1] if words else b""
     if word.startswith(b"-"):
-        value, rule = value.partition(b":")[2], "curl-user"
+        value, rule = text.partition(b":")[2], "curl-user"
         fine = _is_typed(value) and not value.isdigit()
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"

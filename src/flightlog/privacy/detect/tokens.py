@@ -18,7 +18,7 @@ from flightlog.privacy.detect.rules import Rule, rules
 from flightlog.privacy.detect.wraps import joined
 
 _WIDTH_MAX = 700
-_TRIGGER_CHARS = 8
+_TRIGGER_CHARS = 6
 _HEAD_CHARS = 2
 
 
