@@ -19,6 +19,8 @@ COMMANDS = {
     "up": ("flightlog.cli.up", "up", "Say true things about your own sessions, each with its next command."),
     "demo": ("flightlog.cli.demo", "demo", "Run a scripted agent for real and show what was recorded."),
     "doctor": ("flightlog.cli.doctor", "doctor", "Check that everything is in order, and say what is not."),
+    "privacy": ("flightlog.cli.privacy", "privacy", "Find, take out, preview and guard what is private."),
+    "trust": ("flightlog.cli.trust", "trust", "Allow what a repository's settings publish or run."),
     "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
     "live": ("flightlog.cli.rooms", "live", "Who is running now, what it costs, what is wrong."),
     "loop": ("flightlog.cli.rooms", "loop", "Carry out a plan unattended (also installed as ralph-runtime)."),

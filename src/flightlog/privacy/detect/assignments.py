@@ -170,10 +170,12 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     longer = _BARE.match(text).group()
     stop, extra = back(len(longer)), longer[len(plain) :]
     # The next line goes on with the value only if it holds nothing else.
-    alone = extra and view[stop : stop + 1] in _LINE_ENDS and not chance.is_code(extra)
+    ends = view[stop : stop + 1] in _LINE_ENDS or chance.is_random(extra, floor=2.5)
+    alone = extra and ends and not chance.is_code(extra)
     if alone and _HEX.fullmatch(longer) and not _HEX_WHOLE.fullmatch(plain):
         return stop, longer
-    more = len(extra) < 4 or chance.wordiness(extra) < 0.5
+    digits = sum(48 <= byte <= 57 for byte in extra)
+    more = len(extra) < 4 or digits * 8 >= len(extra) or chance.wordiness(extra) < 0.62
     return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
 
 

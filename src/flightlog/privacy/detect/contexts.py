@@ -82,7 +82,7 @@ def _beside_provider(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | Non
     stop = view.find(b"\0", end, end + _WIDTH_MAX)
     text = view[end : stop if stop >= 0 else end + _WIDTH_MAX]
     hit = _first(text, near)
-    if b"\n" in text[: _REACH * 3] and (hit is None or text[hit.end : hit.end + 1] == b"\n"):
+    if b"\n" in text[: _REACH * 3] and (hit is None or b"\n" in text[hit.start - 1 : hit.end + 1]):
         whole = _wrapped(view, end, near)
         if whole is not None and (hit is None or len(whole.value) > len(hit.value)):
             return whole
@@ -105,12 +105,15 @@ def _first(text: bytes, near: tuple[Rule, ...]) -> Hit | None:
 
 def _wrapped(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
     text, back = joined(view, end, _WIDTH_MAX)
-    for rule in near:
-        for form in rule.forms:
-            hit = _shaped(text, form, rule)
-            if hit is not None:
-                return hit._replace(start=back(hit.start + 1) - 1, end=back(hit.end))
-    return None
+    hit = _first(text, near)
+    if hit is None or (hit.weight == MEDIUM and not _is_quoted(text, hit)):
+        return None
+    return hit._replace(start=back(hit.start + 1) - 1, end=back(hit.end))
+
+
+def _is_quoted(text: bytes, hit: Hit) -> bool:
+    before, after = text[hit.start - 1 : hit.start], text[hit.end : hit.end + 1]
+    return before == after and before in (b'"', b"'", b"`")
 
 
 def _shaped(text: bytes, form: str, rule: Rule) -> Hit | None:

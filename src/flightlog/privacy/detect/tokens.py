@@ -57,7 +57,7 @@ def _trigger(form: _Form) -> str:
         return edge + re.escape(head)
     if field["name"] == "uuid":
         return edge + re.escape(head) + "[0-9a-fA-F]{8}-"
-    least = min(_TRIGGER_CHARS if len(head) > 2 else 16, int(field["low"]))
+    least = min(_TRIGGER_CHARS if len(head) > 2 else 13, int(field["low"]))
     return f"{edge}{re.escape(head)}[{forms.CLASSES[field['name']]}]{{{least}}}"
 
 
