@@ -44,10 +44,10 @@ NEARBY = (
     "{i}_api_key = '{v}'",
     "{i}: '{v}'",
     "# {i} settings\napi_key: {v}\n",
-    '[INFO] {i} client started\n[DEBUG] using key={v}\n',
+    "[INFO] {i} client started\n[DEBUG] using key={v}\n",
     "{i}:\n  auth: header\n  token: {v}\n",
     '{{"{i}": {{"token": "{v}"}}}}',
-    "func main() {{\n\tclient := {i}.New(\"{v}\")\n}}",
+    'func main() {{\n\tclient := {i}.New("{v}")\n}}',
     'os.environ["{I}_API_KEY"] = "{v}"',
 )
 SHELL = (
@@ -86,21 +86,65 @@ CONNECTIONS = (
     "sshpass -p {s} ssh host",
 )
 NEGATIVES = (
-    "commit {hex:40}", "uuid: {uuid}", '"sessionId":"{uuid}"', "sha256:{hex:64}", '"integrity": "sha512-{b64:86}=="',
-    'api_key = "your-api-key-here"', "token = ${{API_TOKEN}}", "password = '{{{{ password }}}}'", "secret = xxxxxxxxxxxxxxxxxxxxxxxx",
-    "password: string", "const token = process.env.TOKEN", "key = os.environ['API_KEY']", "apiKey: config.get('apiKey')",
-    "token_type: bearer", "max_tokens: 4096", '"input_tokens":{digits:4}', "public_key = {b64:43}", "keyword: Befaehigung_P2",
-    "author = \"james.smith\"", "client_id = aws_ec2_client_vpn_endpoint.client-vpn.id", "auth_url: https://auth.example.com/login",
-    "primary_key: user_account_id_2024", "monkey = banana12345678", "data:image/png;base64,iVBORw0KGgo{b64:200}",
-    "import TokenFactoryImplementation2", "https://github.com/org/repo/commit/{hex:40}", "index {hex:7}..{hex:7} 100644",
-    "etag: {hex:32}", "request_id={uuid}", "md5sum {hex:32}  file.bin", "!function(e,t){{var n=e.key;t.token=n}}(window,document)",
-    "Bearer <token>", "Authorization: Bearer $TOKEN", "password = None", "password=\"\"", "passwd: changeme", "version: 1.2.3-beta.4",
-    "AKIAIOSFODNN7EXAMPLE", "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx", "sk-...", "def get_secret_value(name: str) -> str:",
-    "The password must have at least 8 characters.", "cache_key = f'{{user}}-{{id}}'", "https://user@example.com/path", "http://localhost:8080/a@b",
-    "aws_region = us-east-1", "github_repo: flightlog/flightlog", "stripe_version = 2024-06-20", "slack_channel = general-discussion",
-    "datadog_site: datadoghq.eu", "heroku_app = my-app-name-12345", "secretName: my-tls-certificate-2024", "key: 0", "tokens = text.split()",
-    "x-request-id: {hex:32}", "trace_id={hex:32} span_id={hex:16}", "session.key.name", "sorted(items, key=lambda item: item.name)",
-)  # fmt: skip
+    "commit {hex:40}",
+    "uuid: {uuid}",
+    '"sessionId":"{uuid}"',
+    "sha256:{hex:64}",
+    '"integrity": "sha512-{b64:86}=="',
+    'api_key = "your-api-key-here"',
+    "token = ${{API_TOKEN}}",
+    "password = '{{{{ password }}}}'",
+    "secret = xxxxxxxxxxxxxxxxxxxxxxxx",
+    "password: string",
+    "const token = process.env.TOKEN",
+    "key = os.environ['API_KEY']",
+    "apiKey: config.get('apiKey')",
+    "token_type: bearer",
+    "max_tokens: 4096",
+    '"input_tokens":{digits:4}',
+    "public_key = {b64:43}",
+    "keyword: Befaehigung_P2",
+    'author = "james.smith"',
+    "client_id = aws_ec2_client_vpn_endpoint.client-vpn.id",
+    "auth_url: https://auth.example.com/login",
+    "primary_key: user_account_id_2024",
+    "monkey = banana12345678",
+    "data:image/png;base64,iVBORw0KGgo{b64:200}",
+    "import TokenFactoryImplementation2",
+    "https://github.com/org/repo/commit/{hex:40}",
+    "index {hex:7}..{hex:7} 100644",
+    "etag: {hex:32}",
+    "request_id={uuid}",
+    "md5sum {hex:32}  file.bin",
+    "!function(e,t){{var n=e.key;t.token=n}}(window,document)",
+    "Bearer <token>",
+    "Authorization: Bearer $TOKEN",
+    "password = None",
+    'password=""',
+    "passwd: changeme",
+    "version: 1.2.3-beta.4",
+    "AKIAIOSFODNN7EXAMPLE",
+    "ghp_xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
+    "sk-...",
+    "def get_secret_value(name: str) -> str:",
+    "The password must have at least 8 characters.",
+    "cache_key = f'{{user}}-{{id}}'",
+    "https://user@example.com/path",
+    "http://localhost:8080/a@b",
+    "aws_region = us-east-1",
+    "github_repo: flightlog/flightlog",
+    "stripe_version = 2024-06-20",
+    "slack_channel = general-discussion",
+    "datadog_site: datadoghq.eu",
+    "heroku_app = my-app-name-12345",
+    "secretName: my-tls-certificate-2024",
+    "key: 0",
+    "tokens = text.split()",
+    "x-request-id: {hex:32}",
+    "trace_id={hex:32} span_id={hex:16}",
+    "session.key.name",
+    "sorted(items, key=lambda item: item.name)",
+)
 
 
 class Labelled(NamedTuple):
@@ -166,13 +210,8 @@ def tool_style(seed=3):
 def negatives(seed=4, rounds=6):
     """Texts that hold no secret, though they look like it."""
     chance = random.Random(seed)
-    return [forms.example(text.replace("{{", "\x03").replace("}}", "\x04"), chance).replace("\x03", "{").replace("\x04", "}")
-            for _ in range(rounds) for text in NEGATIVES]  # fmt: skip
-
-
-def _shifted(one, text):
-    at = text.index(one.secret) if one.secret in text else -1
-    return Labelled(text, at, at + len(one.secret), one.rule) if at >= 0 else None
+    texts = [text.replace("{{", "\x03").replace("}}", "\x04") for _ in range(rounds) for text in NEGATIVES]
+    return [forms.example(text, chance).replace("\x03", "{").replace("\x04", "}") for text in texts]
 
 
 def escaped(one):
@@ -188,7 +227,7 @@ def coloured(one):
 
 
 def diffed(one):
-    return _lined(one, lambda number: "+")
+    return _lined(one, lambda _: "+")
 
 
 def numbered(one):

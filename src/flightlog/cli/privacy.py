@@ -33,10 +33,11 @@ def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool) -> int:
 
     finder, worst, count = redactor(), 0, 0
     for name, text in _texts(paths or (".",)):
+        line, at = 1, 0
         for finding in finder.find(text):
+            line, at = line + text.count("\n", at, finding.start), finding.start
             if secrets and finding.kind != "secret":
                 continue
-            line = text.count("\n", 0, finding.start) + 1
             worst, count = max(worst, int(finding.kind == "secret")), count + 1
             fields = {"path": name, "line": line, "offset": finding.start, "end": finding.end, "rule": finding.rule}
             fields |= {"kind": finding.kind, "confidence": finding.confidence, "masked": finding.masked}

@@ -86,7 +86,15 @@ class Redactor:
     def find(self, text: str) -> list[Finding]:
         """Return what is private in `text`, offsets in characters."""
         data = text.encode("utf-8", "surrogatepass")
-        return [_finding(one, data) for one in engine.find(data, self._known)]
+        at = chars = 0
+        findings = []
+        for one in engine.find(data, self._known):
+            chars, at = chars + len(data[at : one.start].decode("utf-8", "replace")), one.start
+            width = len(data[one.start : one.end].decode("utf-8", "replace"))
+            findings.append(
+                Finding(one.rule, one.kind, _confidence(one.weight), chars, chars + width, masked(one.value))
+            )
+        return findings
 
     def tag(self, kind: str, rule: str, value: bytes) -> bytes:
         """Return what stands for `value`."""
@@ -125,7 +133,5 @@ def masked(value: bytes) -> str:
     return text[:shown] + "*" * min(len(text) - shown, 12)
 
 
-def _finding(one: engine.Found, data: bytes) -> Finding:
-    start, end = (len(data[:offset].decode("utf-8", "replace")) for offset in (one.start, one.end))
-    confidence = "high" if one.weight >= HIGH else "low" if one.weight <= LOW else "medium"
-    return Finding(one.rule, one.kind, confidence, start, end, masked(one.value))
+def _confidence(weight: int) -> str:
+    return "high" if weight >= HIGH else "low" if weight <= LOW else "medium"

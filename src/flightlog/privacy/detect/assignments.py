@@ -50,6 +50,10 @@ _TYPED = re2.compile(rb"[0-9!@#$%^&*+=?~-]", LATIN)
 _PROSE = re2.compile(rb"^[A-Za-z]{1,14}[.:!?]?$", LATIN)
 _ALPHABET = re2.compile(rb"[A-Za-z0-9_+/=.:~|%-]+", LATIN)
 _LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0")
+# The next line begins with a run of a value, not with a name and its own value.
+_NEXT_LINE = re2.compile(
+    rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])", LATIN
+)
 _HEX_WHOLE = re2.compile(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}", LATIN)
 _NOISE = re2.compile(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]", LATIN)
 _HEX = re2.compile(rb"[0-9a-fA-F]{16,}", LATIN)
@@ -70,8 +74,11 @@ def trigger() -> str:
         barred = _NOT_NEXT.get(word, "")
         first = f"[^\\W{barred}{barred.upper()}]|[.-]" if barred else r"[\w.-]"
         words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]{{0,24}})?")
-    marks, more = r"[^A-Za-z0-9\x00]{1,24}", rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]{{1,12}}){{0,2}}"
-    return rf"(?:{'|'.join(words)}|authori[sz]ation){marks}{more}[A-Za-z0-9_\-+/~.$!@#%^&*]{{6}}"
+    more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]{{1,12}}){{0,2}}"
+    # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
+    assigned = rf"[^A-Za-z0-9\x00]{{0,16}}[=:>(|,\"'`][^A-Za-z0-9\x00]{{0,16}}{more}[A-Za-z0-9_\-+/~.$!@#%^&*]{{6}}"
+    blank = r"[ \t]{1,4}[A-Za-z_\-+/.~$!@#%^&*]{0,16}[0-9]"
+    return rf"(?:{'|'.join(words)}|authori[sz]ation)(?:{assigned}|{blank})"
 
 
 def word_end(view: bytes, start: int) -> int:
@@ -164,7 +171,9 @@ def _unwrapped(view: bytes, start: int, end: int, marks: bytes) -> _Value:
 def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
     plain = view[start:end]
-    if view[end : end + 1] not in (b"\n", b"\\") or len(plain) < 6 or chance.is_code(plain):
+    if view[end : end + 1] not in (b"\n", b"\\") or len(plain) < 6 or _NEXT_LINE.match(view, end, end + 80) is None:
+        return end, plain
+    if chance.is_code(plain) or chance.is_placeholder(plain):
         return end, plain
     text, back = joined(view, start, _VALUE_MAX)
     longer = _BARE.match(text).group()
@@ -174,7 +183,7 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     alone = extra and ends and not chance.is_code(extra)
     if alone and _HEX.fullmatch(longer) and not _HEX_WHOLE.fullmatch(plain):
         return stop, longer
-    digits = sum(48 <= byte <= 57 for byte in extra)
+    digits = chance.count_digits(extra)
     more = len(extra) < 4 or digits * 8 >= len(extra) or chance.wordiness(extra) < 0.62
     return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
 

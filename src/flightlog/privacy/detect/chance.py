@@ -6,6 +6,7 @@ than entropy alone: `client-vpn-endpoint-id` has the entropy of a key and the pa
 
 import itertools
 import math
+import string
 from collections import Counter
 
 import re2
@@ -36,12 +37,14 @@ _FOLLOWS = {
     "w": "aehio",
     "y": "es",
 }
+_LETTERS = string.ascii_letters.encode()
 _PLACEHOLDER = re2.compile(
-    rb"(?i)example|place.?holder|change.?me|your.?|xxxx|\*\*\*|\.\.\.|dummy|sample|insert|replace.?(?:me|with|this)"
+    rb"(?i)example|place.?holder|change.?me|your.?|(?-i:xxxx|XXXX)|\*\*\*|\.\.\.|dummy|sample|insert|replace.?(?:me|with|this)"
     rb"|redacted|not.?a.?real|fake|my.?(?:secret|token|key|pass)|<[^>]*>|\$\{|\$\(|\{\{|%\(|^%[a-z]|^\$[A-Za-z_]+$"
     rb"|todo|fixme|undefined|process\.env|environ|getenv|^env[.(\[]|secrets\.|abcdef123|0123456789|123456789"
     rb"|00000000|abcdefgh|<secret:|<person:"
 )
+_DIGIT_RUN = re2.compile(rb"[0-9]+")
 _UUID = re2.compile(rb"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _CODE = re2.compile(
     rb"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+[();,\[\]]*$|[({\[]|^/|^\.{1,2}/|^~/|^[a-z]+://|^[@&*]"
@@ -83,11 +86,19 @@ def wordiness(value: bytes) -> float:
     return sum(pairs) / len(pairs) if pairs else 0.0
 
 
+def count_digits(value: bytes) -> int:
+    """Return how many digits `value` has."""
+    return len(value) - len(value.translate(None, b"0123456789"))
+
+
 def is_random(value: bytes, *, floor: float = 3.0) -> bool:
     """Say whether `value` looks drawn at random: mixed, dense and not made of words."""
-    digits = sum(48 <= byte <= 57 for byte in value)
-    letters = sum(65 <= byte <= 90 or 97 <= byte <= 122 for byte in value)
+    digits = count_digits(value)
+    letters = len(value) - len(value.translate(None, _LETTERS))
     if not digits or letters < 2 or entropy(value) < floor or is_placeholder(value) or is_code(value):
         return False
     longest = max(len(part) for part in value.replace(b"-", b"_").replace(b".", b"_").split(b"_"))
-    return wordiness(value) < (0.62 if digits * 8 > len(value) else 0.55) and longest >= 8
+    # Digits in several places are rare among names.
+    scattered = len(_DIGIT_RUN.findall(value)) >= 3
+    most = 0.8 if scattered else 0.62 if digits * 8 > len(value) else 0.55
+    return longest >= 8 and wordiness(value) < most

@@ -19,6 +19,9 @@ from flightlog.privacy.detect.wraps import joined
 
 _REACH = 48
 _LEAST = 12
+_BEFORE = 128
+_AFTER = 800
+_REMEMBERED_MAX = 10_000
 _WIDTH_MAX = 360
 _HASHY = re2.compile(
     rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace",
@@ -59,17 +62,32 @@ def _bounded(form: str) -> Any:
 
 def find(view: bytes) -> Iterator[Hit]:
     """Yield the values in `view` that the words before them make secret."""
-    tables, at = _tables(), 0
-    while (found := tables.trigger.search(view, at)) is not None:
+    trigger, at = _tables().trigger, 0
+    judged: dict[tuple[int, bytes], tuple[int, Hit | None]] = {}
+    while (found := trigger.search(view, at)) is not None:
         start = found.start()
-        name = tables.name.match(view, start)
-        hit = _beside_provider(view, name.end(), tables.rules[name.group().lower()]) if name else None
-        word = assignments.word_end(view, start)
-        at = max(word, name.end() if name else 0)
-        if hit is None and word:
-            hit = assignments.judge(view, start, word)
-        if hit is not None:
-            yield hit
+        low = max(0, start - _BEFORE)
+        window = start - low, view[low : start + _AFTER]
+        answer = judged.get(window)
+        if answer is None:
+            # What repeats, in a transcript or in a hostile text, is judged once.
+            answer = _judged(window[1], window[0])
+            if len(judged) < _REMEMBERED_MAX:
+                judged[window] = answer
+        at = start + answer[0]
+        if answer[1] is not None:
+            yield answer[1]._replace(start=low + answer[1].start, end=low + answer[1].end)
+
+
+def _judged(window: bytes, start: int) -> tuple[int, Hit | None]:
+    """Return how long the word at `start` is, and what it makes secret."""
+    tables = _tables()
+    name = tables.name.match(window, start)
+    hit = _beside_provider(window, name.end(), tables.rules[name.group().lower()]) if name else None
+    word = assignments.word_end(window, start)
+    if hit is None and word:
+        hit = assignments.judge(window, start, word)
+    return max(word, name.end() if name else 0) - start, hit
 
 
 def tells(name: bytes) -> bool:
@@ -146,7 +164,7 @@ def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
 def _mixed(value: bytes, form: str) -> bool:
     if form.startswith("{digits") or not form.startswith("{"):
         return True
-    digits = sum(48 <= byte <= 57 for byte in value)
+    digits = chance.count_digits(value)
     if not digits:
         return len(value) >= 24 and chance.wordiness(value) < 0.5
     return digits * 8 >= len(value) or chance.wordiness(value) < 0.65

@@ -7,6 +7,7 @@ looks drawn at random counts. Patterns and examples are made from forms (`forms`
 
 import functools
 import random
+import re
 from importlib import resources
 
 import msgspec
@@ -34,7 +35,8 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def negatives(self, seed: int = 0) -> list[str]:
         """Make texts that this rule must leave alone: its forms cut short, and never by its word alone."""
         chance = random.Random(f"{self.id}/not/{seed}")  # noqa: S311 - examples, not keys
-        values = [forms.shortened(form, chance) for form in self.forms or ("{alnum:32}",)]
+        cut = (forms.shortened(form, chance) for form in self.forms or ("{alnum:32}",))
+        values = [text for text in cut if not any(re.search(forms.pattern(form), text) for form in self.forms)]
         return [f"{word} {value}" for value in values for word in self.near or ("",)]
 
 
@@ -47,7 +49,7 @@ def families() -> dict[str, tuple[Rule, ...]]:
         family = file.name.removesuffix(".json")
         if family == "names":
             names = msgspec.json.decode(file.read_bytes(), type=tuple[str, ...])
-            found[family] = tuple(Rule(f"{name}-key", name, near=(name,)) for name in names)
+            found[family] = tuple(Rule(f"{name}-credential", name, near=(name,)) for name in names)
         elif file.name.endswith(".json"):
             found[family] = msgspec.json.decode(file.read_bytes(), type=tuple[Rule, ...])
     return found

@@ -26,12 +26,12 @@ _ENTRY = re2.compile(
 )
 _END = b"-----END "
 _BODY = re2.compile(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*", LATIN)
-_STAND_IN = re2.compile(rb"^[$<{%*]|^\[|^x+$|^:|^//", LATIN)
+_STAND_IN = re2.compile(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+", LATIN)
 
 
 def find(view: bytes) -> Iterator[Hit]:
     """Yield private keys, credentials in addresses, headers and flags."""
-    at = 0
+    at, pem_end = 0, 0
     while (found := _TRIGGER.search(view, at)) is not None:
         start, text = found.start(), found.group()
         if text.startswith(b"kind"):
@@ -39,7 +39,8 @@ def find(view: bytes) -> Iterator[Hit]:
             at = found.end()
             continue
         if text.startswith(b"-----BEGIN"):
-            hit = _pem(view, start)
+            pem_end = pem_end if pem_end > start else _pem_end(view, start)
+            hit = _pem(view, start, pem_end)
         elif text.startswith(b"://"):
             hit = _address(text, start)
         else:
@@ -49,11 +50,16 @@ def find(view: bytes) -> Iterator[Hit]:
             yield hit
 
 
-def _pem(view: bytes, start: int) -> Hit | None:
-    stop = view.find(b"\0", start, start + _PEM_MAX)
-    limit = stop if stop >= 0 else min(len(view), start + _PEM_MAX)
-    end = view.find(_END, start, limit)
-    if end >= 0:
+def _pem_end(view: bytes, start: int) -> int:
+    """Return where the next private key ends; looked for once, however many begin before it."""
+    end = view.find(_END, start)
+    return end if end >= 0 else len(view)
+
+
+def _pem(view: bytes, start: int, end: int) -> Hit | None:
+    stop = view.find(b"\0", start, min(end, start + _PEM_MAX))
+    limit = stop if stop >= 0 else min(len(view), max(end + 80, start + 80), start + _PEM_MAX)
+    if end + len(_END) <= limit:
         close = view.find(b"-----", end + len(_END), min(limit, end + 80))
         end = close + 5 if close >= 0 else end
     else:

@@ -17,7 +17,7 @@ import re2
 from flightlog.privacy.detect.hits import LATIN
 
 _ANSI = re2.compile(
-    rb"(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z]|\x1b[@-Z\\-_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)",
+    rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z]|\x1b[@-Z\\-_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))+",
     LATIN,
 )
 _PERCENT = re2.compile(rb"%[0-9A-Fa-f]{2}", LATIN)
