@@ -39,12 +39,13 @@ _FOLLOWS = {
 }
 _LETTERS = string.ascii_letters.encode()
 _PLACEHOLDER = re2.compile(
-    rb"(?i)example|place.?holder|change.?me|your.?|(?-i:xxxx|XXXX)|\*\*\*|\.\.\.|dummy|sample|insert|replace.?(?:me|with|this)"
+    rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|\*\*\*|\.\.\.|dummy|sample|insert|replace.?(?:me|with|this)"
     rb"|redacted|not.?a.?real|fake|my.?(?:secret|token|key|pass)|<[^>]*>|\$\{|\$\(|\{\{|%\(|^%[a-z]|^\$[A-Za-z_]+$"
     rb"|todo|fixme|undefined|process\.env|environ|getenv|^env[.(\[]|secrets\.|abcdef123|0123456789|123456789"
     rb"|00000000|abcdefgh|<secret:|<person:"
 )
 _DIGIT_RUN = re2.compile(rb"[0-9]+")
+_HUMP = re2.compile(rb"[a-z][A-Z]")
 _UUID = re2.compile(rb"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _CODE = re2.compile(
     rb"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+[();,\[\]]*$|[({\[]|^/|^\.{1,2}/|^~/|^[a-z]+://|^[@&*]"
@@ -98,7 +99,7 @@ def is_random(value: bytes, *, floor: float = 3.0) -> bool:
     if not digits or letters < 2 or entropy(value) < floor or is_placeholder(value) or is_code(value):
         return False
     longest = max(len(part) for part in value.replace(b"-", b"_").replace(b".", b"_").split(b"_"))
-    # Digits in several places are rare among names.
-    scattered = len(_DIGIT_RUN.findall(value)) >= 3
+    # Digits in several places, or a capital every few letters, are rare among names.
+    scattered = len(_DIGIT_RUN.findall(value)) >= 3 or len(_HUMP.findall(value)) >= 5
     most = 0.8 if scattered else 0.62 if digits * 8 > len(value) else 0.55
     return longest >= 8 and wordiness(value) < most

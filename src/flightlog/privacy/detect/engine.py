@@ -4,6 +4,7 @@ Time is linear in the text, memory bounded by a few copies of it. A NUL separate
 no detector reaches over one, so that many small texts can be searched in one go.
 """
 
+import itertools
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -14,6 +15,8 @@ from flightlog.privacy.detect import contexts, people, specials, tokens, views
 from flightlog.privacy.detect.hits import LATIN, PERSON, Hit
 from flightlog.privacy.detect.known import Known
 
+# One search tells that none of these is there, as in most texts.
+_RARE = re2.compile(specials.PATTERN + b"|" + views.BASE64_TEXT, LATIN)
 TAG = re2.compile(rb"<(?:secret|person):[a-z0-9.-]{1,80}:[0-9a-f]{4,64}>", LATIN)
 
 
@@ -45,25 +48,29 @@ def find(data: bytes, known: Known | None = None) -> list[Found]:
     """Return what is private in `data`, in order and without overlaps."""
     data = TAG.sub(lambda tag: b"\0" * len(tag.group()), data) if b"<secret:" in data or b"<person:" in data else data
     plain = views.flat(data)
-    found = [_found(hit, ((hit.start, hit.end),)) for hit in _hits(plain, data, known)]
-    for view in views.others(data):
-        found += [_found(hit, view.spans(hit.start, hit.end)) for hit in _secrets(views.flat(view.data), known)]
+    rare = _RARE.search(plain) is not None
+    found = [_found(hit, ((hit.start, hit.end),)) for hit in _hits(plain, data, known, rare=rare)]
+    for view in itertools.chain(views.others(data), views.base64_texts(plain) if rare else ()):
+        found += [_found(hit, view.spans(hit.start, hit.end)) for hit in _hidden(views.flat(view.data), known)]
     return _settled(found)
 
 
-def _hits(plain: bytes, data: bytes, known: Known | None) -> Iterator[Hit]:
+def _hits(plain: bytes, data: bytes, known: Known | None, *, rare: bool) -> Iterator[Hit]:
     if known:
         yield from known.find(data)
-    yield from _secrets(plain, None)
+    yield from tokens.find(plain)
+    yield from contexts.find(plain)
     yield from people.find(plain)
+    if rare:
+        yield from specials.find(plain)
 
 
-def _secrets(view: bytes, known: Known | None) -> Iterator[Hit]:
+def _hidden(view: bytes, known: Known | None) -> Iterator[Hit]:
     if known:
         yield from known.find(view)
     yield from tokens.find(view)
-    yield from specials.find(view)
     yield from contexts.find(view)
+    yield from specials.find(view)
 
 
 def _found(hit: Hit, spans: tuple[tuple[int, int], ...]) -> Found:

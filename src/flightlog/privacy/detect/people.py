@@ -26,9 +26,6 @@ _TRIGGER = re2.compile(
     rb"|user_[0-9a-f]{64}",
     LATIN,
 )
-_NOT_NAMES = frozenset(
-    b"user users runner ubuntu root node app vscode linuxbrew shared guest public default all coder".split()
-)
 _DOCUMENT_HOSTS = (b"example.com", b"example.org", b"example.net", b"example", b"invalid", b"localhost", b"test")
 _FUNCTION_BOXES = frozenset(b"noreply no-reply git donotreply".split())
 _DOCUMENT_NETS = tuple(

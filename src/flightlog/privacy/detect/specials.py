@@ -12,14 +12,14 @@ from flightlog.privacy.detect import chance
 from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, MEDIUM, Hit
 
 _PEM_MAX = 20_000
-_TRIGGER = re2.compile(
+PATTERN = (
     rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\x00]*:[^\s@\"'<>\x00]+@"
     rb"|\bkind[\"']?: *[\"']?Secret\b"
     rb"|(?i:\b(?:bearer|basic|ssws)[ ]+[A-Za-z0-9._~+/=-]{12,}"
     rb"|(?:[ ]-u[ =]?|--user[ =]|--proxy-user[ =])[\"']?[^\s:\"'\x00/]*:[^\s\"'\x00]+"
-    rb"|\bsshpass -p *[^\s\x00]+|\bmachine \S+ login \S+ password \S+)",
-    LATIN,
+    rb"|\bsshpass -p *[^\s\x00]+|\bmachine \S+ login \S+ password \S+)"
 )
+_TRIGGER = re2.compile(PATTERN, LATIN)
 _MANIFEST_MAX = 2_000
 _ENTRY = re2.compile(
     rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])", LATIN

@@ -24,9 +24,8 @@ _PERCENT = re2.compile(rb"%[0-9A-Fa-f]{2}", LATIN)
 _TELLING_PERCENT = re2.compile(rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])", LATIN)
 _UNICODE_ESCAPE = re2.compile(rb"\\u00[2-7][0-9a-fA-F]", LATIN)
 # In base64 of plain ASCII the first three characters of each group have one bit clear.
-_BASE64_TEXT = re2.compile(
-    rb"(?:[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5,}[A-Za-z0-9+/_-]*", LATIN
-)
+BASE64_TEXT = rb"(?:[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5,}[A-Za-z0-9+/_-]*"
+_BASE64_TEXT = re2.compile(BASE64_TEXT, LATIN)
 _EVENT = re2.compile(rb"(?:^|\n)data: ?(\{[^\n]*\})", LATIN)
 _DELTAS = frozenset(
     ("text", "partial_json", "thinking", "content", "arguments", "delta", "reasoning_content", "input_json")
@@ -75,7 +74,7 @@ def _source(part: Segment, offset: int) -> tuple[int, int]:
 
 def flat(data: bytes) -> bytes:
     """Return `data` with JSON and HTML escapes blanked out, each offset kept."""
-    if b"&quot;" in data:
+    if b"&" in data and b"&quot;" in data:
         data = data.replace(b"&quot;", b'     "').replace(b"&#34;", b'    "').replace(b"&#39;", b"    '")
     if b"\\" not in data:
         return data
@@ -86,14 +85,13 @@ def flat(data: bytes) -> bytes:
 
 
 def others(data: bytes) -> Iterator[View]:
-    """Yield the views that this text needs: most need none."""
-    if b"\x1b" in data or b"b[" in data or b"33[" in data:
+    """Yield the views that this text needs, but for base64: most need none."""
+    if b"\x1b" in data or b"1b[" in data:
         yield _reread(data, _ANSI, lambda _: b"")
     if b"%" in data and _TELLING_PERCENT.search(data) is not None:
         yield _reread(data, _PERCENT, lambda code: bytes((int(code[1:], 16),)))
-    if b"data:" in data:
+    if b"data: {" in data or b"data:{" in data:
         yield from _stream(data)
-    yield from _base64_texts(data)
 
 
 def _reread(data: bytes, pattern: Any, meaning: Callable[[bytes], bytes]) -> View:
@@ -165,7 +163,8 @@ def _deltas(event: object, depth: int = 0) -> Iterator[tuple[str, str]]:
             yield from _deltas(value, depth + 1)
 
 
-def _base64_texts(data: bytes) -> Iterator[View]:
+def base64_texts(data: bytes) -> Iterator[View]:
+    """Yield the text behind each run of base64 that holds plain ASCII."""
     for match in _BASE64_TEXT.finditer(data):
         run = match.group().replace(b"-", b"+").replace(b"_", b"/")
         run = run[: len(run) // 4 * 4] if len(run) % 4 == 1 else run + b"=" * (-len(run) % 4)
