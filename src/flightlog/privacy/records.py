@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from flightlog.privacy.detect import contexts, engine
+from flightlog.privacy.detect.people import HOME
 from flightlog.privacy.redact import ROUNDS_MAX, Redactor
 
 _BATCH_BYTES = 1 << 20
@@ -64,18 +65,18 @@ class Records:
             return [self._line(line) for line in lines]
         pending = list(range(len(lines)))
         for _ in range(ROUNDS_MAX):
-            changed, unsafe = self._round_in_place([done[index] for index in pending])
+            changed, unsafe, final = self._round_in_place([done[index] for index in pending])
             for at in unsafe:
                 done[pending[at]] = self._line(lines[pending[at]])
             for at, new in changed.items():
                 done[pending[at]] = new
-            pending = [pending[at] for at in changed]
+            pending = [pending[at] for at in changed if at not in final]
             if not pending:
                 break
         return done
 
-    def _round_in_place(self, lines: list[bytes]) -> tuple[dict[int, bytes], set[int]]:
-        """Return the lines that one round changes, and those that must be read string by string."""
+    def _round_in_place(self, lines: list[bytes]) -> tuple[dict[int, bytes], set[int], set[int]]:
+        """Return the lines that one round changes, those to be read string by string, and those surely done."""
         joined = b"\0".join(lines)
         starts = list(itertools.accumulate((size + 1 for size in map(len, lines)), initial=0))
         by_line: dict[int, list[engine.Found]] = {}
@@ -86,13 +87,16 @@ class Records:
             if not _in_one_string(joined, one):
                 unsafe.add(at)
         changed = {}
+        # A home directory is always inside a string, and without it nothing else comes to light.
+        final = {at for at, found in by_line.items() if all(one.rule == HOME for one in found)}
         for at, found in by_line.items():
             if at not in unsafe:
-                moved = [one.moved(-starts[at]) for one in found]
-                changed[at] = self._redactor.replaced(lines[at], moved)
-                if not _is_json(changed[at]):
+                new = self._redactor.replaced(lines[at], [one.moved(-starts[at]) for one in found])
+                if at in final or _is_json(new):
+                    changed[at] = new
+                else:
                     unsafe.add(at)
-        return {at: new for at, new in changed.items() if at not in unsafe}, unsafe
+        return changed, unsafe, final
 
     def _line(self, line: bytes) -> bytes:
         value = _decoded(line)

@@ -15,7 +15,7 @@ from flightlog.privacy.detect.wraps import joined
 
 PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "securestring", "mnemonic")
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
-WEAK = ("sessid", "sessionid=", "connect.sid", "cookie", "webhook", "salt", "license", "_session=")
+WEAK = ("sessid", "sessionid=", "connect.sid", "cookie", "webhook", "salt", "license", "_session")
 WORDS = (*PASSWORDS, *STRONG, *WEAK)
 # Letters that make another word of it: tokens, keyword, author.
 _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
@@ -24,7 +24,7 @@ _GAP_MAX = 40
 _FILLERS_MAX = 4
 _VALUE_MAX = 300
 _FILLERS = (
-    "value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
+    "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
     "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified"
 )
 _TAIL = re2.compile(rb"[\w.\-]*", LATIN)
@@ -47,6 +47,7 @@ _BORING = re2.compile(
     LATIN,
 )
 _TYPED = re2.compile(rb"[0-9!@#$%^&*+=?~-]", LATIN)
+_HUMPED = re2.compile(rb"[a-z][A-Z].*[a-z][A-Z]", LATIN)
 _PROSE = re2.compile(rb"^[A-Za-z]{1,14}[.:!?]?$", LATIN)
 _ALPHABET = re2.compile(rb"[A-Za-z0-9_+/=.:~|%-]+", LATIN)
 _LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0")
@@ -76,7 +77,10 @@ def trigger() -> str:
         words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]{{0,24}})?")
     more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]{{1,12}}){{0,2}}"
     # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
-    assigned = rf"[^A-Za-z0-9\x00]{{0,16}}[=:>(|,\"'`][^A-Za-z0-9\x00]{{0,16}}{more}[A-Za-z0-9_\-+/~.$!@#%^&*]{{6}}"
+    typed = rf"(?:[ :]{{1,3}}(?:{_FILLERS}))?"
+    assigned = (
+        rf"{typed}[^A-Za-z0-9\x00]{{0,16}}[=:>(|,\"'`][^A-Za-z0-9\x00]{{0,16}}{more}[A-Za-z0-9_\-+/~.$!@#%^&*]{{6}}"
+    )
     blank = r"[ \t]{1,4}[A-Za-z_\-+/.~$!@#%^&*]{0,16}[0-9]"
     return rf"(?:{'|'.join(words)}|authori[sz]ation)(?:{assigned}|{blank})"
 
@@ -218,6 +222,8 @@ def _typed_by_a_person(text: bytes, value: _Value) -> int:
         return 0
     if value.quoted:
         return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _sentence(text) else 0
+    if value.operator == b">" or (value.operator == b"=" and chance.wordiness(text) < 0.5):
+        return LOW if (len(text) >= 6 and not _PROSE.match(text[:20])) or _HUMPED.search(text) else 0
     if not value.operator and len(text) < 8:
         return 0
     return LOW if len(text) >= 6 and _TYPED.search(text) and not _PROSE.match(text) else 0

@@ -17,7 +17,9 @@ PATTERN = (
     rb"|\bkind[\"']?: *[\"']?Secret\b"
     rb"|(?i:\b(?:bearer|basic|ssws)[ ]+[A-Za-z0-9._~+/=-]{12,}"
     rb"|(?:[ ]-u[ =]?|--user[ =]|--proxy-user[ =])[\"']?[^\s:\"'\x00/]*:[^\s\"'\x00]+"
-    rb"|\bsshpass -p *[^\s\x00]+|\bmachine \S+ login \S+ password \S+)"
+    rb"|\bsshpass -p *[^\s\x00]+"
+    rb"|\b(?:mysql|mysqldump|docker login|redis-cli|psql)\b[^\n\x00|;&]{0,60} -(?:p|a) ?[^\s\x00-][^\s\x00]{4,}"
+    rb"|\bmachine \S+ login \S+ password \S+)"
 )
 _TRIGGER = re2.compile(PATTERN, LATIN)
 _MANIFEST_MAX = 2_000

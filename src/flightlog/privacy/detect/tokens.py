@@ -18,8 +18,13 @@ from flightlog.privacy.detect.rules import Rule, rules
 from flightlog.privacy.detect.wraps import joined
 
 _WIDTH_MAX = 700
-_TRIGGER_CHARS = 6
+# The shorter the head, the more must follow before it is worth a look.
+_WANTED = {1: 20, 2: 13, 3: 12}
+_WANTED_ELSE = 6
 _HEAD_CHARS = 2
+
+
+_RUN = re2.compile(rb"[A-Za-z0-9_.$/+=:|~%?&@;-]*", LATIN)
 
 
 class _Form(NamedTuple):
@@ -49,16 +54,25 @@ def _form(rule: Rule, text: str) -> _Form:
 
 
 def _trigger(form: _Form) -> str:
+    """Return a pattern for the head and as much after it as makes it telling, yet not all: a line may end there."""
     head = form.head.decode()
     after = form.text[form.text.index(head) + len(head) :]
-    field = forms.FIELD.match(after)
-    edge = r"\b" if form.lead and head[0].isalnum() and not (len(head) > 4 and head[-1] in "_-.") else ""
-    if field is None:
-        return edge + re.escape(head)
-    if field["name"] == "uuid":
-        return edge + re.escape(head) + "[0-9a-fA-F]{8}-"
-    least = min(_TRIGGER_CHARS if len(head) > 2 else 13, int(field["low"]))
-    return f"{edge}{re.escape(head)}[{forms.CLASSES[field['name']]}]{{{least}}}"
+    made = r"\b" if form.lead and head[0].isalnum() and not (len(head) > 4 and head[-1] in "_-.") else ""
+    made += re.escape(head)
+    wordlike = len(head) <= 8 and head[:-1].isalpha() and head.islower()
+    wanted = _WANTED.get(len(head), _WANTED[3] if wordlike else _WANTED_ELSE)
+    at = 0
+    for field in forms.FIELD.finditer(after):
+        made += re.escape(after[at : field.start()])
+        at = field.end()
+        if field["name"] == "uuid":
+            return made + "[0-9a-fA-F]{8}-"
+        least = int(field["low"])
+        if least >= wanted:
+            return f"{made}[{forms.CLASSES[field['name']]}]{{{wanted}}}"
+        made += forms.pattern(field.group())
+        wanted -= least
+    return made
 
 
 @functools.cache
@@ -73,12 +87,19 @@ def find(view: bytes) -> Iterator[Hit]:
     while (found := trigger.search(view, at)) is not None:  # type: ignore[attr-defined]
         start = found.start()
         best: Hit | None = None
+        wrapped = _is_cut(view, start)
         for form in (*heads.get(view[start : start + _HEAD_CHARS], ()), *heads.get(view[start : start + 1], ())):
             if view.startswith(form.head, start):
-                best = _longer(best, _try(view, start, form))
+                best = _longer(best, _try(view, start, form, wrapped=wrapped))
         at = best.end if best else start + 1
         if best:
             yield best
+
+
+def _is_cut(view: bytes, start: int) -> bool:
+    """Say whether the token at `start` goes on to the end of its line."""
+    end = _RUN.match(view, start, start + _WIDTH_MAX).end()
+    return view[end : end + 1] in (b"\n", b"\r", b"\\") or view[end : end + 2] == b" \n"
 
 
 def _longer(one: Hit | None, other: Hit | None) -> Hit | None:
@@ -87,14 +108,14 @@ def _longer(one: Hit | None, other: Hit | None) -> Hit | None:
     return other if other.end - other.start > one.end - one.start else one
 
 
-def _try(view: bytes, start: int, form: _Form) -> Hit | None:
+def _try(view: bytes, start: int, form: _Form, *, wrapped: bool) -> Hit | None:
     pattern = _pattern(form.text)
     if not form.lead:
         return _around(view, start, form, pattern)
     match = pattern.match(view, start, start + _WIDTH_MAX * 4)  # type: ignore[attr-defined]
     if match and _ends(form.text, view[match.end() : match.end() + 1]):
         return _hit(match.group(), start, match.end(), form.rule)
-    if b"\n" not in view[start : start + _WIDTH_MAX]:
+    if not wrapped:
         return None
     text, back = joined(view, start, _WIDTH_MAX)
     match = pattern.match(text)  # type: ignore[attr-defined]
@@ -105,7 +126,11 @@ def _around(view: bytes, at: int, form: _Form, pattern: object) -> Hit | None:
     low = max(0, at - 120)
     for match in pattern.finditer(view, low, at + 200):  # type: ignore[attr-defined]
         before = view[match.start() - 1 : match.start()] if match.start() else b""
-        if match.start() <= at < match.end() and not before.isalnum() and _ends(form.text, view[match.end() :][:1]):
+        if (
+            match.start() <= at < match.end()
+            and (not before.isalnum() or (before.isalpha() and match.group()[:1].isdigit()))
+            and _ends(form.text, view[match.end() :][:1])
+        ):
             return _hit(match.group(), match.start(), match.end(), form.rule)
     return None
 
