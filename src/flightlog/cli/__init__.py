@@ -23,6 +23,8 @@ COMMANDS = {
     "status": ("flightlog.cli.status", "status", "Say how the recording stands: found, kept, sealed, lost."),
     "settle": ("flightlog.cli.settle", "settle", "Keep sessions for good: copy what is new, update the index."),
     "config": ("flightlog.cli.config", "config", "Show the settings in force, and where each comes from."),
+    "privacy": ("flightlog.cli.privacy", "privacy", "Find, take out, preview and guard what is private."),
+    "trust": ("flightlog.cli.trust", "trust", "Allow what a repository's settings publish or run."),
     "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
     "live": ("flightlog.cli.rooms", "live", "Who is running now, what it costs, what is wrong."),
     "loop": ("flightlog.cli.rooms", "loop", "Carry out a plan unattended (also installed as ralph-runtime)."),
