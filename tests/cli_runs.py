@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+from click.testing import CliRunner
+
+from flightlog.cli import cli, run
+
 FLIGHTLOG = Path(sys.executable).parent / "flightlog"
 
 
@@ -34,11 +38,21 @@ def flightlog(config_dir: Path | None, *arguments: str, **more: str) -> Ran:
     )
 
 
+def within(config_dir: Path | None, *arguments: str, color: bool = False, **more: str) -> Ran:
+    """Run `flightlog` in this process: quicker, and the same but for the terminal."""
+    with CliRunner().isolation(env=environment(config_dir, **more), color=color) as (out, err, _):
+        code = run(cli, "flightlog", arguments)
+        return Ran(code, *(stream.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err)))
+
+
 def on_a_terminal(config_dir: Path, *arguments: str) -> str:
     """Run `flightlog` on a real terminal, where colours and escape sequences would work."""
     ours, theirs = os.openpty()
     child = subprocess.Popen(
-        [FLIGHTLOG, *arguments], env={**environment(config_dir), "TERM": "xterm-256color"}, stdout=theirs, stderr=theirs
+        [FLIGHTLOG, *arguments],
+        env={**environment(config_dir), "TERM": "xterm-256color"},
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
     )
     os.close(theirs)
     told = b""

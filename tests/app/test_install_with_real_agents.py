@@ -39,6 +39,21 @@ def test_a_users_hook_still_fires_and_a_deny_rule_still_denies(tmp_path, version
     assert {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop", "SessionEnd"} <= set(names)
 
 
+@pytest.mark.slow
+def test_the_danger_is_real_an_unknown_event_disarms_a_deny_rule(tmp_path):
+    """Why versions are asked: this client drops its whole settings for one name it does not know."""
+    bench = make_bench(tmp_path, "2.0.76")
+    bench.config.mkdir()
+    unknown = {"PostToolBatch": [{"matcher": "", "hooks": [{"type": "command", "command": "true"}]}]}
+    rules = {"permissions": {"deny": ["Bash(touch:*)"]}, "hooks": unknown}
+    (bench.config / "settings.json").write_text(json.dumps(rules))
+    denied = {"tool": "Bash", "input": {"command": "touch denied", "description": "Touch"}}
+
+    bench.run({"rules": [{"replies": [{"blocks": [denied]}, {"text": "Done."}]}]}, "Touch.")
+
+    assert (bench.project / "denied").exists()
+
+
 def init(bench):
     """Run the command itself, with this client on the path."""
     bench.home.joinpath("bin").mkdir()

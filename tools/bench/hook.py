@@ -10,6 +10,7 @@ never quiet: read the ratio first. Exits 1 when a budget of the design is missed
 import argparse
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -38,12 +39,14 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         alone_floor, alone = alternating(home, options.events // 4)
+        cpu_floor, cpu = cpu_ms(home, FLOOR, 40), cpu_ms(home, HOOK, 40)
         crowd_floor, crowd = crowded(home, FLOOR, options.agents, each), crowded(home, HOOK, options.agents, each)
-        kept, expected = recorded(home), len(alone) + len(crowd)
+        kept, expected = recorded(home), len(alone) + 40 + len(crowd)
     row("bare python, alone", alone_floor)
     row("hook, alone", alone)
     row(f"bare python, {options.agents} at once", crowd_floor)
     row(f"hook, {options.agents} agents at once", crowd)
+    print(f"CPU of one event: bare python {cpu_floor:.1f} ms, hook {cpu:.1f} ms")
     ratios = at(alone, 50) / at(alone_floor, 50), at(crowd, 50) / at(crowd_floor, 50)
     print(f"hook over floor: alone {ratios[0]:.2f} x, at once {ratios[1]:.2f} x; {kept} of {expected} events on record")
     print(
@@ -57,6 +60,14 @@ def alternating(home: Path, count: int) -> tuple[list[float], list[float]]:
     """Time the floor and the hook one after the other, alone."""
     pairs = [(timed(home, FLOOR, "alone"), timed(home, HOOK, "alone")) for _ in range(count)]
     return [floor for floor, _ in pairs], [ours for _, ours in pairs]
+
+
+def cpu_ms(home: Path, run: str, count: int) -> float:
+    """The processor time of one event, shell and all; other programs do not disturb it much."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    repeated(home, run, "alone", count)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000 / count
 
 
 def crowded(home: Path, run: str, agents: int, each: int) -> list[float]:

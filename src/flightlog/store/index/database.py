@@ -8,7 +8,7 @@ anew, silently; an index that cannot be written costs time, never an answer. Its
 import os
 import sqlite3
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,6 +44,15 @@ class Index:
         """Let go of the file."""
         with suppress(sqlite3.Error):
             self.database.close()
+
+
+def is_sound(path: Path) -> bool:
+    """Look the whole file over; one that somebody else is writing counts as sound."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_BUSY_SECONDS)) as database:
+            return bool(database.execute("PRAGMA quick_check").fetchone() == ("ok",))
+    except sqlite3.DatabaseError as error:
+        return _is_held(error)
 
 
 def _is_held(error: sqlite3.DatabaseError) -> bool:
