@@ -28,10 +28,11 @@ from flightlog.sources.claude_code.discover import (
     spilled_file,
 )
 from flightlog.sources.claude_code.evidence import signs
+from flightlog.sources.claude_code.grep import places
 from flightlog.sources.claude_code.parallel import scan_all
 from flightlog.sources.claude_code.scan import Target
 from flightlog.sources.claude_code.summaries import summaries
-from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.sources.claude_code.transcript import entries, entries_at, lane_facts
 from flightlog.store.lines import TORN_TAIL
 from flightlog.views.digest import accounts_of
 from flightlog.views.ledger import Ledger, settled
@@ -43,6 +44,7 @@ from flightlog.views.truth import Evidence, last, truths
 from flightlog.views.usage import By, priced, rows, total
 
 Progress = Callable[[int, int], None]
+Place = tuple[str, int, int]  # path, offset, length
 
 
 class Recording(Struct, frozen=True):
@@ -119,6 +121,20 @@ class Archive:
             if progress is not None:
                 progress(done, len(ordered))
             yield self._told(recording)
+
+    def records(self, written: str) -> Iterator[Entry | Damage | LaneFacts]:
+        """Yield everything on record about a session, for a fold of one's own."""
+        yield from self._items(self.find(written))
+
+    def records_at(self, places: Iterable[Place]) -> Iterator[Entry]:
+        """Read single records again, from where they were found."""
+        for path, offset, length in places:
+            yield from entries_at(path, offset, length)
+
+    def records_with(self, written: str, words: str) -> Iterator[Entry]:
+        """Yield the records of a session that hold `words` somewhere, in no promised order of threads."""
+        for file in self.find(written).files:
+            yield from self.records_at((file.path, offset, length) for offset, length in places(file.path, words))
 
     def follow(self, written: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
         """Yield what stands on record, then what is added; `pause` waits a little and says whether to go on.

@@ -22,6 +22,7 @@ COMMANDS = {
     "doctor": ("flightlog.cli.doctor", "doctor", "Check that everything is in order, and say what is not."),
     "config": ("flightlog.cli.config", "config", "Show the settings in force, and where each comes from."),
     "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
+    "serve": ("flightlog.web.command", "serve", "Look at sessions in a browser, on this machine only."),
     "live": ("flightlog.cli.rooms", "live", "Who is running now, what it costs, what is wrong."),
     "loop": ("flightlog.cli.rooms", "loop", "Carry out a plan unattended (also installed as ralph-runtime)."),
     "lab": ("flightlog.cli.rooms", "lab", "Experiments on recorded sessions (also installed as harness)."),

@@ -41,6 +41,18 @@ def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
             )
 
 
+def entries_at(path: str, offset: int, length: int) -> Iterator[Entry]:
+    """Yield what the record at a known place says; a file that changed meanwhile may say nothing."""
+    try:
+        with Path(path).open("rb") as file:
+            file.seek(offset)
+            line = file.read(length)
+    except OSError:
+        return
+    for entry in decode(line) or ():
+        yield replace(entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length)
+
+
 def lane_facts(transcript: Transcript) -> LaneFacts:
     """Read what stands beside a subagent's transcript; absent or broken means nothing is known."""
     try:
