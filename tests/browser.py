@@ -96,9 +96,11 @@ class Page:
         )
 
     def go(self, url):
+        self.js("window.left = true")
         answer = self.ask("Page.navigate", {"url": url})
         assert "errorText" not in answer, answer
-        self.until("document.readyState === 'complete'")
+        same_document = "loaderId" not in answer
+        self.until(f"document.readyState === 'complete' && ({json.dumps(same_document)} || !window.left)", 30)
 
     def js(self, expression):
         """Evaluate in the page; promises are waited for."""
@@ -108,12 +110,12 @@ class Page:
         return answer["result"].get("value")
 
     def until(self, expression, limit_s=15):
-        """Wait until the page says yes; return what it said."""
+        """Wait until the page says yes."""
         end = time.monotonic() + limit_s
         while time.monotonic() < end:
             try:
-                if said := self.js(expression):
-                    return said
+                if self.js(f"!!({expression})"):
+                    return True
             except AssertionError:
                 pass  # the page was just replaced by another
             time.sleep(0.02)

@@ -21,8 +21,9 @@ from flightlog.views.usage import By
 from flightlog.web.held import Held, hold, text_of
 
 LOOK_EVERY_S = 1.0
-LOOKED_AT_FOR_S = 30.0
-FIRST_WAIT_S = 0.5
+FIRST_WAIT_S = 1.5
+FIRST_ROWS = 60
+PUBLISH_EVERY = 50
 HELD_BYTES_MAX = 64 << 20
 SNIPPET_CHARS = 90
 Fingerprint = tuple[tuple[str, int, int], ...]
@@ -181,8 +182,10 @@ class Data:
         for done, recording in enumerate(stale):
             if self._closed.is_set():
                 return
-            if done % 50 == 0:
+            if done and done % PUBLISH_EVERY == 0:
                 self._publish(ordered, len(stale) - done)
+            if done == FIRST_ROWS:
+                self._known.set()
             try:
                 told = summarise(hold(archive, recording.session).session, recording.changed_ms)
             except FlightlogError:  # gone since it was listed

@@ -30,8 +30,9 @@ class Desk(Struct, frozen=True):
             "sample": self.data.sources.sample,
             "page": template.partition(".")[0],
             "offline": False,
+            "prefix": "",
         }
-        return self.templates.get_template(template).render(**common, **values)
+        return self.templates.get_template(template).render({**common, **values})
 
     async def answer(self, template: str, **values: Any) -> web.Response:
         """Fill a template, away from the event loop."""

@@ -50,7 +50,7 @@ def _chunk(number: int, laid: list[Row]) -> dict[str, object]:
 
 
 def _drawn(templates: Environment, session: Session, row: Row) -> dict[str, str]:
-    values = {"session": session, "lane": None, "whole": False, "spilled": "", "offline": False}
+    values = {"session": session, "lane": None, "whole": False, "spilled": "", "offline": False, "prefix": ""}
     return {"print": row_print(row), "html": templates.get_template("row.html").render(row=row, **values)}
 
 

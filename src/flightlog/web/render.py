@@ -147,11 +147,12 @@ def gist(call: ToolCall) -> str:
 
 def excerpt(text: str, lines: int = OUTPUT_LINES) -> Excerpt:
     """Cut a text to its first lines; `more` says how many were left out."""
-    shown = inert(text[: OUTPUT_CHARS if lines else WHOLE_CHARS].strip("\n"))
-    kept = shown.split("\n")[:lines] if lines else shown.split("\n")
-    cut = Excerpt("\n".join(kept))
-    whole = text.strip("\n").count("\n") + 1
-    cut.more = max(whole - len(kept), 0) or int(len(shown) < len(text.strip("\n")) and len(kept) == whole)
+    body = text.strip("\n")
+    most = OUTPUT_CHARS if lines else WHOLE_CHARS
+    given = body[:most].split("\n")
+    kept = given[:lines] if lines else given
+    cut = Excerpt(inert("\n".join(kept)))
+    cut.more = body.count("\n") + 1 - len(kept) or int(len(body) > most)
     return cut
 
 

@@ -205,7 +205,8 @@ def _rows(desk: Desk, request: web.Request) -> web.Response:
     laid = held.rows(lane)
     part = held.full(laid[start : start + size])
     more = max(len(laid) - start - size, 0)
-    values = {"session": held.session, "lane": lane, "whole": False, "spilled": ""}
+    prefix = f"{lane.id}:" if lane and inline else ""
+    values = {"session": held.session, "lane": lane, "whole": False, "spilled": "", "prefix": prefix}
     html = desk.html("rows.html", rows=part, inline=inline, more=more, **values)
     return web.Response(text=html, content_type="text/html", charset="utf-8")
 

@@ -7,7 +7,6 @@
   const page = document.getElementById("timeline");
   const follow = document.getElementById("follow");
   const live = document.getElementById("live");
-  const source = new EventSource(`/sessions/${encodeURIComponent(scrub.dataset.session)}/live`);
   const QUIET_MS = 120_000;
   let quiet = 0;
   let first = true;
@@ -54,8 +53,7 @@
     timeline.adopt(chunk);
     return chunk;
   };
-  source.addEventListener("news", (event) => {
-    const told = JSON.parse(event.data);
+  const news = (told) => {
     const missing = Math.ceil(told.total / told.size) - timeline.chunks().length;
     if (missing > told.chunks.length) return location.reload();
     page.dataset.total = told.total;
@@ -76,7 +74,7 @@
     if (!first) wake();
     if (follow.checked && (!first || live.classList.contains("live"))) timeline.goTo(told.total - 1, { focus: false, block: "end" });
     first = false;
-  });
+  };
   const say = (word, beating) => {
     live.classList.toggle("live", beating);
     live.querySelector("span").textContent = word;
@@ -86,6 +84,20 @@
     clearTimeout(quiet);
     quiet = setTimeout(() => say("at rest", false), QUIET_MS);
   };
-  source.addEventListener("error", () => say(source.readyState === EventSource.CLOSED ? "not connected" : "connecting…", false));
-  source.addEventListener("open", () => say(live.classList.contains("live") || follow.checked ? "active" : "at rest", follow.checked));
+  // A browser opens few connections to one server: only a page that is seen holds one.
+  let source = null;
+  const watch = () => {
+    if (document.hidden) {
+      source?.close();
+      source = null;
+    } else if (!source) {
+      first = true;
+      source = new EventSource(`/sessions/${encodeURIComponent(scrub.dataset.session)}/live`);
+      source.addEventListener("news", (event) => news(JSON.parse(event.data)));
+      source.addEventListener("open", () => say(live.classList.contains("live") || follow.checked ? "active" : "at rest", follow.checked));
+      source.addEventListener("error", () => say(source?.readyState === EventSource.CLOSED ? "not connected" : "connecting…", false));
+    }
+  };
+  document.addEventListener("visibilitychange", watch);
+  watch();
 })();

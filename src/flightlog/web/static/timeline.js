@@ -134,7 +134,7 @@
   });
   document.addEventListener("click", (event) => {
     const link = event.target.closest?.("[data-jump], .row .at");
-    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || link.closest(".lane-rows")) return;
     event.preventDefault();
     goToId(link.dataset.jump ?? link.closest(".row").id);
   });
@@ -147,8 +147,6 @@
       if (row && !(current?.isConnected && current === document.activeElement)) tell(row);
     }, 80);
   }, { passive: true });
-  // Rows a lane brings inside another row are not rows of this timeline.
-  document.addEventListener("toggle", (event) => { if (event.target.matches?.(".lane")) window.htmx?.trigger(event.target, "toggle"); }, true);
 
   const start = decodeURIComponent(location.hash.slice(1));
   if (start && document.getElementById(start)) goToId(start);

@@ -13,7 +13,8 @@
 
   // Plot brings a style element of its own; the page's policy forbids it and the stylesheet has its rules.
   const hung = (holder, title, chart) => {
-    chart.querySelectorAll?.("style").forEach((style) => style.remove());
+    chart.querySelectorAll("style").forEach((style) => style.remove());
+    chart.querySelectorAll("[aria-label]").forEach((part) => part.removeAttribute("aria-label"));
     const part = document.createElement("div");
     part.append(Object.assign(document.createElement("h3"), { textContent: title }), chart);
     holder.append(part);
