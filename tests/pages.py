@@ -14,7 +14,6 @@ from pathlib import Path
 
 from flightlog.app import now_ms
 from flightlog.archive import Archive
-from flightlog.books import Books
 from flightlog.web.data import Sources
 from flightlog.web.server import Serving, run
 
@@ -65,7 +64,7 @@ class Pages:
 def running(config_dir: Path, *, read_only: bool = False) -> Iterator[Pages]:
     """Serve what is below `config_dir`."""
     dirs = [str(config_dir)]
-    sources = Sources(lambda: Archive(dirs), lambda: Books(dirs, config_dir / "index.db"), UTC, now_ms)
+    sources = Sources(lambda: Archive(dirs, str(config_dir / "home")), UTC, now_ms)
     told: list[str] = []
     up = threading.Event()
     loop = asyncio.new_event_loop()

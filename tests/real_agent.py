@@ -7,6 +7,7 @@ in .tools by tools/install_agents.sh; when one is missing the test fails and say
 
 import json
 import os
+import sys
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ import pytest
 from flightlog.agents.claude_code import ClaudeCode, Session, World, isolated
 from flightlog.agents.driver import Ask, Outcome
 from flightlog.agents.scripted import Scenario, Seen, parse, serve
+from flightlog.app.install import apply, plan
 
 PINNED = "2.1.325"
 VERSIONS = ("1.0.128", "2.0.76", "2.1.100", PINNED)
@@ -62,9 +64,14 @@ class Bench:
     def config(self) -> Path:
         return self.home / ".claude"
 
+    @property
+    def recordings(self) -> Path:
+        """Flightlog's own data on this machine."""
+        return self.root / "flightlog"
+
     def environment(self, base_url: str) -> dict[str, str]:
         world = World(self.home, self.root / "tmp", base_url, "sk-" + "fake-" + "0" * 12)
-        return isolated(world, os.environ["PATH"]) | self.extra
+        return isolated(world, os.environ["PATH"]) | {"FLIGHTLOG_HOME": str(self.recordings)} | self.extra
 
     def run(self, scenario: dict | Scenario, prompt: str, *arguments: str, **ask: object) -> Told:
         """Run one `-p` session to its end; keyword arguments are those of `Ask`."""
@@ -86,6 +93,15 @@ class Bench:
                 yield session, model.requests
             finally:
                 session.stop()
+
+    def install_hooks(self, *, inline: bool = False) -> None:
+        """Register flightlog's hook as `flightlog init` does."""
+        apply(plan(self.config / "settings.json", [self.version], Path(sys.executable), inline=inline))
+
+    def hooks(self, session: str) -> list[dict]:
+        """The hook events on record for a session, in order of arrival."""
+        files = sorted((self.recordings / "sessions" / "claude-code" / session).glob("hooks.jsonl*"))
+        return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
 
     def transcripts(self) -> dict[str, list[dict]]:
         """Every main transcript by session id, decoded."""

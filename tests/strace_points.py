@@ -40,7 +40,7 @@ def run(code: str, root: Path, *options: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0"},
+        env={name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("COVERAGE")},
     )
 
 
@@ -93,7 +93,10 @@ def fail_everywhere(
     def fail(case: tuple[Point, str]) -> None:
         point, error = case
         root = _fresh(top / f"{point[0]}-{point[1]}-{error}", prepare)
-        done = run(code, root, "-o", os.devnull, "-e", f"trace={point[0]}", "-e", inject(point, f"error={error}"))
+        trace = root.with_name(root.name + ".trace")
+        options = ["--seccomp-bpf", "-o", str(trace), "-e", f"trace={point[0]}"]
+        done = run(code, root, *options, "-e", inject(point, f"error={error}"))
+        assert "(INJECTED)" in trace.read_text(errors="replace"), case
         assert "Traceback" not in done.stderr, (case, done.stderr)
         check(root, done.stdout.split())
 

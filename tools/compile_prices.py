@@ -14,7 +14,14 @@ from genai_prices.data import providers
 
 PROVIDERS = ("anthropic",)
 TARGET = Path(__file__).parent.parent / "src/flightlog/views/price_table.py"
-CLASSES = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
+# A class without a price of its own costs what the wider class costs.
+CLASSES = {
+    "input_mtok": ("input_mtok",),
+    "output_mtok": ("output_mtok",),
+    "cache_read_mtok": ("cache_read_mtok", "input_mtok"),
+    "cache_write_mtok": ("cache_write_mtok", "input_mtok"),
+    "cache_write_1h_mtok": ("cache_write_1h_mtok", "cache_write_mtok", "input_mtok"),
+}
 HEAD = '''"""Prices in USD per million tokens; written by `make prices`, not by hand.
 
 A row: (how a model's name matches, its prices by the day they began). A price list:
@@ -43,8 +50,8 @@ def clause(match: Any) -> list[tuple[str, str]]:
 def price_list(began: str, prices: Any) -> tuple:
     """Turn one price list into plain numbers."""
     base, above, threshold = [], [], 0
-    for name in CLASSES:
-        price = getattr(prices, name) or 0
+    for names in CLASSES.values():
+        price = next(filter(None, (getattr(prices, name) for name in names)), 0)
         if hasattr(price, "tiers"):
             (tier,) = price.tiers
             threshold = tier.start

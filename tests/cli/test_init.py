@@ -114,6 +114,14 @@ def test_the_named_client_decides(machine):
     assert len(VERSIONS) == 4
 
 
+def test_the_setting_for_inline_is_registered(machine):
+    init(machine | {"FLIGHTLOG_HOOK_INLINE": "true"}, "--yes")
+
+    (group,) = read(machine)["hooks"]["Stop"]
+    assert "--inline" in group["hooks"][0]["command"]
+    assert group["hooks"][0]["timeout"] == 10
+
+
 def test_broken_settings_are_refused_with_their_place(machine):
     settings(machine).parent.mkdir()
     settings(machine).write_text('{\n  "hooks": oops\n}')

@@ -2,5 +2,5 @@
 
 from hypothesis import settings
 
-settings.register_profile("files", deadline=None)
+settings.register_profile("files", deadline=None, max_examples=60)
 settings.load_profile("files")

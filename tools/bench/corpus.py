@@ -31,7 +31,7 @@ def generate(root: Path, size: int, seed: int = 1) -> dict[str, object]:
     while written < size:
         session = _uuid(draw)
         budget = min(int(draw.lognormvariate(13.2, 1.1)) + 20_000, FILE_BYTES_MAX, max(size // 4, 30_000))
-        maker = Session(words, draw, session, BEGIN_MS + int(draw.random() * SPREAD_MS))
+        maker = Session(words, draw, session, BEGIN_MS + SPREAD_MS * written // size)
         file = root / "projects" / maker.cwd.replace("/", "-") / f"{session}.jsonl"
         lines = list(_thread(maker, budget))
         replay = _replay(draw, earlier, session)

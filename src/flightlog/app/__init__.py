@@ -2,7 +2,7 @@
 
 import os
 import time
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,21 +11,28 @@ from flightlog.app.paths import home as home_in
 
 if TYPE_CHECKING:
     from flightlog.archive import Archive
-    from flightlog.books import Books
+    from flightlog.archive.books import Books
+    from flightlog.sources.claude_code.discover import Transcript
 
 
 def open_archive() -> "Archive":
     """Open the recordings of this machine."""
     from flightlog.archive import Archive  # noqa: PLC0415 - a usage report does not wait for the decoders
 
-    return Archive([str(path) for path in claude_config_dirs(os.environ)])
+    return Archive([str(path) for path in claude_config_dirs(os.environ)], home())
 
 
 def open_books() -> "Books":
     """Open what the recordings of this machine say about usage."""
-    from flightlog.books import Books  # noqa: PLC0415 - most commands do not need it
+    from flightlog.archive.books import Books  # noqa: PLC0415 - most commands do not need it
 
-    return Books([str(path) for path in claude_config_dirs(os.environ)], home_in(os.environ) / "index.db")
+    return Books(_files(), home_in(os.environ) / "index.db")
+
+
+def _files() -> "tuple[Transcript, ...]":
+    from flightlog.sources.claude_code.kept import recorded  # noqa: PLC0415 - as above
+
+    return recorded([str(path) for path in claude_config_dirs(os.environ)], home()).transcripts
 
 
 def home() -> str:
@@ -40,7 +47,30 @@ def now_ms() -> int:
 
 def local_zone() -> tzinfo:
     """Return this machine's time zone."""
-    return datetime.now(tz=UTC).astimezone().tzinfo or UTC
+    return _LocalZone()
+
+
+class _LocalZone(tzinfo):
+    """The machine's own rules, summer time included; the offset of today is wrong half of the year."""
+
+    def utcoffset(self, moment: datetime | None) -> timedelta | None:
+        return _here(moment).utcoffset()
+
+    def dst(self, moment: datetime | None) -> timedelta | None:
+        return _here(moment).dst()
+
+    def tzname(self, moment: datetime | None) -> str | None:
+        return _here(moment).tzname()
+
+    def fromutc(self, moment: datetime) -> datetime:
+        return moment.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
+
+    def __str__(self) -> str:
+        return str(self.tzname(None))
+
+
+def _here(moment: datetime | None) -> datetime:
+    return moment.replace(tzinfo=None).astimezone() if moment else datetime.now(tz=UTC).astimezone()
 
 
 class Watch:

@@ -2,7 +2,9 @@
 
 import enum
 import os
+import shutil
 import stat
+import tempfile
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,12 +12,18 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.app import now_ms
+from flightlog.app.formats import drift, known, read
+from flightlog.app.hook_check import hook_findings
 from flightlog.app.overview import KEEP_DAYS_DEFAULT, keep_days
 from flightlog.app.paths import claude_config_dirs, home
 from flightlog.archive import Archive, Progress
+from flightlog.sources.claude_code.kept import recorded
+from flightlog.store.files import quarantine
+from flightlog.store.index.database import is_sound
 from flightlog.views.prices import PRICES_FROM
 
 YEAR_MS = 365 * 86_400_000
+FREE_BYTES_MIN = 500_000_000
 
 
 class Level(enum.Enum):
@@ -39,13 +47,46 @@ class Finding(Struct, frozen=True):
 def examine(progress: Progress | None = None) -> list[Finding]:
     """Look at everything."""
     dirs = claude_config_dirs(os.environ)
-    archive = Archive([str(path) for path in dirs])
+    place = home(os.environ)
+    archive = Archive([str(path) for path in dirs], str(place))
     return [
         *(finding for path in dirs for finding in _config_dir(path)),
-        _home(home(os.environ)),
+        *(finding for path in dirs if (path / "projects").is_dir() for finding in _hooks(path, place)),
+        _home(place),
+        *_open_to_others(place),
+        _disk(place),
         *_recordings(archive, progress),
         _prices(),
     ]
+
+
+def formats() -> list[Finding]:
+    """Hold what the agent writes here against the formats on file, field by field."""
+    dirs = claude_config_dirs(os.environ)
+    files = [file.path for file in recorded([str(path) for path in dirs], str(home(os.environ))).transcripts]
+    found = drift((read(Path(path)) for path in files), known())
+    news = [*found.added_types, *map(".".join, found.added_fields)]
+    gone = [*found.dropped_types, *map(".".join, found.dropped_fields)] if files else []
+    told = [Finding(Level.NOTE, "format", f"new: {name}", "flightlog session list") for name in news]
+    told += [Finding(Level.NOTE, "format", f"not met here: {name}") for name in gone]
+    return told or [Finding(Level.OK, "format", f"{len(files):,} transcripts hold nothing that is not on file")]
+
+
+def mend() -> list[Finding]:
+    """Put right what can be put right without taking anything away; doing it twice is doing it once."""
+    place = home(os.environ)
+    done: list[Finding] = []
+    for path in sorted(_ours(place)):
+        mode = stat.S_IMODE(path.lstat().st_mode)
+        if not path.is_symlink() and mode & 0o077:
+            path.chmod(mode & 0o700)
+            done.append(Finding(Level.OK, "mended", f"closed to other users: {path}"))
+    index = place / "index.db"
+    if index.exists() and not is_sound(index):
+        parts = [Path(f"{index}{side}") for side in ("", "-wal", "-shm")]
+        aside = [quarantine(part) for part in parts if part.exists()]
+        done += [Finding(Level.OK, "mended", f"damaged index set aside as {part}") for part in aside]
+    return done
 
 
 def _config_dir(path: Path) -> Iterator[Finding]:
@@ -73,6 +114,36 @@ def _home(path: Path) -> Finding:
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         return Finding(Level.WARNING, "home", f"open to other users: {path}", f"chmod 700 {path}")
     return Finding(Level.OK, "home", f"private and writable: {path}")
+
+
+def _hooks(config: Path, place: Path) -> Iterator[Finding]:
+    found = hook_findings(config / "settings.json", place, (), Path(tempfile.gettempdir()))
+    for each in found:
+        yield Finding(Level.WARNING, "hooks", f"{each.what}: {each.which}", each.fix)
+    if not found:
+        yield Finding(Level.OK, "hooks", f"registered: {config / 'settings.json'}")
+
+
+def _ours(place: Path) -> Iterator[Path]:
+    if place.is_dir():
+        yield place
+        yield from place.rglob("*")
+
+
+def _open_to_others(place: Path) -> Iterator[Finding]:
+    wide = [path for path in _ours(place) if path != place and path.lstat().st_mode & 0o077 and not path.is_symlink()]
+    if wide:
+        what = f"{len(wide):,} of our files are open to other users, {wide[0]} among them"
+        yield Finding(Level.WARNING, "permissions", what, "flightlog doctor --fix")
+
+
+def _disk(place: Path) -> Finding:
+    """Whether there is room for what agents will write."""
+    there = next(path for path in (place, *place.parents) if path.exists())
+    free = shutil.disk_usage(there).free
+    if free < FREE_BYTES_MIN:
+        return Finding(Level.WARNING, "disk", f"{free // 1_000_000:,} MB free: {there}", f"df -h {there}")
+    return Finding(Level.OK, "disk", f"{free // 1_000_000_000:,} GB free: {there}")
 
 
 def _recordings(archive: Archive, progress: Progress | None) -> Iterator[Finding]:

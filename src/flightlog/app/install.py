@@ -102,7 +102,7 @@ def apply(change: Change) -> Path | None:
             kept = settings_file.back_up(change.settings, change.before)
         settings_file.replace(change.settings, change.before, change.after)
     for copy in change.superseded:
-        copy.unlink(missing_ok=True)
+        settings_file.remove(copy)
     return kept
 
 

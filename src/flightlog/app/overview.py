@@ -49,7 +49,7 @@ def keep_days(config_dir: Path) -> int:
     """Read after how many days Claude Code deletes transcripts; broken settings mean its default."""
     try:
         said = json.loads((config_dir / "settings.json").read_text())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return KEEP_DAYS_DEFAULT
     days = said.get("cleanupPeriodDays") if isinstance(said, dict) else None
     return days if isinstance(days, int) and not isinstance(days, bool) and days >= 0 else KEEP_DAYS_DEFAULT

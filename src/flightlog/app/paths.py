@@ -27,13 +27,20 @@ def claude_config_dirs(environ: Mapping[str, str]) -> list[Path]:
     said = [part for part in environ.get("CLAUDE_CONFIG_DIR", "").split(",") if part.strip()]
     if said:
         return [_absolute("CLAUDE_CONFIG_DIR", part.strip()) for part in said]
-    usual = Path.home()
+    usual = _expanded("CLAUDE_CONFIG_DIR", "~")
     found = [path for path in (usual / ".claude", usual / ".config" / "claude") if (path / "projects").is_dir()]
     return found or [usual / ".claude"]
 
 
 def _absolute(name: str, said: str) -> Path:
-    path = Path(said).expanduser()
+    path = _expanded(name, said)
     if not path.is_absolute():
         raise Misconfigured(f"{name} is not an absolute path: {said}", hint=f'export {name}="$PWD/{said}"')
     return path
+
+
+def _expanded(name: str, said: str) -> Path:
+    try:
+        return Path(said).expanduser()
+    except RuntimeError:
+        raise Misconfigured(f"no such home directory: {said}", hint=f"export {name}=/an/absolute/path") from None

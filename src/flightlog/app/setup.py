@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from flightlog.agents.claude_code import ClaudeCode
 from flightlog.app import install, jsonedit
+from flightlog.app.config import in_force
+from flightlog.app.paths import claude_config_dirs
 from flightlog.store import settings_file
 
 LONG_DAYS = 3650
@@ -29,6 +31,7 @@ def change_here(place: Place, *, remove: bool, keep_days: int, inline: bool) -> 
     settings = settings_here(place)
     if remove:
         return install.plan_removal(settings)
+    inline = inline or in_force()["hook.inline"].value is True
     return install.plan(settings, versions_here(), Path(sys.executable), keep_days=keep_days, inline=inline)
 
 
@@ -36,13 +39,7 @@ def settings_here(place: Place) -> Path:
     """The settings file: a person's own, or a project's local one, since the hook is on this machine only."""
     if place.scope == "project":
         return place.cwd / ".claude" / "settings.local.json"
-    return config_dir() / "settings.json"
-
-
-def config_dir() -> Path:
-    """Where Claude Code keeps what it knows."""
-    given = os.environ.get("CLAUDE_CONFIG_DIR", "")
-    return Path(given).expanduser() if given else Path.home() / ".claude"
+    return claude_config_dirs(os.environ)[0] / "settings.json"
 
 
 def versions_here() -> tuple[str, ...]:

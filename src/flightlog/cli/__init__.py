@@ -20,7 +20,11 @@ COMMANDS = {
     "init": ("flightlog.cli.init", "init", "Register the hook with Claude Code, so that every session is recorded."),
     "demo": ("flightlog.cli.demo", "demo", "Run a scripted agent for real and show what was recorded."),
     "doctor": ("flightlog.cli.doctor", "doctor", "Check that everything is in order, and say what is not."),
+    "status": ("flightlog.cli.status", "status", "Say how the recording stands: found, kept, sealed, lost."),
+    "settle": ("flightlog.cli.settle", "settle", "Keep sessions for good: copy what is new, update the index."),
     "config": ("flightlog.cli.config", "config", "Show the settings in force, and where each comes from."),
+    "privacy": ("flightlog.cli.privacy", "privacy", "Find, take out, preview and guard what is private."),
+    "trust": ("flightlog.cli.trust", "trust", "Allow what a repository's settings publish or run."),
     "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
     "serve": ("flightlog.web.command", "serve", "Look at sessions in a browser, on this machine only."),
     "live": ("flightlog.cli.rooms", "live", "Who is running now, what it costs, what is wrong."),
@@ -93,9 +97,8 @@ def run(command: click.Command, name: str, args: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         _tell(name, "interrupted", "")
         return 130
-    except BrokenPipeError:
-        # The reader of our output left, as `head` does; nothing is wrong.
-        sys.stderr.close()
+    except SystemExit:
+        # How click and rich answer when the reader of our output left, as `head` does; nothing is wrong.
         return 0
     return result if isinstance(result, int) else 0
 

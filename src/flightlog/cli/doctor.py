@@ -4,15 +4,17 @@ import click
 
 
 @click.command(epilog="Example: flightlog doctor --json")
+@click.option("--fix", is_flag=True, help="Put right what can be put right; never deletes anything.")
+@click.option("--formats", "by_format", is_flag=True, help="Hold what the agent writes against the formats on file.")
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
-def doctor(*, as_json: bool) -> int:
+def doctor(*, fix: bool, by_format: bool, as_json: bool) -> int:
     """Check that everything is in order, and say what is not; exit code 3 means damaged data."""
-    from flightlog.app.doctor import Level, examine
+    from flightlog.app.doctor import Level, examine, formats, mend
     from flightlog.cli.output import Progress, print_json
     from flightlog.model.text import inert
 
     progress = Progress("reading sessions")
-    findings = examine(progress)
+    findings = formats() if by_format else [*(mend() if fix else []), *examine(progress)]
     progress.close()
     if as_json:
         print_json(findings)

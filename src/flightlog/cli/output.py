@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from flightlog.model.text import inert
 
@@ -15,7 +14,9 @@ QUIET_S = 0.5
 
 def print_json(value: Any) -> None:
     """Print a value as JSON, the way every face and test sees it."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    from flightlog.views.wire import as_json
+
+    click.echo(as_json(value))
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:

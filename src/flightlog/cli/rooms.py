@@ -3,31 +3,31 @@
 import click
 
 
-@click.group()
+@click.group(epilog="Example: flightlog live --help")
 def live() -> None:
     """Who is running now, what it costs, what is wrong."""
 
 
-@click.group()
+@click.group(epilog="Example: flightlog loop --help")
 def loop() -> None:
     """Carry out a plan unattended."""
 
 
-@click.group()
+@click.group(epilog="Example: flightlog lab --help")
 def lab() -> None:
     """Experiments: runs, replicates, trajectories, replay, resample."""
 
 
-@click.group()
+@click.group(epilog="Example: flightlog retro --help")
 def retro() -> None:
     """Look back: patterns, pictures, feedback."""
 
 
-@click.group()
+@click.group(epilog="Example: flightlog issue --help")
 def issue() -> None:
     """Issues that are safe to publish."""
 
 
-@click.group()
+@click.group(epilog="Example: flightlog dataset --help")
 def dataset() -> None:
     """Training rows in git."""

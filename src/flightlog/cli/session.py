@@ -1,11 +1,11 @@
 """`flightlog session`: list, show, count and export sessions."""
 
+import gc
 import re
 import sys
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
@@ -25,7 +25,9 @@ def session() -> None:
 @session.command("list", epilog="Example: flightlog session list --since 7d --project shop")
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--since", default="", help="Only sessions active since then: 2026-11-01, 7d, 12h.")
-@click.option("--limit", default=20, show_default=True, help="How many to show; 0 means all.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="How many to show; 0 means all."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print every field as JSON.")
 def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     """List sessions, newest first."""
@@ -80,20 +82,19 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     """Tell a session as it happens; without an id, the one that changed last."""
-    import msgspec
-
     from flightlog.app import Watch, open_archive
     from flightlog.cli.story import print_story
     from flightlog.model.address import parse
     from flightlog.model.damage import Damage
     from flightlog.views.feed import Feed
+    from flightlog.views.wire import as_json_line
 
     archive = open_archive()
     feed, watch = Feed(), Watch(idle)
     for item in archive.follow(parse(session_id).session if session_id else archive.latest(), watch.pause):
         watch.news()
         if as_json:
-            click.echo(msgspec.json.encode(item).decode())
+            click.echo(as_json_line(item))
         elif isinstance(item, Damage):
             click.echo(f"damaged: {item.length} bytes at {item.offset}: {item.why}", err=True)
         else:
@@ -114,26 +115,47 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
     """Count tokens and cost, each response once, and say what the client counted besides."""
-    from flightlog.app import local_zone, now_ms, open_archive, open_books
+    from flightlog.app import local_zone, now_ms, open_books
     from flightlog.cli.output import print_json
     from flightlog.cli.usage import print_usage, usage_json
-    from flightlog.model.usage import Response
+    from flightlog.views.report import Only
     from flightlog.views.usage import By
 
+    gc.disable()  # the process ends with the report; looking for cycles would take a tenth of it
     zone = _zone(timezone) if timezone else local_zone()
     start = since_ms(since, now_ms(), zone) if since else 0
 
-    def wanted(response: Response) -> bool:
-        return response.at_ms >= start and project in response.project
-
     books = open_books()
-    report = open_archive().usage(By(by), zone, wanted) if since or project else books.usage(By(by), zone)
+    report = books.usage(By(by), zone, Only(start, project) if since or project else None)
     if as_json:
         print_json(usage_json(report, str(zone)))
     else:
         print_usage(report)
     sys.stdout.flush()
     books.close()
+
+
+@session.command(epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"')
+@click.argument("words", nargs=-1, required=True)
+@click.option("--limit", default=20, show_default=True, help="How many hits to show.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
+    """Find records by WORDS, "phrases", and tool: model: file: project: since: cost:."""
+    from flightlog.app import local_zone, now_ms, open_archive
+    from flightlog.cli.search import print_hits
+    from flightlog.views.query import parse
+
+    zone = local_zone()
+    query = parse(" ".join(_typed(word) for word in words), lambda said: since_ms(said, now_ms(), zone))
+    print_hits(open_archive().search(query, limit), zone, as_json=as_json)
+
+
+def _typed(word: str) -> str:
+    """The shell took the quotes away: a word with a space in it was a phrase."""
+    if " " not in word or '"' in word:
+        return word
+    key, colon, rest = word.partition(":")
+    return f'{key}:"{rest}"' if colon and key.isalpha() else f'"{word}"'
 
 
 @session.command(epilog="Example: flightlog session export 2123f2df --format html --output session.html")
@@ -144,8 +166,8 @@ def export(session_id: str, *, form: str, output: Path | None) -> None:
     """Write a session as Markdown, one HTML page, or JSON; nothing is left out or taken out."""
     from flightlog.app import local_zone, open_archive, write_export
     from flightlog.model.address import parse
+    from flightlog.views.export import exported
     from flightlog.views.story import Telling
-    from flightlog.views.wire import exported
 
     archive = open_archive()
     told = archive.session(parse(session_id).session)
@@ -166,12 +188,14 @@ def since_ms(said: str, now_ms: int, zone: tzinfo) -> int:
         return now_ms - int(passed.total_seconds() * 1000)
     try:
         moment = datetime.fromisoformat(said.strip())
-    except ValueError:
+        return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
+    except (ValueError, OverflowError):
         raise Invalid(f"not a time: {said[:40]!r}", hint="write 2026-11-01, 2026-11-01T13:00, 7d or 12h") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=zone)).timestamp() * 1000)
 
 
 def _zone(name: str) -> tzinfo:
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return UTC if name == "UTC" else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from flightlog.model.text import inert
 from flightlog.views.prices import PRICES_FROM
 from flightlog.views.report import UsageReport
 from flightlog.views.usage import By, UsageRow
@@ -12,11 +13,8 @@ from flightlog.views.wire_usage import truth, unrecorded, usage_row
 
 def usage_json(report: UsageReport, zone: str) -> dict[str, Any]:
     """Return the report as every face and test sees it."""
-    told = {each.session: truth(each) for each in report.truths}
-    rows = [
-        {report.by.value: row.key, **usage_row(row), **(told.get(row.key, {}) if report.by is By.SESSION else {})}
-        for row in report.rows
-    ]
+    told = {each.session: truth(each) for each in report.truths} if report.by is By.SESSION else {}
+    rows = [{report.by.value: row.key, **usage_row(row), **told.get(row.key, {})} for row in report.rows]
     return {
         "by": report.by.value,
         "total": usage_row(report.total),
@@ -47,7 +45,7 @@ def print_usage(report: UsageReport) -> None:
             right=(1, 2),
         )
     if report.total.unpriced:
-        click.echo(f"no price known for: {', '.join(report.total.unpriced)}", err=True)
+        click.echo(f"no price known for: {inert(', '.join(report.total.unpriced))}", err=True)
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
 
 

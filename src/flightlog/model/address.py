@@ -12,7 +12,7 @@ from flightlog.model.errors import Invalid
 from flightlog.model.ids import checked
 
 _FORM = re.compile(
-    r"(?P<session>[^#@]*)(?:@(?P<lane>[^#@]*))?(?:#(?P<turn>\d{1,9})(?:\.(?P<step>\d{1,9}))?)?", re.ASCII
+    r"(?P<session>[^#@]*)(?:@(?P<lane>[^#@]+))?(?:#(?P<turn>[1-9]\d{0,8})(?:\.(?P<step>[1-9]\d{0,8}))?)?", re.ASCII
 )
 
 

@@ -51,6 +51,7 @@ class ToolCall(Struct, frozen=True):
     ended_ms: int | None = None
     lane: str = ""
     detail: Any = None
+    result_uuid: str = ""
 
     @property
     def output(self) -> str:

@@ -1,28 +1,29 @@
 """Foreign text made inert: what an agent, a file or a model wrote cannot act on a terminal.
 
-Escape sequences are removed whole, other control characters become visible pictures, and
-characters that reorder text are shown by number. Newlines and tabs stay.
+Whole escape sequences are removed, other control characters become visible pictures, and
+characters that reorder text are shown by number. Newlines and tabs stay, and so does every
+word: a sequence that never ends must not hide what follows it.
 """
 
 import re
 
-# A sequence begins with ESC or its one-byte form; strings (OSC, DCS, …) run to their terminator or the end.
+# The one-byte forms of ESC are shown, not followed: in text of a wrong encoding they are accents and quotes.
 _SEQUENCES = re.compile(
     r"""
-      (?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?                             # CSI
-    | (?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?   # OSC, DCS, SOS, PM, APC
-    | \x1b[ -/]*[0-~]?                                              # the rest
+      \x1b\[[0-?]*[ -/]*[@-~]                       # CSI
+    | \x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\)  # OSC, DCS, SOS, PM, APC
+    | \x1b[ -/]*[0-OQ-WYZ\\`-~]                     # the rest
     """,
     re.VERBOSE,
 )
-_CONTROLS = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+UNSAFE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
 
 
 def inert(text: str) -> str:
     """Return `text` so that printing it can only show it."""
-    return _CONTROLS.sub(_picture, _SEQUENCES.sub("", text.replace("\r\n", "\n")))
+    return UNSAFE.sub(_picture, _SEQUENCES.sub("", text.replace("\r\n", "\n")))
 
 
 def one_line(text: str, width: int) -> str:

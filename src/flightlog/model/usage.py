@@ -133,6 +133,27 @@ def response(row: Row) -> Response:
     )
 
 
+def row_of(said: Response) -> Row:
+    """Return `said` as a row."""
+    use = said.usage
+    return Row(
+        said.message_id,
+        said.session,
+        said.model,
+        use.input,
+        use.output,
+        use.cache_read,
+        use.cache_write_5m,
+        use.cache_write_1h,
+        use.web_searches,
+        said.at_ms,
+        said.project,
+        said.request_id,
+        said.lane,
+        said.aborted,
+    )
+
+
 class ModelTotal(Struct, frozen=True):
     """What the client itself counted for one model."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import zstandard
 
 from flightlog.model.errors import Invalid, NotFound, Unreadable
-from flightlog.store.files import quarantine, replace
+from flightlog.store.files import quarantine, replace, told
 
 BLOB_BYTES_MAX = 1 << 30
 _COMPRESS_BYTES_MIN = 256
@@ -64,7 +64,8 @@ def _path(root: Path, digest: str, ending: str) -> Path:
 
 def _content(path: Path) -> bytes | None:
     """Read a blob back, or None where it is no longer what was written."""
-    packed = path.read_bytes()
+    with told(path):
+        packed = path.read_bytes()
     if path.suffix != ".zst":
         return packed
     try:

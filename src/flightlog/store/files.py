@@ -19,6 +19,8 @@ NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _TEMP = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)-\d+\.tmp")
 _PART_BYTES_MAX = 255
 
+sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
+
 
 def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
     """Make `path` hold `data`, whole, or leave it as it was."""
@@ -80,7 +82,9 @@ def quarantine(path: Path) -> Path:
 def sweep(directory: Path, older_than_s: float, now: float) -> list[Path]:
     """Remove temporary files left by processes that are gone and return their paths."""
     swept = []
-    for path in sorted(directory.iterdir()):
+    with told(directory):
+        listed = sorted(directory.iterdir())
+    for path in listed:
         named = _TEMP.fullmatch(path.name)
         if not named or _is_running(named["owner"]):
             continue
@@ -141,7 +145,7 @@ def told(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         hint = "free some space" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "run `flightlog doctor`"
-        raise Unavailable(f"cannot write: {error.strerror}: {path}", hint=hint) from error
+        raise Unavailable(f"the file system refuses: {error.strerror}: {path}", hint=hint) from error
 
 
 def sync_dir(path: Path) -> None:

@@ -20,14 +20,12 @@ from msgspec import Struct
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Invalid
 from flightlog.store import salvage
-from flightlog.store.files import NO_LOCKS, ensure_dir, process_tag, sync_dir, told
+from flightlog.store.files import NO_LOCKS, ensure_dir, process_tag, sync_data, sync_dir, told
 
 LINE_BYTES_MAX = 16 << 20
 READ_BYTES_MAX = 256 << 20
 TORN_TAIL = "torn at the end"
 _CHUNK_BYTES = 1 << 20
-
-_sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
 
 ReadAt = Callable[[int, int], bytes]
 Last = Callable[[int], bytes]
@@ -85,9 +83,10 @@ def read(path: Path, start: int = 0) -> Iterator[Line | Damage]:
 
     To follow a growing file, go on at the end of the last item, or at its offset if it is `TORN_TAIL`.
     """
-    file = os.open(path, os.O_RDONLY)
+    with told(path):
+        file = os.open(path, os.O_RDONLY)
     try:
-        yield from scan(str(path), partial(_read_at, file), start)
+        yield from scan(str(path), partial(_read_at, path, file), start)
     finally:
         os.close(file)
 
@@ -156,7 +155,7 @@ def _write(file: int, size: int, data: bytes, *, durable: bool) -> None:
         written = os.write(file, data)
         _expect_whole(written, data)
         if durable:
-            _sync_data(file)
+            sync_data(file)
     except OSError:
         with suppress(OSError):
             if os.fstat(file).st_size == size + written:
@@ -183,12 +182,10 @@ def _is_locked(file: int) -> bool:
     return True
 
 
-def _read_at(file: int, offset: int, length: int) -> bytes:
+def _read_at(path: Path, file: int, offset: int, length: int) -> bytes:
     """Read `length` bytes, fewer only at the end of the file."""
-    data = os.pread(file, length, offset)
-    while 0 < len(data) < length and (more := os.pread(file, length - len(data), offset + len(data))):
-        data += more
-    return data
+    with told(path):
+        return os.pread(file, length, offset)
 
 
 def _measured(read_at: ReadAt, start: int) -> tuple[int, bool]:

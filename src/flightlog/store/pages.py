@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from flightlog.model.pages import Clean, Page, Tier
-from flightlog.store.files import inside, replace
+from flightlog.store.files import inside, replace, told
 
 
 def publish(root: Path, pages: Iterable[Page], *, durable: bool = True) -> list[Path]:
@@ -22,7 +22,8 @@ def _publish(root: Path, page: Page, *, durable: bool) -> Path | None:
     text = page.body.text if isinstance(page.body, Clean) else page.body
     body = text.encode("utf-8", "replace")
     path = inside(root, page.path)
-    if path.is_file() and not path.is_symlink() and path.read_bytes() == body:
-        return None
+    with told(path):
+        if path.is_file() and not path.is_symlink() and path.read_bytes() == body:
+            return None
     replace(path, body, durable=durable)
     return path

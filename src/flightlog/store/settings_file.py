@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flightlog.model.errors import Conflict, Unavailable
+from flightlog.store.files import sync_dir, write_all
 
 _NEW_FILE_MODE = 0o600
 
@@ -38,7 +39,7 @@ def replace(path: Path, old: bytes | None, new: bytes) -> None:
             temporary.rename(target)
         finally:
             temporary.unlink(missing_ok=True)
-        _sync(target.parent)
+        sync_dir(target.parent)
     except OSError as error:
         raise Unavailable(f"cannot write: {error.strerror}: {path}") from error
 
@@ -52,7 +53,7 @@ def back_up(path: Path, data: bytes) -> Path:
     copy = path.with_name(f"{path.name}.flightlog-{number}.bak")
     try:
         _write(copy, data, _NEW_FILE_MODE)
-        _sync(copy.parent)
+        sync_dir(copy.parent)
     except OSError as error:
         raise Unavailable(f"cannot write: {error.strerror}: {copy}") from error
     return copy
@@ -74,18 +75,8 @@ def remove(path: Path) -> None:
 def _write(path: Path, data: bytes, mode: int) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(file, view) :]
+        write_all(file, data)
         os.fchmod(file, mode)
-        os.fsync(file)
-    finally:
-        os.close(file)
-
-
-def _sync(directory: Path) -> None:
-    file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
         os.fsync(file)
     finally:
         os.close(file)

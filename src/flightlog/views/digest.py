@@ -5,15 +5,15 @@ reports add up digests instead of responses. Sessions that share responses are w
 together by the ledger's rule; one that shares none takes a short cut to the same digest.
 """
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from flightlog.model.usage import ClientTotals, CostSource, Response, Row, Usage, response
+from flightlog.model.usage import ClientTotals, CostSource, Response, Row, Usage, response, row_of
 from flightlog.views.ledger import Ledger, better, settled
 from flightlog.views.prices import is_priced, long_above, price_at
-from flightlog.views.truth import Account, Evidence, Truth, last, truths
+from flightlog.views.truth import Account, Evidence, Truth, last, truth_of
 from flightlog.views.usage import Priced, priced
 
 QUARTER_MS = 900_000
@@ -56,23 +56,47 @@ AskEvidence = Callable[[str], Evidence]
 
 def digested(group: Sequence[Said], evidence: AskEvidence) -> list[SessionDigest]:
     """Work out the digests of sessions that share responses with each other, and with nobody else."""
-    if len(group) == 1:
-        short = _short_cut(group[0])
-        if short is not None:
-            return [short]
-    return _settled(group, evidence)
+    rows = {said.session: _counted(said.rows) for said in group}
+    copies: Mapping[str, Sequence[Response]] = {}
+    if len(group) > 1:
+        rows, copies = _shared_out(rows, {said.session: said.born_ms for said in group if said.born_ms})
+    history = {said.session: said.totals for said in group if said.totals}
+    return [_digest(said, rows[said.session], copies.get(said.session, ()), history, evidence) for said in group]
 
 
-def _short_cut(said: Said) -> SessionDigest | None:
-    """Digest a session alone; None when something about it needs the long way."""
-    rows = _counted(said.rows)
-    if not all(is_priced(model) for model in {row.model for row in rows}):
-        return None
-    tallies = _tallied_rows(rows)
-    truth = _plain_truth(said, tallies)
-    if said.totals and truth is None:
-        return None
-    return SessionDigest(said.session, _project((row.at_ms, row[0], row.project) for row in rows), tallies, truth)
+def _shared_out(
+    rows: Mapping[str, Sequence[Row]], born_ms: Mapping[str, int]
+) -> tuple[dict[str, list[Row]], Mapping[str, Sequence[Response]]]:
+    """Give each shared response to the session it belongs to, by the ledger's rule.
+
+    The ledger is asked only about those that are shared; of the others it needs to know when
+    each session first said something of its own.
+    """
+    held = Counter(row[0] for each in rows.values() for row in each)
+    own = {session: [row for row in each if held[row[0]] == 1] for session, each in rows.items()}
+    first = [min(each, key=lambda row: row.at_ms) for each in own.values() if each]
+    shared = [row for each in rows.values() for row in each if held[row[0]] > 1]
+    ledger = settled([response(row) for row in [*shared, *first]], born_ms)
+    for each in ledger.responses:
+        if held[each.message_id] > 1:
+            own[each.session].append(row_of(each))
+    return own, ledger.copies
+
+
+def _digest(
+    said: Said,
+    rows: Sequence[Row],
+    copies: Sequence[Response],
+    history: Mapping[str, Sequence[ClientTotals]],
+    evidence: AskEvidence,
+) -> SessionDigest:
+    if all(is_priced(model) for model in {row.model for row in rows}):
+        tallies = _tallied_rows(rows)
+        truth = None if copies and _may_inherit(said, history) else _plain_truth(said, tallies)
+        if truth is not None or not said.totals:
+            project = _project((row.at_ms, row[0], row.project) for row in rows)
+            return SessionDigest(said.session, project, tallies, truth)
+    return _long_way(said, rows, copies, history, evidence)
 
 
 def _counted(rows: Iterable[Row]) -> list[Row]:
@@ -85,27 +109,34 @@ def _counted(rows: Iterable[Row]) -> list[Row]:
 
 
 def _tallied_rows(rows: Iterable[Row]) -> tuple[Tally, ...]:
-    groups: dict[tuple[str, int, bool], list[Row]] = defaultdict(list)
-    thresholds: dict[tuple[str, int], int] = {}
+    groups: dict[tuple[str, int], list[Row]] = defaultdict(list)
     for row in rows:
-        model, quarter = row[2], row[9] // QUARTER_MS
-        threshold = thresholds.get((model, quarter))
-        if threshold is None:
-            threshold = thresholds[model, quarter] = long_above(model, row[9])
-        long = threshold > 0 and row[3] + row[5] + row[6] + row[7] > threshold
-        groups[model, quarter, long].append(row)
-    parts = [_tally(key, groups[key]) for key in sorted(groups)]
-    return tuple(_joined(parts)) if len(thresholds) < len(parts) else tuple(parts)
+        groups[row[2], row[9] // QUARTER_MS].append(row)
+    return tuple(tally for (model, quarter) in sorted(groups) for tally in _priced_rows(model, groups[model, quarter]))
 
 
-def _tally(key: tuple[str, int, bool], rows: list[Row]) -> Tally:
-    model, quarter, long = key
+def _priced_rows(model: str, rows: list[Row]) -> Iterator[Tally]:
+    """Price rows of one quarter; those with long-context prices are added up apart."""
+    threshold = long_above(model, rows[0].at_ms)
+    if not threshold:
+        yield _tally(model, rows, long=False)
+        return
+    long = [row for row in rows if row[3] + row[5] + row[6] + row[7] > threshold]
+    if not long:
+        yield _tally(model, rows, long=False)
+        return
+    short = [row for row in rows if row[3] + row[5] + row[6] + row[7] <= threshold]
+    yield from _joined(_tally(model, part, long=part is long) for part in (short, long) if part)
+
+
+def _tally(model: str, rows: list[Row], *, long: bool) -> Tally:
     columns = list(zip(*rows, strict=True))
     usage = Usage(*map(sum, columns[3:9]))
     times = columns[9]
     cost = price_at(model, usage, times[0], long=long)
     usd = None if cost.usd is None else round(cost.usd, _USD_DIGITS)
-    return Tally(model, quarter * QUARTER_MS, cost.source, usd, len(rows), min(times), max(times), usage)
+    quarter_ms = times[0] // QUARTER_MS * QUARTER_MS
+    return Tally(model, quarter_ms, cost.source, usd, len(rows), min(times), max(times), usage)
 
 
 def _joined(parts: Iterable[Tally]) -> list[Tally]:
@@ -130,6 +161,14 @@ def _sum(parts: list[Tally]) -> Tally:
     )
 
 
+def _may_inherit(said: Said, history: Mapping[str, Sequence[ClientTotals]]) -> bool:
+    """Whether the session may have gone on from another one's total: a fork keeps the time its client started."""
+    started = {totals.started_ms for totals in said.totals}
+    return any(
+        totals.started_ms in started for session, each in history.items() if session != said.session for totals in each
+    )
+
+
 def _plain_truth(said: Said, tallies: Iterable[Tally]) -> Truth | None:
     """The truth where client and record agree to the token, which needs no evidence."""
     if not said.totals:
@@ -142,37 +181,27 @@ def _plain_truth(said: Said, tallies: Iterable[Tally]) -> Truth | None:
     return Truth(said.session, client, recorded, usd, Usage(), 0.0, "", ())
 
 
-def _settled(group: Sequence[Said], evidence: AskEvidence) -> list[SessionDigest]:
-    lines = [response(row) for said in group for row in said.rows]
-    ledger = settled(lines, {said.session: said.born_ms for said in group if said.born_ms})
-    stated = {said.session: said.totals for said in group if said.totals}
-    known = priced(ledger.responses, {session: last(totals) for session, totals in stated.items()})
-    accounts = accounts_of(known, ledger)
-    told = {
-        each.session: each for each in truths(accounts, [one for each in stated.values() for one in each], evidence)
-    }
-    items: dict[str, list[Priced]] = defaultdict(list)
-    for item in known:
-        items[item.response.session].append(item)
-    return [_long_way(said.session, items[said.session], told.get(said.session)) for said in group]
+def _long_way(
+    said: Said,
+    rows: Sequence[Row],
+    copies: Sequence[Response],
+    history: Mapping[str, Sequence[ClientTotals]],
+    evidence: AskEvidence,
+) -> SessionDigest:
+    """Price every response, and ask for evidence where the client disagrees."""
+    responses = sorted((response(row) for row in rows), key=lambda each: (each.at_ms, each.message_id))
+    known = priced(responses, {said.session: last(said.totals)} if said.totals else {})
+    account = Account(said.session, tuple((item.response, item.cost.usd) for item in known), tuple(copies))
+    truth = truth_of(account, history, evidence) if said.totals else None
+    project = _project((row.at_ms, row[0], row.project) for row in rows)
+    parts = (_single(item) for item in known)
+    return SessionDigest(said.session, project, tuple(_joined(parts)), truth)
 
 
-def _long_way(session: str, items: list[Priced], truth: Truth | None) -> SessionDigest:
-    parts = [
-        Tally(
-            item.response.model,
-            item.response.at_ms // QUARTER_MS * QUARTER_MS,
-            item.cost.source,
-            item.cost.usd,
-            1,
-            item.response.at_ms,
-            item.response.at_ms,
-            item.response.usage,
-        )
-        for item in items
-    ]
-    said = ((item.response.at_ms, item.response.message_id, item.response.project) for item in items)
-    return SessionDigest(session, _project(said), tuple(_joined(parts)), truth)
+def _single(item: Priced) -> Tally:
+    said, at_ms = item.response, item.response.at_ms
+    quarter_ms = at_ms // QUARTER_MS * QUARTER_MS
+    return Tally(said.model, quarter_ms, item.cost.source, item.cost.usd, 1, at_ms, at_ms, said.usage)
 
 
 def accounts_of(known: Iterable[Priced], ledger: Ledger) -> dict[str, Account]:

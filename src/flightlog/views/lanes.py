@@ -20,10 +20,10 @@ def by_lane(ordered: list[Entry]) -> dict[str, list[Entry]]:
     owners: dict[str, str] = {}
     for entry in sorted(ordered, key=lambda entry: entry.lane != ""):
         if isinstance(entry.event, Replied):
-            owners.setdefault(entry.event.message_id, homes.get(entry.key, entry.lane))
+            owners.setdefault(entry.event.message_id or entry.key, homes.get(entry.key, entry.lane))
     for entry in ordered:
         lane = homes.get(entry.key, entry.lane)
-        if isinstance(entry.event, Replied) and owners[entry.event.message_id] != lane:
+        if isinstance(entry.event, Replied) and owners[entry.event.message_id or entry.key] != lane:
             continue
         lanes[lane].append(entry)
     return lanes
@@ -35,10 +35,20 @@ def _inline_homes(ordered: list[Entry]) -> dict[str, str]:
     by_uuid: dict[str, str] = {}
     for entry in ordered:
         if entry.lane == INLINE:
-            home = by_uuid.get(entry.parent) or f"inline-{(entry.uuid or entry.key)[:8]}"
+            home = (entry.parent and by_uuid.get(entry.parent)) or _inline_name(entry, set(homes.values()))
             homes[entry.key] = home
-            by_uuid[entry.uuid] = home
+            if entry.uuid:
+                by_uuid[entry.uuid] = home
     return homes
+
+
+def _inline_name(first: Entry, taken: set[str]) -> str:
+    """A name for a thread that a person can type, whatever its first record calls itself."""
+    letters = [char for char in first.uuid or first.key if char.isascii() and char.isalnum()]
+    name = f"inline-{''.join(letters[:8]) or '0'}"
+    return next(
+        each for each in (name, *(f"{name}-{place}" for place in range(2, len(taken) + 3))) if each not in taken
+    )
 
 
 def calls_by_lane(lanes: dict[str, list[Entry]], ordered: list[Entry]) -> dict[str, str]:

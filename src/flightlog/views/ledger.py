@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.model.usage import Response
+from flightlog.model.usage import Response, Usage
 
 _NEVER = -1
 
@@ -55,7 +55,11 @@ def better(line: Response, known: Response) -> bool:
     that = (known.usage.output, not known.lane, -known.at_ms)
     if this != that:
         return this > that
-    return (line.session, line.request_id, line.lane) < (known.session, known.request_id, known.lane)
+    return _rest(line) < _rest(known)
+
+
+def _rest(line: Response) -> tuple[str, str, str, str, Usage, str, bool]:
+    return (line.session, line.request_id, line.lane, line.model, line.usage, line.project, line.aborted)
 
 
 def _best(lines: Iterable[Response]) -> Response:

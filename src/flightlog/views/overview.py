@@ -7,12 +7,14 @@ from datetime import tzinfo
 
 from msgspec import Struct
 
+from flightlog.model.text import one_line
 from flightlog.model.usage import Cost, Usage
 from flightlog.views.story import counted, moment, money
 from flightlog.views.summary import SessionSummary, TurnCost
 
 DAY_MS = 86_400_000
 CENT_FRACTION = 0.00005
+PROJECT_WIDTH = 500
 
 
 class Doomed(Struct, frozen=True):
@@ -103,15 +105,15 @@ def facts(told: Overview, zone: tzinfo) -> Iterator[Fact]:
             f"the clients counted {more}; each difference has a reason", f"{flightlog} session usage --by session"
         )
     if told.dearest is not None:
-        session, mark, place = told.dearest.address.partition("#")
         price = f"{counted(told.dearest.steps, 'step')}, {money(told.dearest.cost)}"
         yield Fact(
             f"dearest prompt: {told.dearest.prompt!r}, {price}",
-            f"{flightlog} session show {shlex.quote(session[:8] + mark + place)}",
+            f"{flightlog} session show {shlex.quote(told.dearest.address)}",
         )
     for share in told.busiest:
         work = f"{counted(share.sessions, 'session')}, {counted(share.turns, 'turn')}, ${share.cost_usd:,.2f}"
-        yield Fact(f"{share.project}: {work}", f"{flightlog} session list --project {shlex.quote(share.project)}")
+        name = one_line(share.project, PROJECT_WIDTH)
+        yield Fact(f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}")
     yield _keeping(told, zone)
     if told.unknown_records or told.damaged:
         yield Fact(
@@ -128,7 +130,7 @@ def _keeping(told: Overview, zone: tzinfo) -> Fact:
     first = told.doomed[0]
     count = counted(len(told.doomed), "session")
     when = moment(first.deleted_ms, zone, "%Y-%m-%d")
-    name = first.session[:8]
+    name = first.session
     return Fact(
         f"deleted within a week by Claude Code's {told.keep_days}-day rule: {count}, first {first.title!r}, {when}",
         f"flightlog session export {name} --format html --output {name}.html",

@@ -1,7 +1,7 @@
 """Finding the part of a session that an address names."""
 
 from flightlog.model.address import Address
-from flightlog.model.errors import NotFound
+from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Lane, Session, Step, Turn
 
 
@@ -18,10 +18,14 @@ def lane_at(session: Session, at: Address) -> Lane | None:
     """Return the subagent the address is in; None is the main thread."""
     if not at.lane:
         return None
-    lane = next((lane for lane in session.lanes if lane.id.startswith(at.lane)), None)
-    if lane is None:
+    begin = [lane for lane in session.lanes if lane.id.startswith(at.lane)]
+    named = [lane for lane in begin if lane.id == at.lane] or begin
+    if not named:
         raise NotFound(f"no subagent {at.lane!r} in {session.id}", hint=f"flightlog session show {session.id}")
-    return lane
+    if len(named) > 1:
+        some = ", ".join(lane.id for lane in named[:5])
+        raise Invalid(f"{len(named)} subagents begin with {at.lane!r}", hint=f"write more of it: {some}")
+    return named[0]
 
 
 def turn_at(session: Session, at: Address) -> Turn:

@@ -12,6 +12,7 @@ from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.price_table import ROWS, SOURCE, TAKEN, PriceList
 
 PRICES_FROM = {"source": SOURCE, "date": TAKEN}
+_VENDOR_END = re.compile(r"-v\d+(:\d+)?$")
 _UNKNOWN = Cost(None, CostSource.UNKNOWN)
 
 
@@ -27,8 +28,9 @@ def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost
     if not lists:
         return Cost(0.0, CostSource.TABLE) if not usage else _UNKNOWN
     _, _, below, above, searches = _in_force(lists, at_ms)
-    amounts = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
-    tokens = sum(amount * rate for amount, rate in zip(amounts, above if long else below, strict=True))
+    given, output, read, five_minutes, hour = above if long else below
+    tokens = usage.input * given + usage.output * output + usage.cache_read * read
+    tokens += usage.cache_write_5m * five_minutes + usage.cache_write_1h * hour
     return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, CostSource.TABLE)
 
 
@@ -45,11 +47,12 @@ def is_priced(model: str) -> bool:
 
 @functools.cache
 def _lists(model: str) -> tuple[PriceList, ...]:
-    """Cloud vendors put a prefix before the name (`us.anthropic.claude-…`) and the client a mark behind it (`[1m]`)."""
-    start = model.find("claude")
-    name = model[max(start, 0) :].removesuffix("[1m]").lower()
+    """Find a model; cloud vendors write `us.anthropic.claude-…-v1:0` or `claude-…@date`, the client adds `[1m]`."""
+    said = model.lower().removesuffix("[1m]")
+    name = said[max(said.find("claude"), 0) :]
+    plain = _VENDOR_END.sub("", name).replace("@", "-")
     for clauses, lists in ROWS:
-        if any(_matches(kind, word, name) for kind, word in clauses):
+        if any(_matches(kind, word, each) for kind, word in clauses for each in (name, plain)):
             return lists
     return ()
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from flightlog.model.usage import Cost, Usage
 from flightlog.views.digest import SessionDigest, Tally
@@ -25,7 +26,24 @@ class UsageReport(Struct, frozen=True):
     damaged: int
 
 
+class Only(Struct, frozen=True):
+    """What a report is limited to: a time on, to the quarter of an hour, and a part of the project's path."""
+
+    since_ms: int = 0
+    project: str = ""
+
+
 Item = tuple[SessionDigest, Tally]
+
+
+def limited(digests: Iterable[SessionDigest], only: Only) -> list[SessionDigest]:
+    """Leave out what is not asked for, and with it the truth table, which speaks of whole sessions."""
+    kept = []
+    for digest in digests:
+        tallies = tuple(tally for tally in digest.tallies if tally.last_ms >= only.since_ms)
+        if tallies and only.project in digest.project:
+            kept.append(SessionDigest(digest.session, digest.project, tallies, None))
+    return kept
 
 
 def report(digests: Sequence[SessionDigest], by: By, zone: tzinfo, damaged: int) -> UsageReport:
@@ -57,7 +75,7 @@ def _row(items: Sequence[Item], key: str) -> UsageRow:
     tallies = [tally for _, tally in items]
     return UsageRow(
         key=key,
-        usage=sum((tally.usage for tally in tallies), Usage()),
+        usage=Usage(*map(sum, zip(*(astuple(tally.usage) for tally in tallies), strict=True))),
         cost=summed([Cost(tally.usd, tally.source) for tally in tallies]),
         responses=sum(tally.responses for tally in tallies),
         sessions=len({digest.session for digest, _ in items}),
@@ -77,20 +95,22 @@ def _keys(items: Sequence[Item], by: By, zone: tzinfo) -> Callable[[SessionDiges
         case By.PROJECT:
             return lambda digest, _: digest.project
         case By.DAY:
-            return _dated("%Y-%m-%d", zone)
+            return _dated(10, zone)
         case By.MONTH:
-            return _dated("%Y-%m", zone)
+            return _dated(7, zone)
         case By.BLOCK:
             return _blocked(items)
 
 
-def _dated(form: str, zone: tzinfo) -> Callable[[SessionDigest, Tally], str]:
+def _dated(length: int, zone: tzinfo) -> Callable[[SessionDigest, Tally], str]:
     known: dict[int, str] = {}
 
     def key(_: SessionDigest, tally: Tally) -> str:
         quarter = tally.quarter_ms
+        if not quarter:
+            return ""  # a response without a time belongs to no day
         if quarter not in known:
-            known[quarter] = datetime.fromtimestamp(quarter / 1000, tz=UTC).astimezone(zone).strftime(form)
+            known[quarter] = datetime.fromtimestamp(quarter / 1000, tz=UTC).astimezone(zone).date().isoformat()[:length]
         return known[quarter]
 
     return key
@@ -100,9 +120,12 @@ def _blocked(items: Sequence[Item]) -> Callable[[SessionDigest, Tally], str]:
     """A block begins at the full hour of the first response after the last one ended; quarters never straddle that."""
     starts: dict[int, int] = {}
     start = end = 0
-    for quarter in sorted({tally.quarter_ms for _, tally in items}):
+    for quarter in sorted({tally.quarter_ms for _, tally in items if tally.quarter_ms}):
         if quarter >= end:
             start = quarter - quarter % HOUR_MS
             end = start + BLOCK_MS
         starts[quarter] = start
-    return lambda _, tally: datetime.fromtimestamp(starts[tally.quarter_ms] / 1000, tz=UTC).isoformat()[:-6] + "Z"
+    names = {
+        each: datetime.fromtimestamp(begin / 1000, tz=UTC).isoformat()[:-6] + "Z" for each, begin in starts.items()
+    }
+    return lambda _, tally: names.get(tally.quarter_ms, "")

@@ -117,9 +117,10 @@ def fold(session: str, agent: str, price: Pricer, entries: Iterable[Entry | Dama
     return folded.value()
 
 
-def _fullness(entry: Entry) -> tuple[int, int, str]:
+def _fullness(entry: Entry) -> tuple[int, int, str, int, str]:
+    """More output, more bytes; then the later one, as a title given again is; then any fixed order."""
     output = entry.event.usage.output if isinstance(entry.event, Replied) else 0
-    return (output, entry.length, repr(entry.event))
+    return (output, entry.length, repr(entry.event), entry.order_ms, repr(entry))
 
 
 def _moves(entry: Entry) -> bool:
@@ -146,4 +147,4 @@ def _title(ordered: list[Entry], main: list[Turn]) -> str:
 
 
 def _version(version: str) -> tuple[int, ...]:
-    return tuple(int(part) if part.isdigit() else 0 for part in version.split("."))
+    return tuple(int(part) if part.isdecimal() and len(part) < 10 else 0 for part in version.split("."))

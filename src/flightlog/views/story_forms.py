@@ -68,7 +68,7 @@ def as_markdown(lines: Iterable[Line]) -> str:
 def as_html(lines: Iterable[Line]) -> str:
     """Write one self-contained page."""
     told = list(lines)
-    page = Environment(autoescape=True).from_string(_PAGE)
+    page = Environment(autoescape=True, keep_trailing_newline=True).from_string(_PAGE)
     shown = [
         {
             "kind": line.kind,

@@ -79,7 +79,7 @@ def truths(
     history: dict[str, list[ClientTotals]] = defaultdict(list)
     for totals in stated:
         history[totals.session].append(totals)
-    return [_truth(accounts.get(session, Account(session, (), ())), history, evidence) for session in sorted(history)]
+    return [truth_of(accounts.get(session, Account(session, (), ())), history, evidence) for session in sorted(history)]
 
 
 def last(totals: Iterable[ClientTotals]) -> ClientTotals:
@@ -87,9 +87,10 @@ def last(totals: Iterable[ClientTotals]) -> ClientTotals:
     return max(totals, key=lambda stated: (stated.total_usd, stated.usage.total, stated.as_of_ms))
 
 
-def _truth(
+def truth_of(
     account: Account, history: Mapping[str, Sequence[ClientTotals]], evidence: Callable[[str], Evidence]
 ) -> Truth:
+    """Hold one session's record against what its client said; `history` is what every client said, by session."""
     client = last(history[account.session])
     parent = _inherited(account, client, history)
     inherited, inherited_usd = (parent.usage, parent.total_usd) if parent else (Usage(), 0.0)

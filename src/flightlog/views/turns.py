@@ -110,7 +110,7 @@ class _Thread:
         if event.synthetic:
             self._note(entry, NoteKind.API_FAILURE if event.error else NoteKind.CLIENT, words(event.content))
             return
-        name = event.message_id or entry.key
+        name = event.message_id or event.request_id or entry.key
         if name not in self._lines:
             self._lines[name] = []
             self._current().append(name)
@@ -184,6 +184,7 @@ class _Thread:
             ended_ms=answer.at_ms,
             lane=result.agent_id,
             detail=result.detail,
+            result_uuid=answer.uuid,
         )
 
 
@@ -217,7 +218,7 @@ def _rewound(entries: Sequence[Entry]) -> set[str]:
     keys = set()
     for entry in entries:
         starts = isinstance(entry.event, Prompted) and entry.event.kind in _STARTS
-        if entry.uuid not in living and (entry.parent in dead or (starts and entry.parent in living)):
+        if entry.uuid and entry.uuid not in living and (entry.parent in dead or (starts and entry.parent in living)):
             dead.add(entry.uuid)
             keys.add(entry.key)
     return keys

@@ -106,7 +106,7 @@ def summed(costs: Iterable[Cost]) -> Cost:
 def blocks(items: Sequence[Priced]) -> list[tuple[int, int]]:
     """Find the 5-hour windows: each begins at the full hour of the first response after the last one ended."""
     found: list[tuple[int, int]] = []
-    for at_ms in sorted(item.response.at_ms for item in items):
+    for at_ms in sorted(item.response.at_ms for item in items if item.response.at_ms):
         if not found or at_ms >= found[-1][1]:
             start = at_ms - at_ms % HOUR_MS
             found.append((start, start + BLOCK_MS))
@@ -127,9 +127,9 @@ def _keys(items: Sequence[Priced], by: By, zone: tzinfo) -> Callable[[Response],
         case By.MODEL:
             return lambda response: response.model
         case By.DAY:
-            return lambda response: _local(response.at_ms, zone).strftime("%Y-%m-%d")
+            return lambda response: _day(response.at_ms, zone, "%Y-%m-%d")
         case By.MONTH:
-            return lambda response: _local(response.at_ms, zone).strftime("%Y-%m")
+            return lambda response: _day(response.at_ms, zone, "%Y-%m")
         case By.PROJECT:
             homes = _projects(items)
             return lambda response: homes[response.session]
@@ -150,6 +150,8 @@ def _block_key(items: Sequence[Priced]) -> Callable[[Response], str]:
     starts = [start for start, _ in blocks(items)]
 
     def key(response: Response) -> str:
+        if not response.at_ms:
+            return ""
         start = starts[bisect_right(starts, response.at_ms) - 1]
         return _local(start, UTC).isoformat().replace("+00:00", "Z")
 
@@ -158,3 +160,8 @@ def _block_key(items: Sequence[Priced]) -> Callable[[Response], str]:
 
 def _local(at_ms: int, zone: tzinfo) -> datetime:
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone)
+
+
+def _day(at_ms: int, zone: tzinfo, form: str) -> str:
+    """A response without a time belongs to no day."""
+    return _local(at_ms, zone).strftime(form) if at_ms else ""

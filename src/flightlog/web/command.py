@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import click
 
-from flightlog.app import local_zone, now_ms, open_archive, open_books
+from flightlog.app import local_zone, now_ms, open_archive
 from flightlog.app.pages import open_browser, reads_samples, web_token
 from flightlog.model.errors import Unavailable
 
@@ -46,7 +46,7 @@ def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = Fa
 
     if not has_vendor():
         click.echo("charts and live filters are not installed; in a clone, `make install` gets them (npm)", err=True)
-    sources = Sources(open_archive, open_books, local_zone(), now_ms, reads_samples())
+    sources = Sources(open_archive, local_zone(), now_ms, reads_samples())
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run(Serving(sources, web_token(), port, read_only), ready))
 

@@ -6,6 +6,7 @@ sessions first, so that a page is never behind a large archive.
 """
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from datetime import tzinfo
@@ -13,17 +14,17 @@ from datetime import tzinfo
 from msgspec import Struct
 
 from flightlog.archive import Archive, Recording
-from flightlog.books import Books
-from flightlog.model.errors import FlightlogError
+from flightlog.model.errors import Invalid
+from flightlog.views.query import parse
 from flightlog.views.report import UsageReport
-from flightlog.views.summary import SessionSummary, summarise
+from flightlog.views.summary import SessionSummary
 from flightlog.views.usage import By
 from flightlog.web.held import Held, hold, text_of
 
 LOOK_EVERY_S = 1.0
+REST = 3  # a look that takes long is followed by a longer rest
 FIRST_WAIT_S = 1.5
-FIRST_ROWS = 60
-PUBLISH_EVERY = 50
+PUBLISH_EVERY = 100
 HELD_BYTES_MAX = 64 << 20
 SNIPPET_CHARS = 90
 Fingerprint = tuple[tuple[str, int, int], ...]
@@ -33,7 +34,6 @@ class Sources(Struct, frozen=True):
     """How to open what is on this machine, told from outside."""
 
     archive: Callable[[], Archive]
-    books: Callable[[], Books]
     zone: tzinfo
     now_ms: Callable[[], int]
     sample: bool = False
@@ -65,7 +65,6 @@ class Data:
         """Read nothing yet."""
         self.sources = sources
         self._archive: Archive | None = None
-        self._told: dict[str, tuple[Fingerprint, SessionSummary]] = {}
         self._held: OrderedDict[str, tuple[Fingerprint, Held]] = OrderedDict()
         self._listing = Listing((), 0)
         self._asked = threading.Event()
@@ -73,6 +72,9 @@ class Data:
         self._closed = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
+        self._searching = threading.Lock()
+        self._wanted = ""
+        self._seen: dict[str, Fingerprint] = {}
 
     def listing(self) -> Listing:
         """The list as it is now; the first caller waits a moment for something to show."""
@@ -109,7 +111,7 @@ class Data:
 
     def usage(self, breakdowns: Iterable[By]) -> dict[By, UsageReport]:
         """Usage and cost of everything, broken down in several ways."""
-        books = self.sources.books()
+        books = self.sources.archive().books
         try:
             return {by: books.usage(by, self.sources.zone) for by in breakdowns}
         finally:
@@ -126,20 +128,24 @@ class Data:
         order = {row.id: place for place, row in enumerate(held.rows())}
         return sorted(hits, key=lambda hit: (hit.lane, order.get(hit.row, 0)))
 
-    def search(self, words: str, most: int) -> Iterator[Hit]:
-        """Sessions whose words match, newest first, one hit each."""
-        archive = self.archive()
-        ordered = sorted(archive.recordings.values(), key=lambda recording: -recording.changed_ms)
-        found = 0
-        for recording in ordered:
-            if found >= most or self._closed.is_set():
-                return
-            for entry in archive.records_with(recording.session, words):
-                snippet = _snippet(text_of(entry), words)
-                if snippet is not None:
-                    yield Hit(recording.session, "", "", *snippet)
-                    found += 1
-                    break
+    def search(self, typed: str, most: int) -> list[Hit]:
+        """Sessions whose words match, newest first, one hit each; the last word may be half typed.
+
+        One search at a time: whoever waits behind a newer one gets nothing, as nobody looks any more.
+        """
+        self._wanted = typed
+        with self._searching:
+            if self._wanted != typed:
+                return []
+            query = parse(f"{typed}*" if typed[-1:].isalnum() else typed, _no_time)
+            finder = self.sources.archive().finder
+            try:
+                found = finder.search(query, most * 4)
+            finally:
+                finder.close()
+        once = {each.hit.session: each for each in reversed(found)}
+        ordered = sorted(once.values(), key=found.index)[:most]
+        return [Hit(each.hit.session, "", "", *_marked(each.snippet, query.words)) for each in ordered]
 
     def close(self) -> None:
         """Stop reading."""
@@ -169,37 +175,32 @@ class Data:
         while not self._closed.is_set():
             self._asked.wait()
             self._asked.clear()
+            began = time.monotonic()
             if not self._closed.is_set():
                 self._look()
-            self._closed.wait(LOOK_EVERY_S)
+            self._closed.wait(max(LOOK_EVERY_S, REST * (time.monotonic() - began)))
 
     def _look(self) -> None:
+        """Read what changed since the last look; a first look shows what it has as it goes."""
         archive = self.sources.archive()
-        ordered = sorted(archive.recordings.values(), key=lambda each: (-each.changed_ms, each.session))
-        prints = {each.session: _fingerprint(each) for each in ordered}
-        stale = [each for each in ordered if self._told.get(each.session, ((), None))[0] != prints[each.session]]
-        self._told = {name: kept for name, kept in self._told.items() if name in prints}
-        for done, recording in enumerate(stale):
-            if self._closed.is_set():
-                return
-            if done and done % PUBLISH_EVERY == 0:
-                self._publish(ordered, len(stale) - done)
-            if done == FIRST_ROWS:
-                self._known.set()
-            try:
-                told = summarise(hold(archive, recording.session).session, recording.changed_ms)
-            except FlightlogError:  # gone since it was listed
-                continue
-            self._told[recording.session] = (prints[recording.session], told)
-        self._publish(ordered, 0)
+        seen = {name: _fingerprint(each) for name, each in archive.recordings.items()}
+        if seen != self._seen or not self._known.is_set():
+            told: list[SessionSummary] = []
+            for summary in archive.sessions():
+                if self._closed.is_set():
+                    return
+                told.append(summary)
+                if len(told) % PUBLISH_EVERY == 0 and len(told) > len(self._listing.sessions):
+                    self._publish(told, len(seen) - len(told))
+                    self._known.set()
+            self._publish(told, 0)
+            self._seen = seen
         self._known.set()
 
-    def _publish(self, ordered: list[Recording], pending: int) -> None:
-        known = (self._told.get(recording.session) for recording in ordered)
-        told = tuple(each[1] for each in known if each is not None)
+    def _publish(self, told: list[SessionSummary], pending: int) -> None:
         before = self._listing
-        if told != before.sessions or pending != before.pending:
-            self._listing = Listing(told, pending, before.version + 1)
+        if len(told) != len(before.sessions) or pending != before.pending or tuple(told) != before.sessions:
+            self._listing = Listing(tuple(told), pending, before.version + 1)
 
 
 def _fingerprint(recording: Recording) -> Fingerprint:
@@ -212,3 +213,13 @@ def _snippet(text: str, words: str) -> tuple[str, str, str] | None:
         return None
     end = at + len(words)
     return text[max(at - SNIPPET_CHARS, 0) : at], text[at:end], text[end : end + SNIPPET_CHARS]
+
+
+def _marked(snippet: str, words: Iterable[str]) -> tuple[str, str, str]:
+    """Cut a passage in three around the first word that was looked for."""
+    cuts = (_snippet(snippet, word) for word in words)
+    return next((cut for cut in cuts if cut is not None), (snippet, "", ""))
+
+
+def _no_time(said: str) -> int:
+    raise Invalid(f"a time is not understood here: {said[:40]!r}", hint="flightlog session search")

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 from msgspec import Struct
 
+from flightlog.model.errors import Invalid
 from flightlog.views.health import Level, health
 from flightlog.views.prices import PRICES_FROM
 from flightlog.views.report import UsageReport
@@ -71,8 +72,8 @@ async def words(request: web.Request) -> web.StreamResponse:
     """Show the sessions that say what was searched for."""
     desk, asked = request.app[DESK], asked_for(request)
     hits: list[Hit] = []
-    if len(asked.q) >= WORDS_MIN:
-        hits = await aside(lambda: list(desk.data.search(asked.q, HITS_SHOWN)))
+    if len(asked.q.strip()) >= WORDS_MIN:
+        hits = await aside(_searched, desk, asked.q.strip())
     titles = {each.session: each.title for each in desk.data.listing().sessions}
     return await desk.answer("words.html", hits=hits, titles=titles, asked=asked)
 
@@ -81,6 +82,13 @@ async def usage(request: web.Request) -> web.StreamResponse:
     """Show what was used, by day, model, project and block."""
     desk = request.app[DESK]
     return await desk.answer("usage.html", **await aside(_usage, desk))
+
+
+def _searched(desk: Desk, typed: str) -> list[Hit]:
+    try:
+        return desk.data.search(typed, HITS_SHOWN)
+    except Invalid:  # half a query, as it is being typed
+        return []
 
 
 def asked_for(request: web.Request) -> Asked:

@@ -12,7 +12,7 @@ import pytest
 from flightlog.app.install import SCRIPT, command
 from hooking import payload, recorded, run_hook
 from real_agent import new_session
-from waiting import alive, until
+from waiting import alive, command_line, processes, until
 
 PYTHON = str(Path(sys.executable).resolve())
 
@@ -153,16 +153,5 @@ def test_no_process_outlives_its_work(tmp_path):
     run_hook(tmp_path, payload("Stop", session), run=command(Path(sys.executable), inline=True))
     run_hook(tmp_path, payload("SessionEnd", session))
 
-    def left():
-        found = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
-        return [pid for pid in found if alive(pid) and session in _words(pid)]
-
-    until(lambda: not left())
+    until(lambda: not [pid for pid in processes() if alive(pid) and session in command_line(pid)])
     assert [event["event"] for event in recorded(tmp_path, session)] == ["Stop", "SessionEnd"]
-
-
-def _words(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_text()
-    except OSError:
-        return ""

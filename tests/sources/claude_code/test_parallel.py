@@ -2,9 +2,12 @@ import os
 import signal
 import threading
 
+from msgspec.structs import replace
+
 from flightlog.sources.claude_code import parallel
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES, scan_all
 from flightlog.sources.claude_code.scan import Target, scan
+from flightlog.store.index.usage import content
 
 LINE = '{"type":"assistant","message":{"id":"msg_%d","model":"m","usage":{"output_tokens":%d}}}\n'
 
@@ -19,7 +22,25 @@ def test_forks_return_what_one_process_returns(tmp_path):
     files = targets(tmp_path)
     sizes = [FORK_ABOVE_BYTES // 8] * len(files)
 
-    assert scan_all(files, sizes, workers=3) == [scan(file) for file in files]
+    found = scan_all(files, sizes, workers=3)
+
+    assert [(content(each), each.end, each.read) for each in found] == [
+        ((each.rows, each.totals), each.end, each.read) for each in map(scan, files)
+    ]
+
+
+def test_the_files_of_a_session_are_finished_together(tmp_path):
+    files = [replace(target, session=f"s{place % 7}") for place, target in enumerate(targets(tmp_path))]
+
+    def finish(scanned):
+        sessions = {target.session for target, _ in scanned}
+        for session in sessions:
+            mine = [found for target, found in scanned if target.session == session]
+            mine[0].digest = str(len(mine)).encode()
+
+    for size in (1, FORK_ABOVE_BYTES // 8):
+        found = scan_all(files, [size] * len(files), 3, finish)
+        assert sorted(each.digest for each in found if each.digest) == [b"5", b"5", b"6", b"6", b"6", b"6", b"6"]
 
 
 def test_little_work_is_done_here(tmp_path):

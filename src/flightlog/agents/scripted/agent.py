@@ -5,9 +5,9 @@ commands, the files and the recording are real. Time and ids are given, so that 
 repeated exactly.
 """
 
+import http.client
 import json
 import subprocess
-import urllib.error
 import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.model.errors import Unavailable
+from flightlog.model.errors import FlightlogError, Unavailable
 from flightlog.store.files import ensure_dir, replace
 from flightlog.store.lines import append
 
@@ -24,6 +24,8 @@ VERSION = "2.1.325"
 MODEL = "claude-opus-5-5"
 TOOL_TIMEOUT_S = 20
 STEPS_MAX = 50
+# The model is on loopback: a proxy named in the environment has no part in it.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Desk(Struct, frozen=True):
@@ -68,9 +70,9 @@ class ScriptedAgent:
             f"{self._desk.url}/v1/messages", json.dumps(body).encode(), {"content-type": "application/json"}
         )
         try:
-            with urllib.request.urlopen(request, timeout=TOOL_TIMEOUT_S) as answer:  # noqa: S310
+            with _DIRECT.open(request, timeout=TOOL_TIMEOUT_S) as answer:
                 return {**json.load(answer), "request_id": answer.headers.get("request-id", "")}
-        except (urllib.error.URLError, ValueError) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unavailable(f"the scripted model did not answer: {error}") from error
 
     def _note(self, reply: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -129,15 +131,25 @@ def _run(name: str, given: dict[str, Any], project: Path) -> tuple[str, bool]:
     try:
         if name == "Bash":
             return _bash(str(given.get("command", "")), project)
-        path = project / str(given["file_path"])
-        if name == "Write":
+        return _on_file(name, given, project)
+    except KeyError as error:
+        return f"The argument {error} is missing.", True
+    except (OSError, UnicodeError, FlightlogError, subprocess.TimeoutExpired) as error:
+        return str(error), True
+
+
+def _on_file(name: str, given: dict[str, Any], project: Path) -> tuple[str, bool]:
+    match name:
+        case "Write":
+            path = project / str(given["file_path"])
             replace(path, str(given["content"]).encode(), durable=False)
             return f"File created successfully at: {path.name}", False
-        if name == "Edit":
-            return _edit(path, str(given["old_string"]), str(given["new_string"]))
-        return (path.read_text(), False) if name == "Read" else (f"No such tool: {name}", True)
-    except (OSError, KeyError, UnicodeDecodeError) as error:
-        return str(error), True
+        case "Edit":
+            return _edit(project / str(given["file_path"]), str(given["old_string"]), str(given["new_string"]))
+        case "Read":
+            return (project / str(given["file_path"])).read_text(), False
+        case _:
+            return f"No such tool: {name}", True
 
 
 def _bash(command: str, project: Path) -> tuple[str, bool]:

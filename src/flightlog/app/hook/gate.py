@@ -19,8 +19,8 @@ ROUNDS_MAX = 20
 PATIENCE_S = {"SessionEnd": 1.0}  # the agent gives all hooks of its end 1.5 s together.
 PATIENCE_OTHERS_S = 8.0
 
-_KEPT = ("CLAUDE_CONFIG_DIR", "FLIGHTLOG_HOME", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "USER")
-_KEPT_PREFIX = "XDG_"
+_KEPT = ("CLAUDE_CONFIG_DIR", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPDIR", "TZ", "USER")
+_KEPT_PREFIXES = ("FLIGHTLOG_", "XDG_")
 
 
 def command(session: str) -> list[str]:
@@ -65,7 +65,7 @@ def _run(program: list[str]) -> None:
     """Run `program` to its end; past the limit it goes, and we with it."""
     _signal.signal(_signal.SIGALRM, lambda *_: os.killpg(0, _signal.SIGKILL))
     _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S)
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIX)}
+    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
     os.waitpid(os.posix_spawn(program[0], program, kept), 0)
     _signal.setitimer(_signal.ITIMER_REAL, 0)
 

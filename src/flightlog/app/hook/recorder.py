@@ -18,6 +18,7 @@ import time
 import writing  # type: ignore[import-not-found]
 
 HARD_STOP_S = 1.0
+BEHIND_S = 5.0
 LINE_BYTES_MAX = 16 << 20
 SETTLE = frozenset({"Stop", "SubagentStop", "PreCompact", "SessionEnd"})
 
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> None:
     """Record what stands on stdin, then start a settle when the event asks for one."""
     os.umask(0o077)
     home = data_home(os.environ)
-    _stop_after(HARD_STOP_S, home)
+    _let_go_after(HARD_STOP_S, home)
     agent = next((word for word in arguments if is_safe(word)), "claude-code")
     try:
         recorded = record(home, agent, time.time_ns() // 1_000_000)
@@ -51,7 +52,7 @@ def main(arguments: list[str]) -> None:
 
         session, event = recorded
         patience_s = gate.PATIENCE_S.get(event, gate.PATIENCE_OTHERS_S) if "--inline" in arguments else 0.0
-        _stop_after(HARD_STOP_S + patience_s, "")
+        _stop_after(HARD_STOP_S + patience_s)
         gate.settle(os.path.join(home, "sessions", agent, session), gate.command(session), patience_s)
 
 
@@ -84,9 +85,9 @@ def record(home: str, agent: str, at_ms: int) -> tuple[str, str] | None:
 
 def data_home(environment: "os._Environ[str] | dict[str, str]") -> str:
     """Where recordings live: as `app.paths` says, without the package that says it."""
-    given = environment.get("FLIGHTLOG_HOME", "")
-    if given:
-        return os.path.abspath(os.path.expanduser(given))
+    given = os.path.expanduser(environment.get("FLIGHTLOG_HOME", ""))
+    if os.path.isabs(given):
+        return given
     data = environment.get("XDG_DATA_HOME", "").strip()
     if not os.path.isabs(data):
         data = "~/Library/Application Support" if sys.platform == "darwin" else "~/.local/share"
@@ -160,16 +161,31 @@ def _spool(directory: str, name: str, data: bytes) -> None:
     os.rename(path + ".part", path)
 
 
-def _stop_after(seconds: float, home: str) -> None:
-    """End this process after `seconds`, whatever it is waiting for; with a `home`, a record is lost by it."""
+def _let_go_after(seconds: float, home: str) -> None:
+    """Let the agent go on after `seconds`: the record is finished behind its back, or counted as lost.
+
+    Disks stall for seconds when others sync; that is no reason to lose a record, nor to wait for it.
+    """
+
+    def let_go(*_: object) -> None:
+        if os.fork():
+            os._exit(0)
+        os.setsid()
+        _signal.signal(_signal.SIGALRM, give_up)
+        _signal.setitimer(_signal.ITIMER_REAL, BEHIND_S)
 
     def give_up(*_: object) -> None:
         # The disk may be what hangs: counting the loss gets a moment, then the kernel ends us.
         _signal.signal(_signal.SIGALRM, _signal.SIG_DFL)
         _signal.setitimer(_signal.ITIMER_REAL, 0.05)
-        if home:
-            writing.count_lost(home)
+        writing.count_lost(home)
         os._exit(0)
 
-    _signal.signal(_signal.SIGALRM, give_up)
+    _signal.signal(_signal.SIGALRM, let_go)
+    _signal.setitimer(_signal.ITIMER_REAL, seconds)
+
+
+def _stop_after(seconds: float) -> None:
+    """End this process after `seconds`: what comes after the record may be cut short."""
+    _signal.signal(_signal.SIGALRM, lambda *_: os._exit(0))
     _signal.setitimer(_signal.ITIMER_REAL, seconds)

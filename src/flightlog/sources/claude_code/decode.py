@@ -26,6 +26,7 @@ from flightlog.model.events import (
     Titled,
     Unknown,
 )
+from flightlog.model.ids import is_safe
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
 from flightlog.sources.claude_code.messages import blocks, user_events
 from flightlog.sources.claude_code.shapes import ATTACHMENT_KINDS, FIELDS, SYSTEM_KINDS
@@ -56,7 +57,7 @@ def _entry(record: dict[str, Any], session: str) -> Entry:
         uuid=text(record, "uuid"),
         parent=text(record, "parentUuid") or text(record, "logicalParentUuid"),
         at_ms=milliseconds(text(record, "timestamp")),
-        lane=agent or ("?" if sidechain else ""),
+        lane=agent if is_safe(agent) else "?" if agent or sidechain else "",
         scene=Scene(
             text(record, "cwd"), text(record, "gitBranch"), text(record, "version"), text(record, "entrypoint")
         ),

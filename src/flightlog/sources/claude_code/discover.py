@@ -7,16 +7,19 @@ not its content, decides which session it belongs to, as it does for the client 
 """
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
 from flightlog.model.ids import is_safe
 from flightlog.sources.claude_code.values import parsed, text
 
 AGENT = "claude-code"
+_HEAD_LINES = 20
 _HEAD_BYTES_MAX = 1 << 20
 
 
@@ -66,7 +69,10 @@ def session_files(folder: str, session: str) -> list[Transcript]:
 def spilled_file(transcript: Transcript, said: str) -> str:
     """Return where a large tool result lies now: by name beside the transcript, wherever it was written."""
     root = Path(transcript.path)
-    home = root.parent.parent if transcript.lane else root.with_suffix("")
+    if transcript.lane:
+        home = root.parent.parent
+    else:
+        home = root.with_suffix("") if root.stem == transcript.session else root.parent
     return str(home / "tool-results" / Path(said).name)
 
 
@@ -90,22 +96,30 @@ def _file(entry: os.DirEntry[str], damage: list[Damage]) -> Transcript | None:
     if not is_safe(stem):
         damage.append(Damage(entry.path, 0, 0, "the file name is not a usable session id"))
         return None
-    if not stem.startswith("agent-"):
-        return _transcript(entry, stem, "", damage)
+    found = _transcript(entry, stem, "", damage)
+    if found is None or not stem.startswith("agent-"):
+        return found
     owner = _owner(entry.path)
     if not is_safe(owner):
         damage.append(Damage(entry.path, 0, 0, "a subagent's file that does not say its session"))
         return None
-    return _transcript(entry, owner, stem.removeprefix("agent-"), damage)
+    return replace(found, session=owner, lane=stem.removeprefix("agent-"))
 
 
 def _lanes(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[Transcript]:
     folder = os.path.join(session.path, "subagents")  # noqa: PTH118
-    if not is_safe(session.name) or not os.path.isdir(folder):  # noqa: PTH112
+    if not os.path.isdir(folder):  # noqa: PTH112
+        return
+    if not is_safe(session.name):
+        damage.append(Damage(folder, 0, 0, "the directory's name is not a usable session id"))
         return
     for entry in _entries(folder, damage):
         stem = entry.name.removesuffix(".jsonl")
-        if entry.name.endswith(".jsonl") and is_safe(stem):
+        if not entry.name.endswith(".jsonl"):
+            continue
+        if not is_safe(stem):
+            damage.append(Damage(entry.path, 0, 0, "the file name is not a usable subagent id"))
+        else:
             found = _transcript(entry, session.name, stem.removeprefix("agent-"), damage)
             if found is not None:
                 yield found
@@ -113,25 +127,29 @@ def _lanes(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[Transcri
 
 def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[Damage]) -> Transcript | None:
     try:
-        stat = entry.stat()
+        told = entry.stat()
     except OSError as error:
         damage.append(Damage(entry.path, 0, 0, _why(error)))
         return None
-    return Transcript(entry.path, session, stat.st_size, stat.st_mtime_ns, lane, stat.st_dev, stat.st_ino)
+    if not stat.S_ISREG(told.st_mode):
+        # A pipe would keep us waiting for ever.
+        damage.append(Damage(entry.path, 0, 0, "not a file"))
+        return None
+    return Transcript(entry.path, session, told.st_size, told.st_mtime_ns, lane, told.st_dev, told.st_ino)
 
 
 def _owner(path: str) -> str:
-    """Read the session id off the first record of a 2.0 subagent file."""
+    """Read the session id off the first record of a 2.0 subagent file that says it."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
-            first = file.readline(_HEAD_BYTES_MAX)
+            head = [file.readline(_HEAD_BYTES_MAX) for _ in range(_HEAD_LINES)]
     except OSError:
         return ""
-    return text(parsed(first) or {}, "sessionId")
+    return next((owner for line in head if (owner := text(parsed(line) or {}, "sessionId"))), "")
 
 
 def _folders(root: str, damage: list[Damage]) -> list[str]:
-    return [entry.path for entry in _entries(root, damage) if entry.is_dir()]
+    return [entry.path for entry in _entries(root, damage) if os.path.isdir(entry.path)]  # noqa: PTH112
 
 
 def _entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:

@@ -39,7 +39,6 @@ _MARKS = (
     ("Stop hook feedback:", PromptKind.HOOK),
 )
 _OUTPUT_TAG = re.compile(r"</?(?:local-command|bash)-(?:stdout|stderr)>")
-_COMMAND_PART = re.compile(r"<(command-name|command-args|bash-input)>(.*?)</\1>", re.DOTALL)
 _INTERRUPTED = re.compile(r"\[Request interrupted by user[^\]]*\]")
 
 
@@ -54,10 +53,14 @@ def user_events(record: dict[str, Any]) -> list[Event]:
     """Read a `user` record: the results of tools, and words if there are any beside them."""
     content = mapping(record, "message").get("content")
     parts = content if isinstance(content, list) else []
-    results = [part for part in parts if isinstance(part, dict) and part.get("type") == "tool_result"]
-    rest = [part for part in parts if part not in results] if results else content
+    results = [part for part in parts if _is_result(part)]
+    rest = [part for part in parts if not _is_result(part)] if results else content
     events: list[Event] = [_tool_returned(record, result, alone=len(results) == 1) for result in results]
     return [*events, _prompted(record, blocks(rest))] if rest or not results else events
+
+
+def _is_result(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "tool_result"
 
 
 def _prompted(record: dict[str, Any], content: tuple[Block, ...]) -> Prompted:
@@ -126,9 +129,14 @@ def _kind(record: dict[str, Any], said: str) -> PromptKind:
 
 def _command(said: str) -> str:
     """Write a slash command as it was typed."""
-    parts = dict(_COMMAND_PART.findall(said))
-    typed = " ".join(part.strip() for part in (parts.get("command-name", ""), parts.get("command-args", "")))
-    return typed.strip() or f"! {parts.get('bash-input', said).strip()}"
+    typed = f"{_tagged(said, 'command-name')} {_tagged(said, 'command-args')}".strip()
+    return typed or f"! {_tagged(said, 'bash-input') or said.strip()}"
+
+
+def _tagged(said: str, tag: str) -> str:
+    """The words between a tag and its end; by search, as a pattern can be made to take for ever."""
+    inside, closed, _ = said.partition(f"<{tag}>")[2].partition(f"</{tag}>")
+    return inside.strip() if closed else ""
 
 
 def _denied(record: dict[str, Any]) -> str:

@@ -6,7 +6,6 @@ must not kill us. Which copy of a response counts is decided elsewhere; here onl
 repeat the same response in the same place are folded into one.
 """
 
-import os
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -18,12 +17,14 @@ from msgspec.structs import replace
 from flightlog.model.usage import ClientTotals, Row
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
-from flightlog.store.index_files import fingerprint
+from flightlog.store.index.files import fingerprint
+from flightlog.store.reading import Reader, open_reader
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
-_USAGE = b'"usage":{'
-_TOTALS = b'"type":"cost-state"'
+# Without what may follow a space: other tools write JSON with one after the colon.
+_USAGE = b'"usage":'
+_TOTALS = b'"cost-state"'
 _STAMP = b'"timestamp":"'
 _NEWLINE = b"\n"
 
@@ -42,8 +43,9 @@ class Target(Struct, frozen=True):
 class Scan(Struct, array_like=True):
     """What the new bytes of one file say.
 
-    `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms`
-    is the file's first time stamp, told only by a scan from its beginning.
+    `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms` is
+    the file's first time stamp, told only by a scan from its beginning. What another process
+    scanned arrives with its rows and totals `packed`; `digest` is what somebody made of them.
     """
 
     rows: list[Row]
@@ -55,6 +57,9 @@ class Scan(Struct, array_like=True):
     born_ms: int = 0
     fingerprint: int = 0
     error: str = ""
+    packed: bytes = b""
+    keys: bytes = b""
+    digest: bytes = b""
 
 
 def scan(target: Target, buffer: bytearray | None = None) -> Scan:
@@ -64,7 +69,7 @@ def scan(target: Target, buffer: bytearray | None = None) -> Scan:
     """
     reading = _Reading(target)
     try:
-        file = os.open(target.path, os.O_RDONLY | os.O_CLOEXEC)
+        file = open_reader(target.path)
     except OSError as error:
         return Scan([], [], target.start, error=error.strerror or "unreadable")
     try:
@@ -72,7 +77,7 @@ def scan(target: Target, buffer: bytearray | None = None) -> Scan:
     except OSError as error:
         reading.result.error = error.strerror or "unreadable"
     finally:
-        os.close(file)
+        file.close()
     return reading.finished()
 
 
@@ -135,10 +140,10 @@ class _Reading:
         self.odd: list[Row] = []
         self.as_of_ms = 0
 
-    def run(self, file: int, buffer: bytearray) -> None:
+    def run(self, file: Reader, buffer: bytearray) -> None:
         """Read block by block; what follows the last newline waits for the next block."""
         kept = 0
-        while got := os.preadv(file, [memoryview(buffer)[kept:]], self.result.end + kept):
+        while got := file.fill(memoryview(buffer)[kept:], self.result.end + kept):
             self.result.read += got
             filled = kept + got
             whole = sz.rfind(buffer, _NEWLINE, kept, filled) + 1
@@ -184,7 +189,7 @@ class _Reading:
                 best[message.id] = record
             elif known is None:
                 self._odd_line(bytes(line))
-            elif _place(record) != _place(known):
+            elif record.request_id != known.request_id or _lane(record) != _lane(known):
                 self.odd.append(_row(record, self.target))
             elif _fuller(record, known):
                 best[message.id] = record
@@ -254,20 +259,27 @@ def _born_ms(head: bytes) -> int:
     return 0
 
 
-def _place(record: _Record) -> tuple[str | None, str | None, bool | None]:
-    return record.request_id, record.agent_id, record.is_sidechain
+def _lane(record: _Record) -> str:
+    return record.agent_id or ("?" if record.is_sidechain else "")
 
 
 def _fuller(record: _Record, known: _Record) -> bool:
     """Whether `record` is the better copy of a response: more output, else earlier."""
     new, old = record.message.usage.output_tokens or 0, known.message.usage.output_tokens or 0
-    return new > old or (new == old and record.timestamp < known.timestamp)
+    return new > old or (new == old and _tie(record) < _tie(known))
+
+
+def _tie(record: _Record) -> tuple[str, str, tuple[object, ...], str]:
+    """Between equals the order of lines must not decide."""
+    said = record.message.usage
+    counts = (said.input_tokens or 0, said.cache_read_input_tokens or 0, said.cache_creation_input_tokens or 0)
+    return record.timestamp, record.message.model, counts, record.cwd or ""
 
 
 def _row(record: _Record, target: Target) -> Row:
     said = record.message.usage
     hour = (said.cache_creation.ephemeral_1h_input_tokens or 0) if said.cache_creation else 0
-    return Row(
+    values = (
         record.message.id,
         target.session,
         record.message.model,
@@ -280,6 +292,7 @@ def _row(record: _Record, target: Target) -> Row:
         milliseconds(record.timestamp) or 0,
         record.cwd or "",
         record.request_id or "",
-        target.lane or record.agent_id or ("?" if record.is_sidechain else ""),
+        target.lane or _lane(record),
         record.is_aborted_mid_stream or False,
     )
+    return tuple.__new__(Row, values)

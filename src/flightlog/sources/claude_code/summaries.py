@@ -14,7 +14,7 @@ from flightlog.model.events import Entry, Summarised
 from flightlog.sources.claude_code.decode import decode
 from flightlog.sources.claude_code.discover import Transcript
 
-_NEEDLE = b'"type":"summary"'
+_NEEDLE = b'"summary"'
 
 
 def summaries(transcripts: Iterable[Transcript]) -> Iterator[Entry]:

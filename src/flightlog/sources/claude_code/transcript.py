@@ -4,23 +4,25 @@ The file is read in place and never written. Records without a time of their own
 time of the record before them, so that they keep their place when files are joined.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
+from flightlog.model.errors import Unavailable
 from flightlog.model.events import Entry, LaneFacts
 from flightlog.sources.claude_code.decode import decode
 from flightlog.sources.claude_code.discover import Transcript, lane_facts_file
 from flightlog.sources.claude_code.values import parsed, text
-from flightlog.store.lines import read as read_lines
+from flightlog.store.lines import Line
+from flightlog.store.reading import open_reader, sound_lines
 
 
 def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
     """Yield what the transcript says from byte `start` on."""
     last_ms = 0
-    for line in read_lines(Path(transcript.path), start):
+    for line in _lines(transcript.path, start):
         if isinstance(line, Damage):
             yield line
             continue
@@ -41,16 +43,28 @@ def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
             )
 
 
-def entries_at(path: str, offset: int, length: int) -> Iterator[Entry]:
-    """Yield what the record at a known place says; a file that changed meanwhile may say nothing."""
+def entries_at(path: str, places: Iterable[tuple[int, int]]) -> Iterator[Entry]:
+    """Yield what the records at known places say; a file that changed meanwhile may say nothing."""
     try:
-        with Path(path).open("rb") as file:
-            file.seek(offset)
-            line = file.read(length)
+        file = open_reader(path)
     except OSError:
         return
-    for entry in decode(line) or ():
-        yield replace(entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length)
+    try:
+        for offset, length in places:
+            for entry in decode(file.read(offset, length)) or ():
+                yield replace(entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length)
+    finally:
+        file.close()
+
+
+def _lines(path: str, start: int) -> Iterator[Line | Damage]:
+    """Read the file; one that cannot be read is damage as well, and hides no other."""
+    try:
+        yield from sound_lines(path, start)
+    except OSError as error:
+        yield Damage(path, start, 0, error.strerror or type(error).__name__)
+    except Unavailable as error:
+        yield Damage(path, start, 0, error.message.removesuffix(f": {path}"))
 
 
 def lane_facts(transcript: Transcript) -> LaneFacts:

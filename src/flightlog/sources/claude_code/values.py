@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST_MS = 7_258_118_400_000  # the year 2200; what lies beyond is no time of a recording
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
@@ -52,7 +53,7 @@ def sequence(record: dict[str, Any], key: str) -> list[Any]:
 
 
 def milliseconds(stamp: str) -> int | None:
-    """Turn an ISO 8601 time into milliseconds since 1970, UTC where it names no zone."""
+    """Turn an ISO 8601 time between 1970 and 2200 into milliseconds, UTC where it names no zone."""
     try:
         moment = datetime.fromisoformat(stamp)
     except ValueError:
@@ -60,7 +61,8 @@ def milliseconds(stamp: str) -> int | None:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     passed = moment - _EPOCH
-    return (passed.days * 86_400 + passed.seconds) * 1000 + passed.microseconds // 1000
+    at_ms = (passed.days * 86_400 + passed.seconds) * 1000 + passed.microseconds // 1000
+    return at_ms if 0 <= at_ms < _LATEST_MS else None
 
 
 def _repaired(line: bytes) -> Any:

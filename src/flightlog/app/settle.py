@@ -1,0 +1,105 @@
+"""Settling: bring our copies and the index up to date after an agent rested.
+
+Idempotent, and safe to be killed: what was copied stays, the rest is done next time. Started
+by the hook for one session, or by a person for all of them.
+"""
+
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.app import home, now_ms, open_archive
+from flightlog.app.config import in_force
+from flightlog.app.paths import claude_config_dirs
+from flightlog.archive import Archive, Recording
+from flightlog.model.errors import Conflict, FlightlogError, NotFound
+from flightlog.model.ids import checked
+from flightlog.sources.claude_code.discover import AGENT, session_files
+from flightlog.sources.claude_code.kept import keep
+from flightlog.store.lines import read_together
+from flightlog.store.sessions import seal_session, session_dir
+
+DAY_MS = 86_400_000
+
+
+class SettleReport(Struct, frozen=True):
+    """What a settle did."""
+
+    sessions: int
+    bytes_adopted: int
+    sealed: int
+    failed: tuple[str, ...]
+    busy: tuple[str, ...]
+
+
+def settle_one(written: str) -> SettleReport:
+    """Settle one session: the hook's own, even where our configuration would not find it."""
+    archive = open_archive()
+    try:
+        recording = archive.find(written)
+    except NotFound:
+        recording = _from_hook(checked(written))
+    return _settled(archive, [recording], seal=False)
+
+
+def settle_all(progress: Callable[[int, int], None] | None = None) -> SettleReport:
+    """Settle everything that can be found, and seal what has long been quiet."""
+    archive = open_archive()
+    return _settled(archive, list(archive.recordings.values()), seal=True, progress=progress)
+
+
+def _settled(
+    archive: Archive, recordings: list[Recording], *, seal: bool, progress: Callable[[int, int], None] | None = None
+) -> SettleReport:
+    days = in_force()["archive.seal_after_days"].value
+    quiet_ms = now_ms() - int(days) * DAY_MS if seal and days else 0
+    adopted = sealed = 0
+    failed: list[str] = []
+    busy: list[str] = []
+    for done, recording in enumerate(recordings):
+        if progress is not None:
+            progress(done, len(recordings))
+        try:
+            result = keep(home(), recording.session, recording.files)
+            adopted += sum(each.end - each.start for each in result.adopted)
+            failed += [f"{recording.session}/{name}: {error.message}" for name, error in result.failed]
+            if recording.changed_ms < quiet_ms:
+                sealed += len(seal_session(Path(home()), AGENT, recording.session))
+        except Conflict:
+            busy.append(recording.session)
+        except FlightlogError as error:
+            failed.append(f"{recording.session}: {error.message}")
+    _index(archive)
+    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy))
+
+
+def _index(archive: Archive) -> None:
+    for level in (archive.books, archive.finder):
+        level.refresh()
+        level.close()
+
+
+def _from_hook(session: str) -> Recording:
+    """Find a session's files by what its hook was told."""
+    told = session_dir(Path(home()), AGENT, session) / "hooks.jsonl"
+    paths = {path for path in map(_transcript_path, _hook_lines(told)) if path}
+    known = [str(folder) for folder in claude_config_dirs(os.environ)]
+    files = [file for path in sorted(paths) for file in session_files(str(Path(path).parent), session)]
+    if not files:
+        raise NotFound(f"no session {session!r} below {', '.join(known)}", hint="flightlog session list")
+    return Recording(session, AGENT, tuple(files))
+
+
+def _hook_lines(path: Path) -> Iterable[bytes]:
+    return (line.data for line in read_together(path) if hasattr(line, "data"))
+
+
+def _transcript_path(line: bytes) -> str:
+    try:
+        told = msgspec.json.decode(line)["payload"]["transcript_path"]
+    except (msgspec.DecodeError, KeyError, TypeError):
+        return ""
+    return told if isinstance(told, str) and Path(told).is_absolute() else ""

@@ -1,0 +1,74 @@
+"""How the recording stands: what is found, what is kept, what is sealed, what was lost."""
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.app import home, now_ms
+from flightlog.app.hook_check import lost_records
+from flightlog.app.overview import keep_days
+from flightlog.app.paths import claude_config_dirs
+from flightlog.archive import Archive
+from flightlog.sources.claude_code.discover import AGENT
+from flightlog.store.sessions import kept_sessions
+from flightlog.views.overview import DAY_MS
+
+
+class Status(Struct, frozen=True):
+    """The figures; times are in milliseconds since 1970, None where there is none."""
+
+    sessions_live: int
+    bytes_live: int
+    sessions_kept: int
+    only_kept: int
+    not_kept: int
+    bytes_kept: int
+    bytes_sealed: int
+    last_record_ms: int | None
+    first_deletion_ms: int | None
+    lost_events: int
+    index_bytes: int
+    home: str
+
+
+def status() -> Status:
+    """Look; nothing is read but names and sizes."""
+    place = Path(home())
+    dirs = claude_config_dirs(os.environ)
+    live = Archive([str(path) for path in dirs]).recordings
+    kept, _ = kept_sessions(place, AGENT)
+    sizes = dict(_sizes(place / "sessions"))
+    changed = [recording.changed_ms for recording in live.values()]
+    days = min(keep_days(path) for path in dirs)
+    return Status(
+        sessions_live=len(live),
+        bytes_live=sum(file.size for recording in live.values() for file in recording.files),
+        sessions_kept=len(kept),
+        only_kept=len(kept - live.keys()),
+        not_kept=len(live.keys() - kept),
+        bytes_kept=sum(sizes.values()),
+        bytes_sealed=sum(size for path, size in sizes.items() if path.endswith(".zst")),
+        last_record_ms=max(changed, default=None),
+        first_deletion_ms=min(changed) + days * DAY_MS if changed else None,
+        lost_events=lost_records(place, Path(tempfile.gettempdir())),
+        index_bytes=sum(size for path, size in _sizes(place) if Path(path).name.startswith("index.db")),
+        home=str(place),
+    )
+
+
+def age_ms(status: Status) -> int | None:
+    """How long ago the last record was written."""
+    return None if status.last_record_ms is None else max(now_ms() - status.last_record_ms, 0)
+
+
+def _sizes(folder: Path) -> Iterator[tuple[str, int]]:
+    for root, _, names in os.walk(folder):
+        for name in names:
+            path = Path(root, name)
+            try:
+                yield str(path), path.lstat().st_size
+            except OSError:
+                continue

@@ -1,0 +1,127 @@
+"""The books: usage over everything recorded, kept up to date in the index.
+
+A report is answered from memory first and written down afterwards, when `close` is called:
+nobody waits for the disk. Without an index, or with a damaged one, the answers are the same.
+"""
+
+import os
+import sqlite3
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+
+import msgspec
+
+from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.claude_code.evidence import signs
+from flightlog.sources.claude_code.parallel import scan_all
+from flightlog.sources.claude_code.scan import Scan, Target
+from flightlog.store.index.database import Index
+from flightlog.store.index.files import Reading, Source, Work
+from flightlog.store.index.usage import Account, UsageSync, kept_report, sync_usage
+from flightlog.views.digest import Said, SessionDigest, digested
+from flightlog.views.prices import PRICES_FROM
+from flightlog.views.report import Only, UsageReport, limited, report, summed_up
+from flightlog.views.truth import Evidence
+from flightlog.views.usage import By, UsageRow
+
+MADE_BY = f"1 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(SessionDigest).decode
+_decode_report = msgspec.msgpack.Decoder(UsageReport).decode
+
+
+class Books:
+    """What recorded files say about usage, and where they say what."""
+
+    def __init__(self, files: Sequence[Transcript], index: Path | None) -> None:
+        """Take `files` into account; keep the index at `index`, or nowhere."""
+        self._files = files
+        self._index = Index(index)
+        self._sync: UsageSync | None = None
+        self._work = Work()
+
+    @property
+    def work(self) -> Work:
+        """What the last report took."""
+        return self._work
+
+    def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
+        """Report usage and cost of everything recorded, or of `only` a part of it."""
+        if only is not None:
+            sync = self._synced()
+            return report(limited(map(_decode, sync.digests.values()), only), by, zone, sync.damaged)
+        name = f"{by.value} {_rules(zone)} {MADE_BY}"
+        sources = [source(file) for file in self._files]
+        kept = self._index.asked(lambda database: kept_report(database, name, sources))
+        if kept is not None:
+            self._work = Work(files=len(sources))
+            return _decode_report(kept)
+        sync = self._synced()
+        made = report([_decode(body) for body in sync.digests.values()], by, zone, sync.damaged)
+        sync.reports[name] = _encode(made)
+        return made
+
+    def sessions(self) -> dict[str, UsageRow]:
+        """Return what each session used of its own; what it copied from another counts there."""
+        return {session: summed_up([_decode(body)]) for session, body in self._synced().digests.items()}
+
+    def costs(self) -> dict[str, float | None]:
+        """Return what each session costs."""
+        return {session: row.cost.usd for session, row in self.sessions().items()}
+
+    def refresh(self) -> None:
+        """Bring usage up to date."""
+        self._synced()
+
+    def close(self) -> None:
+        """Write down what the last report found out; a disk that refuses costs the next report some time."""
+        if self._sync is not None:
+            with suppress(sqlite3.Error):
+                self._sync.commit()
+        self._index.close()
+
+    def _synced(self) -> UsageSync:
+        sources = [source(file) for file in self._files]
+        self._sync = self._index.asked(lambda each: sync_usage(each, sources, self._scan, self._digest, MADE_BY))
+        self._work = self._sync.work
+        return self._sync
+
+    def _scan(self, readings: Sequence[Reading]) -> list[Scan]:
+        targets = [Target(each.source.path, each.source.session, each.source.lane, each.start) for each in readings]
+        sizes = [max(each.source.size - each.start, 0) for each in readings]
+        first = not any(each.start for each in readings)
+        return scan_all(targets, sizes, os.cpu_count() or 1, self._digest_early if first else None)
+
+    def _digest_early(self, scanned: Sequence[tuple[Target, Scan]]) -> None:
+        """Digest sessions where they are scanned, on every processor; those that share are digested again."""
+        files: dict[str, list[Scan]] = defaultdict(list)
+        for target, found in scanned:
+            files[target.session].append(found)
+        for session, scans in files.items():
+            born = min((each.born_ms for each in scans if each.born_ms), default=0)
+            rows = [row for each in scans for row in each.rows]
+            totals = [one for each in scans for one in each.totals]
+            (digest,) = digested([Said(session, born, rows, totals)], self._evidence)
+            scans[0].digest = _encode(digest)
+
+    def _digest(self, group: Sequence[Account]) -> Mapping[str, bytes]:
+        said = [Said(each.session, each.born_ms, each.rows, each.totals) for each in group]
+        return {each.session: _encode(each) for each in digested(said, self._evidence)}
+
+    def _evidence(self, session: str) -> Evidence:
+        return Evidence(*signs(file.path for file in self._files if file.session == session))
+
+
+def source(file: Transcript) -> Source:
+    """Return a transcript as the index sees it."""
+    return Source(file.path, file.path, file.session, file.lane, file.device, file.inode, file.size, file.changed_ns)
+
+
+def _rules(zone: tzinfo) -> str:
+    """Name a time zone by what it does: two zones of one name may differ, and one object is not the next."""
+    months = (datetime(year, month, 1, tzinfo=UTC) for year in range(2024, 2028) for month in range(1, 13))
+    return " ".join([str(zone), *(str(month.astimezone(zone).utcoffset()) for month in months)])

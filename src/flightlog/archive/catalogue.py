@@ -1,0 +1,79 @@
+"""What was worked out about whole sessions, kept in the index until one of their files changes."""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+
+from flightlog import __version__
+from flightlog.archive.books import source
+from flightlog.sources.claude_code.discover import Transcript
+from flightlog.store.index.database import Index
+from flightlog.store.index.sessions import keep, kept, kept_of, stamp
+from flightlog.views.prices import PRICES_FROM
+
+MADE_BY = f"{__version__} 1 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+_BATCH = 64
+
+T = TypeVar("T")
+
+
+class Catalogue(Generic[T]):
+    """Values of one kind, one for each session."""
+
+    def __init__(self, kind: str, value: type[T], index: Path | None) -> None:
+        """Keep values of type `value` in the index at `index`, or nowhere."""
+        self._kind = kind
+        self._index = Index(index)
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._decode = msgspec.msgpack.Decoder(value).decode
+
+    def all(self, sessions: Mapping[str, Iterable[Transcript]], make: Callable[[str], T]) -> Iterator[T]:
+        """Yield every session's value in the order given; what changed is worked out by `make`."""
+        known = self._index.asked(lambda database: kept(database, self._kind))
+        fresh: list[tuple[str, int, bytes]] = []
+        for session, files in sessions.items():
+            number = _stamp(files)
+            value = self._known(known.get(session), number)
+            if value is None:
+                value = make(session)
+                fresh.append((session, number, self._encode(value)))
+                if len(fresh) >= _BATCH:
+                    self._keep(fresh)
+                    fresh = []
+            yield value
+        self._keep(fresh)
+
+    def one(self, session: str, files: Iterable[Transcript], make: Callable[[str], T]) -> T:
+        """Return one session's value."""
+        number = _stamp(files)
+        value = self._known(self._index.asked(lambda database: kept_of(database, self._kind, session)), number)
+        if value is None:
+            value = make(session)
+            self._keep([(session, number, self._encode(value))])
+        return value
+
+    def close(self) -> None:
+        """Let go of the index."""
+        self._index.close()
+
+    def _known(self, have: tuple[int, bytes] | None, number: int) -> T | None:
+        if have is None or have[0] != number:
+            return None
+        try:
+            return self._decode(have[1])
+        except msgspec.MsgspecError:
+            return None
+
+    def _keep(self, rows: list[tuple[str, int, bytes]]) -> None:
+        """A disk that refuses costs the next one who asks some time."""
+        if rows:
+            with suppress(sqlite3.Error):
+                keep(self._index.database, self._kind, rows)
+
+
+def _stamp(files: Iterable[Transcript]) -> int:
+    return stamp(map(source, files), MADE_BY)

@@ -1,0 +1,255 @@
+"""The door to recordings: sessions(), session(id), usage(); rooms and faces come through here.
+
+Reads the agents' own files in place; nothing is written on the way to a report. Which
+directories to look in is told from outside.
+"""
+
+import functools
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import tzinfo
+from itertools import groupby
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.archive.books import Books
+from flightlog.archive.catalogue import Catalogue
+from flightlog.archive.finder import Finder, Found
+from flightlog.model.damage import Damage
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.events import Entry, LaneFacts
+from flightlog.model.ids import checked
+from flightlog.model.session import Session
+from flightlog.sources.claude_code.discover import (
+    AGENT,
+    Transcript,
+    session_files,
+    spilled_file,
+)
+from flightlog.sources.claude_code.discover import (
+    Found as FoundFiles,
+)
+from flightlog.sources.claude_code.grep import places
+from flightlog.sources.claude_code.kept import recorded
+from flightlog.sources.claude_code.summaries import summaries
+from flightlog.sources.claude_code.transcript import entries, entries_at, lane_facts
+from flightlog.store.lines import TORN_TAIL
+from flightlog.store.reading import open_reader
+from flightlog.views.addresses import addresses
+from flightlog.views.prices import price
+from flightlog.views.query import Query
+from flightlog.views.report import Only, UsageReport
+from flightlog.views.session import fold
+from flightlog.views.summary import SessionSummary, summarise
+from flightlog.views.usage import By
+
+Progress = Callable[[int, int], None]
+Place = tuple[str, int, int]  # path, offset, length
+SPILLED_BYTES_MAX = 64 << 20
+
+
+class Recording(Struct, frozen=True):
+    """The files of one session."""
+
+    session: str
+    agent: str
+    files: tuple[Transcript, ...]
+
+    @property
+    def changed_ms(self) -> int:
+        """When the agent last wrote to any of them."""
+        return max(file.changed_ns for file in self.files) // 1_000_000
+
+    @property
+    def main(self) -> Transcript | None:
+        """The main thread's file; a session of warm-ups has none."""
+        return next((file for file in self.files if not file.lane), None)
+
+
+class Archive:
+    """Every recording that can be found from here."""
+
+    def __init__(self, config_dirs: Sequence[str], home: str = "") -> None:
+        """Look below `config_dirs`, the agents' own configuration directories, and in our copies below `home`."""
+        self._config_dirs = tuple(config_dirs)
+        self._home = home
+        self._noted: dict[str, list[Entry]] = {}
+
+    @functools.cached_property
+    def recordings(self) -> dict[str, Recording]:
+        """Every session's files, by session id."""
+        files: dict[str, list[Transcript]] = defaultdict(list)
+        for transcript in self._found.transcripts:
+            files[transcript.session].append(transcript)
+        return {session: Recording(session, AGENT, tuple(files[session])) for session in sorted(files)}
+
+    @property
+    def damage(self) -> tuple[Damage, ...]:
+        """What could not be looked into."""
+        return self._found.damage
+
+    def find(self, written: str) -> Recording:
+        """Return the session whose id begins with `written`."""
+        if written in self.recordings:
+            return self.recordings[written]
+        begin = checked(written)
+        matches = [session for session in self.recordings if session.startswith(begin)]
+        if not matches:
+            raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
+        if len(matches) > 1:
+            some = ", ".join(matches[:5])
+            raise Invalid(f"{len(matches)} sessions begin with {written!r}", hint=f"write more of it: {some}")
+        return self.recordings[matches[0]]
+
+    def latest(self) -> str:
+        """Return the session that changed last."""
+        if not self.recordings:
+            raise NotFound("there are no sessions", hint="flightlog demo")
+        return max(self.recordings.values(), key=lambda recording: (recording.changed_ms, recording.session)).session
+
+    def session(self, written: str) -> Session:
+        """Tell the session whose id begins with `written`."""
+        return self._told(self.find(written))
+
+    def sessions(self, progress: Progress | None = None) -> Iterator[SessionSummary]:
+        """Reduce every session to a line, newest first; only what changed is read again."""
+        catalogue = Catalogue("summary", SessionSummary, self._index)
+        files = {recording.session: recording.files for recording in self._newest_first()}
+        own = self.books.sessions()
+        for done, summary in enumerate(catalogue.all(files, self._summary)):
+            if progress is not None:
+                progress(done, len(files))
+            row = own.get(summary.session)
+            yield replace(summary, usage=row.usage, cost=row.cost) if row else summary
+        catalogue.close()
+
+    def search(self, query: Query, limit: int) -> list[tuple[Found, str]]:
+        """Find records by what they say, each with the address that opens it."""
+        catalogue = Catalogue("addresses", dict[str, str], self._index)
+        known: dict[str, dict[str, str]] = {}
+        hits = []
+        for found in self.finder.search(query, limit):
+            session = found.hit.session
+            if session not in known:
+                files = self.recordings[session].files
+                known[session] = catalogue.one(session, files, lambda each: addresses(self.session(each)))
+            hits.append((found, known[session].get(found.hit.uuid, session)))
+        catalogue.close()
+        return hits
+
+    def told(self, progress: Progress | None = None) -> Iterator[Session]:
+        """Tell every session, newest first."""
+        ordered = self._newest_first()
+        for done, recording in enumerate(ordered):
+            if progress is not None:
+                progress(done, len(ordered))
+            yield self._told(recording)
+
+    def records(self, written: str) -> Iterator[Entry | Damage | LaneFacts]:
+        """Yield everything on record about a session, for a fold of one's own."""
+        yield from self._items(self.find(written))
+
+    def records_at(self, places: Iterable[Place]) -> Iterator[Entry]:
+        """Read single records again, from where they were found."""
+        for path, group in groupby(places, key=lambda place: place[0]):
+            yield from entries_at(path, [(offset, length) for _, offset, length in group])
+
+    def records_with(self, written: str, words: str) -> Iterator[Entry]:
+        """Yield the records of a session that hold `words` somewhere, in no promised order of threads."""
+        for file in self.find(written).files:
+            yield from self.records_at((file.path, offset, length) for offset, length in places(file.path, words))
+
+    def follow(self, written: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
+        """Yield what stands on record, then what is added; `pause` waits a little and says whether to go on.
+
+        A look costs as much as there is new: files are read from where the last look ended.
+        """
+        session = self.find(written).session
+        read: dict[str, int] = {}
+        while True:
+            for file in self._fresh(session):
+                start = read.get(file.path, 0)
+                if file.size < start:
+                    start = 0
+                if file.size > start:
+                    for item in entries(file, start):
+                        if isinstance(item, Damage) and item.why == TORN_TAIL:
+                            break
+                        start = item.offset + item.length
+                        yield item
+                    read[file.path] = start
+            if not pause():
+                return
+
+    def spilled(self, session: str, said: str) -> str | None:
+        """Read a tool result that was too large for the transcript, if it is still there."""
+        for file in self.find(session).files:
+            try:
+                return _text_of(spilled_file(file, said))
+            except (OSError, ValueError):
+                continue
+        return None
+
+    def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
+        """Report usage and cost."""
+        return self.books.usage(by, zone, only)
+
+    @functools.cached_property
+    def books(self) -> Books:
+        """Usage and search over everything recorded; `close` writes down what they found out."""
+        return Books(self._found.transcripts, self._index)
+
+    @functools.cached_property
+    def finder(self) -> Finder:
+        """Search over everything recorded."""
+        return Finder(self._found.transcripts, self._index)
+
+    @property
+    def _index(self) -> Path | None:
+        return Path(self._home) / "index.db" if self._home else None
+
+    @functools.cached_property
+    def _found(self) -> FoundFiles:
+        return recorded(self._config_dirs, self._home)
+
+    def _newest_first(self) -> list[Recording]:
+        return sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
+
+    def _summary(self, session: str) -> SessionSummary:
+        recording = self.recordings[session]
+        return summarise(self._told(recording), recording.changed_ms)
+
+    def _fresh(self, session: str) -> tuple[Transcript, ...]:
+        """Look again at the files of one session; new subagents appear as it runs."""
+        folders = {os.path.dirname(file.path) for file in self.recordings[session].files if not file.lane}  # noqa: PTH120
+        found = [file for folder in sorted(folders) for file in session_files(folder, session)]
+        return tuple(found) or self.recordings[session].files
+
+    def _told(self, recording: Recording) -> Session:
+        return fold(recording.session, recording.agent, price, self._items(recording))
+
+    def _items(self, recording: Recording) -> Iterator[Entry | Damage | LaneFacts]:
+        for file in recording.files:
+            yield from entries(file)
+            if file.lane:
+                yield lane_facts(file)
+            else:
+                yield from self._summaries(os.path.dirname(file.path))  # noqa: PTH120
+
+    def _summaries(self, folder: str) -> Iterable[Entry]:
+        """Titles noted in a project's other files, read once."""
+        if folder not in self._noted:
+            files = [file for each in self.recordings.values() for file in each.files]
+            self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
+        return self._noted[folder]
+
+
+def _text_of(path: str) -> str:
+    reader = open_reader(path)
+    try:
+        return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
+    finally:
+        reader.close()

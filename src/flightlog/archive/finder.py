@@ -1,0 +1,65 @@
+"""Finding records by what they say, over everything recorded.
+
+The words are indexed when they are first asked for; a passage is read from the recording
+itself, so what is shown is what was said.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.archive.books import Books, source
+from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.claude_code.records import text_at
+from flightlog.sources.claude_code.stream import read_all
+from flightlog.store.index.database import Index
+from flightlog.store.index.files import Work
+from flightlog.store.index.text import Hit, Wanted, has_text, search, sync_text
+from flightlog.views.query import Query, snippet
+
+
+class Found(Struct, frozen=True):
+    """A record that matches a search, and the passage that does."""
+
+    hit: Hit
+    snippet: str
+
+
+class Finder:
+    """Searches recorded files."""
+
+    def __init__(self, files: Sequence[Transcript], index: Path | None) -> None:
+        """Look into `files`; keep the index at `index`, or nowhere."""
+        self._files, self._path = files, index
+        self._sources = [source(file) for file in files]
+        self._index = Index(index)
+
+    def sync(self) -> Work:
+        """Index what is new; `search` does so by itself."""
+        return self._index.asked(lambda database: sync_text(database, self._sources, read_all))
+
+    def search(self, query: Query, limit: int = 20) -> list[Found]:
+        """Return the first records that match, the newest recordings first."""
+        self.sync()
+        wanted = Wanted(query.match, query.since_ms, query.project, self._costing(query), limit)
+        hits = self._index.asked(lambda database: search(database, wanted))
+        return [Found(hit, snippet(text_at(hit.path, hit.offset, hit.length), query.words)) for hit in hits]
+
+    def refresh(self) -> None:
+        """Bring the words up to date if somebody has searched before."""
+        if self._index.asked(has_text):
+            self.sync()
+
+    def close(self) -> None:
+        """Let go of the index."""
+        self._index.close()
+
+    def _costing(self, query: Query) -> frozenset[str] | None:
+        """The sessions of the cost that is asked for; None means any."""
+        if query.costs(None):
+            return None
+        books = Books(self._files, self._path)
+        wanted = frozenset(session for session, usd in books.costs().items() if query.costs(usd))
+        books.close()
+        return wanted

@@ -1,0 +1,204 @@
+"""`flightlog privacy`: find, take out, preview and guard what is private.
+
+No command prints a value it found: masked ones only.
+"""
+
+import difflib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.text import inert
+
+_STDIN = "-"
+
+
+@click.group(epilog="Example: flightlog privacy scan .")
+def privacy() -> None:
+    """Find, take out, preview and guard what is private."""
+
+
+@privacy.command(epilog="Example: git log -p | flightlog privacy scan -")
+@click.argument("paths", nargs=-1, metavar="[PATHS…|-]")
+@click.option("--json", "as_json", is_flag=True, help="Print each finding as a line of JSON.")
+@click.option("--secrets", is_flag=True, help="Leave personal data out.")
+def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool) -> int:
+    """Report what is private in PATHS, values masked; exit 1 if there are secrets."""
+    from flightlog.app.privacy import redactor
+
+    finder, worst, count = redactor(), 0, 0
+    for name, text in _texts(paths or (".",)):
+        line, at = 1, 0
+        for finding in finder.find(text):
+            line, at = line + text.count("\n", at, finding.start), finding.start
+            if secrets and finding.kind != "secret":
+                continue
+            worst, count = max(worst, int(finding.kind == "secret")), count + 1
+            fields = {"path": name, "line": line, "offset": finding.start, "end": finding.end, "rule": finding.rule}
+            fields |= {"kind": finding.kind, "confidence": finding.confidence, "masked": finding.masked}
+            click.echo(json.dumps(fields) if as_json else _line(fields))
+    click.echo(f"{count} found", err=True)
+    return worst
+
+
+@privacy.command(epilog="Example: flightlog privacy redact --jsonl < session.jsonl > shared.jsonl")
+@click.argument("path", default=_STDIN)
+@click.option("--jsonl", is_flag=True, help="Redact every string of each line of JSON; one line in, one line out.")
+def redact(path: str, *, jsonl: bool) -> None:
+    """Write PATH (or standard input) without what is private."""
+    from flightlog.app.privacy import redactor
+    from flightlog.privacy.records import Records
+
+    out = sys.stdout.buffer
+    with _opened(path) as source:
+        if not jsonl:
+            out.write(redactor().data(source.read()))
+            return
+        ends: list[bytes] = []
+        for line in Records(redactor()).lines(_chopped(source, ends)):
+            out.write(line + ends.pop(0))
+
+
+@privacy.command(epilog="Example: flightlog privacy preview notes.md")
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--json", "as_json", is_flag=True, help="Print the redacted texts as JSON.")
+def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
+    """Show what would become public of PATHS, as a diff against what is there."""
+    from flightlog.app.privacy import redactor
+
+    cleaner = redactor()
+    for name, text in _texts(paths):
+        clean = cleaner.text(text)
+        if as_json:
+            click.echo(json.dumps({"path": name, "changed": clean != text, "text": clean}))
+            continue
+        old, new = (side.splitlines(keepends=True) for side in (text, clean))
+        # What is taken out is masked here too: a preview may end up in a log.
+        rows = difflib.unified_diff(old, new, f"private/{name}", f"public/{name}")
+        for row in rows:
+            shown = (
+                row if row[:1] != "-" or row.startswith("---") else "-" + "·" * min(len(row.rstrip()) - 1, 20) + "\n"
+            )
+            click.echo(inert(shown), nl=not row.endswith("\n"))
+
+
+@privacy.command(epilog="Example: flightlog privacy check")
+@click.argument("repository", default=".", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Print each verdict as a line of JSON.")
+@click.option("--quiet", is_flag=True, help="Print only what must not be there.")
+@click.option("--install", is_flag=True, help="Put the guard before commits and pushes; other hooks are kept.")
+def check(repository: Path, *, as_json: bool, quiet: bool, install: bool) -> int:
+    """Ask git what is tracked, staged or would be added, and name the rule for each file; exit 1 if one is wrong."""
+    import msgspec
+
+    from flightlog.privacy import guard
+
+    if install:
+        for hook in guard.install_guard(repository):
+            click.echo(f"guard installed: {hook}", err=True)
+    verdicts = guard.check(repository)
+    for verdict in verdicts:
+        if quiet and verdict.fine:
+            continue
+        words = "ok" if verdict.fine else verdict.why
+        plain = f"{verdict.state}\t{verdict.path}\t{verdict.tier or '-'}\t{verdict.rule}\t{words}"
+        click.echo(msgspec.json.encode(verdict).decode() if as_json else inert(plain))
+    return int(any(not verdict.fine for verdict in verdicts))
+
+
+@privacy.command(epilog="Example: flightlog privacy rules --family clouds")
+@click.option("--family", help="Only this family.")
+@click.option("--json", "as_json", is_flag=True, help="Print each rule as a line of JSON.")
+def rules(family: str | None, *, as_json: bool) -> None:
+    """List what is looked for: rule, provider, forms."""
+    import msgspec
+
+    from flightlog.privacy.detect.rules import families
+
+    known = families()
+    if family is not None and family not in known:
+        raise NotFound(f"no such family of rules: {family}", hint=f"there are: {', '.join(known)}")
+    for name, members in known.items():
+        for rule in members if family in (None, name) else ():
+            shown = ", ".join(rule.forms) or "any value drawn at random"
+            near = f" near {', '.join(rule.near)}" if rule.near else ""
+            click.echo(
+                msgspec.json.encode(rule).decode() if as_json else f"{name}\t{rule.id}\t{rule.provider}\t{shown}{near}"
+            )
+
+
+@privacy.group(epilog="Example: flightlog privacy key export | ssh other flightlog privacy key import")
+def key() -> None:
+    """Move the key that makes tags to a second machine."""
+
+
+@key.command("show", epilog="Example: flightlog privacy key show --json")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def show_key(*, as_json: bool) -> None:
+    """Show which key is used, not the key."""
+    from flightlog.app.privacy import key_path
+    from flightlog.privacy.key import fingerprint, load
+
+    name = fingerprint(load(key_path()))
+    click.echo(json.dumps({"fingerprint": name, "path": str(key_path())}) if as_json else f"{name}\t{key_path()}")
+
+
+@key.command("export", epilog="Example: flightlog privacy key export > key.txt")
+def export_key() -> None:
+    """Print the key, to be read by `privacy key import` elsewhere; keep it as you would a password."""
+    from flightlog.app.privacy import key_path
+    from flightlog.privacy.key import exported, load
+
+    click.echo(exported(load(key_path())))
+
+
+@key.command("import", epilog="Example: flightlog privacy key import < key.txt")
+@click.option("--yes", is_flag=True, help="Replace another key that is here.")
+def import_key(*, yes: bool) -> None:
+    """Read an exported key from standard input."""
+    from flightlog.app.privacy import key_path
+    from flightlog.privacy.key import fingerprint, take
+
+    if sys.stdin.isatty():
+        raise Invalid("nothing to read", hint="flightlog privacy key import < key.txt")
+    click.echo(f"key {fingerprint(take(key_path(), sys.stdin.readline(), replace=yes))} is in use", err=True)
+
+
+def _line(fields: dict[str, object]) -> str:
+    place = f"{fields['path']}:{fields['line']}:{fields['offset']}"
+    return inert(f"{place}\t{fields['kind']}\t{fields['rule']}\t{fields['confidence']}\t{fields['masked']}")
+
+
+def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    for path in paths:
+        if path == _STDIN:
+            yield _STDIN, sys.stdin.buffer.read().decode("utf-8", "replace")
+            continue
+        root = Path(path)
+        if not root.exists():
+            raise NotFound(f"no such file or directory: {path}", hint="name files, directories or - for standard input")
+        files = [root] if root.is_file() else sorted(one for one in root.rglob("*") if one.is_file())
+        for file in files:
+            if ".git" not in file.parts and (data := file.read_bytes()) and b"\0" not in data[:8000]:
+                yield str(file), data.decode("utf-8", "replace")
+
+
+def _opened(path: str) -> BinaryIO:
+    if path == _STDIN:
+        return sys.stdin.buffer
+    if not Path(path).is_file():
+        raise NotFound(f"no such file: {path}", hint="name a file, or pipe text in")
+    return Path(path).open("rb")
+
+
+def _chopped(source: BinaryIO, ends: list[bytes]) -> Iterator[bytes]:
+    """Yield lines without their ends, keeping the ends aside: the last line may have none."""
+    for line in source:
+        body = line.rstrip(b"\r\n")
+        ends.append(line[len(body) :])
+        yield body

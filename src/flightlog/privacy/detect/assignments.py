@@ -1,0 +1,237 @@
+"""What stands after a word for a secret: the secret, or code, prose or a stand-in for it.
+
+Reads one name, the marks after it and the value, in any language's syntax: INI, JSON, YAML,
+XML, shell, flags, headers, calls, cookies, connection strings. Knows no providers.
+"""
+
+import re
+from typing import NamedTuple
+
+import re2
+
+from flightlog.privacy.detect import chance
+from flightlog.privacy.detect.hits import LATIN, LOW, MEDIUM, Hit
+from flightlog.privacy.detect.wraps import joined
+
+PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "securestring", "mnemonic")
+STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
+WEAK = ("sessid", "sessionid=", "connect.sid", "cookie", "webhook", "salt", "license", "_session")
+WORDS = (*PASSWORDS, *STRONG, *WEAK)
+# Letters that make another word of it: tokens, keyword, author.
+_NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
+_NAME_MAX = 40
+_GAP_MAX = 40
+_FILLERS_MAX = 4
+_VALUE_MAX = 300
+_FILLERS = (
+    "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
+    "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified"
+)
+_TAIL = re2.compile(rb"[\w.\-]*", LATIN)
+_MARKS = re2.compile(rb"[^A-Za-z0-9\x00]+", LATIN)
+_FILLER = re2.compile(f"(?i)(?:{_FILLERS})\\b".encode(), LATIN)
+_WORD = re2.compile("(?i)(?:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode(), LATIN)
+_OPERATOR = re2.compile(rb"[=:>(|]|,\s|<-", LATIN)
+_OPENED = re2.compile(rb"(?:\\*[\"'`]|&quot;)\s*$", LATIN)
+_BARE = re2.compile(rb"[^\s\"'`<>,;\x00\\)\]}]+", LATIN)
+_BORING = re2.compile(
+    rb"(?i)pub(?:lic)?[_-]?key|publickey|key(?:word|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
+    rb"|code|s?tore|ring|s\b|map|chain|less|note|noun)|monkey|turkey|hockey|donkey|whiskey|jockey|mickey|primary.?key"
+    rb"|foreign.?key|cache.?key|sort.?key|partition.?key|hash.?key|index.?key|hot.?key|short.?cut|key.?event"
+    rb"|tokeniz|token.?(?:type|count|limit|usage|url|uri|endpoint|path|name|enum|kind|budget|len)|tokens|author|passive"
+    rb"|pass(?:ed|ing|es|age|enger|ion|port)|bypass|compass|surpass|secretar|accessib|accessor|access.?log"
+    rb"|session.?(?:id|dir|path|file|name|count|s\b)|sessions|sha(?:1|256|384|512)|checksum|hash|digest|integrity"
+    rb"|fingerprint|auth.?(?:type|method|url|uri|endpoint|mode|source|results|enticat)|api.?(?:version|url|path|base"
+    rb"|host|endpoint|group|doc)|signature.?(?:algo|version|method)|uuid|guid|thinking|tool.?use|etag|nonce|seeds|cookies"
+    rb"|request.?id|commit|stylesheet|accession|secret.?name|key.?vault|license.?(?:file|type|url)",
+    LATIN,
+)
+_TYPED = re2.compile(rb"[0-9!@#$%^&*+=?~-]", LATIN)
+_HUMPED = re2.compile(rb"[a-z][A-Z].*[a-z][A-Z]", LATIN)
+_PROSE = re2.compile(rb"^[A-Za-z]{1,14}[.:!?]?$", LATIN)
+_ALPHABET = re2.compile(rb"[A-Za-z0-9_+/=.:~|%-]+", LATIN)
+_LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0")
+# The next line begins with a run of a value, not with a name and its own value.
+_NEXT_LINE = re2.compile(
+    rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])", LATIN
+)
+_HEX_WHOLE = re2.compile(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}", LATIN)
+_NOISE = re2.compile(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]", LATIN)
+_HEX = re2.compile(rb"[0-9a-fA-F]{16,}", LATIN)
+
+
+class _Value(NamedTuple):
+    start: int
+    end: int
+    text: bytes
+    quoted: bool
+    operator: bytes
+
+
+def trigger() -> str:
+    """Return a pattern for a word for a secret and the beginning of a value after it."""
+    words = []
+    for word in sorted(WORDS, key=len, reverse=True):
+        barred = _NOT_NEXT.get(word, "")
+        first = f"[^\\W{barred}{barred.upper()}]|[.-]" if barred else r"[\w.-]"
+        words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]{{0,24}})?")
+    more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]{{1,12}}){{0,2}}"
+    # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
+    typed = rf"(?:[ :]{{1,3}}(?:{_FILLERS}))?"
+    assigned = (
+        rf"{typed}[^A-Za-z0-9\x00]{{0,16}}[=:>(|,\"'`][^A-Za-z0-9\x00]{{0,16}}{more}[A-Za-z0-9_\-+/~.$!@#%^&*]{{6}}"
+    )
+    blank = r"[ \t]{1,4}[A-Za-z_\-+/.~$!@#%^&*]{0,16}[0-9]"
+    return rf"(?:{'|'.join(words)}|authori[sz]ation)(?:{assigned}|{blank})"
+
+
+def word_end(view: bytes, start: int) -> int:
+    """Return where the word for a secret that begins at `start` ends, or 0 if none begins there."""
+    word = _WORD.match(view, start)
+    return int(word.end()) if word else 0
+
+
+def judge(view: bytes, start: int, end: int) -> Hit | None:
+    """Return the secret value that the word at `start`:`end` introduces, if it does."""
+    word = view[start:end].lower()
+    tail = _TAIL.match(view, end, end + _NAME_MAX).end()
+    name = _name_before(view, start) + view[start:tail]
+    if _BORING.search(name) is not None:
+        return None
+    value = _value(view, tail, _gap_end(view, tail), name)
+    if value is None or not value.text:
+        return None
+    weight = _weigh(word, name.lower(), value)
+    return Hit(value.start, value.end, _rule(word), value.text, weight) if weight else None
+
+
+def _gap_end(view: bytes, at: int) -> int:
+    """Return where the marks after a name end, with words of the language among them."""
+    for _ in range(_FILLERS_MAX):
+        marks = _MARKS.match(view, at, at + _GAP_MAX)
+        if marks is None:
+            break
+        at = marks.end()
+        filler = _FILLER.match(view, at, at + 16)
+        if filler is None or _MARKS.match(view, filler.end(), filler.end() + 1) is None:
+            break
+        at = filler.end()
+    return at
+
+
+def _name_before(view: bytes, start: int) -> bytes:
+    before = view[max(0, start - 40) : start]
+    at = len(before)
+    while at and (before[at - 1 : at].isalnum() or before[at - 1] in b"_-."):
+        at -= 1
+    return before[at:]
+
+
+def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
+    gap = view[low:high]
+    operator = _OPERATOR.search(gap)
+    if operator is None and not (name.startswith(b"-") or gap.strip() == b"" or _OPENED.search(gap)):
+        return None
+    marks = operator.group() if operator else b""
+    # Passwords may begin with a mark that the gap took: the value begins after the quote or the blank.
+    opened = _first_quote(gap, operator.end() if operator else 0)
+    if opened is not None:
+        return _inside_quotes(view, low + opened[0], opened[1], marks)
+    begin = low + len(gap.rstrip(b"$!@#%^&*+/.~-_?")) if gap.rstrip(b"$!@#%^&*+/.~-_?") else high
+    bare = _BARE.match(view, begin, begin + _VALUE_MAX)
+    if bare is None:
+        return None
+    return _unwrapped(view, begin, bare.end(), marks)
+
+
+def _first_quote(gap: bytes, at: int) -> tuple[int, bytes] | None:
+    for index in range(at, len(gap)):
+        mark = gap[index : index + 1]
+        if mark in b"\"'`" and not gap[index + 1 :].strip(b"$!@#%^&*+/.~-_?<{[("):
+            return index + 1, mark
+    return None
+
+
+def _inside_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _Value | None:
+    close = view.find(quote, start, start + _VALUE_MAX)
+    line = view.find(b"\n", start, start + _VALUE_MAX)
+    if close < 0 and line < 0:
+        bare = _BARE.match(view, start, start + _VALUE_MAX)
+        return _Value(start, bare.end(), bare.group(), quoted=False, operator=marks) if bare else None
+    if line >= 0 and (close < 0 or line < close):
+        text, back = joined(view, start, _VALUE_MAX)
+        end = text.find(quote)
+        whole = text[:end] if end >= 0 else b""
+        return _Value(start, back(end), whole, quoted=True, operator=marks) if whole.strip() else None
+    text = view[start:close].rstrip(b"\\")
+    return _Value(start, start + len(text), text, quoted=True, operator=marks)
+
+
+def _unwrapped(view: bytes, start: int, end: int, marks: bytes) -> _Value:
+    stop, text = unwrapped(view, start, end)
+    return _Value(start, stop, text, quoted=False, operator=marks)
+
+
+def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
+    """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
+    plain = view[start:end]
+    if view[end : end + 1] not in (b"\n", b"\\") or len(plain) < 6 or _NEXT_LINE.match(view, end, end + 80) is None:
+        return end, plain
+    if chance.is_code(plain) or chance.is_placeholder(plain):
+        return end, plain
+    text, back = joined(view, start, _VALUE_MAX)
+    longer = _BARE.match(text).group()
+    stop, extra = back(len(longer)), longer[len(plain) :]
+    # The next line goes on with the value only if it holds nothing else.
+    ends = view[stop : stop + 1] in _LINE_ENDS or chance.is_random(extra, floor=2.5)
+    alone = extra and ends and not chance.is_code(extra)
+    if alone and _HEX.fullmatch(longer) and not _HEX_WHOLE.fullmatch(plain):
+        return stop, longer
+    digits = chance.count_digits(extra)
+    more = len(extra) < 4 or digits * 8 >= len(extra) or chance.wordiness(extra) < 0.62
+    return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
+
+
+def _weigh(word: bytes, name: bytes, value: _Value) -> int:
+    text = value.text.rstrip(b".")
+    if len(text) < 4 or chance.is_placeholder(text) or b"\0" in text:
+        return 0
+    if word.decode("latin-1").startswith(PASSWORDS):
+        return _typed_by_a_person(text, value)
+    if value.quoted and b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
+        return MEDIUM if chance.entropy(text) >= 3.5 else 0
+    if b" " in text or len(text) < 10 or chance.is_code(text):
+        return 0
+    return MEDIUM if _is_key(word.decode("latin-1") in STRONG, name, value._replace(text=text)) else 0
+
+
+def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 - a fact about the word
+    if chance.is_uuid(value.text):
+        return any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
+    if b"secret" not in name and _ALPHABET.fullmatch(value.text) is None:
+        return False
+    if not strong:
+        return len(value.text) >= 16 and value.operator != b"" and chance.is_random(value.text, floor=3.5)
+    if _HEX.fullmatch(value.text):
+        return chance.entropy(value.text) >= 2.8
+    return chance.is_random(value.text, floor=3.0 if len(value.text) >= 20 else 2.9)
+
+
+def _typed_by_a_person(text: bytes, value: _Value) -> int:
+    if chance.is_code(text) or (value.operator in (b"(", b", ") and not value.quoted):
+        return 0
+    if value.quoted:
+        return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _sentence(text) else 0
+    if value.operator == b">" or (value.operator == b"=" and chance.wordiness(text) < 0.5):
+        return LOW if (len(text) >= 6 and not _PROSE.match(text[:20])) or _HUMPED.search(text) else 0
+    if not value.operator and len(text) < 8:
+        return 0
+    return LOW if len(text) >= 6 and _TYPED.search(text) and not _PROSE.match(text) else 0
+
+
+def _sentence(text: bytes) -> bool:
+    return text.count(b" ") > 0 and chance.wordiness(text) > 0.5 and not _TYPED.search(text)
+
+
+def _rule(word: bytes) -> str:
+    return "password" if word.decode("latin-1").startswith(PASSWORDS) else "generic-secret"

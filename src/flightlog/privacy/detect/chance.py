@@ -1,0 +1,105 @@
+"""Telling values drawn at random from typed words and from placeholders.
+
+Pure questions about one value. English letter pairs tell identifiers from tokens better
+than entropy alone: `client-vpn-endpoint-id` has the entropy of a key and the pairs of words.
+"""
+
+import itertools
+import math
+import string
+from collections import Counter
+
+import re2
+
+# Which letters usually follow a letter in English.
+_FOLLOWS = {
+    "a": "bcdgilmnprsty",
+    "b": "aeiloru",
+    "c": "aehiklortu",
+    "d": "adeiloru",
+    "e": "abcdefgiklmnprstvwx",
+    "f": "efiort",
+    "g": "aehilnoru",
+    "h": "aeio",
+    "i": "abcdefglmnoprstvz",
+    "k": "eins",
+    "l": "adeilostuy",
+    "m": "abeiopy",
+    "n": "acdegiknostuvy",
+    "o": "abcdfgiklmnoprstuvw",
+    "p": "aeilopru",
+    "q": "u",
+    "r": "acdeikmnorstuvy",
+    "s": "acehiklmopstuwy",
+    "t": "acehiloprstuwy",
+    "u": "bcegilmnprst",
+    "v": "aeio",
+    "w": "aehio",
+    "y": "es",
+}
+_LETTERS = string.ascii_letters.encode()
+_PLACEHOLDER = re2.compile(
+    rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|\*\*\*|\.\.\.|dummy|sample|insert|replace.?(?:me|with|this)"
+    rb"|redacted|not.?a.?real|fake|my.?(?:secret|token|key|pass)|<[^>]*>|\$\{|\$\(|\{\{|%\(|^%[a-z]|^\$[A-Za-z_]+$"
+    rb"|todo|fixme|undefined|process\.env|environ|getenv|^env[.(\[]|secrets\.|abcdef123|0123456789|123456789"
+    rb"|00000000|abcdefgh|<secret:|<person:"
+)
+_DIGIT_RUN = re2.compile(rb"[0-9]+")
+_HUMP = re2.compile(rb"[a-z][A-Z]")
+_UUID = re2.compile(rb"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_CODE = re2.compile(
+    rb"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+[();,\[\]]*$|[({\[]|^/|^\.{1,2}/|^~/|^[a-z]+://|^[@&*]"
+    rb"|^[\w.-]+\.(?:py|js|ts|go|rs|c|h|md|json|ya?ml|toml|txt|html?|css|sh|pem|crt|key|internal|local|com|org|net|io)$"
+)
+_DATE = re2.compile(rb"^\d{4}-\d\d-\d\d|^\d+(?:\.\d+)+$|^v?\d+\.\d+\.\d+")
+
+
+def entropy(value: bytes) -> float:
+    """Return the Shannon entropy of `value`, in bits per character."""
+    size = len(value)
+    return -sum(n / size * math.log2(n / size) for n in Counter(value).values()) if size else 0.0
+
+
+def is_placeholder(value: bytes) -> bool:
+    """Say whether `value` stands for a secret rather than being one."""
+    return _PLACEHOLDER.search(value) is not None or len(set(value)) <= 3
+
+
+def is_uuid(value: bytes) -> bool:
+    """Say whether `value` is a UUID, which names things far more often than it opens them."""
+    return _UUID.fullmatch(value) is not None
+
+
+def is_code(value: bytes) -> bool:
+    """Say whether `value` reads as code, a path, an address, a date or a version."""
+    return _CODE.search(value) is not None or _DATE.search(value) is not None
+
+
+def wordiness(value: bytes) -> float:
+    """Return the share of letter pairs that are usual in English; words have over a half."""
+    text = value.decode("latin-1")
+    # A change from small to capital begins a word in camelCase, but at random it comes at every other letter.
+    pairs = [
+        two.lower() in _FOLLOWS.get(one.lower(), "") and not (one.islower() and two.isupper())
+        for one, two in itertools.pairwise(text)
+        if one.isalpha() and two.isalpha()
+    ]
+    return sum(pairs) / len(pairs) if pairs else 0.0
+
+
+def count_digits(value: bytes) -> int:
+    """Return how many digits `value` has."""
+    return len(value) - len(value.translate(None, b"0123456789"))
+
+
+def is_random(value: bytes, *, floor: float = 3.0) -> bool:
+    """Say whether `value` looks drawn at random: mixed, dense and not made of words."""
+    digits = count_digits(value)
+    letters = len(value) - len(value.translate(None, _LETTERS))
+    if not digits or letters < 2 or entropy(value) < floor or is_placeholder(value) or is_code(value):
+        return False
+    longest = max(len(part) for part in value.replace(b"-", b"_").replace(b".", b"_").split(b"_"))
+    # Digits in several places, or a capital every few letters, are rare among names.
+    scattered = len(_DIGIT_RUN.findall(value)) >= 3 or len(_HUMP.findall(value)) >= 5
+    most = 0.8 if scattered else 0.62 if digits * 8 > len(value) else 0.55
+    return longest >= 8 and wordiness(value) < most

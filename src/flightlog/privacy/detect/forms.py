@@ -1,0 +1,106 @@
+"""Forms: how a token looks, written once, read as a pattern and as a recipe for examples.
+
+A form is literal text with fields: `ghp_{alnum:36}`, `{hex:32}`, `{uuid}`, `{url:20-60}`, `{b64:40-}`.
+From a form come the pattern that finds the token and examples made at run time, so that no
+example of a secret ever stands in the source. Knows nothing of rules, keywords or text around.
+"""
+
+import random
+import re
+
+CLASSES = {
+    "hex": "0-9a-f",
+    "HEX": "0-9A-F",
+    "xhex": "0-9a-fA-F",
+    "lower": "0-9a-z",
+    "upper": "0-9A-Z",
+    "alnum": "0-9A-Za-z",
+    "word": "0-9A-Za-z_",
+    "url": "0-9A-Za-z_-",
+    "b64": "0-9A-Za-z+/",
+    "dots": "0-9A-Za-z_.-",
+    "digits": "0-9",
+    "alpha": "a-z",
+    "ALPHA": "A-Z",
+    "b32": "A-Z2-7",
+    "bech": "02-9ac-hj-np-z",
+    "BECH": "02-9AC-HJ-NP-Z",
+}
+FIELD = re.compile(r"\{(?P<name>\w+)(?::(?P<low>\d+)(?P<open>-)?(?P<high>\d+)?)?\}")
+_UUID = "[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
+# re2 refuses counts above 1,000 and large ones make it slow; past this many characters a run is simply long.
+_COUNT_MAX = 300
+_OPEN_EXTRA = 6
+
+
+def pattern(form: str) -> str:
+    """Return the `re2` pattern of `form`, without boundaries."""
+    parts, at = [], 0
+    for field in FIELD.finditer(form):
+        parts += [re.escape(form[at : field.start()]), _field_pattern(field)]
+        at = field.end()
+    return "".join(parts) + re.escape(form[at:])
+
+
+def head(form: str) -> str:
+    """Return the literal text before the first field."""
+    field = FIELD.search(form)
+    return form[: field.start()] if field else form
+
+
+def example(form: str, chance: random.Random) -> str:
+    """Make a text of this form; fields of two or more kinds of characters hold both letters and digits."""
+    return FIELD.sub(lambda field: _field_example(field, chance), form)
+
+
+def shortened(form: str, chance: random.Random) -> str:
+    """Make a text that is near this form but too short to be of it."""
+    fields = list(FIELD.finditer(form))
+    last = max(fields, key=lambda field: int(field["low"] or 0))
+    low = int(last["low"] or 36)
+    cut = form[: last.start()] + "{" + f"{last['name'] if last['low'] else 'hex'}:{max(low // 3, 1)}" + "}"
+    return example(cut, chance)
+
+
+def _field_pattern(field: re.Match[str]) -> str:
+    if field["name"] == "uuid":
+        return _UUID
+    low = int(field["low"])
+    members = f"[{CLASSES[field['name']]}]"
+    if not field["open"]:
+        return _repeat(members, low)
+    if not field["high"]:
+        return f"{_repeat(members, low)}{members}*"
+    return f"{members}{{{low},{min(int(field['high']), _COUNT_MAX)}}}"
+
+
+def _repeat(members: str, count: int) -> str:
+    whole, rest = divmod(count, _COUNT_MAX)
+    return f"{members}{{{_COUNT_MAX}}}" * whole + (f"{members}{{{rest}}}" if rest else "")
+
+
+def _field_example(field: re.Match[str], chance: random.Random) -> str:
+    if field["name"] == "uuid":
+        digits = "".join(chance.choices("0123456789abcdef", k=32))
+        return "-".join((digits[:8], digits[8:12], "4" + digits[13:16], "a" + digits[17:20], digits[20:]))
+    low = int(field["low"])
+    count = low + (chance.randrange(_OPEN_EXTRA) if field["open"] and not field["high"] else 0)
+    members = _members(CLASSES[field["name"]])
+    while True:
+        text = "".join(chance.choices(members, k=count))
+        mixed = any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
+        edges = text[0].isalnum() and text[-1].isalnum()
+        if count < 8 or (edges and (mixed or members.isdigit() or members.isalpha())):
+            return text
+
+
+def _members(spec: str) -> str:
+    found, at = [], 0
+    while at < len(spec):
+        if spec[at + 1 : at + 2] == "-" and at + 2 < len(spec):
+            found += [chr(c) for c in range(ord(spec[at]), ord(spec[at + 2]) + 1)]
+            at += 3
+        else:
+            found.append(spec[at])
+            at += 1
+    return "".join(found)

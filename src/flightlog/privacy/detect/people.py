@@ -1,0 +1,144 @@
+"""Personal data: addresses, numbers and names that point at a person or a machine.
+
+Checksums decide where there are any (cards, IBAN); addresses that only exist in documents,
+on loopback or in private networks are left alone. No names of people are guessed from prose.
+"""
+
+import ipaddress
+from collections.abc import Iterator
+
+import re2
+
+from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, PERSON, Hit
+
+HOME = "home-path"
+_TRIGGER = re2.compile(
+    rb"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9]"
+    rb"|/(?:home|Users)/[A-Za-z0-9._-]+|[A-Za-z]:(?:\\+|/)Users(?:\\+|/)[A-Za-z0-9._-]+|-(?:home|Users)-[a-z][a-z0-9]+"
+    rb"|\b[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\b"
+    rb"|\+[1-9][0-9]{0,2}[ .(-]{0,2}[0-9][0-9 .()-]{6,14}[0-9]|\([2-9][0-9]{2}\) ?[0-9]{3}-[0-9]{4}"
+    rb"|\b[2-9][0-9]{2}-[2-9][0-9]{2}-[0-9]{4}\b|\b[0-9]{3}-[0-9]{2}-[0-9]{4}\b"
+    rb"|\b[3-6][0-9]{3}[ -]?[0-9]{4,6}[ -]?[0-9]{4,5}[ -]?[0-9]{0,7}\b"
+    rb"|\b[A-Z]{2}[0-9]{2}(?: ?[A-Z0-9]{4}){2,7}(?: ?[A-Z0-9]{1,4})?\b"
+    rb"|\b[0-9a-f]{1,4}(?::[0-9a-f]{0,4}){3,7}\b"
+    rb"|\b[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*\.(?:internal|corp|lan|intranet|ts\.net)\b"
+    rb"|(?i:(?:device|account|organization|org|user|member)_?(?:uu)?id[\"'\\: =]{1,8}[0-9a-f-]{32,64})"
+    rb"|user_[0-9a-f]{64}",
+    LATIN,
+)
+_DOCUMENT_HOSTS = (b"example.com", b"example.org", b"example.net", b"example", b"invalid", b"localhost", b"test")
+_FUNCTION_BOXES = frozenset(b"noreply no-reply git donotreply".split())
+_DOCUMENT_NETS = tuple(
+    ipaddress.ip_network(net) for net in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32")
+)
+
+
+def find(view: bytes) -> Iterator[Hit]:
+    """Yield what points at a person or a machine."""
+    for found in _TRIGGER.finditer(view):
+        hit = _judge(found.group(), found.start(), view)
+        if hit is not None:
+            yield hit
+
+
+def _judge(text: bytes, start: int, view: bytes) -> Hit | None:
+    if b"@" in text:
+        return _email(text, start, view)
+    if text[:1] in b"/-" or b"Users" in text[:12]:
+        return _home(text, start, view)
+    if text[:1] in b"+(":
+        return _phone(text, start, view)
+    if text[:2].isupper() and text[:2].isalpha():
+        return _hit(text, start, "iban") if _is_iban(text) else None
+    if b"." in text and text.replace(b".", b"").isdigit():
+        return _hit(text, start, "ip") if text.count(b".") == 3 and _is_public(text) else None
+    return _number_or_name(text, start, view)
+
+
+def _phone(text: bytes, start: int, view: bytes) -> Hit | None:
+    digits = sum(48 <= byte <= 57 for byte in text)
+    alone = not start or view[start - 1] in b" \n\t\"':=,>(["
+    return _hit(text, start, "phone", MEDIUM) if alone and 9 <= digits <= 15 else None
+
+
+def _number_or_name(text: bytes, start: int, view: bytes) -> Hit | None:
+    digits = text.replace(b" ", b"").replace(b"-", b"")
+    if digits.isdigit():
+        return _number(text, digits, start, view)
+    if b":" in text and not text[:4].isalpha():
+        return _hit(text, start, "ip", MEDIUM) if _is_public(text) else None
+    if text.endswith((b".internal", b".corp", b".lan", b".intranet", b".ts.net")):
+        return _hit(text, start, "host", MEDIUM)
+    return _hit(text, start, "device-id") if text.startswith(b"user_") else _account(text, start)
+
+
+def _number(text: bytes, digits: bytes, start: int, view: bytes) -> Hit | None:
+    before = view[max(0, start - 30) : start].lower()
+    if len(text) == 12 and text.count(b"-") == 2:
+        spoken = b"call" in before or b"phone" in before or b"tel" in before
+        return _hit(text, start, "phone", MEDIUM) if spoken else None
+    if len(text) == 11 and text.count(b"-") == 2:
+        return _hit(text, start, "ssn", MEDIUM) if b"ssn" in before or b"social" in before else None
+    return _hit(text, start, "card") if _is_card(digits) else None
+
+
+def _account(text: bytes, start: int) -> Hit | None:
+    value = text[max(text.rfind(mark) for mark in (b'"', b"'", b":", b" ", b"=", b"\\")) + 1 :]
+    if len(value) not in (32, 36, 64):
+        return None
+    rule = "device-id" if b"device" in text.lower() or len(value) == 64 else "account-id"
+    return _hit(value, start + len(text) - len(value), rule)
+
+
+def _email(text: bytes, start: int, view: bytes) -> Hit | None:
+    box, _, host = text.rpartition(b"@")
+    host = host.lower()
+    if b"." not in host or not host.rsplit(b".", 1)[1].isalpha() or host.endswith((b".local", b".py", b".js", b".ts")):
+        return None
+    if host.endswith(_DOCUMENT_HOSTS) or box.lower() in _FUNCTION_BOXES or view[start - 3 : start] == b"://":
+        return None
+    if view[start + len(text) : start + len(text) + 1] == b"/" or host.split(b".")[0].isdigit():
+        return None  # a package and its version, or an address with a user
+    return _hit(text, start, "email")
+
+
+def _home(text: bytes, start: int, view: bytes) -> Hit | None:
+    before = view[start - 1 : start]
+    if text[:1] == b"/" and (before.isalnum() or (start and before in (b".", b"-", b"_", b"~"))):
+        return None  # a path inside an address or another directory
+    if text[:1] == b"-" and before not in (b"/", b"\\", b'"', b" ", b""):
+        return None
+    return _hit(text, start, HOME)
+
+
+def _is_public(text: bytes) -> bool:
+    try:
+        address = ipaddress.ip_address(text.decode())
+    except ValueError:
+        return False
+    if any(address in net for net in _DOCUMENT_NETS if net.version == address.version):
+        return False
+    return (
+        address.is_global and not address.is_multicast and text not in (b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1")
+    )
+
+
+def _is_card(digits: bytes) -> bool:
+    if not 13 <= len(digits) <= 19 or len(set(digits)) < 2:
+        return False
+    total = 0
+    for place, byte in enumerate(reversed(digits)):
+        digit = (byte - 48) * (2 if place % 2 else 1)
+        total += digit - 9 if digit > 9 else digit
+    return total % 10 == 0 and digits[:1] in b"3456"
+
+
+def _is_iban(text: bytes) -> bool:
+    plain = text.replace(b" ", b"").decode()
+    if not 15 <= len(plain) <= 34:
+        return False
+    return int("".join(str(int(c, 36)) for c in plain[4:] + plain[:4])) % 97 == 1
+
+
+def _hit(text: bytes, start: int, rule: str, weight: int = HIGH) -> Hit:
+    return Hit(start, start + len(text), rule, text, weight, PERSON)

@@ -1,0 +1,124 @@
+"""Secrets with a syntax of their own: keys in PEM, credentials in addresses, headers and flags.
+
+Each is found by a literal mark first. Nothing here reaches over a NUL, the mark between
+records, and every look ahead is bounded.
+"""
+
+from collections.abc import Iterator
+
+import re2
+
+from flightlog.privacy.detect import chance
+from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, MEDIUM, Hit
+
+_PEM_MAX = 20_000
+PATTERN = (
+    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\x00]*:[^\s@\"'<>\x00]+@"
+    rb"|\bkind[\"']?: *[\"']?Secret\b"
+    rb"|(?i:\b(?:bearer|basic|ssws)[ ]+[A-Za-z0-9._~+/=-]{12,}"
+    rb"|(?:[ ]-u[ =]?|--user[ =]|--proxy-user[ =])[\"']?[^\s:\"'\x00/]*:[^\s\"'\x00]+"
+    rb"|\bsshpass -p *[^\s\x00]+"
+    rb"|\b(?:mysql|mysqldump|docker login|redis-cli|psql)\b[^\n\x00|;&]{0,60} -(?:p|a) ?[^\s\x00-][^\s\x00]{4,}"
+    rb"|\bmachine \S+ login \S+ password \S+)"
+)
+_TRIGGER = re2.compile(PATTERN, LATIN)
+_MANIFEST_MAX = 2_000
+_ENTRY = re2.compile(
+    rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])", LATIN
+)
+_END = b"-----END "
+_BODY = re2.compile(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*", LATIN)
+_STAND_IN = re2.compile(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+", LATIN)
+
+
+def find(view: bytes) -> Iterator[Hit]:
+    """Yield private keys, credentials in addresses, headers and flags."""
+    at, pem_end = 0, 0
+    while (found := _TRIGGER.search(view, at)) is not None:
+        start, text = found.start(), found.group()
+        if text.startswith(b"kind"):
+            yield from _manifest(view, start)
+            at = found.end()
+            continue
+        if text.startswith(b"-----BEGIN"):
+            pem_end = pem_end if pem_end > start else _pem_end(view, start)
+            hit = _pem(view, start, pem_end)
+        elif text.startswith(b"://"):
+            hit = _address(text, start)
+        else:
+            hit = _header_or_flag(text, start)
+        at = hit.end if hit else found.end() if not text.startswith(b"://") else start + 3
+        if hit:
+            yield hit
+
+
+def _pem_end(view: bytes, start: int) -> int:
+    """Return where the next private key ends; looked for once, however many begin before it."""
+    end = view.find(_END, start)
+    return end if end >= 0 else len(view)
+
+
+def _pem(view: bytes, start: int, end: int) -> Hit | None:
+    stop = view.find(b"\0", start, min(end, start + _PEM_MAX))
+    limit = stop if stop >= 0 else min(len(view), max(end + 80, start + 80), start + _PEM_MAX)
+    if end + len(_END) <= limit:
+        close = view.find(b"-----", end + len(_END), min(limit, end + 80))
+        end = close + 5 if close >= 0 else end
+    else:
+        # The end was cut off: what follows and reads as base64 still is the key.
+        head = view.find(b"-----", start + 10, min(limit, start + 80))
+        begin = head + 5 if head >= 0 else start + 10
+        end = _BODY.match(view, begin, limit).end()
+    if end - start < 90:
+        return None
+    return Hit(start, end, "private-key", b"".join(view[start:end].split()), HIGH)
+
+
+def _manifest(view: bytes, at: int) -> Iterator[Hit]:
+    """Yield the values of a Kubernetes secret, which are base64 of anything."""
+    low = max(
+        view.rfind(b"\n---", max(0, at - _MANIFEST_MAX), at), view.rfind(b"\0", max(0, at - _MANIFEST_MAX), at), 0
+    )
+    stops = (view.find(mark, at, at + _MANIFEST_MAX) for mark in (b"\n---", b"\0"))
+    high = min([stop for stop in stops if stop >= 0], default=at + _MANIFEST_MAX)
+    for entry in _ENTRY.finditer(view, low, high):
+        start, end = entry.span(1)
+        value = view[start:end]
+        if not value.isalpha() or len(value) >= 16:
+            yield Hit(start, end, "kubernetes-secret", value, MEDIUM)
+
+
+def _address(text: bytes, start: int) -> Hit | None:
+    middle = text.index(b":", 3)
+    password = text[middle + 1 : -1]
+    if not password or len(password) < 3 or len(password) > 200 or _STAND_IN.search(password):
+        return None
+    if b"/" in password and (password.split(b"/")[0].isdigit() or b"//" in password):
+        return None  # a port and a path that holds an @
+    if chance.is_placeholder(password) or password.lower() in (b"password", b"pass", b"pwd", b"secret", b"token"):
+        return None
+    return Hit(start + middle + 1, start + len(text) - 1, "url-password", password, MEDIUM)
+
+
+def _header_or_flag(text: bytes, start: int) -> Hit | None:
+    text, start = text.lstrip(), start + len(text) - len(text.lstrip())
+    word, _, rest = text.partition(b" ")
+    words = rest.strip(b"\"' ").split()
+    value = words[-1] if words else b""
+    if word.startswith(b"-"):
+        value, rule = text.partition(b":")[2], "curl-user"
+        fine = _is_typed(value) and not value.isdigit()
+    elif word.lower() in (b"bearer", b"basic", b"ssws"):
+        rule = "auth-header"
+        fine = chance.is_random(value, floor=2.8) or (
+            word.lower() == b"basic" and len(value) > 15 and value[-1:] == b"="
+        )
+    else:
+        value, rule = value.removeprefix(b"-p").strip(b"\"'"), "password-flag"
+        fine = _is_typed(value)
+    at = start + text.rfind(value)
+    return Hit(at, at + len(value), rule, value, LOW if rule == "curl-user" else MEDIUM) if fine else None
+
+
+def _is_typed(value: bytes) -> bool:
+    return len(value) >= 4 and not chance.is_placeholder(value) and _STAND_IN.search(value) is None

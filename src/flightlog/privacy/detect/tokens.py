@@ -1,0 +1,155 @@
+"""Tokens that are known by their own shape: `ghp_…`, `AKIA…`, JSON web tokens.
+
+One alternation of all heads finds where to look, at the speed of one pass however many
+rules there are; then only the forms with that head are tried. A token cut by a line end is
+tried again with the lines joined.
+"""
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import re2
+
+from flightlog.privacy.detect import chance, forms
+from flightlog.privacy.detect.hits import HIGH, LATIN, Hit
+from flightlog.privacy.detect.rules import Rule, rules
+from flightlog.privacy.detect.wraps import joined
+
+_WIDTH_MAX = 700
+# The shorter the head, the more must follow before it is worth a look.
+_WANTED = {1: 20, 2: 13, 3: 12}
+_WANTED_ELSE = 6
+_HEAD_CHARS = 2
+
+
+_RUN = re2.compile(rb"[A-Za-z0-9_.$/+=:|~%?&@;-]*", LATIN)
+
+
+class _Form(NamedTuple):
+    rule: Rule
+    text: str
+    head: bytes  # literal text the trigger finds; not at the start for a form that begins with a field
+    lead: bool  # the head is the beginning
+
+
+@functools.cache
+def _tables() -> tuple[object, dict[bytes, list[_Form]]]:
+    made = [_form(rule, form) for rule in rules() if not rule.near for form in rule.forms]
+    heads: dict[bytes, list[_Form]] = {}
+    for form in made:
+        heads.setdefault(form.head[:_HEAD_CHARS], []).append(form)
+    triggers = dict.fromkeys(_trigger(form) for form in made)
+    pattern = re2.compile("|".join(triggers).encode(), LATIN)
+    return pattern, heads
+
+
+def _form(rule: Rule, text: str) -> _Form:
+    head = forms.head(text)
+    if head:
+        return _Form(rule, text, head.encode(), lead=True)
+    literals = forms.FIELD.split(text)[:: forms.FIELD.groups + 1]
+    return _Form(rule, text, max(literals, key=len).encode(), lead=False)
+
+
+def _trigger(form: _Form) -> str:
+    """Return a pattern for the head and as much after it as makes it telling, yet not all: a line may end there."""
+    head = form.head.decode()
+    after = form.text[form.text.index(head) + len(head) :]
+    made = r"\b" if form.lead and head[0].isalnum() and not (len(head) > 4 and head[-1] in "_-.") else ""
+    made += re.escape(head)
+    wordlike = len(head) <= 8 and head[:-1].isalpha() and head.islower()
+    wanted = _WANTED.get(len(head), _WANTED[3] if wordlike else _WANTED_ELSE)
+    at = 0
+    for field in forms.FIELD.finditer(after):
+        made += re.escape(after[at : field.start()])
+        at = field.end()
+        if field["name"] == "uuid":
+            return made + "[0-9a-fA-F]{8}-"
+        least = int(field["low"])
+        if least >= wanted:
+            return f"{made}[{forms.CLASSES[field['name']]}]{{{wanted}}}"
+        made += forms.pattern(field.group())
+        wanted -= least
+    return made
+
+
+@functools.cache
+def _pattern(form: str) -> object:
+    return re2.compile(forms.pattern(form).encode(), LATIN)
+
+
+def find(view: bytes) -> Iterator[Hit]:
+    """Yield the tokens in `view` that are known by their own shape."""
+    trigger, heads = _tables()
+    at = 0
+    while (found := trigger.search(view, at)) is not None:  # type: ignore[attr-defined]
+        start = found.start()
+        best: Hit | None = None
+        wrapped = _is_cut(view, start)
+        for form in (*heads.get(view[start : start + _HEAD_CHARS], ()), *heads.get(view[start : start + 1], ())):
+            if view.startswith(form.head, start):
+                best = _longer(best, _try(view, start, form, wrapped=wrapped))
+        at = best.end if best else start + 1
+        if best:
+            yield best
+
+
+def _is_cut(view: bytes, start: int) -> bool:
+    """Say whether the token at `start` goes on to the end of its line."""
+    end = _RUN.match(view, start, start + _WIDTH_MAX).end()
+    return view[end : end + 1] in (b"\n", b"\r", b"\\") or view[end : end + 2] == b" \n"
+
+
+def _longer(one: Hit | None, other: Hit | None) -> Hit | None:
+    if one is None or other is None:
+        return one or other
+    return other if other.end - other.start > one.end - one.start else one
+
+
+def _try(view: bytes, start: int, form: _Form, *, wrapped: bool) -> Hit | None:
+    pattern = _pattern(form.text)
+    if not form.lead:
+        return _around(view, start, form, pattern)
+    match = pattern.match(view, start, start + _WIDTH_MAX * 4)  # type: ignore[attr-defined]
+    if match and _ends(form.text, view[match.end() : match.end() + 1]):
+        return _hit(match.group(), start, match.end(), form.rule)
+    if not wrapped:
+        return None
+    text, back = joined(view, start, _WIDTH_MAX)
+    match = pattern.match(text)  # type: ignore[attr-defined]
+    return _hit(match.group(), start, back(match.end()), form.rule) if match else None
+
+
+def _around(view: bytes, at: int, form: _Form, pattern: object) -> Hit | None:
+    low = max(0, at - 120)
+    for match in pattern.finditer(view, low, at + 200):  # type: ignore[attr-defined]
+        before = view[match.start() - 1 : match.start()] if match.start() else b""
+        if (
+            match.start() <= at < match.end()
+            and (not before.isalnum() or (before.isalpha() and match.group()[:1].isdigit()))
+            and _ends(form.text, view[match.end() :][:1])
+        ):
+            return _hit(match.group(), match.start(), match.end(), form.rule)
+    return None
+
+
+def _ends(form: str, after: bytes) -> bool:
+    return not (after.isalnum() or (after in b"_" and after != b"")) if not form.endswith("-}") else True
+
+
+def _hit(value: bytes, start: int, end: int, rule: Rule) -> Hit | None:
+    if chance.entropy(value) < rule.entropy or _is_stand_in(value):
+        return None
+    return Hit(start, end, rule.id, value, HIGH)
+
+
+def _is_stand_in(value: bytes) -> bool:
+    low = value.lower()
+    return b"xxxx" in low or b"example" in low or b"****" in low or _repeats(value)
+
+
+def _repeats(value: bytes) -> bool:
+    tail = value[-12:]
+    return len(set(tail)) <= 2

@@ -1,0 +1,184 @@
+"""The same text read another way: unescaped, without colours, decoded, re-assembled.
+
+A secret in a transcript is seldom plain: it is inside JSON inside JSON, coloured, percent
+encoded, in base64 or split over stream events. Each view is bytes to be searched and the
+way back from its offsets to spans of the original. `flat` keeps every offset.
+"""
+
+import base64
+import binascii
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import re2
+
+from flightlog.privacy.detect.hits import LATIN
+
+_ANSI = re2.compile(
+    rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z]|\x1b[@-Z\\-_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))+",
+    LATIN,
+)
+_PERCENT = re2.compile(rb"%[0-9A-Fa-f]{2}", LATIN)
+_TELLING_PERCENT = re2.compile(rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])", LATIN)
+_UNICODE_ESCAPE = re2.compile(rb"\\u00[2-7][0-9a-fA-F]", LATIN)
+# In base64 of plain ASCII the first three characters of each group have one bit clear.
+BASE64_TEXT = rb"(?:[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5,}[A-Za-z0-9+/_-]*"
+_BASE64_TEXT = re2.compile(BASE64_TEXT, LATIN)
+_EVENT = re2.compile(rb"(?:^|\n)data: ?(\{[^\n]*\})", LATIN)
+_DELTAS = frozenset(
+    ("text", "partial_json", "thinking", "content", "arguments", "delta", "reasoning_content", "input_json")
+)
+
+
+_AROUND = 400
+
+
+class Segment(NamedTuple):
+    """A stretch of a view and where it comes from; of equal length unless it was decoded."""
+
+    at: int
+    source: int
+    length: int
+    source_length: int
+
+
+class View(NamedTuple):
+    """Bytes to search, and where they come from."""
+
+    data: bytes
+    segments: tuple[Segment, ...]
+    split: bool = False
+
+    def spans(self, start: int, end: int) -> tuple[tuple[int, int], ...]:
+        """Return the spans of the original that `start`:`end` of this view was read from."""
+        first = bisect_right(self.segments, start, key=lambda part: part.at) - 1
+        last = bisect_right(self.segments, end - 1, key=lambda part: part.at) - 1
+        if not self.split:
+            return ((_source(self.segments[first], start)[0], _source(self.segments[last], end - 1)[1]),)
+        found = []
+        for index in range(first, last + 1):
+            part = self.segments[index]
+            low, high = max(start, part.at), min(end, part.at + part.length)
+            if low < high:
+                found.append((_source(part, low)[0], _source(part, high - 1)[1]))
+        return tuple(found)
+
+
+def _source(part: Segment, offset: int) -> tuple[int, int]:
+    if part.length == part.source_length:
+        return part.source + offset - part.at, part.source + offset - part.at + 1
+    return part.source, part.source + part.source_length
+
+
+def flat(data: bytes) -> bytes:
+    """Return `data` with JSON and HTML escapes blanked out, each offset kept."""
+    if b"&" in data and b"&quot;" in data:
+        data = data.replace(b"&quot;", b'     "').replace(b"&#34;", b'    "').replace(b"&#39;", b"    '")
+    if b"\\" not in data:
+        return data
+    data = data.replace(b"\\n", b" \n").replace(b"\\t", b" \t")
+    if b"\\u00" in data:
+        data = _UNICODE_ESCAPE.sub(lambda match: b"     " + bytes((int(match.group()[4:], 16),)), data)
+    return data
+
+
+def others(data: bytes) -> Iterator[View]:
+    """Yield the views that this text needs, but for base64: most need none."""
+    if b"\x1b" in data or b"1b[" in data:
+        yield _reread(data, _ANSI, lambda _: b"")
+    if b"%" in data and _TELLING_PERCENT.search(data) is not None:
+        yield _reread(data, _PERCENT, lambda code: bytes((int(code[1:], 16),)))
+    if b"data: {" in data or b"data:{" in data:
+        yield from _stream(data)
+
+
+def _reread(data: bytes, pattern: Any, meaning: Callable[[bytes], bytes]) -> View:
+    """Replace what `pattern` finds by its meaning, keeping only the text around: the rest is as it was."""
+    parts: list[bytes] = []
+    segments: list[Segment] = []
+    at = source = 0
+    for match in pattern.finditer(data):
+        start, end = match.span()
+        if start - source > 2 * _AROUND and segments:
+            at, source = _take(parts, segments, at, source, data[source : source + _AROUND] + b"\0")
+        if start - source > _AROUND:
+            source = start - _AROUND
+        at, source = _take(parts, segments, at, source, data[source:start])
+        read = meaning(data[start:end])
+        if read:
+            parts.append(read)
+            segments.append(Segment(at, start, 1, end - start))
+            at += 1
+        source = end
+    _take(parts, segments, at, source, data[source : source + _AROUND])
+    return View(b"".join(parts), tuple(segments))
+
+
+def _take(parts: list[bytes], segments: list[Segment], at: int, source: int, piece: bytes) -> tuple[int, int]:
+    parts.append(piece)
+    segments.append(Segment(at, source, len(piece), len(piece)))
+    return at + len(piece), source + len(piece)
+
+
+def _stream(data: bytes) -> Iterator[View]:
+    """Join the text of server-sent events, per field: a model's words come in pieces."""
+    pieces: dict[str, list[tuple[int, bytes]]] = {}
+    for match in _EVENT.finditer(data):
+        low, body = match.start(1), match.group(1)
+        try:
+            event = json.loads(body)
+        except ValueError:
+            continue
+        for field, text in _deltas(event):
+            inside = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+            place = body.rfind(b'"' + inside + b'"')
+            if inside and place >= 0:
+                pieces.setdefault(field, []).append((low + place + 1, inside))
+    for parts in pieces.values():
+        if len(parts) > 1:
+            yield _assembled(parts)
+
+
+def _assembled(parts: list[tuple[int, bytes]]) -> View:
+    segments, at = [], 0
+    for source, text in parts:
+        segments.append(Segment(at, source, len(text), len(text)))
+        at += len(text)
+    return View(b"".join(text for _, text in parts), tuple(segments), split=True)
+
+
+def _deltas(event: object, depth: int = 0) -> Iterator[tuple[str, str]]:
+    if depth > 5:
+        return
+    if isinstance(event, dict):
+        for key, value in event.items():
+            if isinstance(value, str) and key in _DELTAS:
+                yield key, value
+            else:
+                yield from _deltas(value, depth + 1)
+    elif isinstance(event, list):
+        for value in event:
+            yield from _deltas(value, depth + 1)
+
+
+def base64_texts(data: bytes) -> Iterator[View]:
+    """Yield the text behind each run of base64 that holds plain ASCII."""
+    for match in _BASE64_TEXT.finditer(data):
+        run = match.group().replace(b"-", b"+").replace(b"_", b"/")
+        run = run[: len(run) // 4 * 4] if len(run) % 4 == 1 else run + b"=" * (-len(run) % 4)
+        try:
+            text = base64.b64decode(run)
+        except binascii.Error:
+            continue
+        printable = text[:60].replace(b"\n", b" ").replace(b"\t", b" ").replace(b"\r", b" ")
+        if len(text) < 12 or not (printable.isascii() and printable.decode().isprintable()):
+            continue
+        groups = range(0, len(text), 3)
+        start, stop = match.span()
+        segments = tuple(
+            Segment(at, start + at // 3 * 4, min(3, len(text) - at), min(4, stop - start - at // 3 * 4))
+            for at in groups
+        )
+        yield View(text, segments)

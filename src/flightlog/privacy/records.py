@@ -1,0 +1,235 @@
+"""Redacting records: every string of a JSON value, keys included, structure kept.
+
+The strings of many records are searched in one go with a NUL between them, which no
+detector crosses; short strings met before are remembered. A record without anything
+private comes back byte for byte, and one line in is one line out.
+"""
+
+import itertools
+import json
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from flightlog.privacy.detect import contexts, engine
+from flightlog.privacy.detect.people import HOME
+from flightlog.privacy.redact import ROUNDS_MAX, Redactor
+
+_BATCH_BYTES = 1 << 20
+_REMEMBERED_MAX = 50_000
+_REMEMBERED_CHARS = 300
+_SHORT_CHARS = 6
+
+
+class Leaf(NamedTuple):
+    """A string of a record, with its key where the key says something about it."""
+
+    key: str
+    text: str
+
+
+class Records:
+    """Redacts records with one redactor, remembering short strings."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        """Begin with nothing remembered."""
+        self._redactor = redactor
+        self._remembered: dict[Leaf, str] = {}
+        self._telling: dict[str, bool] = {}
+
+    def value(self, value: Any) -> Any:
+        """Return the JSON value with every string in it redacted."""
+        leaves: list[Leaf] = []
+        self._collect(value, "", leaves)
+        answers = self._answers(leaves)
+        return self._rebuilt(value, "", answers) if answers else value
+
+    def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield each line of JSON redacted; a line that is not JSON is redacted as text."""
+        batch: list[bytes] = []
+        size = 0
+        for line in lines:
+            batch.append(line)
+            size += len(line)
+            if size >= _BATCH_BYTES:
+                yield from self._batch(batch)
+                batch, size = [], 0
+        yield from self._batch(batch)
+
+    def _batch(self, lines: list[bytes]) -> list[bytes]:
+        """Redact lines as they stand where that is safe, else string by string."""
+        done = self._redactor.homeless(b"\0".join(lines)).split(b"\0")
+        if len(done) != len(lines):
+            return [self._line(line) for line in lines]
+        pending = list(range(len(lines)))
+        for _ in range(ROUNDS_MAX):
+            changed, unsafe, final = self._round_in_place([done[index] for index in pending])
+            for at in unsafe:
+                done[pending[at]] = self._line(lines[pending[at]])
+            for at, new in changed.items():
+                done[pending[at]] = new
+            pending = [pending[at] for at in changed if at not in final]
+            if not pending:
+                break
+        return done
+
+    def _round_in_place(self, lines: list[bytes]) -> tuple[dict[int, bytes], set[int], set[int]]:
+        """Return the lines that one round changes, those to be read string by string, and those surely done."""
+        joined = b"\0".join(lines)
+        starts = list(itertools.accumulate((size + 1 for size in map(len, lines)), initial=0))
+        by_line: dict[int, list[engine.Found]] = {}
+        unsafe = {at for at, line in enumerate(lines) if b"\\u00" in line} if b"\\u00" in joined else set()
+        for one in self._redactor.found(joined):
+            at = bisect_right(starts, one.start) - 1
+            by_line.setdefault(at, []).append(one)
+            if not _in_one_string(joined, one):
+                unsafe.add(at)
+        changed = {}
+        # A home directory is always inside a string, and without it nothing else comes to light.
+        final = {at for at, found in by_line.items() if all(one.rule == HOME for one in found)}
+        for at, found in by_line.items():
+            if at not in unsafe:
+                new = self._redactor.replaced(lines[at], [one.moved(-starts[at]) for one in found])
+                if at in final or _is_json(new):
+                    changed[at] = new
+                else:
+                    unsafe.add(at)
+        return changed, unsafe, final
+
+    def _line(self, line: bytes) -> bytes:
+        value = _decoded(line)
+        if isinstance(value, _Unread):
+            return self._redactor.data(line)
+        clean = self.value(value)
+        return line if clean == value else _encoded(clean)
+
+    def _collect(self, value: Any, key: str, leaves: list[Leaf]) -> None:
+        if isinstance(value, str):
+            if len(value) >= _SHORT_CHARS and (key or not _is_plain(value)):
+                leaves.append(Leaf(key, value))
+        elif isinstance(value, dict):
+            for name, member in value.items():
+                if len(name) > _SHORT_CHARS:
+                    leaves.append(Leaf("", name))
+                if isinstance(member, str | dict | list):
+                    self._collect(member, name if self._tells(name) else "", leaves)
+        elif isinstance(value, list):
+            for member in value:
+                self._collect(member, key, leaves)
+
+    def _tells(self, key: str) -> bool:
+        answer = self._telling.get(key)
+        if answer is None:
+            answer = bool(key) and len(key) < 80 and contexts.tells(key.encode("utf-8", "replace"))
+            self._telling[key] = answer
+        return answer
+
+    def _answers(self, leaves: list[Leaf]) -> dict[Leaf, str]:
+        """Return the strings that change, and what they become."""
+        if len(self._remembered) > _REMEMBERED_MAX:
+            self._remembered.clear()
+        unique = dict.fromkeys(leaves)
+        fresh = [leaf for leaf in unique if leaf not in self._remembered]
+        results = dict(zip(fresh, self._redacted(fresh), strict=True))
+        self._remembered |= {leaf: text for leaf, text in results.items() if len(leaf.text) <= _REMEMBERED_CHARS}
+        results |= {leaf: self._remembered[leaf] for leaf in unique if leaf not in results}
+        return {leaf: text for leaf, text in results.items() if text != leaf.text}
+
+    def _redacted(self, leaves: list[Leaf]) -> list[str]:
+        documents = [_document(leaf) for leaf in leaves]
+        pending = list(range(len(documents)))
+        for _ in range(ROUNDS_MAX):
+            after = self._round([documents[index] for index in pending])
+            changed = [(index, new) for index, new in zip(pending, after, strict=True) if new != documents[index]]
+            for index, new in changed:
+                documents[index] = new
+            pending = [index for index, _ in changed]
+            if not pending:
+                break
+        return [self._text_of(document, leaf) for document, leaf in zip(documents, leaves, strict=True)]
+
+    def _round(self, documents: list[bytes]) -> list[bytes]:
+        # A string that holds a NUL itself cannot be searched among others.
+        together = [document for document in documents if b"\0" not in document]
+        after = iter(self._redactor.once(b"\0".join(together)).split(b"\0"))
+        return [self._redactor.once(document) if b"\0" in document else next(after) for document in documents]
+
+    def _text_of(self, document: bytes, leaf: Leaf) -> str:
+        prefix = _prefix(leaf.key)
+        if document.startswith(prefix):
+            whole = document[len(prefix) : len(document) - 1] if prefix else document
+            return whole.decode("utf-8", "surrogatepass")
+        return self._redactor.text(leaf.text)
+
+    def _rebuilt(self, value: Any, key: str, answers: dict[Leaf, str]) -> Any:
+        if isinstance(value, str):
+            return answers.get(Leaf(key, value), value)
+        if isinstance(value, list):
+            return [self._rebuilt(member, key, answers) for member in value]
+        if not isinstance(value, dict):
+            return value
+        made: dict[str, Any] = {}
+        for name, member in value.items():
+            new = answers.get(Leaf("", name)) or str(name)
+            while new in made:
+                new += "_"
+            made[new] = self._rebuilt(member, name if self._tells(name) else "", answers)
+        return made
+
+
+class _Unread:
+    """A line that is not JSON."""
+
+
+def _in_one_string(data: bytes, one: engine.Found) -> bool:
+    """Say whether a tag can take the place of `one` in raw JSON: no quote, no escape cut or hidden."""
+    if len(one.spans) > 1 or data[one.start - 1 : one.start] == b"\\":
+        return False
+    text = data[one.start : one.end]
+    return b'"' not in text and (b"\\" not in text or one.rule == "private-key") and not text.endswith(b"\\")
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _decoded(line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pass
+    try:
+        return json.loads(line)  # half a surrogate pair is not UTF-8, yet agents write it
+    except (ValueError, RecursionError):
+        return _Unread()
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except (UnicodeEncodeError, msgspec.MsgspecError):
+        return json.dumps(value).encode()
+
+
+def _is_plain(text: str) -> bool:
+    """Say whether `text` is a bare UUID or time: most strings of a transcript are."""
+    size = len(text)
+    return (size == 36 and text[8] == "-" and text[13] == "-" and text[23] == "-") or (
+        size == 24 and text[10] == "T" and text[-1] == "Z"
+    )
+
+
+def _document(leaf: Leaf) -> bytes:
+    text = leaf.text.encode("utf-8", "surrogatepass")
+    prefix = _prefix(leaf.key)
+    return b"".join((prefix, text, b'"')) if prefix else text
+
+
+def _prefix(key: str) -> bytes:
+    return f'{key} = "'.encode("utf-8", "surrogatepass") if key else b""

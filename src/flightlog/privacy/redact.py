@@ -1,0 +1,137 @@
+"""Taking out what is private: the one place where `Clean` text is made.
+
+Each value becomes a tag that is the same for the same value and key, and says nothing of
+the value to whoever has no key. Redacting twice changes nothing. Text is redacted whole,
+before anything cuts it, and never over the border between two records.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+
+from flightlog.model.pages import Clean
+from flightlog.privacy.detect import engine
+from flightlog.privacy.detect.hits import HIGH, LOW
+from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.people import HOME
+
+_TAG_HEX = 4
+_HOMES_MAX = 16
+# A replacement changes what stands beside it; after this many rounds nothing new was ever found.
+ROUNDS_MAX = 6
+
+
+class Finding(Struct, frozen=True):
+    """What was found, where, and how sure; the value only masked."""
+
+    rule: str
+    kind: str
+    confidence: str
+    start: int
+    end: int
+    masked: str
+
+
+class Redactor:
+    """Redacts with one key and one set of known values."""
+
+    def __init__(self, key: bytes, *, known: Iterable[str] = (), homes: Mapping[str, str] | None = None) -> None:
+        """Keep the key; `homes` maps directories to what they are called instead, as the repository to `.`."""
+        self._key = key
+        self._known = Known(known)
+        # Paths repeat in each record of a transcript; renaming those seen before costs one pass.
+        self._seen: set[bytes] = set()
+        self._homes = {
+            path.encode("utf-8", "surrogatepass"): name.encode("utf-8", "surrogatepass")
+            for path, name in sorted((homes or {}).items(), key=lambda pair: -len(pair[0]))
+            if len(path) > 1
+        }
+
+    def clean(self, text: str) -> Clean:
+        """Return `text` as a value that may be published."""
+        return Clean(self.text(text))
+
+    def text(self, text: str) -> str:
+        """Return `text` without what is private."""
+        return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+
+    def data(self, data: bytes) -> bytes:
+        """Return the UTF-8 text `data` without what is private."""
+        for _ in range(ROUNDS_MAX):
+            before, data = data, self.once(data)
+            if data == before:
+                break
+        return data
+
+    def once(self, data: bytes) -> bytes:
+        """Return `data` after one round; it is clean when a round changes nothing."""
+        data = self.homeless(data)
+        found = self.found(data)
+        return self.replaced(data, found) if found else data
+
+    def homeless(self, data: bytes) -> bytes:
+        """Return `data` with directories already seen to name a person renamed where they begin a string."""
+        for path, name in self._homes.items():
+            data = data.replace(path + b"/", name + b"/") if path in data else data
+        for path in self._seen:
+            data = data.replace(b'"' + path + b"/", b'"~/').replace(b'"' + path + b'"', b'"~"')
+        return data
+
+    def found(self, data: bytes) -> list[engine.Found]:
+        """Return what is private in the UTF-8 text `data`, offsets in bytes."""
+        return engine.find(data, self._known)
+
+    def find(self, text: str) -> list[Finding]:
+        """Return what is private in `text`, offsets in characters."""
+        data = text.encode("utf-8", "surrogatepass")
+        at = chars = 0
+        findings = []
+        for one in engine.find(data, self._known):
+            chars, at = chars + len(data[at : one.start].decode("utf-8", "replace")), one.start
+            width = len(data[one.start : one.end].decode("utf-8", "replace"))
+            findings.append(
+                Finding(one.rule, one.kind, _confidence(one.weight), chars, chars + width, masked(one.value))
+            )
+        return findings
+
+    def tag(self, kind: str, rule: str, value: bytes) -> bytes:
+        """Return what stands for `value`."""
+        digest = hmac.new(self._key, b"\0".join((kind.encode(), value)), hashlib.sha256).hexdigest()
+        return f"<{kind}:{rule}:{digest[:_TAG_HEX]}>".encode()
+
+    def replaced(self, data: bytes, found: list[engine.Found]) -> bytes:
+        """Return `data` with a tag in place of each that was found."""
+        parts, at = [], 0
+        cuts = sorted(
+            (span, self._stand_in(one) if index == 0 else b"") for one in found for index, span in enumerate(one.spans)
+        )
+        for (start, end), stand_in in cuts:
+            parts += [data[at:start], stand_in]
+            at = end
+        return b"".join([*parts, data[at:]])
+
+    def _stand_in(self, one: engine.Found) -> bytes:
+        if one.rule == HOME:
+            if one.value[:1] == b"/" and len(self._seen) < _HOMES_MAX:
+                self._seen.add(one.value)
+            return b"~" if one.value[:1] != b"-" else b"-~"
+        return self.tag(one.kind, one.rule, one.value)
+
+
+def redact(text: str, key: bytes, *, known: Iterable[str] = ()) -> tuple[Clean, list[Finding]]:
+    """Return `text` redacted, and what was found in it."""
+    redactor = Redactor(key, known=known)
+    return redactor.clean(text), redactor.find(text)
+
+
+def masked(value: bytes) -> str:
+    """Return enough of `value` to recognise it by, never enough to use it."""
+    text = value.decode("utf-8", "replace")
+    shown = 4 if len(text) >= 20 else 2 if len(text) >= 12 else 0
+    return text[:shown] + "*" * min(len(text) - shown, 12)
+
+
+def _confidence(weight: int) -> str:
+    return "high" if weight >= HIGH else "low" if weight <= LOW else "medium"

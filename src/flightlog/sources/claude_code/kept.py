@@ -1,0 +1,86 @@
+"""Transcripts wherever they are: the agent's own files first, our copies of what it deleted or rewrote.
+
+A file the agent still has is read in place. Of a file it deleted, every generation of our
+copy is read; of one it rewrote, the older generations, which hold what is no longer there.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from flightlog.model.damage import Damage
+from flightlog.model.ids import is_safe
+from flightlog.sources.claude_code.discover import (
+    AGENT,
+    Found,
+    Transcript,
+    discover,
+    lane_facts_file,
+    spilled_file,
+)
+from flightlog.store.recordings import Recording, generation
+from flightlog.store.sessions import Settled, adopt_session, kept_files, kept_sessions, session_dir
+
+MAIN = "transcript.jsonl"
+
+
+def recorded(config_dirs: Sequence[str], home: str) -> Found:
+    """List every transcript there is: live below `config_dirs`, kept below `home`."""
+    live = [discover(folder) for folder in config_dirs]
+    transcripts = [transcript for found in live for transcript in found.transcripts]
+    damage = [each for found in live for each in found.damage]
+    kept = tuple(_kept(transcripts, Path(home), damage)) if home else ()
+    return Found((*transcripts, *kept), tuple(damage))
+
+
+def keep(home: str, session: str, files: Iterable[Transcript]) -> Settled:
+    """Take everything a session's files hold into our own copy; only what is new is read."""
+    sources: dict[str, Path] = {}
+    for file in sorted(files, key=lambda file: file.size):
+        path = Path(file.path)
+        if path.is_relative_to(home):
+            continue
+        sources[kept_name(file)] = path
+        facts = Path(lane_facts_file(file))
+        if file.lane and facts.is_file():
+            sources[f"subagents/{facts.name}"] = facts
+        sources.update((f"tool-results/{spilled.name}", spilled) for spilled in _spilled(file))
+    return adopt_session(Path(home), AGENT, session, sources)
+
+
+def kept_name(transcript: Transcript) -> str:
+    """Name a transcript inside our copy of its session."""
+    return f"subagents/agent-{transcript.lane}.jsonl" if transcript.lane else MAIN
+
+
+def _spilled(file: Transcript) -> list[Path]:
+    folder = Path(spilled_file(file, "x")).parent
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_file() and is_safe(path.name))
+    except OSError:
+        return []
+
+
+def _kept(live: Iterable[Transcript], home: Path, damage: list[Damage]) -> Iterator[Transcript]:
+    sessions, rewritten = kept_sessions(home, AGENT)
+    present: dict[str, set[str]] = defaultdict(set)
+    for transcript in live:
+        present[transcript.session].add(kept_name(transcript))
+    whole = {session for session, names in present.items() if MAIN in names}
+    for session in sorted(sessions - (whole - rewritten)):
+        for name, numbers in sorted(kept_files(home, AGENT, session).items()):
+            # The newest generation is what the agent still has.
+            wanted = numbers[:-1] if name in present[session] else numbers
+            yield from _generations(session_dir(home, AGENT, session) / name, session, wanted, damage)
+
+
+def _generations(path: Path, session: str, numbers: Iterable[int], damage: list[Damage]) -> Iterator[Transcript]:
+    lane = path.stem.removeprefix("agent-") if path.stem != Path(MAIN).stem else ""
+    for number in numbers:
+        each = generation(path, number)
+        try:
+            with Recording(each) as recording:
+                # Our copies only grow, so their size says whether they changed.
+                yield Transcript(str(each), session, recording.size, 0, lane)
+        except OSError as error:
+            damage.append(Damage(str(each), 0, 0, error.strerror or "unreadable"))

@@ -1,0 +1,184 @@
+"""Adopting: our own copy of what an agent writes, extended by the new bytes, never rewritten.
+
+The copy itself says how far it got; `Seen` only remembers what the source looked like, so that an
+unchanged file costs one look. A crash repeats work and loses nothing. A source that was
+truncated, replaced or rewritten begins a new generation beside the old one. Never a hard link: the
+agent would rewrite ours with its own.
+"""
+
+import fcntl
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.model.errors import Invalid, Unreadable
+from flightlog.store.files import ensure_dir, sync_data, sync_dir, told
+from flightlog.store.recordings import (
+    Recording,
+    finish_sealing,
+    generation,
+    generations,
+    open_recording,
+    segments,
+)
+
+_FICLONE = 0x40049409
+_BLOCK_BYTES = 4096
+_BLOCKS = 8
+_COPY_BYTES = 1 << 20
+
+
+class Seen(Struct, frozen=True):
+    """What a source looked like when it was adopted to its end."""
+
+    source: str
+    device: int
+    inode: int
+    size: int
+    mtime_ns: int
+    generation: int
+    lines_end: int
+
+
+class Adopted(Struct, frozen=True):
+    """What one adoption did: the bytes `[start, end)` are new; whole lines reach to `seen.lines_end`."""
+
+    path: Path
+    start: int
+    end: int
+    seen: Seen
+
+
+def adopt(source: Path, dest: Path, seen: Seen | None = None) -> Adopted:
+    """Extend our copy `dest` by what is new in `source`; the caller holds the session's lock."""
+    file = _open(source)
+    try:
+        with told(dest):
+            return _adopt(file, source, dest, seen)
+    finally:
+        os.close(file)
+
+
+def _adopt(file: int, source: Path, dest: Path, seen: Seen | None) -> Adopted:
+    now = os.fstat(file)
+    if seen and _is_unchanged(seen, source, now) and _is_kept(generation(dest, seen.generation)):
+        return Adopted(generation(dest, seen.generation), seen.size, seen.size, seen)
+    number = max(generations(dest), default=1)
+    path = generation(dest, number)
+    start = _continued(file, now.st_size, path)
+    if start is None:
+        number, start = number + 1, 0
+        path = generation(dest, number)
+    end = _extend(file, path, start, now.st_size)
+    looks = (str(source), now.st_dev, now.st_ino, end, now.st_mtime_ns)
+    return Adopted(path, start, end, Seen(*looks, generation=number, lines_end=_lines_end(path, end)))
+
+
+def _open(source: Path) -> int:
+    """Open a source for reading, if it is a plain file; never wait on a pipe, never follow a link."""
+    try:
+        file = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Invalid(f"cannot read: {error.strerror}: {source}", hint="run `flightlog doctor`") from error
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise Invalid(f"not a plain file: {source}", hint="only plain files are adopted")
+    return file
+
+
+def _is_unchanged(seen: Seen, source: Path, now: os.stat_result) -> bool:
+    looks = (str(source), now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
+    return looks == (seen.source, seen.device, seen.inode, seen.size, seen.mtime_ns)
+
+
+def _is_kept(path: Path) -> bool:
+    return path.exists() or path.with_name(f"{path.name}.from-0.zst").exists()
+
+
+def _continued(file: int, size: int, path: Path) -> int | None:
+    """Where the copy ends, if the source still begins with it; None when it was rewritten."""
+    if not segments(path):
+        return 0
+    finish_sealing(path)
+    with open_recording(path) as copy:
+        end = copy.size
+        try:
+            same = _is_whole_same(file, copy) if size == end else _is_begin_same(file, copy)
+        except Unreadable:
+            return None
+    return end if same else None
+
+
+def _is_whole_same(file: int, copy: Recording) -> bool:
+    """Compare all: nothing was added, yet the source looks changed."""
+    places = range(0, copy.size, _COPY_BYTES)
+    return all(copy.read(at, _COPY_BYTES) == os.pread(file, _COPY_BYTES, at) for at in places)
+
+
+def _is_begin_same(file: int, copy: Recording) -> bool:
+    """Compare a few blocks, the first and the last of our copy among them: an edit moves what follows it."""
+    last = max(0, copy.size - _BLOCK_BYTES)
+    places = {last * number // (_BLOCKS - 1) for number in range(_BLOCKS)}
+    lengths = {at: min(_BLOCK_BYTES, copy.size - at) for at in places}
+    return all(copy.read(at, length) == os.pread(file, length, at) for at, length in lengths.items())
+
+
+def _extend(file: int, path: Path, start: int, end: int) -> int:
+    """Copy `[start, end)` of the source behind our copy and return where it ends now."""
+    ensure_dir(path.parent)
+    live = [part for part in segments(path) if not part.is_sealed]
+    offset = next((part.offset for part in live if part.offset + part.path.stat().st_size == start), start)
+    target = path if offset == 0 else path.with_name(f"{path.name}.from-{offset}")
+    if start == end and (start or target.exists()):
+        return end
+    out = os.open(target, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        if start or not _is_cloned(file, out):
+            _copy(file, out, start, end, offset)
+        sync_data(out)
+        if start == offset:
+            sync_dir(path.parent)
+        return offset + os.fstat(out).st_size
+    finally:
+        os.close(out)
+
+
+def _is_cloned(file: int, out: int) -> bool:
+    """Share the source's blocks where the file system can; later writes to either do not show in the other."""
+    try:
+        fcntl.ioctl(out, _FICLONE, file)
+    except OSError:
+        return False
+    return True
+
+
+def _copy(file: int, out: int, start: int, end: int, offset: int) -> None:
+    at = start
+    while at < end and (moved := _moved(file, out, at, min(end - at, _COPY_BYTES << 6), at - offset)):
+        at += moved
+
+
+def _moved(file: int, out: int, at: int, count: int, to: int) -> int:
+    """Move some bytes, inside the kernel if it can; an error that is real shows again the plain way."""
+    with suppress(OSError, AttributeError):
+        if moved := os.copy_file_range(file, out, count, at, to):
+            return moved
+    return os.pwrite(out, os.pread(file, min(count, _COPY_BYTES), at), to)
+
+
+def _lines_end(path: Path, end: int) -> int:
+    """Where the last whole line ends; behind it stands a line that is still being written."""
+    with open_recording(path) as copy:
+        at = end
+        while at > 0:
+            start = max(0, at - _COPY_BYTES)
+            found = copy.read(start, at - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            at = start
+    return 0

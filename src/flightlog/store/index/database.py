@@ -1,0 +1,106 @@
+"""The index: one disposable SQLite file of answers that can always be worked out again.
+
+Nothing in it is the truth. An index that is damaged, of another version or missing is built
+anew, silently; an index that cannot be written costs time, never an answer. Its three levels
+(usage, lines, text) live in the modules of those names.
+"""
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import TypeVar
+
+from flightlog.store.index import files, lines, sessions, text, usage
+
+VERSION = 1
+_BUSY_SECONDS = 5.0
+_APPLICATION = 0x666C6F67
+_SIDES = ("", "-wal", "-shm", "-journal")
+
+T = TypeVar("T")
+
+
+class Index:
+    """An open index. Use `asked`: it starts anew when the file turns out to be damaged."""
+
+    def __init__(self, path: Path | None) -> None:
+        """Open the index at `path`, or one in memory that is gone afterwards."""
+        self.path = path
+        self.database = _open(path)
+
+    def asked(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Answer from the index; if it is damaged, from a new one."""
+        try:
+            return question(self.database)
+        except sqlite3.DatabaseError as error:
+            self.close()
+            # A file somebody else holds for long is not damaged: this once, do without it.
+            self.database = _opened_anew(None if _is_held(error) else self.path)
+            return question(self.database)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with suppress(sqlite3.Error):
+            self.database.close()
+
+
+def is_sound(path: Path) -> bool:
+    """Look the whole file over; one that somebody else is writing counts as sound."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_BUSY_SECONDS)) as database:
+            return bool(database.execute("PRAGMA quick_check").fetchone() == ("ok",))
+    except sqlite3.DatabaseError as error:
+        return _is_held(error)
+
+
+def _is_held(error: sqlite3.DatabaseError) -> bool:
+    return error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def _open(path: Path | None) -> sqlite3.Connection:
+    if path is None:
+        return _prepared(_connected(":memory:"))
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        return _prepared(_connected(str(path)))
+    except sqlite3.DatabaseError:
+        return _opened_anew(path)
+    except OSError:
+        return _prepared(_connected(":memory:"))
+
+
+def _opened_anew(path: Path | None) -> sqlite3.Connection:
+    """Throw the file away; where even that fails, answer from memory."""
+    if path is not None:
+        with suppress(OSError, sqlite3.Error):
+            for side in _SIDES:
+                Path(f"{path}{side}").unlink(missing_ok=True)
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            return _prepared(_connected(str(path)))
+    return _prepared(_connected(":memory:"))
+
+
+def _connected(path: str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    return database
+
+
+def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
+    """Make the tables, or refuse a file that is not ours or not of this version."""
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    if (version, application) == (VERSION, _APPLICATION):
+        return database
+    if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+        database.close()
+        raise sqlite3.DatabaseError("an index of another version")
+    schema = files.SCHEMA + usage.SCHEMA + lines.SCHEMA + text.SCHEMA + sessions.SCHEMA
+    database.executescript(
+        f"BEGIN IMMEDIATE; {schema} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+    )
+    return database

@@ -1,0 +1,175 @@
+"""The second level of the index: where every record stands.
+
+A record is a row with its file, offset and length; what it says stays in the recording. Rows
+of one reading have numbers that follow each other, so a file's rows are taken back by span.
+"""
+
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import NamedTuple
+
+from msgspec import Struct
+
+from flightlog.store.index.files import Known, Reading, Source, Work, drop_files, known_files, plan, save_files
+
+LEVEL = 2
+WORDED = 3
+BATCH_BYTES = 48 << 20
+SCHEMA = """
+CREATE TABLE lines(
+    id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, offset INTEGER, length INTEGER, uuid BLOB, kind TEXT,
+    at_ms INTEGER);
+CREATE TABLE spans(file INTEGER, first INTEGER, last INTEGER);
+CREATE INDEX spans_of ON spans(file);
+CREATE TABLE places(
+    file INTEGER PRIMARY KEY, name TEXT UNIQUE, path TEXT, session TEXT, lane TEXT, project TEXT);
+"""
+
+
+class Record(NamedTuple):
+    """One record of a recording, and its words by the column they are searched in."""
+
+    offset: int
+    length: int
+    uuid: str
+    kind: str
+    at_ms: int
+    said: str = ""
+    output: str = ""
+    tool: str = ""
+    file: str = ""
+    model: str = ""
+    project: str = ""
+
+
+class Records(Struct, array_like=True):
+    """The records of a file's new bytes; `end` is where the next reading starts."""
+
+    records: list[Record]
+    end: int = 0
+    read: int = 0
+    damaged: int = 0
+    fingerprint: int = 0
+    error: str = ""
+
+
+Read = Callable[[Sequence[Reading]], Iterator[Records]]
+AddWords = Callable[[sqlite3.Connection, Sequence[tuple[int, Record]]], None]
+
+
+def sync_records(
+    database: sqlite3.Connection, sources: Iterable[Source], read: Read, add_words: AddWords, *, words: bool
+) -> Work:
+    """Bring the line level up to date, and with `words` the text level too.
+
+    Files go in a few at a time, so that a crash costs only the last ones. A file whose words
+    are indexed keeps them indexed; one that has only lines is read again when words are asked for.
+    """
+    work = Work()
+    plain, worded = known_files(database, LEVEL), known_files(database, WORDED)
+    upgraded = [] if not words else list(plain.values())
+    todo = plan(worded if words else plain | worded, sources, work)
+    back = [*todo.back, *upgraded]
+    if back:
+        _take_back(database, back, worded)
+    # The oldest recordings first, so that newer rows have higher numbers.
+    readings = sorted(todo.readings, key=lambda each: (each.source.changed_ns, each.source.name))
+    found = read(readings)
+    for batch in _batches(readings):
+        with transaction(database):
+            for reading in batch:
+                level = WORDED if words or reading.source.name in worded else LEVEL
+                rows = _write(database, level, reading, next(found), work)
+                if level == WORDED:
+                    add_words(database, rows)
+    return work
+
+
+@contextmanager
+def transaction(database: sqlite3.Connection) -> Iterator[None]:
+    """Write all or nothing."""
+    database.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        database.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):
+            database.execute("ROLLBACK")
+        raise
+
+
+def _batches(readings: Sequence[Reading]) -> Iterator[list[Reading]]:
+    """Cut readings into transactions."""
+    batch: list[Reading] = []
+    size = 0
+    for reading in readings:
+        batch.append(reading)
+        size += reading.source.size - reading.start
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _write(
+    database: sqlite3.Connection, level: int, reading: Reading, found: Records, work: Work
+) -> list[tuple[int, Record]]:
+    file = _place(database, reading.source)
+    top = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'lines'").fetchone()
+    rows = list(enumerate(found.records, start=top[0] + 1 if top else 1))
+    database.executemany(
+        "INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(number, file, one.offset, one.length, _uuid(one.uuid), one.kind, one.at_ms) for number, one in rows],
+    )
+    if rows:
+        database.execute("INSERT INTO spans VALUES (?, ?, ?)", (file, rows[0][0], rows[-1][0]))
+        project = next((record.project for _, record in rows if record.project), "")
+        database.execute("UPDATE places SET project = ? WHERE file = ? AND project = ''", (project, file))
+    save_files(database, level, [_advanced(reading, found)])
+    work.opened += 1
+    work.bytes_read += found.read
+    work.decoded += len(rows)
+    return rows
+
+
+def _place(database: sqlite3.Connection, source: Source) -> int:
+    database.execute(
+        "INSERT INTO places(name, path, session, lane, project) VALUES (?, ?, ?, ?, '') "
+        "ON CONFLICT(name) DO UPDATE SET path = excluded.path",
+        (source.name, source.path, source.session, source.lane),
+    )
+    (file,) = database.execute("SELECT file FROM places WHERE name = ?", (source.name,)).fetchone()
+    assert isinstance(file, int)
+    return file
+
+
+def _take_back(database: sqlite3.Connection, rows: Iterable[Known], worded: Mapping[str, Known]) -> None:
+    with transaction(database):
+        for row in rows:
+            for file in database.execute("SELECT file FROM places WHERE name = ?", (row.name,)).fetchall():
+                spans = database.execute("SELECT first, last FROM spans WHERE file = ?", file).fetchall()
+                database.executemany("DELETE FROM lines WHERE id BETWEEN ? AND ?", spans)
+                database.execute("DELETE FROM spans WHERE file = ?", file)
+                database.execute("DELETE FROM places WHERE file = ?", file)
+                if row.name in worded:
+                    database.executemany("INSERT INTO gone VALUES (?, ?)", spans)
+            drop_files(database, LEVEL, [row])
+            drop_files(database, WORDED, [row])
+
+
+def _uuid(text: str) -> bytes | str:
+    """Keep a uuid in 16 bytes if it is one."""
+    plain = text.replace("-", "")
+    try:
+        return bytes.fromhex(plain) if len(plain) == 32 and len(text) == 36 else text
+    except ValueError:
+        return text
+
+
+def _advanced(reading: Reading, found: Records) -> Known:
+    source = reading.source
+    size = source.size if not found.error else -1
+    place = (source.path, source.device, source.inode, size, source.changed_ns)
+    return Known(0, source.name, source.session, *place, found.end, found.fingerprint, 0, found.damaged)

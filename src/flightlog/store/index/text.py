@@ -1,0 +1,118 @@
+"""The third level of the index: words, found at once.
+
+A contentless full-text table: it knows which record holds a word, the recording knows the
+rest. SQLite 3.40 cannot delete from such a table, so rows that were taken back are found by
+their missing line and passed over; when they are a fifth of all, the words are indexed anew.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from flightlog.store.index.files import Source, Work
+from flightlog.store.index.lines import WORDED, Read, Record, sync_records, transaction
+
+HASH_BYTES = 64 << 20
+GONE_SHARE_MAX = 0.2
+_FTS = (
+    "CREATE VIRTUAL TABLE words USING fts5(said, output, tool, file, model, content='', tokenize='unicode61');",
+    f"INSERT INTO words(words, rank) VALUES ('hashsize', {HASH_BYTES});",  # noqa: S608 - a number of ours
+)
+SCHEMA = "CREATE TABLE gone(first INTEGER, last INTEGER);" + "".join(_FTS)
+
+
+class Hit(Struct, frozen=True):
+    """A record that matches."""
+
+    path: str
+    offset: int
+    length: int
+    session: str
+    lane: str
+    uuid: str
+    at_ms: int
+    project: str
+
+
+class Wanted(Struct, frozen=True):
+    """What to look for: a full-text expression, and what else must hold of a record."""
+
+    match: str = ""
+    since_ms: int = 0
+    project: str = ""
+    sessions: frozenset[str] | None = None
+    limit: int = 20
+
+
+def sync_text(database: sqlite3.Connection, sources: Iterable[Source], read: Read) -> Work:
+    """Bring lines and words up to date; too many rows taken back mean a new start."""
+    work = sync_records(database, sources, read, add_words, words=True)
+    (gone,) = database.execute("SELECT coalesce(sum(last - first + 1), 0) FROM gone").fetchone()
+    (there,) = database.execute("SELECT count(*) FROM lines").fetchone()
+    if gone > GONE_SHARE_MAX * (gone + there):
+        _start_anew(database)
+        again = sync_records(database, sources, read, add_words, words=True)
+        work.opened += again.opened
+        work.bytes_read += again.bytes_read
+        work.decoded += again.decoded
+    return work
+
+
+def has_text(database: sqlite3.Connection) -> bool:
+    """Whether this level was ever asked for."""
+    return database.execute("SELECT 1 FROM files WHERE level = ? LIMIT 1", (WORDED,)).fetchone() is not None
+
+
+def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, Record]]) -> None:
+    """Index what records say."""
+    database.executemany(
+        "INSERT INTO words(rowid, said, output, tool, file, model) VALUES (?, ?, ?, ?, ?, ?)",
+        [(number, *record[5:10]) for number, record in rows if record[5] or record[6] or record[7]],
+    )
+
+
+def search(database: sqlite3.Connection, wanted: Wanted) -> list[Hit]:
+    """Return the first hits, the newest recordings first."""
+    hits: list[Hit] = []
+    for hit in _matching(database, wanted):
+        if wanted.sessions is None or hit.session in wanted.sessions:
+            hits.append(hit)
+            if len(hits) >= wanted.limit:
+                break
+    return hits
+
+
+def _matching(database: sqlite3.Connection, wanted: Wanted) -> Iterator[Hit]:
+    select = (
+        "SELECT p.path, l.offset, l.length, p.session, p.lane, l.uuid, l.at_ms, p.project "
+        "FROM {} JOIN places p ON p.file = l.file WHERE {} l.at_ms >= ? AND instr(lower(p.project), ?) "
+    )
+    project = wanted.project.lower()
+    if wanted.match:
+        found = database.execute(
+            select.format("words w CROSS JOIN lines l ON l.id = w.rowid", "words MATCH ? AND")
+            + "ORDER BY w.rowid DESC",
+            (wanted.match, wanted.since_ms, project),
+        )
+    else:
+        found = database.execute(select.format("lines l", "") + "ORDER BY l.id DESC", (wanted.since_ms, project))
+    for path, offset, length, session, lane, uuid, at_ms, of in found:
+        yield Hit(path, offset, length, session, lane, _written(uuid), at_ms, of)
+
+
+def _written(uuid: bytes | str) -> str:
+    if isinstance(uuid, str):
+        return uuid
+    digits = uuid.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def _start_anew(database: sqlite3.Connection) -> None:
+    with transaction(database):
+        for table in ("gone", "lines", "spans", "places"):
+            database.execute(f"DELETE FROM {table}")  # noqa: S608 - our own tables
+        database.execute("DELETE FROM files WHERE level > 1")
+        database.execute("DROP TABLE words")
+        for statement in _FTS:
+            database.execute(statement)

@@ -1,0 +1,304 @@
+"""The first level of the index: what every file says about usage, and an answer per session.
+
+Per file it keeps the rows that were scanned; per session a digest somebody else works out.
+A session's digest depends on its own files and on the sessions it shares responses with, and
+on nothing else: when a file changes, only those are worked out again, from their rows. What
+counts, and what it costs, is decided by the functions passed in.
+"""
+
+import sqlite3
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.model.usage import ClientTotals, Row
+from flightlog.store.index.chunks import keys, numbers, pack, unpack
+from flightlog.store.index.files import Known, Plan, Reading, Source, Work, drop_files, known_files, plan, save_files
+
+LEVEL = 1
+SCHEMA = """
+CREATE TABLE chunks(file INTEGER, start INTEGER, keys BLOB, body BLOB, PRIMARY KEY(file, start));
+CREATE TABLE shares(session TEXT, other TEXT, PRIMARY KEY(session, other)) WITHOUT ROWID;
+CREATE TABLE digests(session TEXT PRIMARY KEY, body BLOB);
+CREATE TABLE made(level INTEGER PRIMARY KEY, by TEXT, serial INTEGER);
+CREATE TABLE reports(name TEXT PRIMARY KEY, listing BLOB, body BLOB);
+"""
+
+
+class Scanned(Protocol):
+    """What a scan of a file's new bytes tells."""
+
+    rows: list[Row]
+    totals: list[ClientTotals]
+    end: int
+    read: int
+    decoded: int
+    damaged: int
+    born_ms: int
+    fingerprint: int
+    error: str
+    packed: bytes
+    keys: bytes
+    digest: bytes
+
+
+class Account(Struct):
+    """Everything the files of one session say about usage."""
+
+    session: str
+    born_ms: int
+    rows: list[Row]
+    totals: list[ClientTotals]
+
+
+Scan = Callable[[Sequence[Reading]], Sequence[Scanned]]
+Digest = Callable[[Sequence[Account]], Mapping[str, bytes]]
+
+
+class UsageSync(Struct):
+    """The digests of all sessions, and what is left to be written down."""
+
+    digests: dict[str, bytes]
+    damaged: int
+    work: Work
+    commit: Callable[[], None]
+    reports: dict[str, bytes]
+
+
+def kept_report(database: sqlite3.Connection, name: str, sources: Sequence[Source]) -> bytes | None:
+    """Return the report that was kept under `name`, if no file changed since."""
+    found = database.execute("SELECT body FROM reports WHERE name = ? AND listing = ?", (name, _listing(sources)))
+    row = found.fetchone()
+    return row[0] if row else None
+
+
+def sync_usage(
+    database: sqlite3.Connection, sources: Sequence[Source], scan: Scan, digest: Digest, made_by: str
+) -> UsageSync:
+    """Bring the usage level up to date in memory; `commit` of the result writes it down.
+
+    Digests made by another version of `digest` than `made_by` are made again. What the caller
+    puts in `reports` before the commit is kept until a file changes.
+    """
+    work = Work()
+    database.execute("BEGIN")
+    try:
+        update = _Update(database, plan(known_files(database, LEVEL), sources, work), made_by)
+        update.listing = _listing(sources)
+        scanned = scan(update.plan.readings)
+        update.take(scanned, work)
+        update.digest_again(digest)
+        digests = update.digests()
+    finally:
+        database.execute("COMMIT")
+    damaged = sum(row.damaged for row in update.files.values())
+    return UsageSync(digests, damaged, work, update.write, update.reports)
+
+
+class _Update:
+    """One sync: what was there, what came, what changed."""
+
+    def __init__(self, database: sqlite3.Connection, todo: Plan, made_by: str) -> None:
+        self.database, self.plan, self.made_by = database, todo, made_by
+        self.files = dict(todo.kept)
+        self.scans: list[tuple[Reading, Scanned]] = []
+        self.edges: set[tuple[str, str]] = set()
+        self.fresh: dict[str, bytes] = {}
+        self.stale: set[str] = set()
+        self.listing = b""
+        self.reports: dict[str, bytes] = {}
+        made = database.execute("SELECT by, serial FROM made WHERE level = ?", (LEVEL,)).fetchone()
+        self.serial = made[1] if made else 0
+        self.renewed = bool(made) and made[0] != made_by
+
+    def take(self, scanned: Sequence[Scanned], work: Work) -> None:
+        """Take in what the scans found, and who is affected by it."""
+        self.scans = list(zip(self.plan.readings, scanned, strict=True))
+        for reading, found in self.scans:
+            work.opened += 1
+            work.bytes_read += found.read
+            work.decoded += found.decoded
+            self.files[reading.file] = _advanced(self.files.get(reading.file), reading, found)
+            self.stale.add(reading.source.session)
+        self.stale.update(row.session for row in self.plan.back)
+        self.edges = self._new_edges()
+
+    def digest_again(self, digest: Digest) -> None:
+        """Work out the digests that may have changed, one group of sharing sessions after the other."""
+        neighbours = self._neighbours()
+        if self.renewed:
+            self.stale.update(row.session for row in self.files.values())
+        files: dict[str, list[int]] = defaultdict(list)
+        for row in self.files.values():
+            files[row.session].append(row.id)
+        new: dict[int, list[Scanned]] = defaultdict(list)
+        for reading, found in self.scans:
+            new[reading.file].append(found)
+        done: set[str] = set()
+        for session in sorted(self.stale):
+            if session in done:
+                continue
+            group = _group(session, neighbours)
+            done |= group
+            early = self._early(files[session], new) if len(group) == 1 else b""
+            if early:
+                self.fresh[session] = early
+            else:
+                self.fresh.update(digest([self._account(name, files[name], new) for name in sorted(group)]))
+        self.stale = done
+
+    def _early(self, files: Iterable[int], new: Mapping[int, list[Scanned]]) -> bytes:
+        """A digest that was made where the files were scanned; it counts if they are all there is."""
+        if self.plan.kept:
+            return b""
+        return next((found.digest for file in files for found in new.get(file, ()) if found.digest), b"")
+
+    def digests(self) -> dict[str, bytes]:
+        """Return every session's digest, those of sessions without files left out."""
+        sessions = {row.session for row in self.files.values()}
+        kept = {}
+        if sessions - self.stale:
+            kept = dict(self.database.execute("SELECT session, body FROM digests").fetchall())
+        every = {session: kept[session] for session in kept if session not in self.stale} | self.fresh
+        return {session: every[session] for session in sorted(every) if session in sessions}
+
+    def write(self) -> None:
+        """Write down what changed, unless somebody else did so in the meantime."""
+        if not (self.scans or self.plan.back or self.stale or self.reports):
+            return
+        self.database.execute("BEGIN IMMEDIATE")
+        try:
+            made = self.database.execute("SELECT serial FROM made WHERE level = ?", (LEVEL,)).fetchone()
+            if (made[0] if made else 0) == self.serial:
+                self._write_all()
+            self.database.execute("COMMIT")
+        except sqlite3.Error:
+            self.database.execute("ROLLBACK")
+            raise
+
+    def _write_all(self) -> None:
+        run = self.database.executemany
+        back = [(row.id,) for row in self.plan.back]
+        run("DELETE FROM chunks WHERE file = ?", back)
+        drop_files(self.database, LEVEL, self.plan.back)
+        save_files(self.database, LEVEL, [self.files[reading.file] for reading, _ in self.scans])
+        run(
+            "INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?)",
+            [
+                (
+                    reading.file,
+                    reading.start,
+                    found.keys or keys(found.rows),
+                    found.packed or pack(found.rows, found.totals),
+                )
+                for reading, found in self.scans
+                if found.rows or found.totals or found.packed
+            ],
+        )
+        run("INSERT OR IGNORE INTO shares VALUES (?, ?)", sorted(self.edges))
+        run("DELETE FROM digests WHERE session = ?", [(session,) for session in self.stale])
+        run("INSERT OR REPLACE INTO digests VALUES (?, ?)", sorted(self.fresh.items()))
+        run("DELETE FROM reports WHERE listing != ?", [(self.listing,)])
+        run("INSERT OR REPLACE INTO reports VALUES (?, ?, ?)", [(k, self.listing, v) for k, v in self.reports.items()])
+        run("INSERT OR REPLACE INTO made VALUES (?, ?, ?)", [(LEVEL, self.made_by, self.serial + 1)])
+
+    def _account(self, session: str, files: Iterable[int], new: Mapping[int, list[Scanned]]) -> Account:
+        rows: list[Row] = []
+        totals: list[ClientTotals] = []
+        born = []
+        for file in files:
+            born.append(self.files[file].born_ms)
+            for old_rows, old_totals in self._stored(file):
+                rows += old_rows
+                totals += old_totals
+            for found in new.get(file, ()):
+                new_rows, new_totals = content(found)
+                rows += new_rows
+                totals += new_totals
+        return Account(session, min((each for each in born if each), default=0), rows, totals)
+
+    def _stored(self, file: int) -> Iterator[tuple[list[Row], list[ClientTotals]]]:
+        if file in self.plan.kept:
+            for (body,) in self.database.execute("SELECT body FROM chunks WHERE file = ? ORDER BY start", (file,)):
+                yield unpack(body)
+
+    def _neighbours(self) -> dict[str, set[str]]:
+        found: dict[str, set[str]] = defaultdict(set)
+        for one, two in [*self.database.execute("SELECT session, other FROM shares"), *self.edges]:
+            found[one].add(two)
+            found[two].add(one)
+        return found
+
+    def _new_edges(self) -> set[tuple[str, str]]:
+        """Find sessions that share a response with what was scanned.
+
+        Only checksums of the names are compared: a chance hit joins two sessions that
+        have nothing in common, which costs a little time and changes no answer.
+        """
+        holders: dict[int, str] = {}
+        edges: set[tuple[str, str]] = set()
+        for reading, found in self.scans:
+            session = reading.source.session
+            for number in numbers(found.keys or keys(found.rows)):
+                other = holders.setdefault(number, session)
+                if other != session:
+                    edges.add((min(session, other), max(session, other)))
+        return edges | self._stored_edges(holders) if self.plan.kept and holders else edges
+
+    def _stored_edges(self, holders: Mapping[int, str]) -> set[tuple[str, str]]:
+        stored = self.database.execute("SELECT file, keys FROM chunks").fetchall()
+        if holders.keys().isdisjoint(numbers(b"".join(packed for _, packed in stored))):
+            return set()
+        edges = set()
+        for file, packed in stored:
+            if file in self.plan.kept:
+                other = self.plan.kept[file].session
+                sharing = {holders[number] for number in holders.keys() & set(numbers(packed))}
+                edges |= {(min(one, other), max(one, other)) for one in sharing if one != other}
+        return edges
+
+
+def content(found: Scanned) -> tuple[list[Row], list[ClientTotals]]:
+    """Return what a scan found, unpacked."""
+    return unpack(found.packed) if found.packed else (found.rows, found.totals)
+
+
+def _listing(sources: Sequence[Source]) -> bytes:
+    """Return a checksum of all files as they stand."""
+    packed = msgspec.msgpack.encode(sources)
+    # Two checksums of different kinds: a good hash would cost the import of OpenSSL, half of what this saves.
+    return b"%08x%08x%x" % (zlib.crc32(packed), zlib.adler32(packed), len(packed))
+
+
+def _advanced(row: Known | None, reading: Reading, found: Scanned) -> Known:
+    source = reading.source
+    return Known(
+        reading.file,
+        source.name,
+        source.session,
+        source.path,
+        source.device,
+        source.inode,
+        source.size if not found.error else -1,
+        source.changed_ns,
+        found.end,
+        found.fingerprint,
+        row.born_ms if row and row.born_ms else found.born_ms,
+        (row.damaged if row else 0) + found.damaged,
+    )
+
+
+def _group(session: str, neighbours: Mapping[str, set[str]]) -> set[str]:
+    """Everybody who shares with somebody who shares with … `session`."""
+    group = {session}
+    border = [session]
+    while border:
+        for other in neighbours.get(border.pop(), ()):
+            if other not in group:
+                group.add(other)
+                border.append(other)
+    return group

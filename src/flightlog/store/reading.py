@@ -1,0 +1,105 @@
+"""Reading the bytes of a recorded file wherever they lie: in the agent's own file, in our copy, or sealed.
+
+The same offsets give the same bytes in each. A plain file is read without a detour.
+"""
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from flightlog.model.damage import Damage
+    from flightlog.store.lines import Line
+    from flightlog.store.recordings import Recording
+
+_BLOCK_BYTES = 4 << 20
+
+
+class Reader(Protocol):
+    """Bytes at an offset."""
+
+    def fill(self, view: memoryview, offset: int) -> int:
+        """Read into `view`; return how many bytes there were, 0 at the end."""
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Return the bytes there, fewer only at the end."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+
+
+def open_reader(path: str) -> Reader:
+    """Open `path`; where there is no such file, the sealed recording of that name."""
+    try:
+        return _Plain(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+    except FileNotFoundError:
+        return _Sealed(_recording(path))
+
+
+def raw_lines(path: str, start: int) -> Iterator[bytes]:
+    """Yield lines from `start` on, each with its newline; the last may have none."""
+    try:
+        with open(path, "rb", buffering=_BLOCK_BYTES) as file:  # noqa: PTH123 - hot
+            file.seek(start)
+            yield from file
+    except FileNotFoundError:
+        with _recording(path) as recording:
+            kept = b""
+            while block := recording.read(start, _BLOCK_BYTES):
+                start += len(block)
+                *whole, kept = (kept + block).split(b"\n")
+                yield from (line + b"\n" for line in whole)
+            if kept:
+                yield kept
+
+
+def sound_lines(path: str, start: int = 0) -> Iterator["Line | Damage"]:
+    """Read every sound record from the line at `start` on, and the damage between them."""
+    from flightlog.store.lines import read  # noqa: PLC0415 - a usage report never comes here
+
+    try:
+        yield from read(Path(path), start)
+    except FileNotFoundError:
+        with _recording(path) as recording:
+            yield from recording.lines(start)
+
+
+class _Plain:
+    def __init__(self, file: int) -> None:
+        self._file = file
+
+    def fill(self, view: memoryview, offset: int) -> int:
+        return os.preadv(self._file, [view], offset)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return os.pread(self._file, length, offset)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+
+class _Sealed:
+    def __init__(self, recording: "Recording") -> None:
+        self._recording = recording
+
+    def fill(self, view: memoryview, offset: int) -> int:
+        data = self._recording.read(offset, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._recording.read(offset, length)
+
+    def close(self) -> None:
+        self._recording.close()
+
+
+def _recording(path: str) -> "Recording":
+    from flightlog.store.recordings import Recording  # noqa: PLC0415 - most files are plain, and zstandard loads slowly
+
+    try:
+        return Recording(Path(path))
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None

@@ -1,0 +1,139 @@
+"""Sessions: every file of one session adopted and sealed together, under one lock.
+
+`meta.json` remembers what the sources looked like. It is written after the data is durable and can
+be lost: then files are compared again. Knows names and bytes, not what an agent writes in them.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, json
+
+from flightlog.model.errors import FlightlogError, NotFound
+from flightlog.model.ids import checked, is_safe
+from flightlog.store.adoption import Adopted, Seen, adopt
+from flightlog.store.files import ensure_dir, inside, lock, quarantine, replace, told
+from flightlog.store.recordings import generation, generations, seal, segments
+
+META = "meta.json"
+_LOCK = ".lock"
+_REWRITTEN = ".rewritten"
+_TRANSCRIPT = re.compile(r"(transcript|agent-[A-Za-z0-9._-]+?)(?:\.g\d+)?\.jsonl(?:\.from-\d+(?:\.zst)?)?")
+_SEAL_BYTES_MIN = 16 << 10
+
+
+class Meta(Struct):
+    """What `meta.json` of a session says."""
+
+    agent: str
+    session: str
+    files: dict[str, Seen] = {}
+    v: int = 1
+
+
+class Settled(Struct, frozen=True):
+    """What the adoption of a session did, and which of its files could not be adopted now."""
+
+    adopted: tuple[Adopted, ...]
+    failed: tuple[tuple[str, FlightlogError], ...] = ()
+
+
+def session_dir(home: Path, agent: str, session: str) -> Path:
+    """Name the directory of a session; the ids come from outside and are checked."""
+    return home / "sessions" / checked(agent) / checked(session)
+
+
+def adopt_session(home: Path, agent: str, session: str, sources: Mapping[str, Path]) -> Settled:
+    """Adopt every file of a session; `sources` maps names like `subagents/agent-1.jsonl` to the agent's files.
+
+    A source that is gone leaves our copy as it is.
+    """
+    root = session_dir(home, agent, session)
+    adopted, failed = [], []
+    with lock(root / _LOCK, who=f"process {os.getpid()}, adopting"):
+        meta = read_meta(root) or Meta(agent, session)
+        before = dict(meta.files)
+        for name, source in sources.items():
+            assert name not in {META, _LOCK}, "these names are ours"
+            try:
+                done = adopt(source, inside(root, name), meta.files.get(name))
+            except FileNotFoundError:
+                continue
+            except FlightlogError as error:
+                failed.append((name, error))
+                continue
+            adopted.append(done)
+            meta.files[name] = done.seen
+        if any(done.seen.generation > 1 for done in adopted):
+            _mark_rewritten(root)
+        if meta.files != before:
+            replace(root / META, json.format(json.encode(meta)) + b"\n")
+    return Settled(tuple(adopted), tuple(failed))
+
+
+def seal_session(home: Path, agent: str, session: str, *, at_least: int = _SEAL_BYTES_MIN) -> list[Path]:
+    """Seal the adopted files of a session that have `at_least` so many bytes live."""
+    root = session_dir(home, agent, session)
+    if not root.is_dir():
+        raise NotFound(f"no such session: {session}", hint="`flightlog session list` shows what there is")
+    made: list[Path] = []
+    with lock(root / _LOCK, who=f"process {os.getpid()}, sealing"):
+        meta = read_meta(root) or Meta(agent, session)
+        for name in sorted(meta.files):
+            path = inside(root, name)
+            for number in generations(path):
+                each = generation(path, number)
+                live = sum(part.path.stat().st_size for part in segments(each) if not part.is_sealed)
+                made += seal(each) if live >= at_least else []
+    return made
+
+
+def kept_sessions(home: Path, agent: str) -> tuple[set[str], set[str]]:
+    """Name the sessions we have copies of, and those of them whose sources were rewritten."""
+    root = home / "sessions" / checked(agent)
+    return _folders(root), _folders(root / _REWRITTEN)
+
+
+def kept_files(home: Path, agent: str, session: str) -> dict[str, list[int]]:
+    """Name the transcripts kept for a session, with their generations."""
+    root = session_dir(home, agent, session)
+    found: dict[str, list[int]] = {}
+    for folder in (root, root / "subagents"):
+        for name in {match[1] for match in map(_TRANSCRIPT.fullmatch, _names(folder)) if match}:
+            path = folder / f"{name}.jsonl"
+            found[str(path.relative_to(root))] = generations(path)
+    return found
+
+
+def _mark_rewritten(root: Path) -> None:
+    """Leave a mark beside the sessions, so that a report need not look into each of them for old generations."""
+    ensure_dir(root.parent / _REWRITTEN / root.name)
+
+
+def _folders(root: Path) -> set[str]:
+    try:
+        with os.scandir(root) as entries:
+            return {entry.name for entry in entries if is_safe(entry.name) and entry.is_dir()}
+    except OSError:
+        return set()
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [each.name for each in folder.iterdir()]
+    except OSError:
+        return []
+
+
+def read_meta(root: Path) -> Meta | None:
+    """Read a session's `meta.json`; a damaged one is set aside, for it can be made again."""
+    with suppress(FileNotFoundError), told(root / META):
+        try:
+            return json.decode((root / META).read_bytes(), type=Meta)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            quarantine(root / META)
+    return None

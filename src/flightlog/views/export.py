@@ -1,0 +1,17 @@
+"""A whole session as a file for people or programs."""
+
+from flightlog.model.session import Session
+from flightlog.views.story import Telling, story
+from flightlog.views.story_forms import as_html, as_markdown
+from flightlog.views.wire import as_json
+
+
+def exported(session: Session, form: str, telling: Telling) -> str:
+    """Write a whole session as `md`, `html` or `json`."""
+    match form:
+        case "md":
+            return as_markdown(story(session, telling))
+        case "html":
+            return as_html(story(session, telling))
+        case _:
+            return as_json(session) + "\n"

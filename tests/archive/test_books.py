@@ -1,0 +1,278 @@
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from datetime import UTC, timedelta, timezone
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from tools.bench.corpus import generate, grow
+
+from archive_maker import prompt, put, reply, told
+from flightlog.archive import Archive
+from flightlog.archive.books import Books
+from flightlog.sources.claude_code.discover import discover
+from flightlog.views.usage import By
+from strace_points import kill_everywhere
+
+SYNC = """
+from datetime import UTC
+from flightlog.archive.books import Books
+from flightlog.sources.claude_code.discover import discover
+from flightlog.views.usage import By
+books = Books(discover(str(root / "agent")).transcripts, root / "home" / "index.db")
+report = books.usage(By.SESSION, UTC)
+begin()
+books.close()
+end()
+ack(report.total.usage.output)
+"""
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    root = tmp_path_factory.mktemp("corpus")
+    return root, generate(root, 2_000_000, seed=3)
+
+
+@pytest.mark.parametrize("by", By)
+@pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=5, minutes=45))])
+def test_the_books_say_what_single_responses_say(corpus, by, zone):
+    root, _ = corpus
+
+    books = Books(discover(str(root)).transcripts, None)
+    quick, slow = books.usage(by, zone), Archive([str(root)]).usage(by, zone)
+
+    assert [_exact(row) for row in quick.rows] == [_exact(row) for row in slow.rows]
+    assert _exact(quick.total) == _exact(slow.total)
+    assert [row.cost.usd for row in quick.rows] == pytest.approx([row.cost.usd for row in slow.rows], abs=1e-6)
+    assert [_cents(truth) for truth in quick.truths] == [_cents(truth) for truth in slow.truths]
+
+
+def _cents(truth):
+    return replace(truth, recorded_usd=None if truth.recorded_usd is None else round(truth.recorded_usd, 6))
+
+
+def _exact(row):
+    return (row.key, row.usage, row.responses, row.sessions, row.models, row.unpriced, row.first_ms, row.last_ms)
+
+
+def test_totals_equal_the_manifest_and_grow_with_it(tmp_path):
+    truth = generate(tmp_path / "agent", 1_000_000, seed=5)
+    report, _ = told(tmp_path / "agent", tmp_path / "index.db")
+    grown_truth = grow(tmp_path / "agent", 200_000, seed=6)
+    grown, work = told(tmp_path / "agent", tmp_path / "index.db")
+
+    assert _tokens(report) == truth["by_session"]
+    assert _tokens(grown) == grown_truth["by_session"]
+    assert 200_000 <= work.bytes_read <= 400_000
+    assert told(tmp_path / "agent", None)[0] == grown
+
+
+def _tokens(report):
+    return {
+        row.key: {
+            "input": row.usage.input,
+            "output": row.usage.output,
+            "cache_read": row.usage.cache_read,
+            "cache_write_5m": row.usage.cache_write_5m,
+            "cache_write_1h": row.usage.cache_write_1h,
+        }
+        for row in report.rows
+    }
+
+
+def test_an_unchanged_archive_is_not_read_at_all(corpus, tmp_path):
+    root, _ = corpus
+    first, work = told(root, tmp_path / "index.db")
+    assert work.decoded > 0
+
+    again, work = told(root, tmp_path / "index.db")
+    other, other_work = told(root, tmp_path / "index.db", By.MODEL)
+
+    assert (work.opened, work.bytes_read, work.decoded) == (0, 0, 0)
+    assert (other_work.opened, other_work.bytes_read, other_work.decoded) == (0, 0, 0)
+    assert work.files == other_work.files == len(list(root.rglob("*.jsonl")))
+    assert again == first
+    assert other.total == first.total
+
+
+replies = st.builds(
+    reply, st.sampled_from("abcdef"), st.integers(1, 4), at=st.integers(0, 4000), isSidechain=st.booleans()
+)
+sessions = st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), st.lists(replies, max_size=8), min_size=1)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(archive=sessions, data=st.data())
+def test_neither_order_nor_cuts_nor_the_index_change_a_report(tmp_path_factory, archive, data):
+    root = tmp_path_factory.mktemp("law")
+    whole = {session: b"".join([prompt("go"), *lines]) for session, lines in archive.items()}
+    steps = data.draw(st.integers(1, 3))
+    cuts = {
+        name: sorted(data.draw(st.lists(st.integers(0, len(body)), min_size=steps, max_size=steps)))
+        for name, body in whole.items()
+    }
+    for step in range(steps):
+        for session in data.draw(st.permutations(sorted(whole))):
+            put(root, session, whole[session][: cuts[session][step]])
+        told(root, root / "index.db")
+    for session, body in whole.items():
+        put(root, session, body)
+
+    grown, _ = told(root, root / "index.db")
+
+    assert grown == told(root, None)[0]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(before=sessions, after=sessions)
+def test_rows_of_rewritten_and_removed_files_are_taken_back(tmp_path_factory, before, after):
+    root = tmp_path_factory.mktemp("law")
+    for session, lines in before.items():
+        put(root, session, *lines)
+    told(root, root / "index.db")
+    shutil.rmtree(root / "projects")
+    for session, lines in after.items():
+        put(root, session, *lines)
+
+    assert told(root, root / "index.db")[0] == told(root, None)[0]
+
+
+def test_a_response_moves_to_the_session_it_was_first_said_in(tmp_path):
+    put(tmp_path, "fork", prompt("go", at=10), reply("a", at=20), reply("b", at=30))
+    assert _outputs(told(tmp_path, tmp_path / "index.db")[0]) == {"fork": 10}
+
+    put(tmp_path, "origin", prompt("go", at=0), reply("a", at=20))
+
+    assert _outputs(told(tmp_path, tmp_path / "index.db")[0]) == {"fork": 5, "origin": 5}
+
+
+def _outputs(report):
+    return {row.key: row.usage.output for row in report.rows}
+
+
+def test_a_file_rewritten_in_place_is_read_again(tmp_path):
+    path = put(tmp_path, "s", reply("a", 7), reply("b", 2))
+    told(tmp_path, tmp_path / "index.db")
+    with path.open("r+b") as file:
+        file.write(reply("a", 9) + reply("b", 2))
+    os.utime(path, ns=(1, 1))
+
+    assert told(tmp_path, tmp_path / "index.db")[0].total.usage.output == 11
+
+
+def test_the_index_is_for_its_owner_only(tmp_path):
+    put(tmp_path, "s", reply("a"))
+
+    told(tmp_path, tmp_path / "home" / "index.db")
+
+    assert (tmp_path / "home" / "index.db").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("damage", ["garbage", "newer", "cut", "foreign", "page"])
+def test_a_damaged_or_foreign_index_is_made_anew(corpus, tmp_path, damage):
+    root, _ = corpus
+    index = tmp_path / "index.db"
+    report, _ = told(root, index)
+    if damage == "garbage":
+        index.write_bytes(b"not a database" * 1000)
+    elif damage == "cut":
+        index.write_bytes(index.read_bytes()[:5000])
+    elif damage == "page":
+        body = bytearray(index.read_bytes())
+        body[4096:40960] = os.urandom(36864)
+        index.write_bytes(body)
+    else:
+        with sqlite3.connect(index) as database:
+            database.execute(f"PRAGMA {'user_version' if damage == 'newer' else 'application_id'} = 99")
+
+    assert told(root, index)[0] == report
+    assert told(root, index)[0] == report
+
+
+def test_an_index_that_cannot_be_written_costs_no_answer(tmp_path):
+    put(tmp_path, "s", reply("a"))
+    (tmp_path / "file").write_text("in the way")
+
+    assert told(tmp_path, tmp_path / "file" / "index.db")[0].total.usage.output == 5
+
+
+def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
+    put(tmp_path, "s", reply("a"))
+    one, two = (Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db") for _ in range(2))
+    first, second = one.usage(By.DAY, UTC), two.usage(By.DAY, UTC)
+    one.close()
+    two.close()
+
+    assert first == second == told(tmp_path, tmp_path / "index.db", By.DAY)[0]
+
+
+def test_digests_of_another_version_are_made_again(tmp_path):
+    put(tmp_path, "s", reply("a"))
+    report, _ = told(tmp_path, tmp_path / "index.db")
+    with sqlite3.connect(tmp_path / "index.db") as database:
+        database.execute("UPDATE made SET by = 'older'")
+        database.execute("UPDATE digests SET body = x'00'")
+        database.execute("DELETE FROM reports")
+
+    again, work = told(tmp_path, tmp_path / "index.db")
+
+    assert again == report
+    assert work.decoded == 0
+
+
+def test_an_unreadable_file_is_passed_over_and_read_when_it_can_be(tmp_path):
+    put(tmp_path, "s", reply("a"))
+    path = put(tmp_path, "t", reply("b"))
+    path.unlink()
+    path.symlink_to(path)
+    books = Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db")
+    assert books.usage(By.SESSION, UTC).total.responses == 1
+    books.close()
+    path.unlink()
+    put(tmp_path, "t", reply("b"))
+
+    assert told(tmp_path, tmp_path / "index.db")[0].total.responses == 2
+
+
+def test_what_sessions_cost(tmp_path):
+    put(tmp_path, "s", reply("a", 1_000_000))
+    put(tmp_path, "t", reply("b", model="unheard-of"))
+
+    assert Books(discover(str(tmp_path)).transcripts, None).costs() == {"s": pytest.approx(15.000009), "t": None}
+
+
+@pytest.mark.slow
+def test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals(tmp_path):
+    def prepare(root):
+        put(root / "agent", "s", reply("a"), reply("b"))
+        told(root / "agent", root / "home" / "index.db")
+        put(root / "agent", "s", reply("a"), reply("b"), reply("c"))
+        put(root / "agent", "t", reply("d", 40))
+
+    def check(root, _):
+        report, _ = told(root / "agent", root / "home" / "index.db")
+        assert report.total.usage.output == 55
+        assert told(root / "agent", root / "home" / "index.db")[1].decoded == 0
+
+    assert len(kill_everywhere(SYNC, tmp_path, prepare, check)) > 5
+
+
+def test_a_report_is_whole_before_anything_is_written(tmp_path):
+    put(tmp_path, "s", reply("a"))
+    code = (
+        "import os, sys\nfrom datetime import UTC\nfrom pathlib import Path\n"
+        "from flightlog.archive.books import Books\nfrom flightlog.sources.claude_code.discover import discover\n"
+        "from flightlog.views.usage import By\n"
+        "books = Books(discover(sys.argv[1]).transcripts, Path(sys.argv[1]) / 'index.db')\n"
+        "print(books.usage(By.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+
+    assert done.stdout == "5\n"
+    assert told(tmp_path, tmp_path / "index.db")[1].decoded == 1

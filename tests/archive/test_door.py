@@ -1,0 +1,76 @@
+import json
+import os
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from flightlog.app import local_zone
+from flightlog.archive import Archive
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.views.usage import By
+from transcripts import SESSION, archive, assistant, user, write
+
+
+def test_a_session_is_found_by_any_beginning_that_is_its_own(tmp_path):
+    write(tmp_path, "abc", user("one"))
+    write(tmp_path, "abcd", user("two"))
+    door = Archive([str(tmp_path)])
+
+    assert door.session("abc").title == "one"
+    assert door.session("abcd").title == "two"
+    with pytest.raises(Invalid):
+        door.session("ab")
+    with pytest.raises(NotFound):
+        door.session("x")
+
+
+@pytest.mark.parametrize("written", ["", "../x", "a/b", "a\x1b", "-x", "."])
+def test_what_is_no_id_is_refused_even_where_there_is_nothing(tmp_path, written):
+    with pytest.raises(Invalid):
+        Archive([str(tmp_path)]).find(written)
+
+
+def test_a_transcript_written_with_spaces_says_the_same(tmp_path):
+    totals = {"type": "cost-state", "totalCostUSD": 1, "modelUsage": {"m": {"costUSD": 1}}}
+    records = [user("x", 1), assistant("m1", 2), totals]
+
+    plain = archive(tmp_path / "1", *records).usage(By.SESSION, UTC)
+    spaced = archive(tmp_path / "2", *(json.dumps(record) for record in records)).usage(By.SESSION, UTC)
+
+    assert spaced.total == plain.total
+    assert len(spaced.truths) == len(plain.truths) == 1
+
+
+def test_a_title_given_again_is_the_title_in_whatever_order_files_are_read(tmp_path):
+    titles = [{"type": "custom-title", "customTitle": name} for name in ("A", "B", "A")]
+    records = [user("x", 1), titles[0], user("y", 2), titles[1], user("z", 3), titles[2]]
+
+    assert archive(tmp_path, *records).session(SESSION).title == "A"
+
+
+def test_equal_copies_of_a_record_are_told_alike_whichever_is_read_first(tmp_path):
+    one, two = user("x", 1, gitBranch="main"), user("x", 1, gitBranch="next")
+    for folder, records in (("1", (one, two)), ("2", (two, one))):
+        write(tmp_path / folder, SESSION, *records)
+
+    first, second = (Archive([str(tmp_path / folder)]).session(SESSION) for folder in ("1", "2"))
+
+    assert first == second
+
+
+def test_the_machines_own_days_follow_summer_time():
+    before = os.environ.get("TZ")
+    os.environ["TZ"] = "Europe/Berlin"
+    time.tzset()
+    try:
+        zone = local_zone()
+        summer = datetime(2026, 6, 30, 22, 30, tzinfo=UTC).astimezone(zone)
+        winter = datetime(2026, 12, 31, 23, 30, tzinfo=UTC).astimezone(zone)
+        assert (summer.date().isoformat(), summer.utcoffset()) == ("2026-07-01", timedelta(hours=2))
+        assert (winter.date().isoformat(), winter.utcoffset()) == ("2027-01-01", timedelta(hours=1))
+        assert datetime(2026, 7, 1, tzinfo=zone).timestamp() == 1782856800
+        assert str(zone) in {"CET", "CEST"}
+    finally:
+        os.environ.pop("TZ") if before is None else os.environ.update(TZ=before)
+        time.tzset()

@@ -1,0 +1,220 @@
+import json
+import os
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from archive_maker import START_MS, prompt, put, reply
+from flightlog.archive.finder import Finder
+from flightlog.model.errors import Invalid
+from flightlog.sources.claude_code.discover import discover
+from flightlog.views.query import parse
+from strace_points import kill_everywhere
+
+SYNC = """
+from flightlog.archive.finder import Finder
+from flightlog.sources.claude_code.discover import discover
+finder = Finder(discover(str(root / "agent")).transcripts, root / "home" / "index.db")
+begin()
+finder.sync()
+finder.close()
+end()
+"""
+
+
+def find(root, typed, index=None, limit=20):
+    finder = Finder(discover(str(root)).transcripts, index)
+    found = finder.search(parse(typed, int), limit)
+    finder.close()
+    return found
+
+
+def uuids(root, typed, index=None):
+    return sorted(each.hit.uuid for each in find(root, typed, index))
+
+
+@pytest.fixture
+def archive(tmp_path):
+    tool = {
+        "type": "tool_use",
+        "id": "t1",
+        "name": "Bash",
+        "input": {"command": "make lint", "file_path": "/a/main.py"},
+    }
+    result = [{"type": "tool_result", "tool_use_id": "t1", "content": [{"type": "text", "text": "two warnings"}]}]
+    put(
+        tmp_path,
+        "s1",
+        prompt("Please repair the naïve parser", at=1),
+        reply("m1", at=2, content=[{"type": "thinking", "thinking": "a parser, the naive kind"}]),
+        reply("m2", at=3, content=[tool], model="claude-haiku-4-5"),
+        prompt(result, at=4),
+        b'{"type":"summary","summary":"Parser work","leafUuid":"x"}\n',
+    )
+    put(
+        tmp_path,
+        "s2",
+        prompt("unrelated words", at=50, cwd="/srv/shop"),
+        reply("m3", 900_000, at=60, text="parser too"),
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("parser", ["", "p-1", "u-m1-2", "u-m3-60"]),
+        ("PARSER repair", ["p-1"]),
+        ('"naive parser"', ["p-1"]),
+        ("pars*", ["", "p-1", "u-m1-2", "u-m3-60"]),
+        ("parser -repair", ["", "u-m1-2", "u-m3-60"]),
+        ("tool:bash", ["u-m2-3"]),
+        ("lint tool:Bash", ["u-m2-3"]),
+        ("warnings", ["p-4"]),
+        ("file:main.py", ["u-m2-3"]),
+        ('file:"a/main"', ["u-m2-3"]),
+        ("model:haiku", ["u-m2-3"]),
+        ("parser project:SHOP", ["u-m3-60"]),
+        ("project:shop", ["p-50", "u-m3-60"]),
+        (f"parser since:{START_MS + 30_000}", ["u-m3-60"]),
+        ("parser cost:>1", ["u-m3-60"]),
+        ("parser cost:<$1", ["", "p-1", "u-m1-2"]),
+        ("nowhere", []),
+        ('say:"x" AND NOT (', []),
+    ],
+)
+def test_what_is_asked_for_is_found(archive, typed, expected):
+    assert uuids(archive, typed) == expected
+
+
+@pytest.mark.parametrize("typed", ["", "   ", "-only", '""', "...", "cost:much"])
+def test_what_cannot_be_searched_for_is_refused(archive, typed):
+    with pytest.raises(Invalid):
+        find(archive, typed)
+
+
+@given(st.text(max_size=40))
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_no_query_breaks_the_search(archive, typed):
+    hint = "an answer"
+    try:
+        find(archive, typed.replace("since:", "").replace("cost:", ""))
+    except Invalid as error:
+        hint = error.hint
+
+    assert hint
+
+
+def test_a_hit_says_where_it_stands_and_shows_the_passage(archive):
+    (found,) = find(archive, "repair")
+
+    with Path(found.hit.path).open("rb") as file:
+        file.seek(found.hit.offset)
+        assert json.loads(file.read(found.hit.length))["uuid"] == "p-1"
+    assert (found.hit.session, found.hit.at_ms, found.hit.project) == ("s1", START_MS + 1000, "/srv/app")
+    assert found.snippet == "Please repair the naïve parser"
+
+
+def test_newer_recordings_come_first_and_no_more_than_asked_for(tmp_path):
+    for number in range(9):
+        path = put(tmp_path, f"s{number}", prompt("same words", at=number))
+        os.utime(path, ns=(number, number))
+
+    found = find(tmp_path, "same", limit=3)
+
+    assert [each.hit.session for each in found] == ["s8", "s7", "s6"]
+
+
+def test_an_unchanged_archive_is_not_read_again(archive):
+    index = archive / "index.db"
+    finder = Finder(discover(str(archive)).transcripts, index)
+    assert finder.sync().decoded == 7
+    finder.close()
+
+    again = Finder(discover(str(archive)).transcripts, index)
+
+    work = again.sync()
+    assert (work.files, work.opened, work.bytes_read, work.decoded) == (2, 0, 0, 0)
+    again.close()
+
+
+def test_a_grown_file_costs_only_what_is_new(archive):
+    index = archive / "index.db"
+    find(archive, "parser", index)
+    path = archive / "projects" / "-srv-app" / "s1.jsonl"
+    with path.open("ab") as file:
+        file.write(prompt("parser again", at=90))
+
+    finder = Finder(discover(str(archive)).transcripts, index)
+    work = finder.sync()
+    finder.close()
+
+    assert (work.decoded, work.bytes_read) == (1, len(prompt("parser again", at=90)))
+    assert "p-90" in uuids(archive, "parser", index)
+
+
+lines = st.builds(prompt, st.sampled_from(["red", "green", "red green", "blue"]), at=st.integers(0, 99))
+archives = st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), st.lists(lines, max_size=6), min_size=1)
+
+
+@settings(max_examples=40, deadline=None)
+@given(states=st.lists(archives, min_size=2, max_size=4))
+def test_an_index_brought_up_to_date_finds_what_a_new_one_finds(tmp_path_factory, states):
+    root = tmp_path_factory.mktemp("law")
+    for state in states:
+        for path in root.rglob("*.jsonl"):
+            path.unlink()
+        for session, written in state.items():
+            put(root, session, *written)
+        find(root, "red", root / "index.db")
+
+    for typed in ("red", '"red green"', "blue -red", "project:srv"):
+        assert uuids(root, typed, root / "index.db") == uuids(root, typed)
+
+
+def test_words_are_indexed_anew_when_a_fifth_is_gone(tmp_path):
+    put(tmp_path, "kept", *(prompt("steady", at=n) for n in range(20)))
+    for turn in range(8):
+        put(tmp_path, "moving", *(prompt(f"round{turn}", at=n) for n in range(3)))
+        os.utime(tmp_path / "projects" / "-srv-app" / "moving.jsonl", ns=(turn, turn))
+        assert len(find(tmp_path, f"round{turn}", tmp_path / "index.db")) == 3
+
+    with sqlite3.connect(tmp_path / "index.db") as database:
+        (gone,) = database.execute("SELECT coalesce(sum(last - first + 1), 0) FROM gone").fetchone()
+        (there,) = database.execute("SELECT count(*) FROM lines").fetchone()
+    assert there == 23
+    assert gone <= 0.2 * (gone + there)
+    assert len(find(tmp_path, "steady", tmp_path / "index.db", limit=50)) == 20
+
+
+def test_damaged_and_odd_lines_hide_nothing(tmp_path):
+    odd = b'{"type":"user","uuid":7,"message":{"content":[{"type":"text","text":"odd \\ud800 one"}]},"cwd":3}\n'
+    put(tmp_path, "s", prompt("first one"), b'{"torn', b"\n", b"\n", odd, prompt("last one", at=9), b'{"type":"user"')
+
+    assert len(find(tmp_path, "one")) == 3
+
+
+def test_a_recording_that_is_gone_shows_no_passage(archive):
+    finder = Finder(discover(str(archive)).transcripts, None)
+    finder.sync()
+    (archive / "projects" / "-srv-app" / "s1.jsonl").rename(archive / "moved")
+
+    (found,) = finder.search(parse("repair", int))
+
+    assert found.snippet == ""
+
+
+@pytest.mark.slow
+def test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals(tmp_path):
+    def prepare(root):
+        put(root / "agent", "s", prompt("old words"))
+        find(root / "agent", "old", root / "home" / "index.db")
+        put(root / "agent", "s", prompt("old words"), prompt("new words", at=9))
+
+    def check(root, _):
+        assert uuids(root / "agent", "words", root / "home" / "index.db") == ["p-0", "p-9"]
+
+    assert len(kill_everywhere(SYNC, tmp_path, prepare, check)) > 5

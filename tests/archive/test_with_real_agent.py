@@ -1,0 +1,156 @@
+"""Real sessions told: the view holds what the transcript holds, and the usage is the client's own."""
+
+import json
+import signal
+from datetime import UTC
+
+import pytest
+
+from flightlog.archive import Archive
+from flightlog.model.events import Text, Thinking
+from flightlog.model.usage import Usage
+from flightlog.views.summary import all_steps
+from flightlog.views.truth import Reason
+from flightlog.views.usage import By
+from real_agent import new_session
+from waiting import until
+
+
+def tool(command, **more):
+    return {"tool": "Bash", "input": {"command": command, "description": "Run a command", **more}}
+
+
+def agent(prompt, *, background):
+    asked = {"description": "Count files", "prompt": prompt, "subagent_type": "general-purpose"}
+    return {"tool": "Agent", "input": {**asked, "run_in_background": background}}
+
+
+SUBAGENT = {"when": {"first": "SUBTASK"}, "replies": [{"blocks": [tool("ls | wc -l")]}, {"text": "REPORT: 0 files."}]}
+BOTH = [agent("SUBTASK A: count.", background=True), agent("SUBTASK B: count.", background=True)]
+CASES = {
+    "single turn": [{"replies": [{"text": "Hello."}]}],
+    "several steps": [{"replies": [{"blocks": [{"text": "Look."}, tool("ls -a")]}, {"text": "Done."}]}],
+    "parallel tools": [{"replies": [{"blocks": [tool("echo a"), tool("echo b"), tool("false")]}, {"text": "Done."}]}],
+    "thinking": [{"replies": [{"blocks": [{"thinking": "Hm."}, {"redacted": "xx"}, tool("ls")]}, {"text": "Done."}]}],
+    "subagent": [SUBAGENT, {"replies": [{"blocks": [agent("SUBTASK: count.", background=False)]}, {"text": "Done."}]}],
+    "background subagents": [SUBAGENT, {"replies": [{"blocks": BOTH}, {"text": "Running."}, {"text": "Noted."}]}],
+    "retry": [{"replies": [{"text": "Late.", "errors": [{"status": 529, "retry_after_s": 0}]}]}],
+    "cut stream": [{"replies": [{"text": "Again.", "errors": [{"cut_after": 3}]}]}],
+    "fatal error": [{"replies": [{"errors": [{"status": 401}]}]}],
+}
+
+
+def written(bench):
+    """Every record of every transcript, decoded by somebody else's parser."""
+    files = sorted(bench.config.glob("projects/**/*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_bytes().splitlines()]
+
+
+def blocks(records, kind, key):
+    """The content blocks of one kind that models wrote, as a sorted list."""
+    seen = {record["uuid"]: record for record in records if record["type"] == "assistant"}
+    replies = [record["message"] for record in seen.values() if record["message"]["model"] != "<synthetic>"]
+    return sorted(str(block[key]) for reply in replies for block in reply["content"] if block["type"] == kind)
+
+
+def assert_told_whole(bench):
+    """The view holds every word, thought, call and result of the transcripts, once."""
+    records = written(bench)
+    steps = [step for session in Archive([str(bench.config)]).told() for step in all_steps(session)]
+    content = [block for step in steps for block in step.content]
+    calls = [call for step in steps for call in step.calls]
+    assert sorted(block.text for block in content if isinstance(block, Text)) == blocks(records, "text", "text")
+    thoughts = sorted(block.text for block in content if isinstance(block, Thinking) and not block.withheld)
+    assert thoughts == blocks(records, "thinking", "thinking")
+    assert sorted(call.id for call in calls) == blocks(records, "tool_use", "id")
+    results = [
+        part["tool_use_id"]
+        for record in records
+        if record["type"] == "user" and isinstance(record["message"]["content"], list)
+        for part in record["message"]["content"]
+        if part["type"] == "tool_result"
+    ]
+    assert sorted(call.id for call in calls if call.result is not None) == sorted(results)
+
+
+def truths(bench):
+    return {truth.session: truth for truth in Archive([str(bench.config)]).usage(By.SESSION, UTC).truths}
+
+
+def adds_up(truth):
+    parts = truth.recorded + truth.inherited + sum((gap.usage for gap in truth.gaps), Usage())
+    usd = truth.recorded_usd + truth.inherited_usd + sum(gap.cost_usd for gap in truth.gaps)
+    return parts == truth.client.usage and round(usd, 6) == round(truth.client.total_usd, 6)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_session_is_told_whole_and_counted_as_the_client_counts(bench, case):
+    session = new_session()
+
+    told = bench.run({"rules": CASES[case]}, f"Play: {case}.", session=session)
+
+    assert_told_whole(bench)
+    truth = truths(bench)[session]
+    assert adds_up(truth)
+    assert [gap.reason for gap in truth.gaps] == ([Reason.CUT] if case == "cut stream" else [])
+    assert round(told.result["total_cost_usd"], 6) == round(truth.client.total_usd, 6)
+
+
+def test_resume_fork_and_compaction_are_counted_as_the_client_counts(bench):
+    rules = [{"when": {"prompt": word}, "replies": [{"text": f"{word}."}]} for word in ("one", "two", "three", "four")]
+    session, forked = new_session(), new_session()
+    bench.run({"rules": rules}, "one", session=session)
+    bench.run({"rules": rules}, "two", resume=session)
+    bench.run({"rules": rules}, "three", resume=session, fork=True, session=forked)
+    bench.run({"rules": rules}, "/compact keep the words", resume=session)
+    bench.run({"rules": rules}, "four", resume=session)
+
+    told = truths(bench)
+
+    assert all(adds_up(truth) for truth in told.values())
+    assert [gap.reason for gap in told[session].gaps] == [Reason.COMPACTION]
+    assert told[forked].inherited_from == session
+    assert not told[forked].gaps
+
+
+def test_a_denied_tool_is_told_as_denied(bench):
+    rules = [
+        {"replies": [{"blocks": [{"tool": "WebFetch", "input": {"url": "http://x", "prompt": "p"}}]}, {"text": "No."}]}
+    ]
+
+    bench.run({"rules": rules}, "Fetch.", session=new_session())
+
+    (session,) = Archive([str(bench.config)]).told()
+    (call,) = [call for step in session.steps for call in step.calls]
+    assert call.is_error
+    assert adds_up(truths(bench)[session.id])
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_session_that_is_stopped_is_told_as_far_as_it_came(bench, number):
+    rules = [{"replies": [{"blocks": [tool("echo one")]}, {"text": "slow " * 400, "chunk_delay_s": 0.05}]}]
+    session = new_session()
+    with bench.start({"rules": rules}, "Work until stopped.", session=session) as (running, requests):
+        until(lambda: len(requests) >= 2)
+        until(lambda: any(record["type"] == "user" and record.get("toolUseResult") for record in written(bench)))
+        running.signal(number)
+        running.wait(20)
+
+    told = Archive([str(bench.config)]).session(session)
+
+    assert [call.output for step in told.steps for call in step.calls] == ["one"]
+    assert all(adds_up(truth) for truth in truths(bench).values())
+
+
+def test_when_the_agent_rests_the_session_is_kept_without_anybody_asking(bench):
+    bench.install_hooks()
+    session = new_session()
+
+    bench.run({"rules": CASES["several steps"]}, "Look around.", session=session)
+
+    (source,) = bench.config.glob(f"projects/*/{session}.jsonl")
+    kept = next(iter(bench.root.glob(f"**/sessions/claude-code/{session}"))) / "transcript.jsonl"
+    until(lambda: kept.exists() and kept.read_bytes() == source.read_bytes())
+    source.unlink()
+    archive = Archive([str(bench.config)], str(kept.parents[3]))
+    assert archive.session(session).title == "Look around."

@@ -1,0 +1,66 @@
+import json
+import shutil
+import time
+from datetime import UTC
+from pathlib import Path
+
+import pytest
+
+from cli_runs import flightlog, within
+from flightlog.app.demo import SCENARIO, performed
+from flightlog.views.usage import By
+
+
+def test_the_demo_takes_seconds_and_leaves_nothing_behind(tmp_path):
+    began = time.monotonic()
+
+    ran = flightlog(tmp_path, "demo", "--json", TMPDIR=str(tmp_path), http_proxy="http://127.0.0.1:9")
+
+    assert ran.code == 0, ran.err
+    assert time.monotonic() - began < 20
+    told = json.loads(ran.out)
+    assert told["usage"]["total"]["output_tokens"] > 0
+    assert [path for path in tmp_path.iterdir() if path.name.startswith("flightlog-demo")] == []
+
+
+def test_what_it_shows_is_what_the_commands_printed():
+    out = within(None, "demo").out
+
+    assert "← all prices right" in out
+    assert "AssertionError: 0.12" in out
+
+
+def test_another_scenario_gives_another_story(tmp_path):
+    other = tmp_path / "demo.yaml"
+    other.write_text(SCENARIO.read_text().replace('print("all prices right")', 'print(6 * 7, "prices")'))
+
+    with performed(other) as (archive, session):
+        told = archive.session(session)
+        counted = archive.usage(By.DAY, UTC).total
+
+    outputs = [call.output for step in told.steps for call in step.calls]
+    assert any("42 prices" in output for output in outputs)
+    assert not any("all prices right" in output for output in outputs)
+    assert counted.responses == len(told.steps)
+
+
+def test_the_demo_is_honest_about_a_machine_without_python(tmp_path):
+    """The tools are real: without `python3` on the path the agent's own test cannot pass."""
+    for name in ("bash", "ls", "cat", "wc"):
+        (tmp_path / name).symlink_to(Path(shutil.which(name)))
+
+    out = within(None, "demo", PATH=str(tmp_path)).out
+
+    assert "← all prices right" not in out
+    assert "python3: command not found" in out
+
+
+@pytest.mark.parametrize("scenario", ["rules: [", "nonsense"])
+def test_a_broken_scenario_is_an_error_a_person_can_read(tmp_path, scenario):
+    from flightlog.model.errors import FlightlogError
+
+    path = tmp_path / "broken.yaml"
+    path.write_text(scenario)
+
+    with pytest.raises(FlightlogError), performed(path):
+        pass

@@ -1,0 +1,198 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from cli_runs import FLIGHTLOG, environment, flightlog, within
+from flightlog.cli import COMMANDS, EXIT_CODES, cli, run
+from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound, Unavailable, Unreadable
+from recordings import config_dir
+from transcripts import SESSION, user, write
+
+HEAVY = {
+    *(
+        "aiohttp",
+        "asyncio",
+        "email",
+        "genai_prices",
+        "http",
+        "jinja2",
+        "markdown_it",
+        "msgspec",
+        "multiprocessing",
+        "nh3",
+    ),
+    *("platformdirs", "re2", "rich", "ruamel", "sqlite3", "stringzilla", "tempfile", "zoneinfo", "zstandard"),
+}
+HELP = "from flightlog.cli import cli, run; run(cli, 'flightlog', ['--help'])"
+
+
+def commands(group, *path):
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        yield (*path, name)
+        if isinstance(command, click.Group):
+            yield from commands(command, *path, name)
+
+
+EVERY = list(commands(cli))
+
+
+def test_help_imports_nothing_heavy():
+    code = f"import sys; {HELP}; print(*sys.modules, file=sys.stderr)"
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert "Usage: flightlog" in ran.stdout
+    loaded = set(ran.stderr.split())
+    assert loaded & HEAVY == set()
+    assert {name for name in loaded if name.startswith("flightlog")} == {
+        "flightlog", "flightlog.cli", "flightlog.model", "flightlog.model.errors", "flightlog.model.text",
+    }  # fmt: skip
+
+
+def cpu_s(*command):
+    """The processor time a command takes: the wall's depends on who else is working."""
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(child.pid, 0)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    assert child.returncode == 0
+    return used.ru_utime + used.ru_stime
+
+
+def test_help_is_quick():
+    """The budget is 120 ms; a machine that needs more for Python and click alone is given three times that."""
+    ours = min(cpu_s(FLIGHTLOG, "--help") for _ in range(10))
+    floor = min(cpu_s(sys.executable, "-c", "import click") for _ in range(10))
+
+    assert ours < max(0.12, 3 * floor)
+
+
+@pytest.mark.parametrize("path", EVERY, ids=" ".join)
+def test_every_command_has_help_with_an_example(path):
+    ran = within(None, *path, "--help")
+
+    assert ran.code == 0
+    assert f"Usage: flightlog {' '.join(path)}" in ran.out
+    assert "Example" in ran.out
+    assert f"flightlog {path[0]}" in ran.out.partition("Example")[2]
+
+
+def test_the_list_of_commands_says_what_the_commands_say():
+    for name, (_, _, line) in COMMANDS.items():
+        assert line in within(None, "--help").out.replace("\n" + " " * 11, " ") or line.split()[0] in within(None).err
+        assert line.endswith(".")
+        assert within(None, name, "--help").code == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(NotFound, 1), (Invalid, 2), (Unreadable, 3), (Misconfigured, 4), (Unavailable, 69), (Conflict, 75)],
+)
+def test_an_error_is_one_line_a_hint_and_its_exit_code(capsys, error, code):
+    @click.command()
+    def fails():
+        raise error("no such thing: \x1b[31mx", hint="flightlog doctor")
+
+    assert run(fails, "flightlog", []) == code
+    assert capsys.readouterr().err == "flightlog: no such thing: x\n  flightlog doctor\n"
+    assert dict(EXIT_CODES)[error if error is not NotFound else EXIT_CODES[-1][0]] == code
+
+
+def test_an_interruption_is_130_and_debug_shows_the_traceback(capsys):
+    @click.command()
+    def interrupted():
+        raise KeyboardInterrupt
+
+    @click.command()
+    @click.option("--debug", is_flag=True)
+    def fails(*, debug):
+        raise NotFound("x")
+
+    assert run(interrupted, "flightlog", []) == 130
+    assert "interrupted" in capsys.readouterr().err
+    with pytest.raises(NotFound):
+        run(fails, "flightlog", ["--debug"])
+
+
+@pytest.mark.parametrize(
+    "arguments", [("nonsense",), ("session", "nonsense"), ("session", "show"), ("up", "--nonsense")]
+)
+def test_what_cannot_be_understood_is_exit_code_2_without_a_traceback(arguments):
+    ran = within(None, *arguments)
+
+    assert ran.code == 2
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("arguments", [("session", "list"), ("up",), ("doctor",), ("session", "usage")])
+def test_a_relative_config_dir_is_refused_with_what_to_type(tmp_path, arguments):
+    ran = within(tmp_path, *arguments, CLAUDE_CONFIG_DIR="here/claude")
+
+    assert ran.code == 4
+    assert ran.err.splitlines() == [
+        "flightlog: CLAUDE_CONFIG_DIR is not an absolute path: here/claude",
+        '  export CLAUDE_CONFIG_DIR="$PWD/here/claude"',
+    ]
+
+
+def test_a_home_of_nobody_is_refused(tmp_path):
+    assert within(tmp_path, "session", "list", CLAUDE_CONFIG_DIR="~no-such-user/x").code == 4
+    assert within(tmp_path, "doctor", FLIGHTLOG_HOME="relative").code == 4
+
+
+def test_several_config_dirs_are_read_together(tmp_path):
+    one, two = write(tmp_path / "1", SESSION, user("one")), write(tmp_path / "2", "other", user("two"))
+    both = f"{one.parents[2]}, {two.parents[2]}"
+
+    told = json.loads(within(tmp_path, "session", "list", "--json", CLAUDE_CONFIG_DIR=both).out)
+
+    assert {each["title"] for each in told} == {"one", "two"}
+
+
+def test_the_home_directory_is_where_sessions_are_without_a_word(tmp_path):
+    write(tmp_path / ".claude", SESSION, user("at home"))
+    ran = within(None, "session", "list", "--json", HOME=str(tmp_path))
+
+    assert [each["title"] for each in json.loads(ran.out)] == ["at home"]
+
+
+@pytest.mark.parametrize("said", ["session list", "session show 2123f2df --full", "session usage", "--help"])
+def test_a_reader_that_leaves_ends_the_command_quietly(tmp_path, said):
+    root = config_dir(tmp_path, "2.1.325/multi-turn-tools")
+    reader, writer = os.pipe()
+    os.close(reader)
+
+    command = [FLIGHTLOG, *said.split()]
+    ran = subprocess.run(command, env=environment(root), stdout=writer, stderr=subprocess.PIPE, check=False)
+    os.close(writer)
+
+    assert (ran.returncode, [line for line in ran.stderr.splitlines() if not line.startswith(b"prices:")]) == (0, [])
+
+
+def test_an_output_that_cannot_hold_our_characters_is_no_failure(tmp_path):
+    root = config_dir(tmp_path, "2.1.325/multi-turn-tools")
+
+    ran = flightlog(root, "session", "show", "2123f2df", PYTHONIOENCODING="ascii")
+
+    assert (ran.code, "Traceback" in ran.err) == (0, False)
+
+
+def test_the_other_names_are_installed_beside_it():
+    beside = Path(sys.executable).parent
+    for name in ("ralph-runtime", "harness", "chat-retro", "issue-workflow", "ml-data-collector"):
+        assert (beside / name).is_file()
+
+    ran = subprocess.run([beside / "harness", "--help"], capture_output=True, text=True, check=True)
+
+    assert "Usage: harness" in ran.stdout
+
+
+def test_python_dash_m_is_the_same_program():
+    ran = subprocess.run([sys.executable, "-m", "flightlog", "--version"], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.startswith("flightlog, version ")

@@ -1,0 +1,215 @@
+import json
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from cli_runs import within
+from flightlog.cli.session import since_ms
+from flightlog.model.errors import Invalid
+from recordings import config_dir
+from transcripts import SESSION, assistant, user, write
+
+TOKENS = {"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost_usd"}
+OTHER = "11111111-2222-4222-8222-222222222222"
+NOW_MS = 1793620800000
+BERLIN = ZoneInfo("Europe/Berlin")
+
+
+@pytest.fixture
+def two(tmp_path):
+    """Two sessions whose ids begin alike."""
+    write(tmp_path, SESSION, user("open the shop", 1), assistant("m1", 2, {"type": "text", "text": "open"}))
+    elsewhere = {"cwd": "/home/ada/bank"}
+    write(tmp_path, OTHER, user("close it", 1, uuid="x1", **elsewhere), assistant("m2", 8000, uuid="x2", **elsewhere))
+    return tmp_path
+
+
+def told(root, *arguments):
+    ran = within(root, *arguments)
+    assert ran.code == 0, ran.err
+    return json.loads(ran.out)
+
+
+@pytest.mark.parametrize("by", ["session", "day", "month", "model", "project", "block"])
+def test_usage_as_json_has_the_documented_keys(two, by):
+    report = told(two, "session", "usage", "--json", "--by", by)
+
+    assert report["total"].keys() >= TOKENS
+    assert report["unrecorded"].keys() >= TOKENS
+    assert report["rows"]
+    assert all(row.keys() >= TOKENS and isinstance(row[by], str) for row in report["rows"])
+    assert sum(row["input_tokens"] for row in report["rows"]) == report["total"]["input_tokens"] == 20
+    assert sum(row["cost_usd"] for row in report["rows"]) == pytest.approx(report["total"]["cost_usd"])
+
+
+def test_rows_carry_their_key(two):
+    def keys(by):
+        return {row[by] for row in told(two, "session", "usage", "--json", "--by", by, "--timezone", "UTC")["rows"]}
+
+    assert keys("project") == {"/home/ada/shop", "/home/ada/bank"}
+    assert keys("session") == {SESSION, OTHER}
+    assert keys("day") == {"2026-11-02"}
+    assert keys("month") == {"2026-11"}
+    assert keys("model") == {"claude-opus-5-5"}
+    assert keys("block") == {"2026-11-02T12:00:00Z"}
+
+
+def test_usage_can_be_limited_in_time_and_place(two):
+    def counted(*more):
+        return told(two, "session", "usage", "--json", *more)["total"]["responses"]
+
+    assert counted() == 2
+    assert counted("--project", "bank") == 1
+    assert counted("--since", "2026-11-02T13:00Z") == 1
+    assert counted("--since", "2026-11-03") == 0
+
+
+def test_an_unknown_model_has_no_cost_and_is_named(two):
+    record = assistant("m9", 3)
+    record["message"]["model"] = "mystery"
+    write(two, "third", record)
+
+    report = told(two, "session", "usage", "--json", "--by", "model")
+
+    (row,) = [row for row in report["rows"] if row["model"] == "mystery"]
+    assert row["cost_usd"] is None
+    assert report["total"]["unpriced_models"] == ["mystery"]
+    assert "no price known for: mystery" in within(two, "session", "usage").err
+
+
+def test_a_list_is_newest_first_and_says_what_it_left_out(two):
+    ran = within(two, "session", "list", "--limit", "1")
+
+    assert "1 more: flightlog session list --limit 0" in ran.err
+    assert len(told(two, "session", "list", "--json", "--limit", "0")) == 2
+    assert [each["project"] for each in told(two, "session", "list", "--json", "--project", "bank")] == [
+        "/home/ada/bank"
+    ]
+    assert within(two, "session", "list", "--limit", "-1").code == 2
+
+
+def test_an_empty_machine_is_told_where_to_begin(tmp_path):
+    ran = within(tmp_path, "session", "list")
+
+    assert ran.code == 0
+    assert "flightlog demo" in ran.err
+    assert told(tmp_path, "session", "list", "--json") == []
+    assert told(tmp_path, "session", "usage", "--json")["rows"] == []
+
+
+def test_show_opens_a_session_a_turn_and_a_step(two):
+    assert "open the shop" in within(two, "session", "show", SESSION).out
+    assert within(two, "session", "show", f"{SESSION[:10]}#1.1").out.startswith("#1.1  claude-opus-5-5")
+    assert told(two, "session", "show", f"{SESSION}#1.1", "--json")["message_id"] == "m1"
+    assert told(two, "session", "show", f"{SESSION}#1", "--json")["number"] == 1
+    assert told(two, "session", "show", SESSION, "--json")["id"] == SESSION
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("show", "11111111"), 2, "2 sessions begin with '11111111'"),
+        (("show", "nobody"), 1, "no session begins with 'nobody'"),
+        (("show", f"{SESSION}#9"), 1, "no turn 9"),
+        (("show", f"{SESSION}#1.9"), 1, "no step 9"),
+        (("show", f"{SESSION}@a1"), 1, "no subagent 'a1'"),
+        (("show", "../../etc/passwd"), 2, "not a usable id"),
+        (("show", "a\x1b[31m"), 2, "not a usable id"),
+        (("show", ""), 2, "not a usable id"),
+        (("show", "a#0"), 2, "not an address"),
+        (("export", "../x"), 2, "not a usable id"),
+        (("follow", "../x"), 2, "not a usable id"),
+        (("usage", "--since", "whenever"), 2, "not a time"),
+        (("list", "--since", "0001-01-01"), 0, ""),
+        (("usage", "--timezone", "Mars/Base"), 2, "no such time zone"),
+        (("usage", "--timezone", "../../etc/passwd"), 2, "no such time zone"),
+    ],
+)
+def test_what_is_not_there_is_one_line_a_hint_and_an_exit_code(two, arguments, code, said):
+    ran = within(two, "session", *arguments)
+
+    if code or said:
+        assert ran.code == code
+        assert said in ran.err
+        assert len(ran.err.splitlines()) == 2
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("form", ["md", "html", "json"])
+def test_an_export_is_the_same_on_stdout_and_in_a_file(two, form, tmp_path_factory):
+    path = tmp_path_factory.mktemp("out") / f"session.{form}"
+
+    on_screen = within(two, "session", "export", SESSION, "--format", form).out
+    within(two, "session", "export", SESSION, "--format", form, "--output", str(path))
+
+    assert path.read_text("utf-8") == on_screen
+    assert "open the shop" in on_screen
+
+
+def test_an_export_that_cannot_be_written_is_one_line(two, tmp_path):
+    (tmp_path / "file").write_text("")
+
+    ran = within(two, "session", "export", SESSION, "--output", str(tmp_path / "file" / "session.md"))
+
+    assert ran.code in {2, 69}
+    assert "Traceback" not in ran.err
+
+
+def test_a_spilled_output_is_shown_in_full_only_from_beside_the_transcript(tmp_path):
+    call = {"type": "tool_use", "id": "t1", "name": "Bash", "input": {"command": "yes"}}
+
+    def session(said):
+        result = {"type": "tool_result", "tool_use_id": "t1", "content": f"Full output saved to: {said}"}
+        path = write(tmp_path, SESSION, user("x", 1), assistant("m1", 2, call), user([result], 3))
+        (path.with_suffix("") / "tool-results").mkdir(parents=True, exist_ok=True)
+        (path.with_suffix("") / "tool-results" / "b1.txt").write_text("the whole of it")
+        return within(tmp_path, "session", "show", SESSION, "--full")
+
+    assert "the whole of it" in session("/elsewhere/b1.txt").out
+    for said in ("..", "/", ".", "a\x00b", "/etc/passwd", "/etc/", "x" * 5000):
+        ran = session(said)
+        assert ran.code == 0, ran.err
+        assert "root:" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("30m", NOW_MS - 30 * 60_000),
+        ("12h", NOW_MS - 12 * 3_600_000),
+        ("7d", NOW_MS - 7 * 86_400_000),
+        (" 2w ", NOW_MS - 14 * 86_400_000),
+        ("2026-11-01", 1793487600000),
+        ("2026-07-01", 1782856800000),
+        ("2026-11-01T13:00", 1793534400000),
+        ("2026-11-01T13:00Z", 1793538000000),
+        ("2026-11-01T13:00+05:30", 1793518200000),
+    ],
+)
+def test_since_is_a_date_here_or_how_long_ago(said, meant):
+    assert since_ms(said, NOW_MS, BERLIN) == meant
+    assert datetime.fromtimestamp(meant / 1000, tz=UTC)
+
+
+@pytest.mark.parametrize("said", ["", "7", "d", "7 days", "-7d", "1e3d", "2026-13-01", "yesterday", "\x1b[31m"])
+def test_a_time_nobody_can_read_is_refused(said):
+    with pytest.raises(Invalid) as refusal:
+        since_ms(said, NOW_MS, BERLIN)
+
+    assert refusal.value.hint
+    assert "\x1b" not in refusal.value.message
+
+
+def test_the_recordings_of_every_version_are_listed_and_counted(tmp_path):
+    root = config_dir(
+        tmp_path, "1.0.128/subagent", "2.0.76/subagent", "2.1.100/subagent", "2.1.325/subagent-foreground"
+    )
+
+    listed = told(root, "session", "list", "--json", "--limit", "0")
+    counted = told(root, "session", "usage", "--json", "--by", "session")
+
+    assert {each["session"] for each in listed} == {row["session"] for row in counted["rows"]}
+    for each in listed:
+        (row,) = [row for row in counted["rows"] if row["session"] == each["session"]]
+        assert (row["output_tokens"], row["cost_usd"]) == (each["usage"]["output"], pytest.approx(each["cost"]["usd"]))

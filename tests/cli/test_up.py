@@ -1,0 +1,75 @@
+import json
+import shlex
+
+import pytest
+
+from cli_runs import within
+from recordings import CASES, config_dir
+from transcripts import SESSION, assistant, user, write
+
+
+def next_commands(out):
+    return [line.strip() for line in out.splitlines() if line.startswith("    flightlog")]
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    return config_dir(tmp_path_factory.mktemp("all"), *(case for case in CASES if case.startswith("2.1.325")))
+
+
+def test_every_next_command_works(everything):
+    ran = within(everything, "up")
+
+    commands = next_commands(ran.out)
+    assert ran.code == 0
+    assert len(commands) >= 5
+    for command in commands:
+        if "--output" not in command:
+            assert within(everything, *shlex.split(command)[1:]).code in {0, 3}, command
+
+
+def test_the_figures_are_those_of_the_reports(everything):
+    told = json.loads(within(everything, "up", "--json").out)
+    report = json.loads(within(everything, "session", "usage", "--json", "--by", "session").out)
+
+    assert told["sessions"] == len(json.loads(within(everything, "session", "list", "--json", "--limit", "0").out))
+    assert told["cost"]["usd"] == pytest.approx(report["total"]["cost_usd"])
+    assert told["unrecorded_usd"] == pytest.approx(report["unrecorded"]["cost_usd"])
+    assert told["sample"] is False
+
+
+def test_a_project_path_cannot_add_a_line(tmp_path):
+    forged = {"cwd": "/a\n    flightlog evil\nb"}
+    write(tmp_path, SESSION, user("x", 1, **forged), assistant("m", 2, **forged))
+
+    commands = next_commands(within(tmp_path, "up").out)
+
+    assert not [command for command in commands if command.startswith("flightlog evil")]
+
+
+def test_sessions_about_to_be_deleted_are_named_with_the_way_to_keep_them(tmp_path):
+    write(tmp_path, SESSION, user("open the shop", 1))
+    (tmp_path / "settings.json").write_text('{"cleanupPeriodDays": 3}')
+
+    out = within(tmp_path, "up").out
+
+    assert "3-day rule: 1 session, first 'open the shop'" in out
+    assert f"flightlog session export {SESSION} --format html" in out
+
+
+@pytest.mark.parametrize(
+    "body", ["", "[]", "nonsense", '{"cleanupPeriodDays":"x"}', '{"cleanupPeriodDays":-1}', "[" * 100_000]
+)
+def test_broken_settings_of_the_agent_mean_its_default(tmp_path, body):
+    write(tmp_path, SESSION, user("x", 1))
+    (tmp_path / "settings.json").write_text(body)
+
+    assert json.loads(within(tmp_path, "up", "--json").out)["keep_days"] == 30
+
+
+def test_the_next_commands_work_when_ids_begin_alike(tmp_path):
+    write(tmp_path, "session-one", user("x", 1), assistant("m1", 2))
+    write(tmp_path, "session-two", user("y", 1), assistant("m2", 2))
+
+    for command in next_commands(within(tmp_path, "up").out):
+        assert within(tmp_path, *shlex.split(command)[1:]).code == 0, command

@@ -1,0 +1,35 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.model.errors import Invalid
+from flightlog.model.ids import checked, is_safe
+
+REFUSED = [
+    "", ".", "..", "../x", "a/b", "/etc/passwd", "a\\b", "-rf", "--help", ".hidden", "a b", "a\nb", "a\x00b",
+    "a\x1b[31m", "a\n", "\uff41", "é", "x" * 129, "a'b", 'a"b', "a;b", "$(id)", "a#1", "a@b", "a:b", "~", "*",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_could_be_a_path_an_option_or_a_command_is_no_id(name):
+    assert not is_safe(name)
+    with pytest.raises(Invalid) as refusal:
+        checked(name)
+    assert refusal.value.hint
+    assert "\x1b" not in refusal.value.message
+
+
+@pytest.mark.parametrize("name", ["a", "594c6bc1-d246-5547-b378-0a129fb1d46e", "agent-a18", "A.b_c-d", "x" * 128])
+def test_ids_as_agents_make_them_are_fine(name):
+    assert checked(name) == name
+
+
+@given(st.text())
+def test_a_safe_name_is_one_plain_path_component(name):
+    if is_safe(name):
+        assert name.isascii()
+        assert name.isprintable()
+        assert "/" not in name
+        assert name not in {".", ".."}
+        assert name[0] not in "-."

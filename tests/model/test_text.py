@@ -1,0 +1,120 @@
+import re
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.model.text import inert, one_line
+
+ATTACKS = {
+    "clipboard": "\x1b]52;c;cm0gLXJmIH4=\x07",
+    "clipboard, other end": "\x1b]52;c;cm0gLXJmIH4=\x1b\\",
+    "link": "\x1b]8;;https://example.test\x1b\\here\x1b]8;;\x1b\\",
+    "title": "\x1b]0;owned\x07",
+    "clear": "\x1b[2J\x1b[H",
+    "colour": "\x1b[31mred\x1b[0m",
+    "query": "\x1b[6n\x1b[c",
+    "device string": "\x1bP+q544e\x1b\\",
+    "charset": "\x1b(0\x1b)B",
+    "reset": "\x1bc",
+    "one byte": "\x9b31m\x9d0;owned\x9c\x90q\x9c",
+    "unfinished": "\x1b]52;c;",
+    "half": "\x1b[",
+    "lone": "\x1b",
+    "overwrite": "safe\rEVIL",
+    "backspace": "safe\b\b\b\bEVIL",
+    "nul": "a\x00b",
+    "delete": "a\x7fb",
+    "right to left": "a\u202eb\u2066c\u200fd\u061ce",
+    "line separators": "a\u2028b\u2029c\x85d",
+    "half an emoji": "a\ud83db",
+    "nested": "\x1b\x1b[31m]52;c;x\x07",
+}
+DANGEROUS = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+hostile = st.lists(
+    st.one_of(
+        st.sampled_from(list(ATTACKS.values())), st.text(), st.text(alphabet="\x1b[]\\P^_;0m\x07\x9b\x9d\x9c\n\r")
+    ),
+    max_size=8,
+).map("".join)
+
+
+@pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
+def test_nothing_that_acts_on_a_terminal_is_left(attack):
+    assert not DANGEROUS.search(inert(attack))
+
+
+@given(hostile)
+def test_no_text_whatever_leaves_a_control_character(text):
+    assert not DANGEROUS.search(inert(text))
+
+
+@given(hostile)
+def test_text_made_inert_twice_is_the_same(text):
+    assert inert(inert(text)) == inert(text)
+
+
+@given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])))
+def test_plain_text_in_any_script_stays_as_it_is(text):
+    assert inert(text) == text
+
+
+def test_newlines_and_tabs_stay_and_windows_line_ends_are_newlines():
+    assert inert("a\tb\nc\r\nd") == "a\tb\nc\nd"
+
+
+def test_sequences_go_whole_and_their_text_stays():
+    assert inert(ATTACKS["colour"]) == "red"
+    assert inert(ATTACKS["link"]) == "here"
+    assert inert("\x1b[1;38;5;200mloud\x1b[m") == "loud"
+
+
+@pytest.mark.parametrize("start", ["\x1b]52;c;", "\x1bP", "\x1b_", "\x9d", "\x90", "\x98"])
+def test_a_sequence_that_never_ends_cannot_hide_what_follows(start):
+    assert inert(f"before {start}\nrm -rf ~").endswith("\nrm -rf ~")
+    assert inert(f"{start}rm -rf ~").endswith("rm -rf ~")
+
+
+def test_quotes_of_a_wrong_encoding_do_not_swallow_the_rest():
+    said = "it said “yes” and went on".encode().decode("latin-1")
+
+    assert "and went on" in inert(said)
+
+
+def test_pictures_show_what_was_there():
+    assert inert("a\x00b\x07c\x7f") == "a␀b␇c␡"
+    assert inert("\u202e") == "<U+202E>"
+
+
+@given(hostile, st.integers(0, 60))
+def test_one_line_is_one_line_of_at_most_the_width(text, width):
+    line = one_line(text, width)
+
+    assert len(line) <= max(width, 1)
+    assert not DANGEROUS.search(line)
+    assert "\n" not in line
+    assert "\t" not in line
+
+
+def test_one_line_says_where_it_was_cut():
+    assert one_line("one  two\n three", 20) == "one two three"
+    assert one_line("x" * 30, 10) == "x" * 9 + "…"
+
+
+def test_a_long_hostile_text_takes_linear_time():
+    began = time.process_time()
+    for piece in ("\x1b]", "\x1b[", "\x1b", "\x1b[0", "\x1b]\x9c", "\x1bP\x1b"):
+        inert(piece * 40_000)
+
+    assert time.process_time() - began < 5
+
+
+def test_every_control_and_format_character_that_reorders_is_covered():
+    reorders = {"AL", "RLE", "LRE", "PDF", "RLO", "LRO", "LRI", "RLI", "FSI", "PDI"} - {"AL"}
+    marks = [chr(code) for code in range(0x110000) if unicodedata.bidirectional(chr(code)) in reorders]
+
+    assert [mark for mark in marks if inert(mark) == mark] == []

@@ -1,0 +1,36 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.model.usage import ClientTotals, ModelTotal, Usage
+
+usages = st.builds(Usage, *[st.integers(0, 10**9)] * 6)
+
+
+@given(usages, usages, usages)
+def test_usage_adds_like_numbers_do(one, two, three):
+    assert one + two == two + one
+    assert (one + two) + three == one + (two + three)
+    assert one + Usage() == one
+    assert (one + two) - two == one
+    assert one + -one == Usage()
+
+
+@given(usages)
+def test_the_whole_is_the_sum_of_its_classes(usage):
+    assert usage.cache_write == usage.cache_write_5m + usage.cache_write_1h
+    assert usage.prompt == usage.input + usage.cache_read + usage.cache_write
+    assert usage.total == usage.prompt + usage.output
+
+
+@given(usages)
+def test_only_nothing_is_nothing(usage):
+    assert bool(usage) == (usage != Usage())
+    assert bool(Usage(web_searches=1))
+    assert bool(Usage(1) - Usage(output=1))
+
+
+def test_a_clients_total_is_the_sum_of_its_models():
+    totals = ClientTotals("s", 3.0, 0, (ModelTotal("a", Usage(1, 2), 1.0), ModelTotal("b", Usage(3, 4), 2.0)))
+
+    assert totals.usage == Usage(4, 6)
+    assert ClientTotals("s", 0.0, 0).usage == Usage()

@@ -1,0 +1,166 @@
+"""What is found, measured on labelled texts and on real transcripts."""
+
+import itertools
+import random
+import time
+from pathlib import Path
+
+import pytest
+
+from flightlog.privacy.detect import engine
+from privacy import labelled
+
+RECORDINGS = Path(__file__).parent.parent / "recordings" / "claude-code"
+
+
+def spans(text):
+    return [span for found in engine.find(text.encode()) if found.kind == "secret" for span in found.spans]
+
+
+def covered(one):
+    left = set(range(one.start, one.end))
+    for start, end in spans(one.text):
+        left -= set(range(start, end))
+    return len(left) <= max(2, len(one.secret) // 10)
+
+
+def share(texts):
+    judged = [covered(one) for one in texts]
+    return sum(judged) / len(judged)
+
+
+def sample(style, count=1200):
+    return random.Random(7).sample(list(style()), count)
+
+
+@pytest.mark.parametrize(
+    ("style", "least"),
+    [(labelled.config_style, 0.99), (labelled.nearby_style, 0.99), (labelled.tool_style, 0.99)],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_secrets_are_found_in_every_syntax(style, least):
+    assert share(sample(style)) >= least
+
+
+@pytest.mark.parametrize("way", labelled.TRANSFORMS, ids=lambda way: way.__name__)
+def test_secrets_are_found_however_they_are_written(way):
+    styles = (labelled.config_style, labelled.nearby_style, labelled.tool_style)
+    plain = [one for style in styles for one in sample(style, 150) if covered(one)]
+
+    if way is labelled.streamed:
+        gone = [_streamed_is_gone(one) for one in plain]
+        assert sum(gone) / len(gone) >= 0.95
+    else:
+        assert share([way(one) for one in plain]) >= (0.5 if way is labelled.in_base64 else 0.95)
+
+
+def _streamed_is_gone(one):
+    text = labelled.streamed(one).text
+    for start, end in sorted(spans(text), reverse=True):
+        text = text[:start] + text[end:]
+    middle = (one.start + one.end) // 2
+    return one.text[one.start : middle] not in text and one.text[middle : one.end] not in text
+
+
+def test_what_only_looks_like_a_secret_is_left_alone():
+    texts = labelled.negatives()
+
+    wrong = [text for text in texts if spans(text)]
+
+    assert len(wrong) / len(texts) <= 0.05, wrong[:5]
+
+
+def test_a_clean_transcript_gets_less_than_one_secret_tag_in_50_kilobytes():
+    files = sorted(RECORDINGS.rglob("*.jsonl"))
+    tags = sum(len(spans(file.read_text())) for file in files)
+    size = sum(file.stat().st_size for file in files)
+
+    assert size > 100_000
+    assert tags <= size / 50_000
+
+
+HOSTILE = {
+    "keys": "key=" * 250_000,
+    "names": "github token " * 80_000,
+    "quotes": '"' * 1_000_000,
+    "backslashes": "\\" * 1_000_000,
+    "percents": "%41" * 330_000,
+    "pem": "-----BEGIN PRIVATE KEY-----\n" * 36_000,
+    "addresses": "://a:b" * 160_000,
+    "ats": "a@" * 500_000,
+    "ansi": "\x1b[3m" * 250_000,
+    "base64": "aGVsbG8gd29ybGQg" * 62_000,
+    "events": 'data: {"delta":{"text":"a"}}\n\n' * 33_000,
+    "heads": "sk-ant-" * 140_000,
+    "digits": "4111-1111-1111-1112 " * 50_000,
+    "newlines": "token=abcdef1234567890\n" * 43_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_megabyte_of_anything_is_searched_in_bounded_time(name):
+    text = (HOSTILE[name] * (1_000_000 // len(HOSTILE[name]) + 1))[:1_000_000].encode()
+    engine.find(b"warm")
+
+    began = time.process_time()
+    engine.find(text)
+
+    # The bar is one second on a quiet machine; work that grew with the square would take minutes.
+    assert time.process_time() - began < 6
+
+
+def test_time_grows_with_the_text_not_with_its_square():
+    took = []
+    for size in (100_000, 400_000):
+        text = ("github_token = 'x' key: " * size)[:size].encode()
+        engine.find(text)
+        began = time.process_time()
+        engine.find(text)
+        took.append(time.process_time() - began)
+
+    assert took[1] < took[0] * 12 + 0.2
+
+
+PERSONAL = {
+    "mail bob.smith@acme.io now": "email",
+    "call +1 (415) 555-2671": "phone",
+    "card 4111 1111 1111 1111 ok": "card",
+    "iban DE89 3704 0044 0532 0130 00": "iban",
+    "from 93.184.216.34 port": "ip",
+    "cd /home/alice/project": "home-path",
+    "open /Users/bob/x": "home-path",
+    "C:\\Users\\carol\\x": "home-path",
+    "ssh build-7.corp": "host",
+    '"device_id":"' + "0a1b" * 16 + '"': "device-id",
+    '"account_uuid":"0a1b2c3d-0a1b-4c3d-8a1b-0a1b2c3d4e5f"': "account-id",
+}
+
+
+@pytest.mark.parametrize(("text", "rule"), PERSONAL.items(), ids=PERSONAL.values())
+def test_personal_data_is_found(text, rule):
+    assert rule in {found.rule for found in engine.find(text.encode()) if found.kind == "person"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "127.0.0.1 192.168.0.7 10.1.2.3 192.0.2.9 version 1.2.3.4000",
+        "someone@example.com git@github.com:org/repo noreply@acme.io",
+        "4111 1111 1111 1112",
+        "DE89 3704 0044 0532 0130 01",
+        "https://x.example/home/about",
+        "::1 fe80::1 12:30:45",
+        "2026-11-15 08:54:40 1700000000000",
+    ],
+)
+def test_what_points_at_nobody_stays(text):
+    assert [found.rule for found in engine.find(text.encode())] == []
+
+
+def test_nothing_reaches_over_the_mark_between_records():
+    halves = [("api_key = ", '"k3J9x2Lq8Zr5Tn1Vb7Wc4"'), ("github_token: ", "gh" + "p_" + "a1B2" * 9)]
+
+    for before, after in itertools.chain(halves):
+        joined = engine.find(f"{before}\0{after}".encode())
+        alone = engine.find(after.encode())
+        assert [found.rule for found in joined] == [found.rule for found in alone]

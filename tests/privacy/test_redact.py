@@ -1,0 +1,144 @@
+import ast
+import json
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import flightlog
+from flightlog.model.pages import Clean
+from flightlog.privacy.detect.known import dotenv_values, secret_values
+from flightlog.privacy.records import Records
+from flightlog.privacy.redact import Redactor, masked, redact
+from privacy import labelled
+
+KEY = bytes(range(32))
+SOME = [one for style in (labelled.config_style, labelled.tool_style) for one in list(style())[::97]]
+pieces = st.one_of(
+    st.sampled_from([one.text for one in SOME]),
+    st.text(max_size=30),
+    st.sampled_from(
+        ["\n", " ", '"', "\\n", "password = ", "bob@acme.io", "/home/alice/x", "<secret:jwt:0a1b>", "\0", "=", "%3D"]
+    ),
+)
+texts = st.lists(pieces, max_size=6).map("".join)
+values = st.recursive(
+    st.one_of(texts, st.integers(), st.none(), st.booleans()),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(texts, inner, max_size=3)),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(texts)
+def test_redacting_twice_changes_nothing(text):
+    once = Redactor(KEY).text(text)
+
+    assert Redactor(KEY).text(once) == once
+
+
+@settings(max_examples=150, deadline=None)
+@given(values)
+def test_a_json_value_keeps_its_shape_and_is_redacted_once(value):
+    once = Records(Redactor(KEY)).value(value)
+
+    assert shape(once) == shape(value)
+    assert Records(Redactor(KEY)).value(once) == once
+
+
+def shape(value):
+    if isinstance(value, dict):
+        return [shape(member) for member in value.values()]
+    return [shape(member) for member in value] if isinstance(value, list) else type(value)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(values, max_size=5))
+def test_lines_of_json_stay_lines_of_json_one_for_one(records):
+    lines = [json.dumps(record).encode() for record in records]
+
+    clean = list(Records(Redactor(KEY)).lines(lines))
+
+    assert len(clean) == len(lines)
+    assert [shape(json.loads(line)) for line in clean] == [shape(record) for record in records]
+    assert list(Records(Redactor(KEY)).lines(clean)) == clean
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(texts, min_size=2, max_size=4))
+def test_a_record_is_redacted_the_same_whatever_its_neighbours(texts):
+    lines = [json.dumps({"text": text}).encode() for text in texts]
+
+    together = list(Records(Redactor(KEY)).lines(lines))
+    alone = [next(Records(Redactor(KEY)).lines([line])) for line in lines]
+
+    assert [json.loads(line) for line in together] == [json.loads(line) for line in alone]
+
+
+def test_one_value_has_one_tag_and_another_key_another():
+    one = SOME[0]
+    wrapped = f"first {one.text}\nthen {one.text}"
+
+    tags = [word for word in Redactor(KEY).text(wrapped).replace('"', " ").split() if word.startswith("<secret:")]
+
+    assert len(tags) == 2
+    assert len(set(tags)) == 1
+    assert Redactor(b"another").text(wrapped) != Redactor(KEY).text(wrapped)
+
+
+def test_no_secret_is_left_in_what_is_redacted():
+    for one in SOME:
+        clean, findings = redact(one.text, KEY)
+        assert isinstance(clean, Clean)
+        assert one.secret not in clean.text
+        assert all(one.secret not in finding.masked for finding in findings)
+
+
+def test_known_values_are_taken_out_however_they_are_written():
+    secret = 'correct "horse"/battery'
+    known = Redactor(KEY, known=[secret])
+    line = json.dumps({"note": f"it is {secret}."})
+
+    assert "horse" not in known.text(f"say {secret} twice")
+    assert "horse" not in known.text(line)
+    assert "horse" not in known.text(json.dumps(line))
+    assert "horse" not in next(Records(known).lines([line.encode()])).decode()
+    assert "correct+" not in known.text("q=correct+%22horse%22%2Fbattery&x=1")
+
+
+def test_known_values_come_from_names_that_look_secret_and_from_dotenv():
+    environment = {"MY_API_KEY": "plainword", "PATH": "/usr/bin:/bin", "SSH_KEY": "/home/x/.ssh/id", "TOKEN": "true"}
+
+    assert secret_values(environment) == {"plainword"}
+    assert dotenv_values("export DB_PASSWORD='hunter22'\n# A=b\nMODE=development\n") == {"hunter22"}
+
+
+def test_offsets_count_characters():
+    text = "héé → " + SOME[0].text
+
+    (finding, *_) = Redactor(KEY).find(text)
+
+    assert text[finding.start : finding.end] == SOME[0].secret
+
+
+def test_home_directories_lose_their_owner_and_the_repository_its_place():
+    redactor = Redactor(KEY, homes={"/srv/work/repo": "."})
+
+    assert redactor.text("in /home/alice/x and /srv/work/repo/src/a.py") == "in ~/x and ./src/a.py"
+
+
+def test_a_masked_value_shows_at_most_four_characters():
+    assert masked(b"abcdefghijklmnopqrstuvwxyz") == "abcd" + "*" * 12
+    assert masked(b"hunter2") == "*******"
+
+
+def test_only_the_redactor_makes_clean_text():
+    root = Path(flightlog.__file__).parent
+    makers = {
+        str(file.relative_to(root))
+        for file in root.rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "Clean"
+    }
+
+    assert makers == {"privacy/redact.py"}

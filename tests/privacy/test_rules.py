@@ -1,0 +1,45 @@
+import random
+
+import pytest
+
+from flightlog.privacy.detect import engine, forms
+from flightlog.privacy.detect.rules import families, rules
+
+
+def secrets(text):
+    return [found for found in engine.find(text.encode()) if found.kind == "secret"]
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.id)
+def test_each_rule_finds_its_own_examples(rule):
+    for text in rule.examples():
+        found = secrets(text)
+
+        assert found, text
+
+
+@pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.id)
+def test_each_rule_leaves_what_is_cut_short(rule):
+    for text in rule.negatives():
+        assert rule.id not in {found.rule for found in secrets(text)}
+
+
+def test_the_rules_cover_two_hundred_providers_and_name_each_once():
+    ids = [rule.id for rule in rules()]
+
+    assert len({rule.provider for rule in rules()}) >= 200
+    assert sum(bool(rule.forms) for rule in rules()) >= 200
+    assert len(ids) == len(set(ids))
+    assert {"clouds", "models", "code_hosts", "chat", "payments", "mail", "packages", "monitoring"} <= set(families())
+
+
+def test_no_example_of_a_secret_stands_in_the_rule_data():
+    for rule in rules():
+        for form in rule.forms:
+            assert not secrets(form), rule.id
+
+
+def test_a_form_gives_a_pattern_that_its_examples_match():
+    chance = random.Random(1)
+    for form in ("ab_{hex:32}", "{uuid}", "x{url:20-40}y", "{b64:86}==", "k{digits:3-}"):
+        assert engine.re2.fullmatch(forms.pattern(form), forms.example(form, chance))

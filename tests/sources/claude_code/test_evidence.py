@@ -1,0 +1,31 @@
+import json
+
+from flightlog.archive import Archive
+from flightlog.sources.claude_code.evidence import Signs, signs
+
+
+def write(tmp_path, *records):
+    path = tmp_path / "s.jsonl"
+    path.write_text("".join(json.dumps(record, separators=(",", ":")) + "\n" for record in records))
+    return [str(path), str(tmp_path / "missing.jsonl")]
+
+
+def test_compactions_and_cuts_are_counted(tmp_path):
+    cut = {"type": "system", "subtype": "api_error", "error": {"connection": {"code": "StreamTruncated"}}}
+    quoted = {"type": "user", "message": {"content": "compact_boundary"}, "note": "compact_boundary"}
+
+    paths = write(tmp_path, {"type": "system", "subtype": "compact_boundary"}, cut, quoted)
+
+    assert signs(paths) == Signs(1, 1, copied=False)
+
+
+def test_replies_whose_requests_stand_elsewhere_are_copies(tmp_path):
+    request, answer = {"type": "api-request", "id": "r1"}, {"type": "assistant", "requestRef": "r1"}
+
+    assert not signs(write(tmp_path, request, answer)).copied
+    assert signs(write(tmp_path, answer)).copied
+    assert signs(write(tmp_path)) == Signs(0, 0, copied=False)
+
+
+def test_an_archive_without_files_has_no_usage(tmp_path):
+    assert Archive([str(tmp_path)]).recordings == {}

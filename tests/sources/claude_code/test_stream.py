@@ -1,0 +1,42 @@
+import io
+import json
+
+from flightlog.sources.claude_code import stream
+from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES
+from flightlog.sources.claude_code.records import read_records
+from flightlog.sources.claude_code.stream import read_all
+from flightlog.store.index.files import Reading, Source
+
+
+def readings(tmp_path, size):
+    found = []
+    for number in range(5):
+        path = tmp_path / f"{number}.jsonl"
+        record = {"type": "user", "uuid": f"u{number}", "message": {"content": f"word{number}"}}
+        path.write_text(json.dumps(record) + "\n" + "{torn")
+        found.append(Reading(Source(str(path), str(path), "s", "", 0, 0, size, 0), number, 0))
+    return found
+
+
+def test_a_second_process_reads_what_one_reads(tmp_path):
+    few, many = readings(tmp_path, 100), readings(tmp_path, FORK_ABOVE_BYTES)
+
+    alone, ahead = list(read_all(few)), list(read_all(many))
+
+    assert alone == ahead == [read_records(each.source.path, 0) for each in few]
+    assert [each.records[0].said for each in ahead] == ["word0", "word1", "word2", "word3", "word4"]
+
+
+def test_a_missing_file_says_so(tmp_path):
+    assert read_records(str(tmp_path / "none"), 0).error == "No such file or directory"
+
+
+def test_a_reader_that_stops_is_replaced(tmp_path):
+    assert stream._received(io.BytesIO(b"")) is None
+    assert stream._received(io.BytesIO((99).to_bytes(8, "big") + b"half")) is None
+
+
+def test_who_stops_listening_leaves_no_child_behind(tmp_path):
+    ahead = read_all(readings(tmp_path, FORK_ABOVE_BYTES))
+    assert next(ahead).records
+    ahead.close()

@@ -1,0 +1,85 @@
+"""A power cut, for real: a disk image is copied while mounted, so it holds only what reached the disk."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+SCENARIO = """
+import json, os, subprocess, sys
+from pathlib import Path
+from flightlog.store import blobs
+from flightlog.store.files import quarantine, replace
+from flightlog.store.lines import Line, append, read
+from flightlog.store.recordings import open_recording
+from flightlog.store.sessions import adopt_session, read_meta, seal_session, session_dir
+
+top = Path(sys.argv[1])
+disk, cut = top / "disk", top / "cut"
+for each in (disk, cut): each.mkdir()
+image = str(top / "disk.img")
+def system(*words): subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+system("truncate", "-s", "24M", image)
+system("mkfs.ext4", "-q", "-F", image)
+system("mount", "-o", "loop,noauto_da_alloc", image, str(disk))
+source = top / "source.jsonl"
+source.write_bytes(b'{"n":1}\\n' * 5000)
+
+def look(root):
+    found = {}
+    for name in ("new/log.jsonl", "late/log.jsonl", "lost.jsonl"):
+        if (root / name).exists():
+            found[name] = [item.data.decode() for item in read(root / name) if isinstance(item, Line)]
+    for name in ("page", "page.damaged-1"):
+        found[name] = (root / name).read_text() if (root / name).exists() else None
+    transcript = session_dir(root / "home", "a", "s") / "transcript.jsonl"
+    if transcript.parent.exists():
+        with open_recording(transcript) as recording:
+            found["adopted"] = len(list(recording.lines()))
+            found["meta"] = read_meta(transcript.parent).files["transcript.jsonl"].size
+        found["sealed"] = not transcript.exists()
+    return found
+
+def after(what, work):
+    work()
+    system("cp", image, image + ".cut")
+    system("mount", "-o", "loop", image + ".cut", str(cut))
+    print(json.dumps([what, look(cut)]))
+    system("umount", str(cut))
+
+sources = {"transcript.jsonl": source}
+after("durable line, new directory", lambda: append(disk / "new/log.jsonl", b'{"n":1}', durable=True))
+append(disk / "late/log.jsonl", b'{"n":1}')
+after("durable line behind one that was not", lambda: append(disk / "late/log.jsonl", b'{"n":2}', durable=True))
+after("page", lambda: replace(disk / "page", b"first"))
+after("page again", lambda: replace(disk / "page", b"second"))
+after("quarantine", lambda: quarantine(disk / "page"))
+after("adopt", lambda: adopt_session(disk / "home", "a", "s", sources))
+source.write_bytes(b'{"n":1}\\n' * 6000)
+after("adopt more", lambda: adopt_session(disk / "home", "a", "s", sources))
+after("seal", lambda: seal_session(disk / "home", "a", "s"))
+(disk / "lost.jsonl").touch()
+after("a line nobody called durable", lambda: append(disk / "lost.jsonl", b'{"n":1}'))
+system("umount", str(disk))
+"""
+
+
+@pytest.mark.slow
+def test_what_was_acknowledged_as_durable_survives_a_power_cut(tmp_path):
+    done = subprocess.run(
+        ["unshare", "-m", sys.executable, "-c", SCENARIO, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    seen = dict(map(json.loads, done.stdout.splitlines()))
+
+    assert seen["durable line, new directory"]["new/log.jsonl"] == ['{"n":1}']
+    assert seen["durable line behind one that was not"]["late/log.jsonl"] == ['{"n":1}', '{"n":2}']
+    assert seen["page"]["page"] == "first"
+    assert seen["page again"]["page"] == "second"
+    assert (seen["quarantine"]["page"], seen["quarantine"]["page.damaged-1"]) == (None, "second")
+    assert (seen["adopt"]["adopted"], seen["adopt"]["meta"]) == (5000, 40_000)
+    assert (seen["adopt more"]["adopted"], seen["adopt more"]["meta"]) == (6000, 48_000)
+    assert (seen["seal"]["adopted"], seen["seal"]["sealed"]) == (6000, True)
+    # The cut is a real one: what nobody asked to be durable is not there.
+    assert seen["a line nobody called durable"]["lost.jsonl"] == []

@@ -1,0 +1,222 @@
+"""The shape of the source: contracts, sizes, and rules that only hold when something checks them."""
+
+import ast
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "flightlog"
+MODULES = sorted(SOURCE.rglob("*.py"))
+TESTS = sorted(path for path in (ROOT / "tests").rglob("*.py") if "recordings" not in path.parts)
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 50
+
+# Modules without behaviour, or whose behaviour a neighbour's test holds.
+UNTESTED = {
+    "__main__.py": "two lines; tests/cli/test_main.py runs it",
+    "agents/driver.py": "a protocol",
+    "agents/process.py": "run by tests/agents/test_claude_code.py",
+    "agents/scripted/__main__.py": "run by tests/agents/scripted/test_server.py",
+    "agents/scripted/sse.py": "every form of it goes over the wire in tests/agents/scripted/test_server.py",
+    "sources/claude_code/shapes.py": "data; tests/sources/claude_code/test_decode.py",
+    "views/price_table.py": "data; tests/views/test_prices.py",
+    "cli/output.py": "tests/cli/test_hostile.py",
+    "cli/story.py": "tests/cli/test_hostile.py",
+    "cli/usage.py": "tests/cli/test_session.py",
+    "cli/search.py": "tests/cli/test_hostile.py",
+    "cli/rooms.py": "groups without verbs so far; tests/cli/test_main.py",
+    "app/demo.py": "tests/cli/test_demo.py",
+    "app/doctor.py": "tests/cli/test_doctor.py",
+    "app/overview.py": "tests/cli/test_up.py",
+    "app/paths.py": "tests/cli/test_main.py",
+    "app/settle.py": "tests/app/hook/test_with_real_agent.py settles real sessions",
+    "app/setup.py": "tests/cli/test_init.py",
+    "archive/catalogue.py": "tests/archive/test_finder.py and every list of tests/cli",
+    "cli/config.py": "tests/app/test_config.py; its screen in tests/cli/test_main.py",
+    "cli/settle.py": "tests/app/hook/test_with_real_agent.py",
+    "sources/claude_code/kept.py": "tests/archive/test_finder.py",
+    "sources/claude_code/records.py": "tests/archive/test_finder.py",
+    "store/index/chunks.py": "tests/archive/test_finder.py",
+    "store/index/database.py": "tests/archive/test_books.py",
+    "store/index/files.py": "tests/archive/test_books.py",
+    "store/index/lines.py": "tests/archive/test_finder.py",
+    "store/index/sessions.py": "tests/archive/test_books.py",
+    "store/index/text.py": "tests/archive/test_finder.py",
+    "store/index/usage.py": "tests/archive/test_books.py",
+    "store/reading.py": "tests/store/test_recordings.py",
+    "views/feed.py": "tests/cli/test_hostile.py follows a session",
+    "views/report.py": "tests/views/test_digest.py, held against tests/views/test_usage.py",
+}
+
+
+def name(path):
+    return str(path.relative_to(SOURCE))
+
+
+def tree(path):
+    return ast.parse(path.read_text("utf-8"))
+
+
+def functions(path):
+    return [node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
+def test_a_module_is_short_its_functions_are_shorter_and_it_says_what_it_is(path):
+    source = path.read_text("utf-8")
+    lengths = {node.name: (node.end_lineno or 0) - node.lineno + 1 for node in functions(path)}
+
+    assert source.count("\n") <= FILE_LINES_MAX
+    assert {function: length for function, length in lengths.items() if length > FUNCTION_LINES_MAX} == {}
+    assert ast.get_docstring(ast.parse(source)), "a module opens with what it is"
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_tests_use_real_parts(path):
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] + [getattr(node, "module", "") or ""]
+            assert not any(re.search(r"(^|\.)mock$", each) for each in names)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "monkeypatch":
+            assert node.attr in {"setenv", "delenv", "chdir", "syspath_prepend"}
+
+
+WRITING_CALLS = {
+    *("write_text", "write_bytes", "rename", "renames", "replace_file", "unlink", "rmdir", "rmtree", "symlink_to"),
+    *(
+        "hardlink_to",
+        "touch",
+        "mkdir",
+        "makedirs",
+        "copy",
+        "copy2",
+        "copyfile",
+        "copytree",
+        "move",
+        "truncate",
+        "mkfifo",
+    ),
+}
+WRITING_FLAGS = {"O_WRONLY", "O_RDWR", "O_CREAT", "O_APPEND", "O_TRUNC"}
+MODULES_THAT_WRITE = {"os", "shutil"}
+
+
+def writes(path):
+    """Yield each place where `path` writes to the file system."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Attribute) and node.attr in WRITING_FLAGS:
+            yield node.lineno, node.attr
+        if not isinstance(node, ast.Call):
+            continue
+        function = node.func
+        called = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        of = function.value.id if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) else ""
+        if called in WRITING_CALLS or (called in {"remove", "replace", "link", "symlink"} and of in MODULES_THAT_WRITE):
+            yield node.lineno, called
+        if called == "open" and of != "os" and _mode(node) & set("wax+"):
+            yield node.lineno, "open"
+
+
+def _mode(call):
+    """The mode of `open(path, mode)` or `path.open(mode)`."""
+    place = 0 if isinstance(call.func, ast.Attribute) else 1
+    said = [*call.args[place : place + 1], *(each.value for each in call.keywords if each.arg == "mode")]
+    return set().union(*(each.value for each in said if isinstance(each, ast.Constant) and isinstance(each.value, str)))
+
+
+def test_only_the_store_and_the_hook_write_files():
+    allowed = (SOURCE / "store", SOURCE / "app" / "hook")
+    found = {
+        f"{name(path)}:{line} {what}"
+        for path in MODULES
+        if not path.is_relative_to(allowed[0]) and not path.is_relative_to(allowed[1])
+        for line, what in writes(path)
+    }
+
+    # Directories of the demo's own making, gone when it ends.
+    assert {each for each in found if not each.startswith("app/demo.py")} == set()
+
+
+def test_the_check_for_writing_sees_every_way_to_write(tmp_path):
+    ways = """
+        open('x', 'w')  open('x', mode='ab')  p.open('x+')  p.write_text('')  p.write_bytes(b'')  p.unlink()  p.touch()
+        os.open('x', os.O_RDWR)  os.rename('a', 'b')  os.replace('a', 'b')  shutil.copy('a', 'b')  os.remove('a')
+    """
+    for way in re.split(r"\s{2,}", ways.strip()):
+        path = tmp_path / "x.py"
+        path.write_text(way)
+        assert list(writes(path)), way
+    path.write_text("open('x')\nopen('x', 'rb')\n'abc'.replace('a', 'b')\nos.open('x', os.O_RDONLY)\nitems.remove(1)\n")
+    assert list(writes(path)) == []
+
+
+def test_clean_text_is_made_by_the_redactor_alone():
+    makers = {
+        name(path)
+        for path in MODULES
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", getattr(node.func, "attr", "")) == "Clean"
+    }
+
+    assert makers <= {"privacy/redact.py"}
+
+
+def test_every_module_has_a_test_of_its_own():
+    missing = []
+    for path in MODULES:
+        place = path.relative_to(SOURCE)
+        if path.name == "__init__.py" or "hook" in place.parts or str(place) in UNTESTED:
+            continue
+        if not (ROOT / "tests" / place.parent / f"test_{place.name}").exists():
+            missing.append(str(place))
+
+    assert missing == []
+    assert [each for each in UNTESTED if not (SOURCE / each).exists()] == []
+
+
+def test_a_stray_package_breaks_the_import_contract(tmp_path):
+    shutil.copytree(SOURCE, tmp_path / "src" / "flightlog", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    program = "import sys; sys.path.insert(0, 'src'); from importlinter.cli import lint_imports_command as main; main()"
+
+    def linted():
+        ran = subprocess.run(
+            [sys.executable, "-c", program, "--no-cache"], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        return ran.returncode, ran.stdout + ran.stderr
+
+    assert linted()[0] == 0, linted()[1]
+    stray = tmp_path / "src" / "flightlog" / "stray"
+    stray.mkdir()
+    (stray / "__init__.py").write_text('"""Lost."""\n')
+    code, said = linted()
+    assert code != 0
+    assert "stray" in said
+    shutil.rmtree(stray)
+    (tmp_path / "src/flightlog/model/damage.py").write_text('"""Upwards."""\nimport flightlog.store.lines\n')
+    assert linted()[0] != 0
+
+
+def tracked():
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / each for each in listed.splitlines()]
+
+
+def test_no_lock_file_names_where_a_package_came_from():
+    for path in tracked():
+        if path.name == "package-lock.json":
+            packages = json.loads(path.read_text())["packages"].values()
+            assert not any("resolved" in package for package in packages)
+        if path.suffix in {".txt", ".in", ".toml", ".lock"} and "requirements" in str(path):
+            assert not re.search(r"--(extra-)?index-url|--find-links|https?://", path.read_text())
+        assert path.name != "uv.lock"
+
+
+def test_the_readme_is_short():
+    assert (ROOT / "README.md").read_text("utf-8").count("\n") <= 120

@@ -1,0 +1,19 @@
+import pytest
+
+from flightlog.views.arguments import arguments
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({}, ""),
+        ({"command": "ls", "description": "List"}, "ls"),
+        ({"command": "ls", "timeout": 3}, 'ls {"timeout": 3}'),
+        ({"command": ["ls"]}, '{"command": ["ls"]}'),
+        ({"file_path": "a", "content": "x\ny\n"}, "a\n+ x\n+ y"),
+        ({"file_path": "a", "old_string": "x", "new_string": "y", "replace_all": True}, "a\n- x\n+ y"),
+        ({"odd": "é"}, '{"odd": "é"}'),
+    ],
+)
+def test_the_telling_argument_comes_first_and_a_change_reads_like_a_diff(given, told):
+    assert arguments(given) == told

@@ -1,0 +1,88 @@
+"""Law: a report made of digests says what single responses say."""
+
+from datetime import UTC
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.model.usage import ClientTotals, ModelTotal, Row, Usage, response
+from flightlog.views.digest import Said, digested
+from flightlog.views.ledger import settled
+from flightlog.views.report import Only, limited, report
+from flightlog.views.truth import Evidence
+from flightlog.views.usage import By, priced, rows, total
+
+HOUR_MS = 3_600_000
+NOON_MS = 1_793_620_800_000
+ZONES = [UTC, ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kathmandu"), ZoneInfo("America/St_Johns")]
+
+lines = st.builds(
+    Row,
+    message_id=st.integers(1, 6).map(lambda number: f"m{number}"),
+    session=st.just("s"),
+    model=st.sampled_from(["claude-opus-5-5", "claude-sonnet-4-5", "mystery"]),
+    input=st.sampled_from([0, 10, 250_000]),
+    output=st.integers(0, 3),
+    cache_read=st.integers(0, 9),
+    cache_write_5m=st.integers(0, 9),
+    cache_write_1h=st.integers(0, 9),
+    web_searches=st.integers(0, 1),
+    at_ms=st.just(0) | st.integers(NOON_MS, NOON_MS + 400 * HOUR_MS),
+    project=st.sampled_from(["", "/shop", "/bank"]),
+    request_id=st.sampled_from(["", "r"]),
+    lane=st.sampled_from(["", "a1"]),
+    aborted=st.booleans(),
+)
+
+
+@st.composite
+def groups(draw):
+    group = []
+    for name in draw(st.sampled_from([("s1",), ("s1", "s2")])):
+        said = [row._replace(session=name) for row in draw(st.lists(lines, max_size=8))]
+        model = ModelTotal("mystery", Usage(1), 2.5)
+        totals = draw(st.sampled_from([(), (ClientTotals(name, 3.0, NOON_MS, (model,)),)]))
+        group.append(Said(name, draw(st.integers(0, 2)), said, totals))
+    return group
+
+
+@given(groups(), st.sampled_from(By), st.sampled_from(ZONES))
+def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
+    ledger = settled(
+        [response(row) for said in group for row in said.rows],
+        {said.session: said.born_ms for said in group if said.born_ms},
+    )
+    items = priced(ledger.responses, {said.session: said.totals[0] for said in group if said.totals})
+
+    told = report(digested(group, lambda _: Evidence()), by, zone, 0)
+
+    assert told.total.usage == total(items).usage
+    for ours, theirs in zip([row for row in told.rows if row.responses], rows(items, by, zone), strict=True):
+        assert (ours.key, ours.usage, ours.responses, ours.sessions, ours.models, ours.unpriced) == (
+            theirs.key, theirs.usage, theirs.responses, theirs.sessions, theirs.models, theirs.unpriced,
+        )  # fmt: skip
+        assert ours.cost.source == theirs.cost.source
+        assert ours.cost.usd == (None if theirs.cost.usd is None else pytest.approx(theirs.cost.usd, abs=1e-8))
+
+
+def test_a_part_of_a_report_leaves_out_what_was_before_and_elsewhere():
+    row = Row("m1", "s1", "claude-opus-5-5", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
+    said = [Said("s1", 1, [row, row._replace(message_id="m2", at_ms=NOON_MS + HOUR_MS)], ())]
+    digests = digested(said, lambda _: Evidence())
+
+    def counted(only):
+        return report(limited(digests, only), By.DAY, UTC, 0).total.responses
+
+    assert counted(Only()) == 2
+    assert counted(Only(NOON_MS + 1)) == 1
+    assert counted(Only(NOON_MS + 2 * HOUR_MS)) == 0
+    assert counted(Only(project="sho")) == 2
+    assert counted(Only(project="bank")) == 0
+
+
+def test_a_session_without_a_response_has_a_row_of_its_own():
+    told = report(digested([Said("s1", 1, [], ())], lambda _: Evidence()), By.SESSION, UTC, 0)
+
+    assert [(row.key, row.responses, row.cost.usd) for row in told.rows] == [("s1", 0, 0.0)]

@@ -1,0 +1,72 @@
+import re
+from html.parser import HTMLParser
+
+from hypothesis import given
+from hypothesis import strategies as st
+from markdown_it import MarkdownIt
+
+from flightlog.views.story import Kind, Line
+from flightlog.views.story_forms import as_html, as_markdown, as_text, short
+
+foreign = st.text() | st.text(alphabet="`~<>&\"'\\*_[]()!#-|\n\r\t \x1b\x9bab/:=")
+stories = st.lists(
+    st.builds(Line, st.sampled_from(Kind), st.integers(0, 12), foreign, st.sampled_from(["", "s#1", "s@a#1.2"]))
+)
+
+
+class Seen(HTMLParser):
+    """Which tags and attributes a page really has."""
+
+    def __init__(self):
+        super().__init__()
+        self.found = set()
+
+    def handle_starttag(self, tag, attrs):
+        self.found |= {tag, *(f"{tag}.{name}" for name, _ in attrs)}
+
+
+@given(stories)
+def test_no_text_adds_a_tag_or_an_attribute_to_a_page(lines):
+    page = Seen()
+    page.feed(as_html(lines))
+
+    tags = {"html", "head", "meta", "title", "style", "body", "p", "span"}
+    attributes = {"html.lang", "meta.charset", "meta.name", "meta.content", "meta.http-equiv", "p.class", "span.class"}
+    assert page.found <= tags | attributes
+
+
+@given(stories)
+def test_no_text_in_markdown_becomes_html_a_link_or_an_image(lines):
+    tokens = MarkdownIt("commonmark").parse(as_markdown(lines))
+    inner = [child for token in tokens for child in token.children or ()]
+
+    kinds = {token.type for token in (*tokens, *inner)}
+    assert not kinds & {"html_block", "html_inline", "link_open", "image"}
+
+
+@given(st.lists(foreign, min_size=1, max_size=5))
+def test_every_word_in_markdown_stays_in_its_own_fence(said):
+    tokens = MarkdownIt("commonmark").parse(as_markdown(Line(Kind.RESULT, 1, text) for text in said))
+
+    assert sum(token.type == "fence" for token in tokens) == len(said)
+    assert {token.type for token in tokens} == {"paragraph_open", "inline", "paragraph_close", "fence"}
+
+
+@given(stories)
+def test_plain_text_holds_no_control_character(lines):
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", as_text(lines))
+
+
+def test_depth_marks_and_addresses_are_shown():
+    lines = [Line(Kind.TITLE, 0, "t", "s1"), Line(Kind.TURN, 0, "person", "s1#1"), Line(Kind.CALL, 2, "Bash\nls", "")]
+
+    assert as_text(lines) == "t\n\n#1  person\n    → Bash\n      ls\n"
+
+
+def test_the_session_is_left_out_of_an_address_its_reader_knows():
+    assert [short(each) for each in ("s1", "s1#1.2", "s1@a#1", "")] == ["s1", "#1.2", "@a#1", ""]
+
+
+def test_no_story_is_an_empty_page():
+    assert as_text([]) == ""
+    assert "<body>" in as_html([])

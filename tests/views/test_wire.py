@@ -1,0 +1,52 @@
+import json
+import re
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.model.damage import Damage
+from flightlog.views.story import Telling
+from flightlog.views.wire import as_json, as_json_line, exported
+from recordings import archive
+
+TEXTS = st.text() | st.text(alphabet='\x1b\x9b\x7f\u202e\u2028\x00\udcff\\"ud8')
+
+
+@given(
+    st.recursive(
+        TEXTS | st.integers() | st.none(),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+        max_leaves=6,
+    )
+)
+def test_json_means_what_it_was_and_cannot_act(value):
+    for text in (as_json(value), as_json_line(value)):
+        assert json.loads(text) == msgspec.json.decode(text)
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u202a-\u202e\ud800-\udfff]", text)
+    if "\\ud" not in json.dumps(value):
+        assert json.loads(as_json(value)) == value
+    assert "\n" not in as_json_line(value)
+
+
+def test_a_file_name_that_is_no_text_is_written_with_a_mark():
+    (told,) = json.loads(as_json([Damage("/x/\udcff.jsonl", 0, 0, "odd")]))
+
+    assert told["path"] == "/x/\ufffd.jsonl"
+
+
+def test_numbers_that_are_none_are_null_and_large_ones_stay():
+    assert json.loads(as_json({"a": float("nan"), "b": float("inf"), "c": 10**30})) == {
+        "a": None,
+        "b": None,
+        "c": 10**30,
+    }
+
+
+@pytest.mark.parametrize(("form", "start"), [("md", "# "), ("html", "<!doctype html>"), ("json", "{")])
+def test_a_session_is_exported_in_each_form(tmp_path, form, start):
+    session = archive(tmp_path, "2.1.325/single-turn").session("dff270bc")
+
+    assert exported(session, form, Telling()).startswith(start)
+    assert exported(session, form, Telling()).endswith("\n")

@@ -1,0 +1,65 @@
+"""`python -m tools.bench [NAMES…] [--size MB]`: measure, print, fail when a bar is missed."""
+
+import argparse
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from tools.bench import index as index_bench
+from tools.bench import usage as usage_bench
+from tools.bench.corpus import generate
+from tools.bench.peers import peers
+from tools.bench.table import Table
+
+ROOT = Path(".bench").absolute()
+NAMES = ("usage", "small", "index", "search")
+
+
+def main() -> int:
+    """Run what was asked for."""
+    options = _options()
+    table = Table()
+    found = peers(ROOT / "peers")
+    for peer in found.values():
+        table.note(f"peer {peer.name}", peer.version)
+    program = Path(sys.executable).with_name("flightlog")
+    names = options.names or NAMES
+    large = _ground(options.size, found, program)
+    if "usage" in names:
+        usage_bench.cold(large, table, options.rounds)
+        usage_bench.again(large, table, options.rounds)
+    if "small" in names:
+        usage_bench.cold(_ground(100, found, program), table, options.rounds)
+    if "index" in names or "search" in names:
+        index_bench.first(large, table, peer="index" in names)
+    if "search" in names:
+        index_bench.search(large, table)
+    print(f"\n{len(table.failed)} bars missed" + "".join(f"\n  {name}" for name in table.failed))
+    return 1 if table.failed else 0
+
+
+def _ground(megabytes: int, found: dict[str, "usage_bench.Peer"], program: Path) -> usage_bench.Ground:
+    """Make the corpus once; measure on a copy, because growth changes it."""
+    original = ROOT / f"corpus-{megabytes}"
+    if not (original / "manifest.json").exists():
+        shutil.rmtree(original, ignore_errors=True)
+        print(f"making {megabytes:,} MB of transcripts", flush=True)
+        generate(original, megabytes * 1_000_000)
+    work = ROOT / f"work-{megabytes}"
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(original, work / "corpus")
+    os.sync()
+    return usage_bench.Ground(work / "corpus", work, found, program)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tools.bench", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="what to measure; all of it if nothing is named")
+    parser.add_argument("--size", type=int, default=1000, help="megabytes of transcripts")
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each contender")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+"""The first full index against `agentsview sync`, and search over it."""
+
+import random
+import sqlite3
+import statistics
+import time
+from pathlib import Path
+
+from tools.bench.measure import Contender, Result, clear, plain_env, race
+from tools.bench.table import Table
+from tools.bench.usage import Ground
+
+from flightlog.archive.finder import Finder
+from flightlog.sources.claude_code.discover import discover
+from flightlog.views.query import parse
+
+_WORDS = ("error", "the file", "import", "test function", "config", "return value", "server request")
+
+
+def first(ground: Ground, table: Table, *, peer: bool) -> None:
+    """Index every line and word, once; then again with nothing to do."""
+    env = plain_env(
+        CLAUDE_CONFIG_DIR=str(ground.corpus), FLIGHTLOG_HOME=str(ground.index), HOME=str(ground.work / "ours")
+    )
+    command = [str(ground.program), "session", "search", "error", "--json"]
+    found = race(
+        [Contender("flightlog search, first", command, env, clear(ground.index)), *_agentsview(ground, on=peer)], 1
+    )
+    table.results("first full index", found)
+    ours = found["flightlog search, first"]
+    size = _bytes(ground.index / "index.db")
+    table.note("  our index, MB", size // 1_000_000)
+    table.most("  peak memory, MB", ours.rss_mb, 250)
+    if "agentsview sync" in found:
+        _compare(ground, table, ours, found["agentsview sync"], size)
+    table.results("search, unchanged, process start included", race([Contender("flightlog search", command, env)], 5))
+
+
+def search(ground: Ground, table: Table) -> None:
+    """Time the first 20 hits of many queries."""
+    draw = random.Random(7)
+    finder = Finder(discover(str(ground.corpus)).transcripts, ground.index / "index.db")
+    queries = [*_WORDS, *(f'"{one}"' for one in _WORDS), *_filtered(draw), *_rare(ground, draw)]
+    finder.search(parse("warm", int))
+    times = []
+    for query in queries * 3:
+        began = time.perf_counter()
+        finder.search(parse(query, int))
+        times.append((time.perf_counter() - began) * 1000)
+    finder.close()
+    table.title(f"search, first 20 hits, {len(queries)} queries")
+    table.note("  median, ms", f"{statistics.median(times):.1f}")
+    table.most("  p95, ms", sorted(times)[len(times) * 95 // 100], 50)
+    table.note("  slowest, ms", f"{max(times):.1f}")
+
+
+def _filtered(draw: random.Random) -> list[str]:
+    return [
+        *(f"{word} project:project-{draw.randrange(24):02d}" for word in _WORDS),
+        *(f"{word} tool:Bash" for word in _WORDS),
+        *(f"file:module_{draw.randrange(4000)}" for _ in _WORDS),
+        *(f"{word} model:haiku" for word in _WORDS),
+    ]
+
+
+def _rare(ground: Ground, draw: random.Random) -> list[str]:
+    """Words as they occur somewhere in the recordings."""
+    files = sorted(ground.corpus.rglob("*.jsonl"))
+    texts = (draw.choice(files).read_bytes()[5000:9000].decode(errors="ignore") for _ in range(40))
+    return [word for text in texts if (word := draw.choice(text.split())).isalpha()]
+
+
+def _agentsview(ground: Ground, *, on: bool) -> list[Contender]:
+    program = ground.found["agentsview"].program
+    if not on or program is None:
+        return []
+    home = ground.work / "peers"
+    env = plain_env(HOME=str(home), AGENTSVIEW_NO_DAEMON="1")
+    return [Contender("agentsview sync", [str(program), "sync"], env, clear(home / ".agentsview"))]
+
+
+def _compare(ground: Ground, table: Table, ours: Result, theirs: Result, size: int) -> None:
+    databases = list((ground.work / "peers" / ".agentsview").rglob("*.db"))
+    table.note("  agentsview's database, MB", sum(map(_bytes, databases)) // 1_000_000)
+    table.ratio("  against agentsview sync", theirs.wall_s / ours.wall_s, 5)
+    table.ratio("  CPU, against agentsview sync", theirs.cpu_s / ours.cpu_s, 0)
+    table.most("  size against agentsview's database", size / max(sum(map(_bytes, databases)), 1), 0.4)
+
+
+def _bytes(database: Path) -> int:
+    with sqlite3.connect(database) as opened:
+        (pages,) = opened.execute("PRAGMA page_count").fetchone()
+        (page,) = opened.execute("PRAGMA page_size").fetchone()
+    assert isinstance(pages, int)
+    assert isinstance(page, int)
+    return pages * page

@@ -1,0 +1,99 @@
+"""How fast transcripts are redacted, all rules, one core: MB/s beside a plain search in the same run."""
+
+import json
+import random
+import time
+import uuid
+
+import re2
+
+from flightlog.privacy.detect.rules import rules
+from flightlog.privacy.records import Records
+from flightlog.privacy.redact import Redactor
+
+_WORDS = (
+    "the",
+    "parser",
+    "reads",
+    "each",
+    "line",
+    "and",
+    "returns",
+    "value",
+    "error",
+    "when",
+    "input",
+    "ends",
+    "early",
+    "tests",
+)
+
+
+def corpus(megabytes: int, seed: int = 1) -> list[bytes]:
+    """Make the lines of a transcript: prose, code, tool results, usage; a secret in every five-hundredth record."""
+    chance = random.Random(seed)
+    examples = [text for rule in rules()[::7] for text in rule.examples()]
+    lines: list[bytes] = []
+    size = 0
+    while size < megabytes * 1_000_000:
+        text = _text(chance)
+        if chance.random() < 0.002:
+            text += "\n" + chance.choice(examples)
+        lines.append(json.dumps(_record(chance, text)).encode())
+        size += len(lines[-1]) + 1
+    return lines
+
+
+def rate(lines: list[bytes]) -> float:
+    """Return MB/s of processor time for redacting `lines`."""
+    records = Records(Redactor(bytes(32)))
+    list(records.lines(lines[:50]))
+    began = time.process_time()
+    for _ in records.lines(lines):
+        pass
+    return sum(map(len, lines)) / (time.process_time() - began) / 1e6
+
+
+def main() -> None:
+    """Print the rate, and that of one search for a literal alternation over the same bytes."""
+    lines = corpus(16)
+    data = b"\n".join(lines)
+    floor = re2.compile(b"AKIA[A-Z0-9]{16}|ghp_[A-Za-z0-9]{36}|xoxb-[0-9]{10}")
+    began = time.process_time()
+    sum(1 for _ in floor.finditer(data))
+    plain = len(data) / (time.process_time() - began) / 1e6
+    print(f"privacy redact --jsonl\t{rate(lines):.0f} MB/s\t(bar 50; three rules alone in re2: {plain:.0f} MB/s)")
+
+
+def _record(chance: random.Random, text: str) -> dict[str, object]:
+    usage = {
+        "input_tokens": chance.randrange(9000),
+        "cache_read_input_tokens": chance.randrange(90000),
+        "output_tokens": 7,
+    }
+    message = {
+        "id": f"msg_{chance.getrandbits(80):x}",
+        "role": "assistant",
+        "content": [{"type": "text", "text": text}],
+    }
+    ids = [str(uuid.UUID(int=chance.getrandbits(128))) for _ in range(3)]
+    place = {
+        "cwd": "/home/dev/project",
+        "gitBranch": "main",
+        "version": "2.1.325",
+        "timestamp": "2026-11-15T08:54:40.123Z",
+    }
+    return {"uuid": ids[0], "parentUuid": ids[1], "sessionId": ids[2], **place, "message": {**message, "usage": usage}}
+
+
+def _text(chance: random.Random) -> str:
+    rows = []
+    for number in range(chance.randrange(5, 60)):
+        words = " ".join(chance.choices(_WORDS, k=9))
+        code = f"    {chance.choice(_WORDS)}_{chance.choice(_WORDS)} = self.{chance.choice(_WORDS)}({number}, key=None)"
+        rows.append(chance.choice((words, code, f"{number:6d}\t{words}", f"+{code}")))
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    main()

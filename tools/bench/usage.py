@@ -1,0 +1,129 @@
+"""Usage reports: cold, after growth, unchanged; against ccusage and tokscale, totals against the manifest."""
+
+import json
+from pathlib import Path
+
+from tools.bench.corpus import grow
+from tools.bench.measure import Contender, Result, clear, parsed, plain_env, race
+from tools.bench.peers import Peer
+from tools.bench.table import Table
+
+GROWTH_BYTES = 5_000_000
+
+
+class Ground:
+    """A corpus and the homes of those who report on it."""
+
+    def __init__(self, corpus: Path, work: Path, found: dict[str, Peer], program: Path) -> None:
+        """Give every contender an empty home that leads to `corpus`."""
+        self.corpus, self.work, self.found, self.program = corpus, work, found, program
+        for name in ("ours", "peers"):
+            (work / name).mkdir(parents=True, exist_ok=True)
+        link = work / "peers" / ".claude"
+        link.unlink(missing_ok=True)
+        link.symlink_to(corpus)
+        self.index = work / "ours" / "data"
+        self.cache = work / "peers" / ".config" / "tokscale" / "cache"
+
+    def ours(self, *, cold: bool) -> Contender:
+        """`flightlog session usage`, as a person runs it."""
+        env = plain_env(
+            CLAUDE_CONFIG_DIR=str(self.corpus), FLIGHTLOG_HOME=str(self.index), HOME=str(self.work / "ours")
+        )
+        command = [str(self.program), "session", "usage", "--json"]
+        return Contender("flightlog", command, env, clear(self.index) if cold else _nothing)
+
+    def ccusage(self, kind: str) -> list[Contender]:
+        """`ccusage KIND`; it keeps nothing between two runs."""
+        program = self.found["ccusage"].program
+        env = plain_env(HOME=str(self.work / "peers"))
+        command = [str(program), kind, "--json", "--offline"]
+        return [Contender(f"ccusage {kind}", command, env)] if program else []
+
+    def tokscale(self, *, cold: bool) -> list[Contender]:
+        """`tokscale models`, with its cache or without."""
+        program = self.found["tokscale"].program
+        env = plain_env(HOME=str(self.work / "peers"), TOKSCALE_PRICING_CACHE_ONLY="1")
+        command = [str(program), "models", "--json", "--no-spinner", "--client", "claude"]
+        name = "tokscale, no cache" if cold else "tokscale, cached"
+        return [Contender(name, command, env, clear(self.cache) if cold else _nothing)] if program else []
+
+
+def cold(ground: Ground, table: Table, rounds: int) -> None:
+    """A first report."""
+    found = race([ground.ours(cold=True), *_peers(ground, cold=True)], rounds)
+    ours = found["flightlog"]
+    _check(ours, ground.corpus, table)
+    size = sum(file.stat().st_size for file in ground.corpus.rglob("*.jsonl")) // 1_000_000
+    bar = (2.0, 3.0) if size >= 900 else (1.0, 0.0)
+    table.results(f"cold usage report, {size:,} MB", found)
+    _compare(table, found, "ccusage", bar[0])
+    _compare(table, found, "tokscale", bar[1])
+    table.most("  peak memory, MB", ours.rss_mb, 250)
+
+
+def again(ground: Ground, table: Table, rounds: int) -> None:
+    """The same report when nothing changed, and after 5 MB more."""
+    contenders = [ground.ours(cold=False), *_peers(ground, cold=False)]
+    race(contenders, 1)
+    found = race(contenders, rounds)
+    table.results("unchanged", found)
+    _compare(table, found, "tokscale", 4.0)
+    _compare(table, found, "ccusage", 0.0)
+    seed = 100
+
+    def step() -> None:
+        nonlocal seed
+        seed += 1
+        grow(ground.corpus, GROWTH_BYTES, seed)
+
+    for each in contenders:
+        race([each], 1)
+    found = race([_each_after(each, step) for each in contenders], rounds)
+    race([ground.ours(cold=False)], 1)
+    _check(race([ground.ours(cold=False)], 1)["flightlog"], ground.corpus, table)
+    table.results("after 5 MB more", found)
+    _compare(table, found, "tokscale", 5.0)
+    _compare(table, found, "ccusage", 12.0)
+
+
+def _each_after(each: Contender, step: object) -> Contender:
+    assert callable(step)
+    return each._replace(before=step)
+
+
+def _compare(table: Table, found: dict[str, Result], peer: str, bar: float) -> None:
+    """Hold our report against the fastest of a peer's; end and CPU are told beside it."""
+    ours = found["flightlog"]
+    theirs = [found[name] for name in found if name.startswith(peer)]
+    if theirs:
+        table.ratio(f"  report, against {peer}", min(each.printed_s for each in theirs) / ours.printed_s, bar)
+        table.ratio(f"  to the end, against {peer}", min(each.wall_s for each in theirs) / ours.wall_s, 0)
+        table.ratio(f"  CPU, against {peer}", min(each.cpu_s for each in theirs) / ours.cpu_s, 0)
+
+
+def _peers(ground: Ground, *, cold: bool) -> list[Contender]:
+    return [*ground.ccusage("daily"), *ground.ccusage("session"), *ground.tokscale(cold=cold)]
+
+
+def _check(ours: Result, corpus: Path, table: Table) -> None:
+    """Hold a report by day against what was truly used."""
+    manifest = json.loads((corpus / "manifest.json").read_text())
+    report = parsed(ours)
+    days = {row["day"]: _tokens(row) for row in report["rows"]}  # type: ignore[attr-defined]
+    truth = {day: _summed(told) for day, told in manifest["by_day"].items()}
+    table.truth("  totals equal the manifest, each day", days == truth)
+    table.truth("  responses equal the manifest", report["total"]["responses"] == manifest["responses"])  # type: ignore[index]
+
+
+def _tokens(row: dict[str, int]) -> tuple[int, ...]:
+    return tuple(row[f"{name}_tokens"] for name in ("input", "output", "cache_read", "cache_write", "cache_write_1h"))
+
+
+def _summed(told: dict[str, int]) -> tuple[int, ...]:
+    written = told["cache_write_5m"] + told["cache_write_1h"]
+    return (told["input"], told["output"], told["cache_read"], written, told["cache_write_1h"])
+
+
+def _nothing() -> None:
+    pass
