@@ -56,7 +56,7 @@ def install_guard(repository: Path, *, command: str = "flightlog") -> list[Path]
         hook = folder / name
         before = folder / f"{name}.{_BEFORE}"
         if hook.exists() and _MARK not in hook.read_text(errors="replace") and not before.exists():
-            files.rename(hook, before.name)
+            files.renamed(hook, before.name)
         files.replace(hook, _script(name, command).encode(), mode=0o755)
         made.append(hook)
     return made

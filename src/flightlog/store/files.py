@@ -43,7 +43,7 @@ def create(path: Path, data: bytes) -> bool:
     return True
 
 
-def rename(path: Path, name: str) -> Path:
+def renamed(path: Path, name: str) -> Path:
     """Give a file another name in its directory, unless that is taken; return where it is then."""
     target = path.with_name(name)
     with told(path):
