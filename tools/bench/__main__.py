@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tools.bench import index as index_bench
 from tools.bench import usage as usage_bench
-from tools.bench.corpus import generate
+from tools.bench.corpus import VERSION, generate
 from tools.bench.peers import peers
 from tools.bench.table import Table
 
@@ -41,7 +41,7 @@ def main() -> int:
 
 def _ground(megabytes: int, found: dict[str, "usage_bench.Peer"], program: Path) -> usage_bench.Ground:
     """Make the corpus once; measure on a copy, because growth changes it."""
-    original = ROOT / f"corpus-{megabytes}"
+    original = ROOT / f"corpus-{megabytes}-{VERSION}"
     if not (original / "manifest.json").exists():
         shutil.rmtree(original, ignore_errors=True)
         print(f"making {megabytes:,} MB of transcripts", flush=True)
