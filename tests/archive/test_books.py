@@ -276,3 +276,28 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
 
     assert done.stdout == "5\n"
     assert told(tmp_path, tmp_path / "index.db")[1].decoded == 1
+
+
+def test_damage_takes_no_sound_response_with_it(tmp_path):
+    """Torn, joined, NUL-filled and marked lines: what is sound in them is counted, the rest is said."""
+    whole = [reply(f"m{number}", output=10).rstrip() for number in range(6)]
+    torn = whole[0][: len(whole[0]) // 2]
+    lines = [
+        b"\xef\xbb\xbf" + whole[0],
+        torn + whole[1],
+        whole[2] + whole[3],
+        b"\0" * 4096 + whole[4],
+        b"\xff\xfe{",
+        whole[5],
+    ]
+    folder = tmp_path / "projects" / "p"
+    folder.mkdir(parents=True)
+    (folder / "s.jsonl").write_bytes(b"\n".join(lines) + b"\n" + torn)
+
+    report, _ = told(tmp_path, None)
+    (session,) = Archive([str(tmp_path)]).told()
+
+    assert report.total.responses == 6
+    assert report.total.usage.output == 60
+    assert sorted(step.message_id for step in session.steps) == [f"m{number}" for number in range(6)]
+    assert len(session.damage) >= 5

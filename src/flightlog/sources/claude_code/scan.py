@@ -7,7 +7,7 @@ repeat the same response in the same place are folded into one.
 """
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import stringzilla as sz
@@ -19,6 +19,7 @@ from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, 
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
 from flightlog.store.index.files import fingerprint
 from flightlog.store.reading import Reader, open_reader
+from flightlog.store.salvage import spans
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
@@ -198,9 +199,17 @@ class _Reading:
     def _odd_line(self, line: bytes) -> None:
         """Look again, with patience, at a line the typed decode refused."""
         record = parsed(line)
-        if record is None:
-            self.result.damaged += 1
+        if record is not None:
+            self._odd_record(record)
             return
+        for span in spans(line):
+            inner = None if span.why else parsed(line[span.start : span.end])
+            if inner is None:
+                self.result.damaged += 1
+            else:
+                self._odd_record(inner)
+
+    def _odd_record(self, record: dict[str, Any]) -> None:
         message = mapping(record, "message")
         name = text(message, "id") or text(record, "requestId") or text(record, "uuid")
         if text(record, "type") != "assistant" or not name or not mapping(message, "usage"):
