@@ -19,6 +19,7 @@ run: .venv/.run ## The main job: what your own sessions say
 
 test: .venv/.dev ## Run every test
 	tools/install_agents.sh
+	tools/install_browser.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
 	tools/try_wheel.sh
 
@@ -58,7 +59,7 @@ clean: ## Remove what the other targets made
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
-.venv/.run: .venv/bin/python requirements/run.txt requirements/build.txt pyproject.toml
+.venv/.run: .venv/bin/python requirements/run.txt requirements/build.txt pyproject.toml tools/web/package-lock.json tools/web/build_hook.py
 	$(PIP) -r requirements/run.txt -r requirements/build.txt
 	$(BIN)/python -m pip --quiet install --no-input --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -7,9 +7,9 @@ from the index. The parts are loaded when asked for: a usage report does not wai
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from flightlog.archive.door import Archive, Progress, Recording
+    from flightlog.archive.door import Archive, Place, Progress, Recording
 
-__all__ = ["Archive", "Progress", "Recording"]
+__all__ = ["Archive", "Place", "Progress", "Recording"]
 
 
 def __getattr__(name: str) -> Any:

@@ -9,6 +9,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import tzinfo
+from itertools import groupby
 from pathlib import Path
 
 from msgspec import Struct
@@ -31,9 +32,10 @@ from flightlog.sources.claude_code.discover import (
 from flightlog.sources.claude_code.discover import (
     Found as FoundFiles,
 )
+from flightlog.sources.claude_code.grep import places
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.claude_code.summaries import summaries
-from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.sources.claude_code.transcript import entries, entries_at, lane_facts
 from flightlog.store.lines import TORN_TAIL
 from flightlog.store.reading import open_reader
 from flightlog.views.addresses import addresses
@@ -45,6 +47,7 @@ from flightlog.views.summary import SessionSummary, summarise
 from flightlog.views.usage import By
 
 Progress = Callable[[int, int], None]
+Place = tuple[str, int, int]  # path, offset, length
 SPILLED_BYTES_MAX = 64 << 20
 
 
@@ -144,6 +147,20 @@ class Archive:
             if progress is not None:
                 progress(done, len(ordered))
             yield self._told(recording)
+
+    def records(self, written: str) -> Iterator[Entry | Damage | LaneFacts]:
+        """Yield everything on record about a session, for a fold of one's own."""
+        yield from self._items(self.find(written))
+
+    def records_at(self, places: Iterable[Place]) -> Iterator[Entry]:
+        """Read single records again, from where they were found."""
+        for path, group in groupby(places, key=lambda place: place[0]):
+            yield from entries_at(path, [(offset, length) for _, offset, length in group])
+
+    def records_with(self, written: str, words: str) -> Iterator[Entry]:
+        """Yield the records of a session that hold `words` somewhere, in no promised order of threads."""
+        for file in self.find(written).files:
+            yield from self.records_at((file.path, offset, length) for offset, length in places(file.path, words))
 
     def follow(self, written: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
         """Yield what stands on record, then what is added; `pause` waits a little and says whether to go on.

@@ -4,7 +4,7 @@ The file is read in place and never written. Records without a time of their own
 time of the record before them, so that they keep their place when files are joined.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from flightlog.sources.claude_code.decode import decode
 from flightlog.sources.claude_code.discover import Transcript, lane_facts_file
 from flightlog.sources.claude_code.values import parsed, text
 from flightlog.store.lines import Line
-from flightlog.store.reading import sound_lines
+from flightlog.store.reading import open_reader, sound_lines
 
 
 def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
@@ -41,6 +41,20 @@ def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
                 offset=line.offset,
                 length=line.length,
             )
+
+
+def entries_at(path: str, places: Iterable[tuple[int, int]]) -> Iterator[Entry]:
+    """Yield what the records at known places say; a file that changed meanwhile may say nothing."""
+    try:
+        file = open_reader(path)
+    except OSError:
+        return
+    try:
+        for offset, length in places:
+            for entry in decode(file.read(offset, length)) or ():
+                yield replace(entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length)
+    finally:
+        file.close()
 
 
 def _lines(path: str, start: int) -> Iterator[Line | Damage]:

@@ -1,0 +1,60 @@
+"""`flightlog serve`: the pages, from the command line.
+
+A face of its own: the command line finds it by name. Nothing of the web extra is imported
+before it is known to be there.
+"""
+
+import asyncio
+import importlib.util
+import sys
+from collections.abc import Callable
+
+import click
+
+from flightlog.app import local_zone, now_ms, open_archive
+from flightlog.app.pages import open_browser, reads_samples, web_token
+from flightlog.model.errors import Unavailable
+
+_NEEDED = ("aiohttp",)
+
+
+@click.command(epilog="Example: flightlog serve --port 8642")
+@click.option("--port", default=0, type=click.IntRange(0, 65535), help="Listen on this port; 0 takes a free one.")
+@click.option("--no-open", is_flag=True, help="Do not open a browser.")
+@click.option("--read-only", is_flag=True, help="Refuse everything that would change something.")
+def serve(*, port: int, no_open: bool, read_only: bool) -> None:
+    """Look at sessions in a browser; prints the address, which carries the token."""
+
+    def ready(address: str) -> None:
+        click.echo(address)
+        sys.stdout.flush()
+        click.echo("stop with Ctrl-C", err=True)
+        if sys.stdout.isatty() and not no_open:
+            open_browser(address)
+
+    serve_pages(port, ready, read_only=read_only)
+
+
+def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
+    """Serve this machine's sessions until interrupted; `ready` is told the address."""
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Unavailable(f"the pages need {', '.join(missing)}", hint="pip install 'flightlog[web]'")
+    from flightlog.web.data import Sources  # noqa: PLC0415 - the extra is optional
+    from flightlog.web.render import has_vendor  # noqa: PLC0415
+    from flightlog.web.server import Serving, run  # noqa: PLC0415
+
+    if not has_vendor():
+        click.echo("charts and live filters are not installed; in a clone, `make install` gets them (npm)", err=True)
+    sources = Sources(open_archive, local_zone(), now_ms, reads_samples())
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(run(Serving(sources, web_token(), port, read_only), ready))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """A faster event loop where it is installed."""
+    if importlib.util.find_spec("uvloop") is None:
+        return None
+    import uvloop  # noqa: PLC0415 - optional as well
+
+    return uvloop.new_event_loop

@@ -1,0 +1,52 @@
+"""What every page handler works with, and how an answer is made of a template."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+from aiohttp import web
+from jinja2 import Environment
+from msgspec import Struct
+
+from flightlog.web.data import Data
+from flightlog.web.hub import Hub
+
+Given = ParamSpec("Given")
+Answer = TypeVar("Answer")
+
+
+class Desk(Struct, frozen=True):
+    """The parts of one running server."""
+
+    data: Data
+    templates: Environment
+    hub: Hub
+    read_only: bool = False
+
+    def html(self, template: str, **values: Any) -> str:
+        """Fill a template."""
+        common = {
+            "read_only": self.read_only,
+            "sample": self.data.sources.sample,
+            "page": template.partition(".")[0],
+            "offline": False,
+            "prefix": "",
+        }
+        return self.templates.get_template(template).render({**common, **values})
+
+    async def answer(self, template: str, **values: Any) -> web.Response:
+        """Fill a template, away from the event loop."""
+        return page(await aside(self.html, template, **values))
+
+
+DESK = web.AppKey("desk", Desk)
+
+
+async def aside(work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
+    """Do blocking work in a thread."""
+    return await asyncio.to_thread(work, *given, **named)
+
+
+def page(html: str, status: int = 200) -> web.Response:
+    """Answer with HTML."""
+    return web.Response(text=html, content_type="text/html", charset="utf-8", status=status)

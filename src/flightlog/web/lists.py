@@ -1,0 +1,202 @@
+"""The pages over many sessions: the list with its filters, and usage."""
+
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlencode
+
+from aiohttp import web
+from msgspec import Struct
+
+from flightlog.model.errors import Invalid
+from flightlog.views.health import Level, health
+from flightlog.views.prices import PRICES_FROM
+from flightlog.views.report import UsageReport
+from flightlog.views.summary import SessionSummary
+from flightlog.views.usage import By, UsageRow
+from flightlog.web.data import Hit, Listing
+from flightlog.web.desk import DESK, Desk, aside
+
+ROWS_SHOWN = 100
+HITS_SHOWN = 30
+TRUTHS_SHOWN = 200
+ACTIVE_MS = 120_000
+WORDS_MIN = 3
+
+
+class Asked(Struct, frozen=True):
+    """What a person filters by."""
+
+    q: str = ""
+    project: str = ""
+    model: str = ""
+    show: str = ""
+    sort: str = ""
+    first: int = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is filtered out."""
+        return bool(self.q or self.project or self.model or self.show)
+
+    @property
+    def query(self) -> str:
+        """The filters as part of an address."""
+        named = {"q": self.q, "project": self.project, "model": self.model, "show": self.show, "sort": self.sort}
+        return urlencode({name: value for name, value in named.items() if value})
+
+
+class Totals(Struct, frozen=True):
+    """What the list says about all sessions."""
+
+    sessions: int
+    projects: int
+    pending: int
+
+
+async def sessions(request: web.Request) -> web.StreamResponse:
+    """Show the list as a page of its own."""
+    return await _list(request, "sessions.html")
+
+
+async def sessions_part(request: web.Request) -> web.StreamResponse:
+    """Show the list alone, for a filter that changed or news; nothing when there is no news."""
+    return await _list(request, "sessions_list.html")
+
+
+async def sessions_more(request: web.Request) -> web.StreamResponse:
+    """Show the next rows of the list."""
+    return await _list(request, "sessions_rows.html")
+
+
+async def words(request: web.Request) -> web.StreamResponse:
+    """Show the sessions that say what was searched for."""
+    desk, asked = request.app[DESK], asked_for(request)
+    hits: list[Hit] = []
+    if len(asked.q.strip()) >= WORDS_MIN:
+        hits = await aside(_searched, desk, asked.q.strip())
+    titles = {each.session: each.title for each in desk.data.listing().sessions}
+    return await desk.answer("words.html", hits=hits, titles=titles, asked=asked)
+
+
+async def usage(request: web.Request) -> web.StreamResponse:
+    """Show what was used, by day, model, project and block."""
+    desk = request.app[DESK]
+    return await desk.answer("usage.html", **await aside(_usage, desk))
+
+
+def _searched(desk: Desk, typed: str) -> list[Hit]:
+    try:
+        return desk.data.search(typed, HITS_SHOWN)
+    except Invalid:  # half a query, as it is being typed
+        return []
+
+
+def asked_for(request: web.Request) -> Asked:
+    """Read the filters off an address."""
+    said = {name: request.query.get(name, "")[:400] for name in ("q", "project", "model", "show", "sort")}
+    first = request.query.get("first", "0")
+    return Asked(**said, first=int(first) if first.isdecimal() and len(first) < 9 else 0)
+
+
+def chosen(all_: Sequence[SessionSummary], asked: Asked, now_ms: int) -> list[SessionSummary]:
+    """Filter and sort."""
+    needle = asked.q.strip().lower()
+    kept = [
+        each
+        for each in all_
+        if (not asked.project or each.project == asked.project)
+        and (not asked.model or asked.model in each.models)
+        and (not needle or needle in _fields(each))
+        and _shows(each, asked.show, now_ms)
+    ]
+    match asked.sort:
+        case "cost":
+            kept.sort(key=lambda each: -(each.cost.usd or 0.0))
+        case "steps":
+            kept.sort(key=lambda each: -each.steps)
+        case "failed":
+            kept.sort(key=lambda each: -each.failed_calls)
+        case _:
+            pass
+    return kept
+
+
+def _fields(each: SessionSummary) -> str:
+    return f"{each.title}\n{each.project}\n{each.branch}\n{each.session}\n{' '.join(each.models)}".lower()
+
+
+def _shows(each: SessionSummary, show: str, now_ms: int) -> bool:
+    if show == "active":
+        return now_ms - each.changed_ms < ACTIVE_MS
+    return show != "look" or health(each).level in {Level.LOOK, Level.BAD}
+
+
+async def _list(request: web.Request, template: str) -> web.StreamResponse:
+    desk, asked = request.app[DESK], asked_for(request)
+    listing = await aside(desk.data.listing)
+    now = desk.data.sources.now_ms()
+    version = f"{listing.version}.{now // 20_000}"
+    if request.query.get("have") == version:
+        return web.Response(status=204)
+    return await desk.answer(template, **_listed(listing, asked, now), version=version)
+
+
+def _listed(listing: Listing, asked: Asked, now_ms: int) -> dict[str, Any]:
+    kept = chosen(listing.sessions, asked, now_ms)
+    return {
+        "asked": asked,
+        "query": asked.query,
+        "shown": kept[asked.first : asked.first + ROWS_SHOWN],
+        "more": max(len(kept) - asked.first - ROWS_SHOWN, 0),
+        "next": asked.first + ROWS_SHOWN,
+        "totals": _totals(listing),
+        "projects": sorted({each.project for each in listing.sessions if each.project}),
+        "models": sorted({model for each in listing.sessions for model in each.models}),
+        "now_ms": now_ms,
+        "active_ms": ACTIVE_MS,
+    }
+
+
+def _totals(listing: Listing) -> Totals:
+    known = listing.sessions
+    return Totals(
+        len(known),
+        len({each.project for each in known if each.project}),
+        listing.pending,
+    )
+
+
+def _usage(desk: Desk) -> dict[str, Any]:
+    reports = desk.data.usage((By.DAY, By.MODEL, By.PROJECT, By.BLOCK))
+    day = reports[By.DAY]
+    truths = sorted(day.truths, key=lambda told: (-abs(sum(gap.cost_usd for gap in told.gaps)), told.session))
+    shown = truths[:TRUTHS_SHOWN]
+    return {
+        "total": day.total,
+        "days": day.rows[::-1],
+        "models": _dearest(reports[By.MODEL]),
+        "projects": _dearest(reports[By.PROJECT]),
+        "blocks": reports[By.BLOCK].rows[::-1],
+        "truths": shown,
+        "truths_more": len(truths) - len(shown),
+        "prices": PRICES_FROM,
+        "damaged": day.damaged,
+        "zone": str(desk.data.sources.zone),
+        "chart_data": {by.value: [_bar(row) for row in report.rows] for by, report in reports.items()},
+    }
+
+
+def _dearest(report: UsageReport) -> list[UsageRow]:
+    return sorted(report.rows, key=lambda row: (-(row.cost.usd or 0.0), row.key))
+
+
+def _bar(row: UsageRow) -> dict[str, Any]:
+    use = row.usage
+    return {
+        "key": row.key,
+        "usd": row.cost.usd,
+        "input": use.input,
+        "output": use.output,
+        "cache read": use.cache_read,
+        "cache write": use.cache_write,
+    }

@@ -1,0 +1,190 @@
+"""Turning views into HTML: templates, the words and units they use, and the assets they name.
+
+Everything is escaped unless `web.markdown` cleaned it. Foreign text is made inert first, so
+that control characters and text that reorders itself show as what they are.
+"""
+
+import functools
+import hashlib
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from flightlog.model.events import Image
+from flightlog.model.session import ToolCall, Turn
+from flightlog.model.text import inert, one_line
+from flightlog.model.usage import Cost, CostSource
+from flightlog.views.arguments import arguments
+from flightlog.views.changes import change_of, changed_files
+from flightlog.views.health import health
+from flightlog.views.story import counted, moment, money
+from flightlog.views.timeline import Row
+from flightlog.web.markdown import rendered
+
+HERE = Path(__file__).parent
+STATIC = HERE / "static"
+VENDOR = ("vendor/htmx.js", "vendor/d3.js", "vendor/plot.js")
+IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+IMAGE_CHARS_MAX = 8_000_000
+OUTPUT_LINES = 14
+OUTPUT_CHARS = 4_000
+WHOLE_CHARS = 400_000
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
+
+
+class Excerpt(str):
+    """The beginning of a text, with the number of lines that follow."""
+
+    __slots__ = ("more",)
+    more: int
+
+
+def environment(zone: tzinfo, now_ms: Callable[[], int]) -> Environment:
+    """Make the template environment for one server or one share file."""
+    env = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    env.filters.update(
+        ago=lambda at_ms: ago(at_ms, now_ms()),
+        arguments=lambda call: inert(arguments(call.input)),
+        bytes=size,
+        changes=change_of,
+        compact=compact,
+        cost=_cost,
+        counted=counted,
+        data_uri=data_uri,
+        duration=duration,
+        excerpt=excerpt,
+        files=changed_files,
+        folder=lambda path: inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
+        gist=gist,
+        health=health,
+        inert=inert,
+        iso=_iso,
+        line=one_line,
+        markdown=rendered,
+        model=short_model,
+        money=lambda usd: money(_known(usd)),
+        print=row_print,
+        short=lambda session: session[:8],
+        when=lambda at_ms, form="%Y-%m-%d %H:%M": moment(at_ms, zone, form),
+    )
+    env.globals.update(asset=asset, has_vendor=has_vendor, took=took)
+    return env
+
+
+def has_vendor() -> bool:
+    """Whether the front-end packages were installed at build time."""
+    return all((STATIC / name).is_file() for name in VENDOR)
+
+
+@functools.cache
+def asset(name: str) -> str:
+    """The address of a static file; it changes with the content, so that a browser may keep it."""
+    digest = hashlib.blake2b((STATIC / name).read_bytes(), digest_size=6).hexdigest()
+    return f"/static/{name}?v={digest}"
+
+
+def compact(number: int) -> str:
+    """Write a count short: 1,234 as 1.2 k, 5,600,000 as 5.6 M."""
+    for unit, factor in (("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)):
+        if abs(number) >= factor:
+            return f"{number / factor:.3g} {unit}"
+    return f"{number:,}"
+
+
+def size(count: int) -> str:
+    """Write a number of bytes."""
+    for unit, factor in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def duration(ms: int | None) -> str:
+    """Write a length of time."""
+    if ms is None:
+        return "?"
+    seconds = max(ms, 0) / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+
+
+def ago(at_ms: int | None, now_ms: int) -> str:
+    """Say how long ago."""
+    if not at_ms:
+        return "?"
+    seconds = max(now_ms - at_ms, 0) // 1000
+    for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= length:
+            return f"{counted(seconds // length, unit)} ago"
+    return f"{counted(seconds, 'second')} ago"
+
+
+def took(call: ToolCall) -> str:
+    """How long a tool ran, when both ends are on record."""
+    known = call.started_ms is not None and call.ended_ms is not None
+    return duration(call.ended_ms - call.started_ms) if known else ""  # type: ignore[operator]
+
+
+def gist(call: ToolCall) -> str:
+    """The telling part of a tool call in one line."""
+    return one_line(arguments(call.input).split("\n", 1)[0], 220)
+
+
+def excerpt(text: str, lines: int = OUTPUT_LINES) -> Excerpt:
+    """Cut a text to its first lines; `more` says how many were left out."""
+    body = text.strip("\n")
+    most = OUTPUT_CHARS if lines else WHOLE_CHARS
+    given = body[:most].split("\n")
+    kept = given[:lines] if lines else given
+    cut = Excerpt(inert("\n".join(kept)))
+    cut.more = body.count("\n") + 1 - len(kept) or int(len(body) > most)
+    return cut
+
+
+def data_uri(image: Image) -> str:
+    """The picture as the page may show it; empty for anything but a plain, small enough raster image."""
+    plain = image.media_type in IMAGE_TYPES and len(image.data) <= IMAGE_CHARS_MAX
+    return f"data:{image.media_type};base64,{image.data}" if plain and _BASE64.fullmatch(image.data) else ""
+
+
+def short_model(name: str) -> str:
+    """A model's name without vendor and date."""
+    return re.sub(r"-20\d{6}$", "", inert(name).removeprefix("claude-")) or "?"
+
+
+def row_print(row: Row) -> str:
+    """A short print of a row's content, by which a page tells whether it has this version."""
+    item = row.item
+    said = repr((item.prompt, item.rewound) if isinstance(item, Turn) else item)
+    said += repr([(lane.id, sum(len(turn.items) for turn in lane.turns)) for lane in row.lanes])
+    return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def _cost(cost: Cost) -> Markup:
+    """An amount, small and honest: unknown is a word, another source than the price table is said."""
+    if cost.usd is None:
+        return Markup('<span class="soft">cost unknown</span>')
+    return Markup('<span class="cost">{}</span>').format(money(cost))
+
+
+def _known(usd: float | None) -> Cost:
+    return Cost(usd, CostSource.TABLE)
+
+
+def _iso(at_ms: int | None) -> str:
+    return datetime.fromtimestamp((at_ms or 0) / 1000, tz=UTC).isoformat(timespec="seconds")

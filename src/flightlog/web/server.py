@@ -1,0 +1,134 @@
+"""The server: loopback only, one token, every page behind the guard.
+
+Knows addresses and sockets; what the pages show is decided in `lists` and `sessions`.
+"""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Awaitable, Callable
+
+from aiohttp import web
+from msgspec import Struct
+
+from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unavailable
+from flightlog.web import lists, sessions
+from flightlog.web.data import Data, Sources
+from flightlog.web.desk import DESK, Desk, page
+from flightlog.web.guard import Guard, add_headers
+from flightlog.web.hub import Hub
+from flightlog.web.news import news
+from flightlog.web.render import STATIC, environment
+
+HOSTS = ("127.0.0.1", "::1")
+SESSION = r"{session:[A-Za-z0-9][A-Za-z0-9._-]{0,127}}"
+STATUS: tuple[tuple[type[FlightlogError], int], ...] = (
+    (NotFound, 404),
+    (Invalid, 400),
+    (Conflict, 409),
+    (Unavailable, 503),
+    (FlightlogError, 500),
+)
+KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Serving(Struct, frozen=True):
+    """How to serve: what to show, to whom, and where."""
+
+    sources: Sources
+    token: str
+    port: int = 0
+    read_only: bool = False
+
+
+def application(serving: Serving) -> web.Application:
+    """Put the server together."""
+    guard = Guard(serving.token, read_only=serving.read_only)
+    app = web.Application(middlewares=[guard.middleware(), _told])
+    templates = environment(serving.sources.zone, serving.sources.now_ms)
+    app[DESK] = Desk(Data(serving.sources), templates, Hub(news(templates)), serving.read_only)
+    app.on_response_prepare.append(add_headers)
+    app.on_shutdown.append(_end_streams)
+    app.on_cleanup.append(_close)
+    app.add_routes(
+        [
+            web.get("/", lists.sessions),
+            web.get("/sessions", lists.sessions_part),
+            web.get("/sessions/more", lists.sessions_more),
+            web.get("/sessions/words", lists.words),
+            web.get("/usage", lists.usage),
+            web.get(f"/sessions/{SESSION}", sessions.session),
+            web.get(f"/sessions/{SESSION}/rows/{{number:[0-9]{{1,7}}}}", sessions.rows),
+            web.get(f"/sessions/{SESSION}/call", sessions.call),
+            web.get(f"/sessions/{SESSION}/find", sessions.find),
+            web.get(f"/sessions/{SESSION}/text", sessions.text),
+            web.get(f"/sessions/{SESSION}/live", sessions.live),
+            web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _static),
+        ]
+    )
+    return app
+
+
+async def run(serving: Serving, ready: Callable[[str], None]) -> None:
+    """Serve until cancelled; `ready` is told the address once it answers."""
+    runner = web.AppRunner(application(serving), access_log=None, shutdown_timeout=1)
+    await runner.setup()
+    try:
+        port = await _listen(runner, serving.port)
+        ready(f"http://127.0.0.1:{port}/?token={serving.token}")
+        await asyncio.Event().wait()
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, wanted: int) -> int:
+    """Bind loopback in both families; a machine without IPv6 has one."""
+    first = _bound(socket.AF_INET, HOSTS[0], wanted)
+    port: int = first.getsockname()[1]
+    await web.SockSite(runner, first).start()
+    with contextlib.suppress(OSError, Unavailable, Conflict):
+        await web.SockSite(runner, _bound(socket.AF_INET6, HOSTS[1], port)).start()
+    return port
+
+
+def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+    except OSError as error:
+        sock.close()
+        if error.errno == errno.EADDRINUSE:
+            raise Conflict(f"port {port} is taken", hint="flightlog serve --port 0") from error
+        raise Unavailable(f"cannot listen: {error.strerror}", hint="flightlog serve --port 0") from error
+    return sock
+
+
+async def _static(request: web.Request) -> web.StreamResponse:
+    path = STATIC / request.match_info["name"]
+    if not path.is_file():
+        raise NotFound("no such file", hint="make install")
+    keep = "private, max-age=31536000, immutable" if "v" in request.query else "no-cache"
+    body = await asyncio.to_thread(path.read_bytes)
+    return web.Response(body=body, content_type=KINDS[path.suffix], charset="utf-8", headers={"Cache-Control": keep})
+
+
+@web.middleware
+async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn an error a person can act on into a page that says so."""
+    try:
+        return await handler(request)
+    except FlightlogError as error:
+        status = next(code for kind, code in STATUS if isinstance(error, kind))
+        html = request.app[DESK].html("error.html", status=status, message=error.message, hint=error.hint)
+        return page(html, status)
+
+
+async def _end_streams(app: web.Application) -> None:
+    app[DESK].hub.close()
+
+
+async def _close(app: web.Application) -> None:
+    await asyncio.to_thread(app[DESK].data.close)

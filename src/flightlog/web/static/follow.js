@@ -1,0 +1,103 @@
+// News of a running session: rows that changed are put in their place, and nothing else moves.
+"use strict";
+(() => {
+  const scrub = document.getElementById("scrub");
+  const timeline = window.flightlog?.timeline;
+  if (!scrub || !timeline || scrub.dataset.lane) return;
+  const page = document.getElementById("timeline");
+  const follow = document.getElementById("follow");
+  const live = document.getElementById("live");
+  const QUIET_MS = 120_000;
+  let quiet = 0;
+  let first = true;
+
+  const made = (html) => {
+    const holder = document.createElement("template");
+    holder.innerHTML = html.trim();
+    return holder.content.firstElementChild;
+  };
+  const place = (chunk, ids, drawn) => {
+    const known = new Map(timeline.rowsIn(chunk).map((row) => [row.id, row]));
+    let before = null;
+    for (const id of ids) {
+      let row = known.get(id);
+      const fresh = drawn[id];
+      if (fresh && row?.dataset.print !== fresh.print) {
+        const next = made(fresh.html);
+        if (row) {
+          const open = new Set([...row.querySelectorAll("details[open][data-key]")].map((each) => each.dataset.key));
+          next.querySelectorAll("details[data-key]").forEach((each) => { each.open = open.has(each.dataset.key); });
+          const had = row.classList.contains("here");
+          row.replaceWith(next);
+          if (had) timeline.mark(next, { focus: false });
+        }
+        row = next;
+        window.htmx?.process(row);
+      }
+      if (!row) return false;
+      if (row.parentElement !== chunk || row.previousElementSibling !== before) before ? before.after(row) : chunk.prepend(row);
+      known.delete(id);
+      before = row;
+    }
+    known.forEach((row) => row.remove());
+    return true;
+  };
+  const grown = (number, ids) => {
+    let chunk = timeline.chunkAt(number);
+    if (chunk) return chunk;
+    chunk = document.createElement("section");
+    chunk.className = "chunk";
+    Object.assign(chunk.dataset, { chunk: number, first: ids[0], rows: ids.length });
+    page.querySelector(":scope > .empty")?.remove();
+    page.append(chunk);
+    timeline.adopt(chunk);
+    return chunk;
+  };
+  const news = (told) => {
+    const missing = Math.ceil(told.total / told.size) - timeline.chunks().length;
+    if (missing > told.chunks.length) return location.reload();
+    page.dataset.total = told.total;
+    for (const { number, ids } of told.chunks) {
+      const chunk = grown(number, ids);
+      chunk.dataset.rows = ids.length;
+      if (chunk.hasAttribute("data-away")) timeline.reserve(chunk);
+      else if (!place(chunk, ids, told.rows)) chunk.setAttribute("data-away", "");
+    }
+    document.getElementById("facts").innerHTML = told.facts;
+    const slider = document.getElementById("scrubber");
+    const held = slider.value;
+    const focused = document.activeElement === slider;
+    const at = document.getElementById("scrub-at").textContent;
+    scrub.innerHTML = told.strip;
+    if (!follow.checked) { document.getElementById("scrubber").value = held; document.getElementById("scrub-at").textContent = at; }
+    if (focused) document.getElementById("scrubber").focus();
+    if (!first) wake();
+    if (follow.checked && (!first || live.classList.contains("live"))) timeline.goTo(told.total - 1, { focus: false, block: "end" });
+    first = false;
+  };
+  const say = (word, beating) => {
+    live.classList.toggle("live", beating);
+    live.querySelector("span").textContent = word;
+  };
+  const wake = () => {
+    say("active", true);
+    clearTimeout(quiet);
+    quiet = setTimeout(() => say("at rest", false), QUIET_MS);
+  };
+  // A browser opens few connections to one server: only a page that is seen holds one.
+  let source = null;
+  const watch = () => {
+    if (document.hidden) {
+      source?.close();
+      source = null;
+    } else if (!source) {
+      first = true;
+      source = new EventSource(`/sessions/${encodeURIComponent(scrub.dataset.session)}/live`);
+      source.addEventListener("news", (event) => news(JSON.parse(event.data)));
+      source.addEventListener("open", () => say(live.classList.contains("live") || follow.checked ? "active" : "at rest", follow.checked));
+      source.addEventListener("error", () => say(source?.readyState === EventSource.CLOSED ? "not connected" : "connecting…", false));
+    }
+  };
+  document.addEventListener("visibilitychange", watch);
+  watch();
+})();

@@ -1,0 +1,67 @@
+// Keys for every page, and a list that stays put while it is refreshed.
+"use strict";
+(() => {
+  const field = (node) => node && (node.matches("input:not([type=range]):not([type=checkbox]), select, textarea") || node.isContentEditable);
+  const help = document.getElementById("help");
+  const lists = () => [...document.querySelectorAll("[data-list] > .session > a")];
+  let here = null; // the address of the chosen session: it outlives a refresh of the list
+
+  const choose = (link) => {
+    document.querySelector(".session.here")?.classList.remove("here");
+    if (!link) return;
+    here = link.getAttribute("href");
+    link.parentElement.classList.add("here");
+    link.focus({ preventScroll: true });
+    link.scrollIntoView({ block: "nearest" });
+  };
+  const move = (by) => {
+    const links = lists();
+    if (!links.length) return;
+    const at = links.findIndex((link) => link.getAttribute("href") === here);
+    choose(links[Math.min(Math.max(at + by, 0), links.length - 1)]);
+  };
+  const keys = {
+    "/": () => (document.getElementById("find") ?? document.getElementById("q"))?.focus(),
+    "?": () => help.showModal(),
+    f: () => {
+      const follow = document.getElementById("follow");
+      if (follow) follow.click();
+      else document.getElementById("project")?.focus();
+    },
+    u: () => { if (!document.getElementById("filters")) location.assign("/"); },
+    j: () => move(1),
+    k: () => move(-1),
+    g: () => choose(lists()[0]),
+    G: () => choose(lists().at(-1)),
+    o: () => { if (here && lists().length) location.assign(here); },
+  };
+  // A page with a timeline puts its own meaning of j, k, o and friends here.
+  window.flightlog = { keys, field };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Escape" && field(document.activeElement)) document.activeElement.blur();
+    if (event.ctrlKey || event.metaKey || event.altKey || field(document.activeElement) || help?.open) return;
+    const act = window.flightlog.keys[event.key];
+    if (act) {
+      event.preventDefault();
+      act();
+    }
+  });
+  document.getElementById("help-open")?.addEventListener("click", () => help.showModal());
+
+  // A refresh must not take away rows a person has scrolled to, or a list they are reading aloud.
+  document.addEventListener("htmx:beforeRequest", (event) => {
+    const from = event.target;
+    if (from.matches?.("[data-poll]") && (document.hidden || lists().length > 100)) event.preventDefault();
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    const again = lists().find((link) => link.getAttribute("href") === here);
+    if (again) again.parentElement.classList.add("here");
+  });
+  // The address follows the filters, so that a reload or a bookmark shows the same list.
+  document.getElementById("filters")?.addEventListener("htmx:afterRequest", () => {
+    const said = new URLSearchParams(new FormData(document.getElementById("filters")));
+    for (const [name, value] of [...said]) if (!value) said.delete(name);
+    history.replaceState(null, "", said.size ? `/?${said}` : "/");
+  });
+})();

@@ -1,0 +1,154 @@
+// The timeline: chunks of rows come when they are near and go when they are far, so that a
+// session of any length scrolls alike. The strip, the keys and the addresses all lead to a row.
+"use strict";
+(() => {
+  const scrub = document.getElementById("scrub");
+  const timeline = document.getElementById("timeline");
+  if (!scrub || !timeline) return;
+  const { session, lane } = scrub.dataset;
+  const size = Number(scrub.dataset.chunk);
+  const base = `/sessions/${encodeURIComponent(session)}`;
+  const query = lane ? `?lane=${encodeURIComponent(lane)}` : "";
+  const FAR = 6; // screens away from which rows are given back
+  let rowHeight = 130; // learnt from what was shown
+  let current = null;
+  let steering = false;
+
+  const chunks = () => [...timeline.querySelectorAll(":scope > .chunk")];
+  const chunkAt = (number) => timeline.querySelector(`:scope > .chunk[data-chunk="${number}"]`);
+  const rowsIn = (root) => [...root.querySelectorAll(":scope > .row")];
+  const rows = () => [...timeline.querySelectorAll(":scope > .chunk > .row")];
+  const total = () => Number(timeline.dataset.total);
+
+  const reserve = (chunk) => { chunk.style.blockSize = chunk.hasAttribute("data-away") ? `${Math.round(Number(chunk.dataset.rows) * rowHeight)}px` : ""; };
+  const fill = (chunk, html) => {
+    const made = document.createElement("template");
+    made.innerHTML = html;
+    chunk.replaceChildren(made.content);
+    chunk.removeAttribute("data-away");
+    chunk.style.blockSize = "";
+    window.htmx?.process(chunk);
+    const shown = chunk.getBoundingClientRect().height;
+    if (shown) rowHeight = 0.8 * rowHeight + 0.2 * (shown / Math.max(Number(chunk.dataset.rows), 1));
+  };
+  const loading = new Map();
+  const load = (chunk) => {
+    const number = chunk.dataset.chunk;
+    if (!chunk.hasAttribute("data-away")) return Promise.resolve();
+    if (!loading.has(number)) {
+      const asked = fetch(`${base}/rows/${number}${query}`).then(async (answer) => {
+        if (answer.ok) fill(chunk, await answer.text());
+      }).finally(() => loading.delete(number));
+      loading.set(number, asked);
+    }
+    return loading.get(number);
+  };
+  const giveBack = (chunk) => {
+    if (chunk.hasAttribute("data-away") || chunk.contains(document.activeElement) || chunk.querySelector("details[open]")) return;
+    const height = chunk.getBoundingClientRect().height;
+    const first = chunk.dataset.first;
+    const link = Object.assign(document.createElement("a"), { className: "away", href: `?at=${first}#${first}`, textContent: `from ${first}` });
+    chunk.setAttribute("data-away", "");
+    chunk.style.blockSize = `${Math.round(height)}px`;
+    chunk.replaceChildren(link);
+  };
+  const near = new IntersectionObserver((seen) => { for (const each of seen) if (each.isIntersecting) load(each.target); }, { rootMargin: "150% 0px" });
+  const far = new IntersectionObserver((seen) => { for (const each of seen) if (!each.isIntersecting) giveBack(each.target); }, { rootMargin: `${FAR * 100}% 0px` });
+  const adopt = (chunk) => { reserve(chunk); near.observe(chunk); far.observe(chunk); };
+  chunks().forEach(adopt);
+
+  // Where we are, and how to get somewhere else.
+  const mark = (row, { focus = true } = {}) => {
+    current?.classList.remove("here");
+    current = row;
+    if (!row) return;
+    row.classList.add("here");
+    if (focus) row.focus({ preventScroll: true });
+    tell(row);
+  };
+  const indexOf = (row) => Number(row.parentElement.dataset.chunk) * size + rowsIn(row.parentElement).indexOf(row);
+  const tell = (row) => {
+    const slider = document.getElementById("scrubber");
+    const at = indexOf(row);
+    if (!steering) slider.value = at;
+    const when = row.querySelector("time")?.textContent ?? "";
+    const cost = row.querySelector(".figures .cost")?.textContent ?? "";
+    document.getElementById("scrub-at").textContent = [`row ${(at + 1).toLocaleString("en")} of ${total().toLocaleString("en")}`, row.id, when, cost].filter(Boolean).join(" · ");
+    const turn = row.id.split(".")[0];
+    document.querySelector(".outline [aria-current]")?.removeAttribute("aria-current");
+    document.querySelector(`.outline [data-jump="${CSS.escape(turn)}"]`)?.setAttribute("aria-current", "true");
+  };
+  const goTo = async (index, { focus = true, block = "start" } = {}) => {
+    const place = Math.min(Math.max(index, 0), total() - 1);
+    const chunk = chunkAt(Math.floor(place / size));
+    if (!chunk) return null;
+    await load(chunk);
+    const row = rowsIn(chunk)[place % size];
+    if (!row) return null;
+    row.scrollIntoView({ block });
+    mark(row, { focus });
+    return row;
+  };
+  const goToId = (id) => {
+    const row = document.getElementById(id);
+    if (row?.classList.contains("row")) {
+      row.scrollIntoView({ block: "start" });
+      mark(row);
+      history.replaceState(null, "", `?${lane ? `lane=${encodeURIComponent(lane)}&` : ""}at=${id}#${id}`);
+    } else location.assign(`${base}?${lane ? `lane=${encodeURIComponent(lane)}&` : ""}at=${encodeURIComponent(id)}#${encodeURIComponent(id)}`);
+  };
+  const visible = () => {
+    const top = scrub.getBoundingClientRect().bottom + 8;
+    return rows().find((row) => row.getBoundingClientRect().bottom > top) ?? null;
+  };
+  const from = () => (current?.isConnected ? indexOf(current) : visible() ? indexOf(visible()) - 1 : -1);
+  const step = (by) => goTo(from() + by, { block: "start" });
+  const seek = (wanted, by) => {
+    const all = rows();
+    const at = current?.isConnected ? all.indexOf(current) : -1;
+    const rest = by > 0 ? all.slice(at + 1) : all.slice(0, Math.max(at, 0)).reverse();
+    const found = rest.find((row) => row.matches(wanted));
+    if (found) { found.scrollIntoView({ block: "start" }); mark(found); } else step(by * size);
+  };
+  Object.assign(window.flightlog.keys, {
+    j: () => step(1),
+    k: () => step(-1),
+    J: () => seek(".turn", 1),
+    K: () => seek(".turn", -1),
+    e: () => seek("[data-failed]", 1),
+    g: () => goTo(0),
+    G: () => goTo(total() - 1, { block: "end" }),
+    o: () => {
+      const folded = [...(current?.querySelectorAll("details") ?? [])];
+      const open = folded.some((each) => !each.open);
+      folded.forEach((each) => { each.open = open; });
+      if (open) current?.querySelectorAll(".call > .all, .diff > .all").forEach((each) => each.click());
+    },
+  });
+  window.flightlog.keys.Enter = () => { if (document.activeElement === current) window.flightlog.keys.o(); else document.activeElement?.click?.(); };
+
+  scrub.addEventListener("input", (event) => {
+    if (event.target.id !== "scrubber") return;
+    steering = true;
+    goTo(Number(event.target.value), { focus: false }).then(() => { steering = false; });
+  });
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest?.("[data-jump], .row .at");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey || link.closest(".lane-rows")) return;
+    event.preventDefault();
+    goToId(link.dataset.jump ?? link.closest(".row").id);
+  });
+  let asked = 0;
+  addEventListener("scroll", () => {
+    if (steering || asked) return;
+    asked = setTimeout(() => {
+      asked = 0;
+      const row = visible();
+      if (row && !(current?.isConnected && current === document.activeElement)) tell(row);
+    }, 80);
+  }, { passive: true });
+
+  const start = decodeURIComponent(location.hash.slice(1));
+  if (start && document.getElementById(start)) goToId(start);
+  window.flightlog.timeline = { adopt, chunkAt, chunks, fill, goTo, reserve, rowsIn, total, current: () => current, mark };
+})();

@@ -1,0 +1,224 @@
+"""The pages in a real browser, used as a person would use them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import hostile
+from browser import Browser
+from flightlog.agents.scripted import load, serve
+from flightlog.agents.scripted.agent import Desk, ScriptedAgent
+from flightlog.app import now_ms
+from flightlog.app.demo import PROMPTS, SCENARIO
+from pages import running
+from real_agent import new_session
+from recordings import CASES, ROOT, config_dir
+
+AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"
+SHOWN = "document.querySelectorAll('.session').length"
+HERE = "document.querySelector('.row.here')?.id"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    opened = Browser()
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    with running(config_dir(tmp_path_factory.mktemp("browser"), *CASES)) as served:
+        yield served
+
+
+@pytest.fixture
+def page(browser, pages):
+    opened = browser.page()
+    opened.go(pages.door)
+    opened.until(f"{SHOWN} === 33")
+    yield opened
+    assert (opened.dialogs, opened.outside(), opened.complaints) == ([], [], [])
+
+
+def session_of(case):
+    files = (ROOT / case / "transcripts").glob("*.jsonl")
+    return next(file.stem for file in sorted(files) if not file.stem.startswith("agent-"))
+
+
+def test_the_token_leads_in_and_is_gone_from_the_address(page, pages):
+    assert page.js("location.href") == f"{pages.root}/"
+    page.until(f"{SHOWN} === 33")
+    assert page.js("document.cookie") == ""
+
+
+def test_typing_filters_the_list_and_the_address_follows(page):
+    page.key("/")
+    page.type("subagents")
+
+    page.until(f"{SHOWN} === 1")
+    page.until("location.search === '?q=subagents'")
+    assert page.until("document.querySelector('#words .hits')?.innerText.includes('subagents')")
+
+
+def test_keys_choose_a_session_open_it_and_lead_back(page):
+    for key in "jjk":
+        page.key(key)
+    chosen = page.js("document.querySelectorAll('.session')[0].classList.contains('here')")
+    page.key("o")
+    page.until("location.pathname.startsWith('/sessions/') && document.readyState === 'complete'")
+
+    page.key("u")
+
+    assert chosen
+    page.until("location.pathname === '/' && document.readyState === 'complete'")
+    page.key("?")
+    assert page.js("document.getElementById('help').open")
+
+
+def test_steps_are_walked_by_key_and_each_has_an_address(page, pages):
+    page.go(f"{pages.root}/sessions/{session_of('2.1.325/multi-turn-tools')}")
+    for key in "jjj":
+        page.key(key)
+        page.js("new Promise(done => setTimeout(done, 60))")
+    assert page.js(HERE) == "1.2"
+    page.key("J")
+    page.until(f"{HERE} === '2'")
+    page.key("g")
+    page.until(f"{HERE} === '1'")
+    page.key("e")
+    page.until(f"{HERE} === '1.5'")
+
+    page.click("[id='1.3'] .at")
+
+    page.until("location.search === '?at=1.3' && location.hash === '#1.3'")
+    page.go(page.js("location.href"))
+    page.until(f"{HERE} === '1.3'")
+    assert "1.3" in page.js("document.getElementById('scrub-at').textContent")
+
+
+def test_the_strip_leads_to_any_row(page, pages):
+    page.go(f"{pages.root}/sessions/{session_of('2.1.325/multi-turn-tools')}")
+
+    page.js(
+        "(s => { s.value = 9; s.dispatchEvent(new Event('input', {bubbles: true})); })"
+        "(document.getElementById('scrubber'))"
+    )
+
+    page.until(f"{HERE} === '2.2'")
+
+
+def test_finding_in_a_session_leads_to_the_row(page, pages):
+    page.go(f"{pages.root}/sessions/{session_of('2.1.325/multi-turn-tools')}")
+    page.key("/")
+    page.type("f-strings")
+    page.until("document.querySelector('#found mark')")
+
+    page.click("#found .hits a")
+
+    page.until(f"{HERE} === '1.4'")
+
+
+def test_a_cut_output_is_shown_whole_in_place(page, pages):
+    page.go(f"{pages.root}/sessions/{session_of('2.1.325/odd-outputs')}")
+
+    page.click("[id='1.1'] .all")
+
+    page.until("document.getElementById('1.1').innerText.includes('\\n8000')")
+
+
+def test_a_subagent_unfolds_inside_its_call(page, pages):
+    page.go(f"{pages.root}/sessions/{session_of('2.1.325/subagent-foreground')}")
+
+    page.click("details.lane > summary")
+
+    page.until("document.querySelector('.lane-rows .row')")
+
+
+def test_charts_are_drawn_and_their_tables_stand_below(page, pages):
+    page.go(f"{pages.root}/usage")
+
+    page.until("document.querySelectorAll('.chart svg').length >= 8")
+    assert page.js("document.querySelectorAll('.breakdown table').length") == 5
+
+
+def test_a_running_session_grows_on_the_page_within_a_second(browser, tmp_path):
+    with serve(load(SCENARIO)) as model, running(tmp_path / "config") as served:
+        project = tmp_path / "price-rounder"
+        project.mkdir()
+        agent = ScriptedAgent(Desk(model.url, project, tmp_path / "config", now_ms, new_session), new_session())
+        agent.ask(PROMPTS[0])
+        page = browser.page()
+        page.go(served.door)
+        page.go(f"{served.root}/sessions/{agent.transcript.stem}")
+        page.until("document.querySelector('#live').innerText.includes('active')")
+        before = page.js("document.querySelectorAll('.row').length")
+
+        agent.ask(PROMPTS[1])
+        wrote = now_ms()
+        page.until(f"document.querySelectorAll('.row').length > {before}")
+        page.until("document.getElementById('timeline').innerText.includes('How many lines is that?')")
+        seen_after_ms = now_ms() - wrote
+
+        assert seen_after_ms <= 1_000
+        page.until("document.getElementById('2.2') || document.getElementById('2.1')")
+        assert page.js(
+            "document.querySelectorAll('.row').length"
+            " === new Set([...document.querySelectorAll('.row')].map(row => row.id)).size"
+        )
+        assert (page.dialogs, page.complaints) == ([], [])
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_hostile_recordings_are_only_ever_shown(browser, tmp_path, width):
+    session = hostile.write(tmp_path)
+    with running(tmp_path) as served:
+        page = browser.page(width, 900)
+        page.go(served.door)
+        page.until(f"{SHOWN} === 1")
+        for path in (
+            "/",
+            f"/sessions/{session}",
+            f"/sessions/{session}?lane=a1",
+            "/usage",
+            "/?q=script",
+            f"/sessions/{session}?find=alert",
+        ):
+            page.go(served.root + path)
+            page.js("document.querySelectorAll('details').forEach(each => { each.open = true; })")
+            page.js("document.querySelectorAll('.all').forEach(each => each.click())")
+            page.js("new Promise(done => setTimeout(done, 400))")
+            assert page.js("document.documentElement.scrollWidth") <= width, path
+            assert page.js("[...document.querySelectorAll('img')].every(each => each.src.startsWith('data:image/'))")
+            assert not page.js(
+                "[...document.querySelectorAll('*')]"
+                ".some(each => [...each.attributes].some(one => one.name.startsWith('on')))"
+            )
+        assert (page.dialogs, page.outside()) == ([], [])
+        assert [said for said in page.complaints if "Content Security Policy" in said] == []
+
+
+@pytest.mark.parametrize(("width", "dark"), [(360, False), (1280, True), (1280, False)])
+def test_no_page_has_a_serious_fault_of_access(browser, pages, width, dark):
+    page = browser.page(width, 900, dark=dark)
+    page.go(pages.door)
+    many = session_of("2.1.325/multi-turn-tools")
+    for path in (
+        "/",
+        "/usage",
+        f"/sessions/{many}",
+        f"/sessions/{session_of('2.1.325/compaction-auto')}",
+        "/sessions/nobody",
+    ):
+        page.go(pages.root + path)
+        page.js("new Promise(done => setTimeout(done, 250))")
+        page.js(AXE.read_text() + "; true")
+        found = json.loads(page.js("axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))"))
+        serious = [
+            (each["id"], each["nodes"][0]["html"][:200], each["nodes"][0]["failureSummary"][:300])
+            for each in found
+            if each["impact"] in {"serious", "critical"}
+        ]
+        assert (path, serious) == (path, [])
+        assert page.js("document.documentElement.scrollWidth") <= width, path

@@ -1,0 +1,150 @@
+"""The routes, asked as a browser would ask them."""
+
+import re
+import shutil
+
+import pytest
+
+from flightlog.archive import Archive
+from pages import running
+from recordings import CASES, ROOT, config_dir
+from waiting import until
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
+    folder = config_dir(tmp_path_factory.mktemp("server"), *CASES)
+    with running(folder) as served:
+        yield served, list(Archive([str(folder)]).recordings)
+
+
+def session_of(case):
+    files = (ROOT / case / "transcripts").glob("*.jsonl")
+    return next(file.stem for file in sorted(files) if not file.stem.startswith("agent-"))
+
+
+def test_the_list_names_every_session_newest_first(pages):
+    served, ids = pages
+
+    def listed():
+        return sorted(re.findall(r'href="/sessions/([0-9a-f-]{36})"', served.ask("/").text))
+
+    assert until(lambda: listed() == sorted(ids))
+
+
+def test_a_filter_keeps_what_matches_and_an_empty_list_says_what_to_do(pages):
+    served, _ = pages
+
+    assert served.ask("/sessions?q=subagent").text.count('class="session"') < 33
+    assert "No session matches" in served.ask("/sessions?q=nothing-like-this").text
+    assert 'class="session"' in served.ask("/sessions?show=look&sort=cost").text
+
+
+def test_the_list_is_not_sent_again_without_news(pages):
+    served, _ = pages
+    have = re.search(r"have=([0-9.]+)", served.ask("/sessions").text)[1]
+
+    assert served.ask(f"/sessions?have={have}").status in {204, 200}
+    assert served.ask("/sessions?have=0").status == 200
+
+
+def test_every_recording_has_a_page_with_each_of_its_steps(pages):
+    served, ids = pages
+
+    for session in ids:
+        html = served.ask(f"/sessions/{session}").text
+
+        assert "Traceback" not in html
+        assert f'data-session="{session}"' in html
+        assert len(re.findall(r'<article class="row', html)) == int(re.search(r'data-total="(\d+)"', html)[1])
+
+
+def test_a_step_has_an_address_and_a_plain_text(pages):
+    served, _ = pages
+    session = session_of("2.1.325/multi-turn-tools")
+
+    assert 'id="1.2"' in served.ask(f"/sessions/{session}?at=1.2").text
+    told = served.ask(f"/sessions/{session}/text?at=1.2")
+    assert told.headers["Content-Type"].startswith("text/plain")
+    assert "Now I'll write the module." in told.text
+
+
+def test_a_call_can_be_seen_whole_where_it_was_cut(pages):
+    served, _ = pages
+    session = session_of("2.1.325/odd-outputs")
+
+    cut = served.ask(f"/sessions/{session}").text
+    whole = served.ask(f"/sessions/{session}/call?at=1.1&call=1").text
+
+    assert "\n7999\n8000</pre>" not in cut
+    assert "\n7999\n8000</pre>" in whole
+
+
+def test_subagents_are_lanes_with_a_page_of_their_own(pages):
+    served, _ = pages
+    session = session_of("2.1.325/subagents-background")
+
+    html = served.ask(f"/sessions/{session}").text
+    lane = re.search(r"lane=([^\"&]+)", html)[1]
+
+    assert "2 subagents" in html
+    assert "SUBAGENT REPORT" in served.ask(f"/sessions/{session}?lane={lane}").text
+    inline = served.ask(f"/sessions/{session}/rows/0?lane={lane}&inline=1").text
+    assert f'id="{lane}:1.1"' in inline
+
+
+def test_finding_leads_to_the_row_that_says_it(pages):
+    served, _ = pages
+    session = session_of("2.1.325/multi-turn-tools")
+
+    html = served.ask(f"/sessions/{session}/find?find=F-STRINGS").text
+
+    assert "<mark>f-strings</mark>" in html
+    assert f'href="/sessions/{session}?at=1.4#1.4"' in html
+    assert "Nothing in this session" in served.ask(f"/sessions/{session}/find?find=xyzzy").text
+
+
+def test_searching_looks_inside_the_sessions(pages):
+    served, _ = pages
+
+    html = served.ask("/sessions/words?q=SUBAGENT+REPORT").text
+
+    assert "<mark>SUBAGENT</mark> REPORT" in html
+
+
+def test_usage_says_each_figure_and_each_reason(pages):
+    served, _ = pages
+
+    html = served.ask("/usage").text
+
+    for said in ("By day", "By model", "By project", "By 5-hour block", "compaction call", "agrees to the token"):
+        assert said in html
+
+
+@pytest.mark.parametrize("path", ["/sessions/nobody", "/sessions/nobody/text", "/sessions/nobody/rows/0"])
+def test_what_is_not_there_says_so_with_the_next_step(pages, path):
+    answer = pages[0].ask(path)
+
+    assert (answer.status, "flightlog session list" in answer.text) == (404, True)
+
+
+def test_an_ambiguous_beginning_is_refused_and_a_unique_one_served(pages):
+    served, _ = pages
+    session = session_of("2.1.325/multi-turn-tools")
+
+    assert served.ask(f"/sessions/{session[:12]}").status == 200
+
+
+def test_nothing_recorded_yet_is_a_page_that_says_what_to_do(tmp_path):
+    with running(tmp_path) as served:
+        assert "flightlog demo" in served.ask("/").text
+        assert "Nothing used yet" in served.ask("/usage").text
+
+
+def test_a_session_that_vanishes_leaves_the_list(tmp_path):
+    folder = config_dir(tmp_path, "2.1.325/single-turn", "2.1.325/thinking")
+    with running(folder) as served:
+        assert served.ask("/").text.count('class="session"') == 2
+        shutil.rmtree(folder / "projects" / "2.1.325-thinking")
+
+        assert until(lambda: served.ask("/").text.count('class="session"') == 1)
