@@ -27,6 +27,7 @@ COMMANDS = {
     "trust": ("flightlog.cli.trust", "trust", "Allow what a repository's settings publish or run."),
     "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
     "serve": ("flightlog.web.command", "serve", "Look at sessions in a browser, on this machine only."),
+    "share": ("flightlog.web.command", "share", "Write a session as one redacted page to pass on."),
     "live": ("flightlog.cli.rooms", "live", "Who is running now, what it costs, what is wrong."),
     "loop": ("flightlog.cli.rooms", "loop", "Carry out a plan unattended (also installed as ralph-runtime)."),
     "lab": ("flightlog.cli.rooms", "lab", "Experiments on recorded sessions (also installed as harness)."),

@@ -75,6 +75,7 @@ class Data:
         self._searching = threading.Lock()
         self._wanted = ""
         self._seen: dict[str, Fingerprint] = {}
+        self._used: tuple[dict[str, Fingerprint] | None, dict[By, UsageReport]] = (None, {})
 
     def listing(self) -> Listing:
         """The list as it is now; the first caller waits a moment for something to show."""
@@ -111,11 +112,14 @@ class Data:
 
     def usage(self, breakdowns: Iterable[By]) -> dict[By, UsageReport]:
         """Usage and cost of everything, broken down in several ways."""
-        books = self.sources.archive().books
-        try:
-            return {by: books.usage(by, self.sources.zone) for by in breakdowns}
-        finally:
-            books.close()
+        archive = self.sources.archive()
+        seen = _fingerprints(archive)
+        if self._used[0] != seen:
+            try:
+                self._used = (seen, {by: archive.books.usage(by, self.sources.zone) for by in breakdowns})
+            finally:
+                archive.books.close()
+        return self._used[1]
 
     def find(self, session: str, words: str, most: int) -> list[Hit]:
         """Where in a session the words stand."""
@@ -183,7 +187,7 @@ class Data:
     def _look(self) -> None:
         """Read what changed since the last look; a first look shows what it has as it goes."""
         archive = self.sources.archive()
-        seen = {name: _fingerprint(each) for name, each in archive.recordings.items()}
+        seen = _fingerprints(archive)
         if seen != self._seen or not self._known.is_set():
             told: list[SessionSummary] = []
             for summary in archive.sessions():
@@ -195,12 +199,17 @@ class Data:
                     self._known.set()
             self._publish(told, 0)
             self._seen = seen
+            archive.books.close()
         self._known.set()
 
     def _publish(self, told: list[SessionSummary], pending: int) -> None:
         before = self._listing
         if len(told) != len(before.sessions) or pending != before.pending or tuple(told) != before.sessions:
             self._listing = Listing(tuple(told), pending, before.version + 1)
+
+
+def _fingerprints(archive: Archive) -> dict[str, Fingerprint]:
+    return {name: _fingerprint(each) for name, each in archive.recordings.items()}
 
 
 def _fingerprint(recording: Recording) -> Fingerprint:
