@@ -32,6 +32,9 @@ ack(report.total.usage.output)
 """
 
 
+TORN_BYTES_MAX = 100_000
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("corpus")
@@ -77,6 +80,10 @@ def test_totals_equal_the_manifest_and_grow_with_it(tmp_path):
     # Exactly what is new, and the torn last lines once more.
     assert new <= work.bytes_read <= new * 1.1
     assert told(tmp_path / "agent", None)[0] == grown
+
+
+def _bytes(root):
+    return sum(path.stat().st_size for path in root.rglob("*.jsonl"))
 
 
 def _tokens(report):
