@@ -241,5 +241,5 @@ def _text(desk: Desk, request: web.Request) -> str:
 
 
 def _is_active(desk: Desk, held: Held) -> bool:
-    changed = desk.data.archive().find(held.session.id).changed_ms
+    changed = desk.data.archive(held.session.id).find(held.session.id).changed_ms
     return desk.data.sources.now_ms() - changed < ACTIVE_MS
