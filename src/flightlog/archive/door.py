@@ -226,6 +226,10 @@ class Archive:
         recording = self.recordings[session]
         return summarise(self._told(recording), recording.changed_ms)
 
+    def state(self, session: str) -> tuple[tuple[str, int, int], ...]:
+        """Say how the files of a session stand now, by path, size and time; it changes when they do."""
+        return tuple((file.path, file.size, file.changed_ns) for file in self._fresh(self.find(session).session))
+
     def _fresh(self, session: str) -> tuple[Transcript, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
         folders = {os.path.dirname(file.path) for file in self.recordings[session].files if not file.lane}  # noqa: PTH120

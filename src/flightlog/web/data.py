@@ -5,6 +5,7 @@ page noticing. The list is kept up to date by a thread of its own while somebody
 sessions first, so that a page is never behind a large archive.
 """
 
+import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -102,7 +103,9 @@ class Data:
             if known is not None and known[0] == version:
                 self._held.move_to_end(name)
                 return known[1]
+        state = stamp(archive, name)
         held = hold(archive, name)
+        held.version = state
         title = next((each.title for each in self._listing.sessions if each.session == name), "")
         held.session = replace(held.session, title=title or held.session.title)
         with self._lock:
@@ -236,6 +239,11 @@ class Data:
         before = self._listing
         if len(told) != len(before.sessions) or pending != before.pending or tuple(told) != before.sessions:
             self._listing = Listing(tuple(told), pending, before.version + 1)
+
+
+def stamp(archive: Archive, session: str) -> str:
+    """A short print of how a session's files stand now."""
+    return hashlib.blake2b(repr(archive.state(session)).encode("utf-8", "surrogateescape"), digest_size=8).hexdigest()
 
 
 def _fingerprints(archive: Archive) -> dict[str, Fingerprint]:
