@@ -21,7 +21,7 @@ from flightlog.web.desk import DESK, Desk, aside
 from flightlog.web.held import Held
 from flightlog.web.lists import ACTIVE_MS
 
-CHUNK_ROWS = 40
+CHUNK_ROWS = 20
 OUTLINE_MAX = 500
 HITS_MAX = 200
 INLINE_ROWS = 60
@@ -88,7 +88,7 @@ async def live(request: web.Request) -> web.StreamResponse:
     name = archive.find(name).session
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
-    queue = await desk.hub.join(archive, name)
+    queue = await desk.hub.join(archive, name, request.query.get("have", ""))
     try:
         await response.write(b"retry: 1000\n\n")
         while True:
@@ -150,13 +150,15 @@ def _session(desk: Desk, request: web.Request) -> web.Response:
 
 def _frame(held: Held, lane: Lane | None) -> dict[str, Any]:
     laid = held.rows(lane)
+    name = lane.id if lane else ""
     return {
         "session": held.session,
         "lane": lane,
-        "told": summarise(held.session),
+        "told": held.kept("told", lambda: summarise(held.session)),
         "total": len(laid),
-        "bars": strip(laid),
-        "files": files_changed(laid),
+        "bars": held.kept(f"bars {name}", lambda: strip(laid)),
+        "files": held.kept(f"files {name}", lambda: files_changed(laid)),
+        "version": held.version,
     }
 
 
@@ -241,5 +243,5 @@ def _text(desk: Desk, request: web.Request) -> str:
 
 
 def _is_active(desk: Desk, held: Held) -> bool:
-    changed = desk.data.archive().find(held.session.id).changed_ms
+    changed = desk.data.archive(held.session.id).find(held.session.id).changed_ms
     return desk.data.sources.now_ms() - changed < ACTIVE_MS
