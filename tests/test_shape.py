@@ -45,6 +45,7 @@ UNTESTED = {
     "app/setup.py": "tests/cli/test_init.py",
     "cli/config.py": "tests/app/test_config.py; its screen in tests/cli/test_main.py",
     "sources/claude_code/records.py": "tests/archive/test_finder.py",
+    "store/kept.py": "tests/sources/claude_code/test_kept.py",
     "store/index/chunks.py": "tests/archive/test_finder.py",
     "store/index/database.py": "tests/archive/test_books.py",
     "store/index/files.py": "tests/archive/test_books.py",
