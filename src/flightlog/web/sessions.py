@@ -26,6 +26,7 @@ OUTLINE_MAX = 500
 HITS_MAX = 200
 INLINE_ROWS = 60
 BEAT_S = 15
+PATIENCE_S = 1.5
 FILES_MAX = 1_000
 
 
@@ -49,8 +50,15 @@ class LaneBar(Struct, frozen=True):
 
 
 async def session(request: web.Request) -> web.StreamResponse:
-    """Show a session, at the row the address names."""
-    desk = request.app[DESK]
+    """Show a session, at the row the address names; one that takes long to read says so and comes by itself."""
+    desk, name = request.app[DESK], _id(request)
+    if desk.hub.current(name) is None:
+        reading = asyncio.wrap_future(desk.data.reading(name))
+        done, _ = await asyncio.wait([reading], timeout=PATIENCE_S)
+        if not done:
+            size = sum(file.size for file in desk.data.archive(name).find(name).files)
+            return await desk.answer("reading.html", name=name, size=size)
+        reading.result()
     return await aside(_session, desk, request)
 
 
