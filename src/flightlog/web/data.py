@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import tzinfo
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ class Sources(Struct, frozen=True):
     zone: tzinfo
     now_ms: Callable[[], int]
     sample: bool = False
+    redact: Callable[[], Callable[[Any], Any]] | None = None
 
 
 class Listing(Struct, frozen=True):

@@ -7,7 +7,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from flightlog.model.address import Address
-from flightlog.model.errors import NotFound
+from flightlog.model.errors import NotFound, Unavailable
 from flightlog.model.session import Lane, Step
 from flightlog.model.usage import Cost
 from flightlog.views.changes import changed_files
@@ -20,6 +20,7 @@ from flightlog.views.usage import summed
 from flightlog.web.desk import DESK, Desk, aside
 from flightlog.web.held import Held
 from flightlog.web.lists import ACTIVE_MS
+from flightlog.web.share import share
 
 CHUNK_ROWS = 20
 OUTLINE_MAX = 500
@@ -89,6 +90,17 @@ async def text(request: web.Request) -> web.StreamResponse:
     return web.Response(text=body, content_type="text/plain", charset="utf-8")
 
 
+async def shared(request: web.Request) -> web.StreamResponse:
+    """Give a session as one redacted file to keep."""
+    desk = request.app[DESK]
+    if desk.data.sources.redact is None:
+        raise Unavailable("sharing is not set up here", hint="flightlog share SESSION --output FILE")
+    told = await aside(desk.data.archive().session, _id(request))
+    made = await aside(share, told, desk.data.sources.redact(), desk.templates)
+    kept = {"Content-Disposition": f'attachment; filename="session-{told.id[:8]}.html"'}
+    return web.Response(text=made.html, content_type="text/html", charset="utf-8", headers=kept)
+
+
 async def live(request: web.Request) -> web.StreamResponse:
     """Send what changes in a session, as it changes."""
     desk, name = request.app[DESK], _id(request)
@@ -151,7 +163,7 @@ def _session(desk: Desk, request: web.Request) -> web.Response:
         lane_id=lane.id if lane else "",
         whole=False,
         spilled="",
-        can_share=False,
+        can_share=desk.data.sources.redact is not None,
     )
     return web.Response(text=html, content_type="text/html", charset="utf-8")
 
