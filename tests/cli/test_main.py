@@ -8,7 +8,7 @@ import click
 import pytest
 
 from cli_runs import FLIGHTLOG, environment, flightlog, within
-from flightlog.cli import COMMANDS, EXIT_CODES, cli, run
+from flightlog.cli.root import COMMANDS, EXIT_CODES, cli, run
 from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound, Unavailable, Unreadable
 from recordings import config_dir
 from transcripts import SESSION, user, write
@@ -28,7 +28,7 @@ HEAVY = {
     ),
     *("platformdirs", "re2", "rich", "ruamel", "sqlite3", "stringzilla", "tempfile", "zoneinfo", "zstandard"),
 }
-HELP = "from flightlog.cli import cli, run; run(cli, 'flightlog', ['--help'])"
+HELP = "from flightlog.cli.root import cli, run; run(cli, 'flightlog', ['--help'])"
 
 
 def commands(group, *path):

@@ -43,7 +43,7 @@ def groups(draw):
     for name in draw(st.sampled_from([("s1",), ("s1", "s2")])):
         said = [row._replace(session=name) for row in draw(st.lists(lines, max_size=8))]
         model = ModelTotal("mystery", Usage(1), 2.5)
-        totals = draw(st.sampled_from([(), (ClientTotals(name, 3.0, NOON_MS, (model,)),)]))
+        totals = draw(st.sampled_from([(), (ClientTotals(name, 3.0, NOON_MS + len(group), (model,)),)]))
         group.append(Said(name, draw(st.integers(0, 2)), said, totals))
     return group
 
@@ -86,3 +86,20 @@ def test_a_session_without_a_response_has_a_row_of_its_own():
     told = report(digested([Said("s1", 1, [], ())], lambda _: Evidence()), By.SESSION, UTC, 0)
 
     assert [(row.key, row.responses, row.cost.usd) for row in told.rows] == [("s1", 0, 0.0)]
+
+
+def test_a_forks_unknown_model_costs_what_its_client_counted_since_the_fork():
+    row = Row("m1", "s1", "mystery", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
+    own = row._replace(message_id="m2", session="s2", at_ms=NOON_MS + HOUR_MS)
+
+    def stated(session, usd, counted, as_of_ms):
+        return ClientTotals(session, usd, NOON_MS - 1, (ModelTotal("mystery", counted, usd),), as_of_ms)
+
+    parent = Said("s1", 1, [row], (stated("s1", 2.0, Usage(10, 5), NOON_MS + 1),))
+    fork = Said("s2", 2, [row._replace(session="s2"), own], (stated("s2", 3.0, Usage(20, 10), NOON_MS + 2 * HOUR_MS),))
+
+    told = report(digested([parent, fork], lambda _: Evidence()), By.SESSION, UTC, 0)
+
+    assert {row.key: row.cost.usd for row in told.rows} == {"s1": 2.0, "s2": 1.0}
+    assert told.total.cost.usd == 3.0
+    assert [gap for truth in told.truths for gap in truth.gaps] == []

@@ -57,3 +57,12 @@ def test_long_output_is_cut_with_the_command_that_shows_it_all(tmp_path):
     assert "more lines: flightlog session show '594c6bc1-d246-5547-b378-0a129fb1d46e#1.1' --full" in cut
     assert "more lines" not in full
     assert len(full) > len(cut)
+
+
+def test_a_subagents_address_tells_its_whole_thread(tmp_path):
+    session = archive(tmp_path, "2.1.325/subagent-foreground").session("7575a0bb")
+
+    told = as_text(passage(session, parse("7575a0bb@a18a8ad0"), Telling()))
+
+    assert told.startswith("@a18a8ad043c6ab8dd  ")
+    assert "wc -l" in told

@@ -172,3 +172,11 @@ def test_an_unknown_model_costs_an_unknown_amount():
     (turn,) = told(asked("a"), replied("m", model="mystery"))
 
     assert turn.steps[0].cost == Cost(None, CostSource.UNKNOWN)
+
+
+def test_a_note_that_is_only_a_part_of_the_one_before_is_told_unless_a_hook_said_both():
+    outputs = [asked(said, kind=PromptKind.COMMAND_OUTPUT) for said in ("10", "1")]
+    hooked = [entry(Noted("hook", "feedback: no")), entry(Noted("hook", "no"))]
+
+    assert [item.text for item in told(asked("a"), *outputs)[0].items] == ["10", "1"]
+    assert [item.text for item in told(asked("a"), *hooked)[0].items] == ["feedback: no"]

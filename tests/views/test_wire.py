@@ -2,14 +2,11 @@ import json
 import re
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.damage import Damage
-from flightlog.views.story import Telling
-from flightlog.views.wire import as_json, as_json_line, exported
-from recordings import archive
+from flightlog.views.wire import as_json, as_json_line
 
 TEXTS = st.text() | st.text(alphabet='\x1b\x9b\x7f\u202e\u2028\x00\udcff\\"ud8')
 
@@ -42,11 +39,3 @@ def test_numbers_that_are_none_are_null_and_large_ones_stay():
         "b": None,
         "c": 10**30,
     }
-
-
-@pytest.mark.parametrize(("form", "start"), [("md", "# "), ("html", "<!doctype html>"), ("json", "{")])
-def test_a_session_is_exported_in_each_form(tmp_path, form, start):
-    session = archive(tmp_path, "2.1.325/single-turn").session("dff270bc")
-
-    assert exported(session, form, Telling()).startswith(start)
-    assert exported(session, form, Telling()).endswith("\n")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tools.bench import index as index_bench
 from tools.bench import usage as usage_bench
-from tools.bench.corpus import generate
+from tools.bench.corpus import VERSION, generate
 from tools.bench.peers import peers
 from tools.bench.table import Table
 
 ROOT = Path(".bench").absolute()
-NAMES = ("usage", "small", "index", "search")
+NAMES = ("usage", "again", "small", "index", "search")
 
 
 def main() -> int:
@@ -28,6 +28,7 @@ def main() -> int:
     large = _ground(options.size, found, program)
     if "usage" in names:
         usage_bench.cold(large, table, options.rounds)
+    if "usage" in names or "again" in names:
         usage_bench.again(large, table, options.rounds)
     if "small" in names:
         usage_bench.cold(_ground(100, found, program), table, options.rounds)
@@ -41,7 +42,7 @@ def main() -> int:
 
 def _ground(megabytes: int, found: dict[str, "usage_bench.Peer"], program: Path) -> usage_bench.Ground:
     """Make the corpus once; measure on a copy, because growth changes it."""
-    original = ROOT / f"corpus-{megabytes}"
+    original = ROOT / f"corpus-{megabytes}-{VERSION}"
     if not (original / "manifest.json").exists():
         shutil.rmtree(original, ignore_errors=True)
         print(f"making {megabytes:,} MB of transcripts", flush=True)

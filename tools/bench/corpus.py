@@ -14,6 +14,7 @@ from pathlib import Path
 from tools.bench.transcript import Session, Truth
 from tools.bench.words import Words
 
+VERSION = 2
 CLASSES = ("input", "output", "cache_read", "cache_write_5m", "cache_write_1h")
 BEGIN_MS = 1_780_272_000_000  # 2026-06-01T00:00Z
 SPREAD_MS = 110 * 86_400_000

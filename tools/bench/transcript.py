@@ -39,6 +39,7 @@ class Session:
         self.parent = "null"
         self.truths: list[Truth] = []
         self.context = 12_000
+        self.calls: list[str] = []
 
     def turn(self) -> Iterator[str]:
         """Yield the lines of one prompt and its steps."""
@@ -58,6 +59,7 @@ class Session:
     def torn(self) -> str:
         """Return the first half of an assistant line: its writer was killed."""
         line = self._lines(self._id("msg"), 1, (3, 999_999, 7, 0, 0))[0]
+        self.calls.clear()
         return line[: len(line) * 2 // 3]
 
     def side_question(self, line: str) -> str:
@@ -92,8 +94,8 @@ class Session:
         yield from lines
         if draw.random() < 0.02:
             yield lines[-1]
-        for _ in range(max(len(lines) - 1, 1) if draw.random() < 0.9 else 0):
-            yield self._result()
+        while self.calls:
+            yield self._result(self.calls.pop(0))
 
     def _lines(self, name: str, count: int, tokens: tuple[int, int, int, int, int]) -> list[str]:
         """One line per content block; the true output stands on the last one or two."""
@@ -130,17 +132,18 @@ class Session:
             return f'{{"type":"text","text":"{said}"}}'
         tool = draw.choice(TOOLS)
         path = f"/srv/app/src/module_{draw.randrange(4000)}.py"
+        self.calls.append(self._id("toolu"))
         return (
-            f'{{"type":"tool_use","id":"{self._id("toolu")}","name":"{tool}",'
+            f'{{"type":"tool_use","id":"{self.calls[-1]}","name":"{tool}",'
             f'"input":{{"file_path":"{path}","command":"{said}"}}}}'
         )
 
-    def _result(self) -> str:
+    def _result(self, call: str) -> str:
         draw = self.draw
         size = min(int(draw.lognormvariate(7.25, 1.5)), 310_000)
         said = self.words.cut(draw, size)
         body = (
-            f'{{"role":"user","content":[{{"tool_use_id":"{self._id("toolu")}","type":"tool_result",'
+            f'{{"role":"user","content":[{{"tool_use_id":"{call}","type":"tool_result",'
             f'"content":"{said}","is_error":false}}]}}'
         )
         detail = f'"toolUseResult":{{"stdout":"{said}","stderr":"","interrupted":false}},'

@@ -172,6 +172,7 @@ class Archive:
         """
         session = self.find(written).session
         read: dict[str, int] = {}
+        told: set[Damage] = set()
         while True:
             for file in self._fresh(session):
                 start = read.get(file.path, 0)
@@ -182,6 +183,10 @@ class Archive:
                         if isinstance(item, Damage) and item.why == TORN_TAIL:
                             break
                         start = item.offset + item.length
+                        if isinstance(item, Damage) and item in told:
+                            continue
+                        if isinstance(item, Damage):
+                            told.add(item)
                         yield item
                     read[file.path] = start
             if not pause():

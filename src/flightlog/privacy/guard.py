@@ -17,7 +17,7 @@ from flightlog.privacy import tiers
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.hits import MEDIUM, SECRET
 from flightlog.privacy.redact import masked
-from flightlog.store import small_files
+from flightlog.store import files
 
 _TEXT_BYTES_MAX = 4 << 20
 _MARK = "# flightlog privacy guard"
@@ -56,8 +56,8 @@ def install_guard(repository: Path, *, command: str = "flightlog") -> list[Path]
         hook = folder / name
         before = folder / f"{name}.{_BEFORE}"
         if hook.exists() and _MARK not in hook.read_text(errors="replace") and not before.exists():
-            hook.rename(before)
-        small_files.replace(hook, _script(name, command).encode(), mode=0o755)
+            files.renamed(hook, before.name)
+        files.replace(hook, _script(name, command).encode(), mode=0o755)
         made.append(hook)
     return made
 

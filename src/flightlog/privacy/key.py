@@ -9,7 +9,7 @@ import secrets
 from pathlib import Path
 
 from flightlog.model.errors import Conflict, Invalid, Unreadable
-from flightlog.store import small_files
+from flightlog.store import files
 
 _BYTES = 32
 _LEAD = "flightlog-privacy-key-1"
@@ -18,7 +18,7 @@ _LEAD = "flightlog-privacy-key-1"
 def load(path: Path) -> bytes:
     """Return the key at `path`, making it on first use."""
     if not path.exists():
-        small_files.create(path, secrets.token_bytes(_BYTES).hex().encode() + b"\n")
+        files.create(path, secrets.token_bytes(_BYTES).hex().encode() + b"\n")
     return _read(path)
 
 
@@ -47,7 +47,7 @@ def take(path: Path, line: str, *, replace: bool = False) -> bytes:
             "another key is here; tags made with it would no longer match",
             hint="replace it with: flightlog privacy key import --yes",
         )
-    small_files.replace(path, key.hex().encode() + b"\n")
+    files.replace(path, key.hex().encode() + b"\n")
     return key
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from flightlog.model.errors import Unreadable
-from flightlog.store import small_files
+from flightlog.store import files
 
 # A setting that publishes words, sends something away or runs a program, by the last part of its name.
 RISKY = frozenset(
@@ -92,7 +92,7 @@ class Trust:
             ) from error
 
     def _write(self, consents: dict[str, Consent]) -> None:
-        small_files.replace(self._path, msgspec.json.format(msgspec.json.encode(consents), indent=2) + b"\n")
+        files.replace(self._path, msgspec.json.format(msgspec.json.encode(consents), indent=2) + b"\n")
 
 
 def _place(repository: Path) -> str:

@@ -22,11 +22,35 @@ _PART_BYTES_MAX = 255
 sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
 
 
-def replace(path: Path, data: bytes, *, durable: bool = True) -> None:
+def replace(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
     """Make `path` hold `data`, whole, or leave it as it was."""
     with temporary(path) as (temp, file), told(path):
         write_all(file, data)
+        os.fchmod(file, mode)
         commit(temp, file, path, durable=durable)
+
+
+def create(path: Path, data: bytes) -> bool:
+    """Make `path` hold `data` unless there is something already; say whether it was made."""
+    with temporary(path) as (temp, file), told(path):
+        write_all(file, data)
+        os.fsync(file)
+        try:
+            os.link(temp, path)  # fails when there is one, so that two starters agree on one
+        except FileExistsError:
+            return False
+        sync_dir(path.parent)
+    return True
+
+
+def renamed(path: Path, name: str) -> Path:
+    """Give a file another name in its directory, unless that is taken; return where it is then."""
+    target = path.with_name(name)
+    with told(path):
+        if not target.exists():
+            path.rename(target)
+            sync_dir(path.parent)
+    return target
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, CostSource, Response, Row, Usage, response, row_of
-from flightlog.views.ledger import Ledger, better, settled
+from flightlog.views.ledger import better, settled
 from flightlog.views.prices import is_priced, long_above, price_at
-from flightlog.views.truth import Account, Evidence, Truth, last, truth_of
+from flightlog.views.truth import Account, Evidence, Truth, counted_here, last, truth_of
 from flightlog.views.usage import Priced, priced
 
 QUARTER_MS = 900_000
@@ -190,7 +190,8 @@ def _long_way(
 ) -> SessionDigest:
     """Price every response, and ask for evidence where the client disagrees."""
     responses = sorted((response(row) for row in rows), key=lambda each: (each.at_ms, each.message_id))
-    known = priced(responses, {said.session: last(said.totals)} if said.totals else {})
+    unpriced = Account(said.session, tuple((each, None) for each in responses), tuple(copies))
+    known = priced(responses, {said.session: counted_here(unpriced, history)} if said.totals else {})
     account = Account(said.session, tuple((item.response, item.cost.usd) for item in known), tuple(copies))
     truth = truth_of(account, history, evidence) if said.totals else None
     project = _project((row.at_ms, row[0], row.project) for row in rows)
@@ -202,15 +203,6 @@ def _single(item: Priced) -> Tally:
     said, at_ms = item.response, item.response.at_ms
     quarter_ms = at_ms // QUARTER_MS * QUARTER_MS
     return Tally(said.model, quarter_ms, item.cost.source, item.cost.usd, 1, at_ms, at_ms, said.usage)
-
-
-def accounts_of(known: Iterable[Priced], ledger: Ledger) -> dict[str, Account]:
-    """Give each session its own responses and the copies of others' it holds."""
-    own: dict[str, list[tuple[Response, float | None]]] = defaultdict(list)
-    for item in known:
-        own[item.response.session].append((item.response, item.cost.usd))
-    sessions = own.keys() | ledger.copies.keys()
-    return {session: Account(session, tuple(own[session]), ledger.copies.get(session, ())) for session in sessions}
 
 
 def _project(said: Iterable[tuple[int, str, str]]) -> str:

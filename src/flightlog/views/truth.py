@@ -6,10 +6,10 @@ recorded, so that  client = inherited + recorded + unrecorded  holds to the toke
 """
 
 import enum
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.model.usage import ClientTotals, Response, Usage
 
@@ -72,19 +72,23 @@ class Account(Struct, frozen=True):
         return None if any(usd is None for _, usd in self.own) else sum(usd or 0.0 for _, usd in self.own)
 
 
-def truths(
-    accounts: Mapping[str, Account], stated: Iterable[ClientTotals], evidence: Callable[[str], Evidence]
-) -> list[Truth]:
-    """Hold what was recorded against what each client said; `evidence` is asked only where they differ."""
-    history: dict[str, list[ClientTotals]] = defaultdict(list)
-    for totals in stated:
-        history[totals.session].append(totals)
-    return [truth_of(accounts.get(session, Account(session, (), ())), history, evidence) for session in sorted(history)]
-
-
 def last(totals: Iterable[ClientTotals]) -> ClientTotals:
     """The last total is the largest: the client only ever adds."""
     return max(totals, key=lambda stated: (stated.total_usd, stated.usage.total, stated.as_of_ms))
+
+
+def counted_here(account: Account, history: Mapping[str, Sequence[ClientTotals]]) -> ClientTotals:
+    """What the client counted in this session alone: a fork's total without what it inherited."""
+    client = last(history[account.session])
+    parent = _inherited(account, client, history)
+    before = {model.model: model for model in parent.models} if parent else {}
+    models = [
+        replace(model, usage=model.usage - known.usage, cost_usd=max(model.cost_usd - known.cost_usd, 0.0))
+        if (known := before.get(model.model))
+        else model
+        for model in client.models
+    ]
+    return replace(client, models=tuple(models))
 
 
 def truth_of(

@@ -117,10 +117,11 @@ class _Thread:
         self._lines[name].append(entry)
 
     def _note(self, entry: Entry, kind: NoteKind, said: str) -> None:
-        """Add a note, unless the one before says the same."""
+        """Add a note, unless the one before says the same; a hook's words come once framed and once bare."""
         items = self._current()
         before = items[-1] if items else None
-        if not (isinstance(before, Note) and before.kind is kind and said in before.text):
+        again = isinstance(before, Note) and before.kind is kind and _repeats(said, before)
+        if not again:
             items.append(Note(kind, said, entry.at_ms))
 
     def _is_opening(self) -> bool:
@@ -186,6 +187,10 @@ class _Thread:
             detail=result.detail,
             result_uuid=answer.uuid,
         )
+
+
+def _repeats(said: str, before: Note) -> bool:
+    return said == before.text or (before.kind is NoteKind.HOOK and said in before.text)
 
 
 def note_of(event: Compacted | ApiFailed | Noted | Unknown) -> tuple[NoteKind, str]:

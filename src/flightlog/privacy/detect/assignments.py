@@ -137,6 +137,8 @@ def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     opened = _first_quote(gap, operator.end() if operator else 0)
     if opened is not None:
         return _inside_quotes(view, low + opened[0], opened[1], marks)
+    if gap.endswith((b"{", b"[")):
+        return None  # a field of a template, or a subscript
     begin = low + len(gap.rstrip(b"$!@#%^&*+/.~-_?")) if gap.rstrip(b"$!@#%^&*+/.~-_?") else high
     bare = _BARE.match(view, begin, begin + _VALUE_MAX)
     if bare is None:
@@ -197,7 +199,8 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     if len(text) < 4 or chance.is_placeholder(text) or b"\0" in text:
         return 0
     if word.decode("latin-1").startswith(PASSWORDS):
-        return _typed_by_a_person(text, value)
+        told = word != b"pass" or value.operator in (b"=", b":", b">")
+        return _typed_by_a_person(text, value) if told and text.lower() not in name else 0
     if value.quoted and b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
         return MEDIUM if chance.entropy(text) >= 3.5 else 0
     if b" " in text or len(text) < 10 or chance.is_code(text):
@@ -218,7 +221,8 @@ def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 -
 
 
 def _typed_by_a_person(text: bytes, value: _Value) -> int:
-    if chance.is_code(text) or (value.operator in (b"(", b", ") and not value.quoted):
+    listed = value.operator[:1] in (b"(", b",")
+    if chance.is_code(text) or (listed and not (value.quoted and _TYPED.search(text))):
         return 0
     if value.quoted:
         return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _sentence(text) else 0

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from flightlog.store.index import files, lines, sessions, text, usage
 
-VERSION = 1
+VERSION = 3
 _BUSY_SECONDS = 5.0
 _APPLICATION = 0x666C6F67
 _SIDES = ("", "-wal", "-shm", "-journal")

@@ -15,7 +15,7 @@ from flightlog.store.index.files import Known, Reading, Source, Work, drop_files
 
 LEVEL = 2
 WORDED = 3
-BATCH_BYTES = 48 << 20
+BATCH_BYTES = 96 << 20
 SCHEMA = """
 CREATE TABLE lines(
     id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, offset INTEGER, length INTEGER, uuid BLOB, kind TEXT,

@@ -15,9 +15,12 @@ from flightlog.store.index.lines import WORDED, Read, Record, sync_records, tran
 
 HASH_BYTES = 64 << 20
 GONE_SHARE_MAX = 0.2
+_COLUMNS = "said, output, tool, file, model"
 _FTS = (
-    "CREATE VIRTUAL TABLE words USING fts5(said, output, tool, file, model, content='', tokenize='unicode61');",
+    f"CREATE VIRTUAL TABLE words USING fts5({_COLUMNS}, content='', columnsize=0, tokenize='unicode61');",
     f"INSERT INTO words(words, rank) VALUES ('hashsize', {HASH_BYTES});",  # noqa: S608 - a number of ours
+    # Few large segments instead of many merges, which take time and leave holes in the file.
+    "INSERT INTO words(words, rank) VALUES ('automerge', 16);",
 )
 SCHEMA = "CREATE TABLE gone(first INTEGER, last INTEGER);" + "".join(_FTS)
 

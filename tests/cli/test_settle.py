@@ -1,0 +1,98 @@
+"""Keeping sessions for good, and saying how that stands."""
+
+import json
+import shutil
+
+from cli_runs import within
+from flightlog.store.files import lock
+from recordings import config_dir
+
+CASES = ("2.1.325/multi-turn-tools", "2.1.325/subagent-foreground")
+
+
+def asked(config, *arguments):
+    ran = within(config, *arguments, "--json")
+    return ran.code, json.loads(ran.out)
+
+
+def test_settle_keeps_everything_and_doing_it_again_copies_nothing(tmp_path):
+    config = config_dir(tmp_path, *CASES)
+
+    first, again = asked(config, "settle"), asked(config, "settle")
+
+    assert (first[0], first[1]["sessions"]) == (0, 2)
+    assert first[1]["bytes_adopted"] > 100_000
+    assert (again[0], again[1]["bytes_adopted"]) == (0, 0)
+
+
+def test_status_says_what_is_kept_and_what_is_not(tmp_path):
+    config = config_dir(tmp_path, *CASES)
+    assert asked(config, "status")[1]["not_kept"] == 2
+
+    within(config, "settle")
+    shutil.rmtree(config / "projects")
+
+    told = asked(config, "status")[1]
+    assert (told["sessions_kept"], told["only_kept"], told["not_kept"], told["sessions_live"]) == (2, 2, 0, 0)
+    assert within(config, "session", "list", "--json").code == 0
+    assert "2 sessions kept by us, 2 of them deleted by the agent since" in within(config, "status").out
+
+
+def test_one_session_is_settled_by_its_beginning(tmp_path):
+    config = config_dir(tmp_path, *CASES)
+
+    code, told = asked(config, "settle", "2123")
+
+    assert (code, told["sessions"]) == (0, 1)
+    assert asked(config, "status")[1]["sessions_kept"] == 1
+
+
+def test_the_hook_finds_a_session_the_configuration_does_not(tmp_path):
+    config = config_dir(tmp_path / "known", CASES[0])
+    other = config_dir(tmp_path / "other", CASES[1])
+    (path,) = other.glob("projects/*/7575a0bb-*.jsonl")
+    hooks = config / "home" / "sessions" / "claude-code" / path.stem / "hooks.jsonl"
+    hooks.parent.mkdir(parents=True)
+    hooks.write_text(json.dumps({"payload": {"transcript_path": str(path)}}) + "\nnot json\n")
+
+    code, _ = asked(config, "settle", path.stem)
+
+    assert code == 0
+    assert (hooks.parent / "transcript.jsonl").read_bytes() == path.read_bytes()
+    assert list((hooks.parent / "subagents").glob("*.meta.json"))
+
+
+def test_a_session_somebody_else_settles_is_named_and_the_code_says_held(tmp_path):
+    config = config_dir(tmp_path, CASES[0])
+    within(config, "settle")
+    (held,) = (config / "home" / "sessions" / "claude-code").glob("2123*")
+
+    with lock(held / ".lock"):
+        ran = within(config, "settle")
+
+    assert ran.code == 75
+    assert "held by another settle: 2123f2df" in ran.err
+
+
+def test_an_unknown_session_is_not_found(tmp_path):
+    ran = within(config_dir(tmp_path, CASES[0]), "settle", "nobody")
+
+    assert ran.code == 1
+    assert "no session 'nobody'" in ran.err
+
+
+def test_old_sessions_are_sealed_and_still_told(tmp_path):
+    config = config_dir(tmp_path, *CASES)
+    before = within(config, "session", "usage", "--json", "--by", "session").out
+
+    code, told = asked(config, "settle")
+    more = within(config, "settle", "--json", FLIGHTLOG_ARCHIVE_SEAL_AFTER_DAYS="0")
+    assert (code, told["sealed"], json.loads(more.out)["sealed"]) == (0, 0, 0)
+    for path in config.glob("projects/**/*.jsonl"):
+        import os
+
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    assert asked(config, "settle")[1]["sealed"] >= 2
+    shutil.rmtree(config / "projects")
+
+    assert within(config, "session", "usage", "--json", "--by", "session").out == before

@@ -1,0 +1,62 @@
+"""A session as it happens tells every word once, whatever was read before."""
+
+import pytest
+
+from flightlog.model.damage import Damage
+from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.claude_code.transcript import entries
+from flightlog.views.feed import LINES_MAX, Feed, cut
+from flightlog.views.story import Kind
+from recordings import ROOT
+
+
+def fed(path, times=1):
+    feed = Feed()
+    found = [item for _ in range(times) for item in entries(Transcript(str(path), path.stem, 0, 0))]
+    return [line for item in found if not isinstance(item, Damage) for line in feed.lines(item)]
+
+
+@pytest.mark.parametrize("path", sorted(ROOT.glob("2.1.325/*/transcripts/*.jsonl")), ids=lambda path: path.parts[-3])
+def test_reading_twice_tells_once(path):
+    assert fed(path, times=2) == fed(path)
+
+
+def test_prompts_words_calls_and_results_are_told_in_the_order_they_came():
+    (path,) = ROOT.glob("2.1.325/thinking/transcripts/*.jsonl")
+
+    told = [(line.kind, line.text) for line in fed(path)]
+
+    assert [kind for kind, _ in told] == [
+        Kind.TURN,
+        Kind.PROMPT,
+        Kind.STEP,
+        Kind.THINKING,
+        Kind.TEXT,
+        Kind.THINKING,
+        Kind.CALL,
+        Kind.RESULT,
+        Kind.STEP,
+        Kind.THINKING,
+        Kind.THINKING,
+        Kind.TEXT,
+    ]
+    assert told[6][1].startswith("Bash echo 42")
+
+
+def test_an_image_and_a_failure_are_told_as_such():
+    (odd,) = ROOT.glob("2.1.325/odd-outputs/transcripts/*.jsonl")
+    (denied,) = ROOT.glob("2.1.325/permission-denied/transcripts/*.jsonl")
+
+    assert "1 image" in [line.text for line in fed(odd) if line.kind is Kind.RESULT]
+    assert [line.kind for line in fed(denied)].count(Kind.FAILURE) == 2
+
+
+def test_compaction_and_unknown_records_are_notes():
+    (path,) = ROOT.glob("2.1.325/compaction-auto/transcripts/*.jsonl")
+
+    assert any(line.text.startswith("compaction: ") for line in fed(path) if line.kind is Kind.NOTE)
+
+
+def test_long_text_is_cut():
+    assert cut("\n".join("x" * 30)).endswith(f"… {30 - LINES_MAX} more lines")
+    assert cut("a\nb") == "a\nb"

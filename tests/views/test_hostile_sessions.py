@@ -1,0 +1,117 @@
+"""Recordings changed at random, through every view: nothing raises, and what is sound is still told."""
+
+import json
+import tempfile
+from datetime import UTC
+from pathlib import Path
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from flightlog.archive import Archive
+from flightlog.model.damage import Damage
+from flightlog.model.events import Unknown
+from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.claude_code.transcript import entries
+from flightlog.views.feed import Feed
+from flightlog.views.story import Telling, story
+from flightlog.views.story_forms import as_html, as_markdown, as_text
+from flightlog.views.usage import By
+from flightlog.views.wire import as_json
+from recordings import ROOT
+from transcripts import SESSION, archive, user
+
+SMALL = [path for path in sorted(ROOT.glob("*/*/transcripts/*.jsonl")) if path.stat().st_size < 120_000]
+ODD = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from(
+        ["", "\x1b]0;x\x07", "²", "../..", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "#", "`", "\ud83d"]
+    ),
+    st.lists(st.none() | st.text(max_size=3) | st.dictionaries(st.just("type"), st.text(max_size=4)), max_size=3),
+    st.dictionaries(st.sampled_from(["type", "id", "x"]), st.none() | st.integers() | st.text(max_size=3), max_size=2),
+)
+
+
+def paths(value, at=()):
+    yield at
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, item in items:
+        yield from paths(item, (*at, key))
+
+
+def changed(value, at, new):
+    if not at:
+        return new
+    inner = changed(value[at[0]], at[1:], new)
+    return {**value, at[0]: inner} if isinstance(value, dict) else [*value[: at[0]], inner, *value[at[0] + 1 :]]
+
+
+@st.composite
+def transcripts(draw):
+    """A recorded session in which some places of some records hold something else."""
+    records = [json.loads(line) for line in draw(st.sampled_from(SMALL)).read_text("utf-8").splitlines()]
+    for _ in range(draw(st.integers(1, 6))):
+        place = draw(st.integers(0, len(records) - 1))
+        at = draw(st.sampled_from([each for each in paths(records[place]) if each and each != ("type",)]))
+        records[place] = changed(records[place], at, draw(ODD))
+    for _ in range(draw(st.integers(0, 3))):
+        records.append(draw(st.sampled_from(records)))
+    return records
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(transcripts())
+def test_any_recording_can_be_told_counted_and_exported(records):
+    with tempfile.TemporaryDirectory() as folder:
+        door = archive(Path(folder), *records)
+        session = door.session(SESSION)
+        report = door.usage(By.DAY, UTC)
+        told = list(entries(Transcript(str(Path(folder) / f"projects/shop/{SESSION}.jsonl"), SESSION, 0, 0)))
+        lines = list(story(session, Telling(full=True)))
+
+    items = [item for item in told if not isinstance(item, Damage)]
+    for form in (as_text, as_markdown, as_html):
+        assert form(lines)
+    json.loads(as_json(session))
+    feed = Feed()
+    assert sum(len(list(feed.lines(item))) for item in items) > 0
+    assert {damage.why for damage in session.damage} <= {"lone surrogate"}
+    assert len(items) >= len(records)
+    assert session.records == len({item.key for item in items})
+    assert report.total.responses >= 0
+    unknown = {item.event.kind for item in items if isinstance(item.event, Unknown)}
+    assert {kind for kind, _ in session.unknown} == unknown
+
+
+def test_an_unknown_record_is_one_visible_line_in_the_story(tmp_path):
+    told = archive(tmp_path, user("x", 1), {"type": "hologram", "beam": 1}, user("y", 2, newField=1)).session(SESSION)
+
+    text = as_text(story(told, Telling()))
+
+    assert "unknown record: hologram with beam, type" in text
+    assert "unknown record type hologram, 1 times" in text
+    assert "unknown field user.newField, 1 times" in text
+
+
+def test_damage_is_one_visible_line_in_the_story(tmp_path):
+    told = archive(tmp_path, user("x", 1), b"{torn", user("y", 2)).session(SESSION)
+
+    assert "damaged: 5 bytes at" in as_text(story(told, Telling()))
+
+
+def test_parents_in_circles_and_records_of_one_name_are_all_told(tmp_path):
+    records = [
+        user("one", 1, uuid="a", parentUuid="b"),
+        user("two", 2, uuid="b", parentUuid="a"),
+        user("three", 3, uuid="c", parentUuid="gone"),
+        user("four", 4, uuid="d", parentUuid="d"),
+        user("five", 5, uuid="", parentUuid="", timestamp=None),
+        user("six", 6, uuid=None, parentUuid=7, timestamp=7),
+    ]
+
+    session = Archive([str(archive(tmp_path, *records) and tmp_path)]).session(SESSION)
+
+    assert {turn.text for turn in session.turns} == {"one", "two", "three", "four", "five", "six"}
