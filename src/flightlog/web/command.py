@@ -9,6 +9,7 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -43,19 +44,24 @@ def serve(*, port: int, no_open: bool, read_only: bool) -> None:
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
 def share(session_id: str, *, output: Path | None) -> None:
     """Write a session as one redacted page that works offline; says how many secrets were removed."""
-    from flightlog.app.privacy import redactor  # noqa: PLC0415 - heavy, and `serve` does without
-    from flightlog.privacy.records import Records  # noqa: PLC0415
-    from flightlog.web.render import environment  # noqa: PLC0415
+    from flightlog.web.render import environment  # noqa: PLC0415 - heavy
     from flightlog.web.share import share as drawn  # noqa: PLC0415
 
     told = open_archive().session(parse(session_id).session)
-    shared = drawn(told, Records(redactor()).value, environment(local_zone(), now_ms))
+    shared = drawn(told, _redact(), environment(local_zone(), now_ms))
     if output is None:
         click.echo(shared.html, nl=False)
     else:
         write_export(output, shared.html)
         click.echo(f"written: {output}", err=True)
     click.echo(f"{counted(shared.removed, 'secret')} removed; read it through before you pass it on", err=True)
+
+
+def _redact() -> Callable[[Any], Any]:
+    from flightlog.app.privacy import redactor  # noqa: PLC0415 - heavy, and few pages need it
+    from flightlog.privacy.records import Records  # noqa: PLC0415
+
+    return Records(redactor()).value
 
 
 def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
@@ -69,7 +75,7 @@ def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = Fa
 
     if not has_vendor():
         click.echo("charts and live filters are not installed; in a clone, `make install` gets them (npm)", err=True)
-    sources = Sources(open_archive, local_zone(), now_ms, reads_samples())
+    sources = Sources(open_archive, local_zone(), now_ms, reads_samples(), _redact)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run(Serving(sources, web_token(), port, read_only), ready))
 

@@ -10,8 +10,9 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import tzinfo
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ class Sources(Struct, frozen=True):
     zone: tzinfo
     now_ms: Callable[[], int]
     sample: bool = False
+    redact: Callable[[], Callable[[Any], Any]] | None = None
 
 
 class Listing(Struct, frozen=True):
@@ -75,8 +77,10 @@ class Data:
         self._asked = threading.Event()
         self._known = threading.Event()
         self._closed = threading.Event()
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a read that is done at once reports while it is being started
         self._thread: threading.Thread | None = None
+        self._readers = ThreadPoolExecutor(2, "flightlog-read")
+        self._reads: dict[str, Future[Held]] = {}
         self._searcher = ThreadPoolExecutor(1, "flightlog-search")
         self._finder: tuple[dict[str, Fingerprint], Finder] | None = None
         self._wanted = ""
@@ -92,6 +96,15 @@ class Data:
                 self._thread.start()
         self._known.wait(FIRST_WAIT_S)
         return self._listing
+
+    def reading(self, session: str) -> Future[Held]:
+        """Begin to read a session, once however many ask for it at a time."""
+        with self._lock:
+            running = self._reads.get(session)
+            if running is None or running.done():
+                running = self._reads[session] = self._readers.submit(self.held, session)
+                running.add_done_callback(lambda _: self._reads.pop(session, None))
+            return running
 
     def held(self, session: str) -> Held:
         """One session, from memory when it has not changed."""
@@ -168,6 +181,7 @@ class Data:
             self._thread.join(5)
         self._searcher.submit(self._let_go)
         self._searcher.shutdown()
+        self._readers.shutdown(wait=False, cancel_futures=True)
 
     def _let_go(self) -> None:
         if self._finder is not None:

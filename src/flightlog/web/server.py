@@ -64,6 +64,7 @@ def application(serving: Serving) -> web.Application:
             web.get(f"/sessions/{SESSION}/call", sessions.call),
             web.get(f"/sessions/{SESSION}/find", sessions.find),
             web.get(f"/sessions/{SESSION}/text", sessions.text),
+            web.get(f"/sessions/{SESSION}/share", sessions.shared),
             web.get(f"/sessions/{SESSION}/live", sessions.live),
             web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _static),
         ]
