@@ -23,7 +23,9 @@ def machine(tmp_path):
 
 def started(machine, *options):
     command = [sys.executable, "-m", "flightlog", "serve", *options]
-    return subprocess.Popen(command, env=machine, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # As a shell starts what it puts into the background: with SIGINT ignored.
+    quiet = ["sh", "-c", 'trap "" INT; exec "$@"', "sh", *command]
+    return subprocess.Popen(quiet, env=machine, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_it_prints_an_address_that_answers_and_ends_when_interrupted(machine, tmp_path):
