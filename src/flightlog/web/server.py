@@ -8,6 +8,7 @@ import contextlib
 import errno
 import signal
 import socket
+import threading
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -77,9 +78,10 @@ async def run(serving: Serving, ready: Callable[[str], None]) -> None:
     """Serve until told to stop; `ready` is told the address once it answers."""
     runner = web.AppRunner(application(serving), access_log=None, shutdown_timeout=1)
     stopped = asyncio.Event()
-    # Said outright: a shell that starts us in the background has SIGINT ignored.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    if threading.current_thread() is threading.main_thread():
+        # Said outright: a shell that starts us in the background has SIGINT ignored.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await runner.setup()
     try:
         port = await _listen(runner, serving.port)
