@@ -45,12 +45,20 @@ def _tables() -> _Tables:
     for rule in rules():
         for name in rule.near:
             by_name[name.encode()] = (*by_name.get(name.encode(), ()), rule)
-    names = sorted((name.decode() for name in by_name), key=len, reverse=True)
+    name = re2.compile(f"(?i){_names()}".encode(), LATIN)
+    return _Tables(re2.compile(f"(?i){trigger()}".encode(), LATIN), name, by_name)
+
+
+def trigger() -> str:
+    """Return a pattern for a provider's name or a word for a secret, and the beginning of a value after it."""
+    near = rf"(?:{_names()})[^\x00]{{0,{_REACH}}}[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{{{_LEAST}}}"
+    return f"{near}|{assignments.trigger()}"
+
+
+def _names() -> str:
+    names = sorted({name for rule in rules() for name in rule.near}, key=lambda name: (-len(name), name))
     # A short name inside a word is that word.
-    edged = "|".join((r"\b" if len(name) < 5 else "") + re.escape(name) for name in names)
-    near = rf"(?:{edged})[^\x00]{{0,{_REACH}}}[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{{{_LEAST}}}"
-    trigger = re2.compile(f"(?i){near}|{assignments.trigger()}".encode(), LATIN)
-    return _Tables(trigger, re2.compile(f"(?i){edged}".encode(), LATIN), by_name)
+    return "|".join((r"\b" if len(name) < 5 else "") + re.escape(name) for name in names)
 
 
 @functools.cache
@@ -62,9 +70,9 @@ def _bounded(form: str) -> Any:
 
 def find(view: bytes) -> Iterator[Hit]:
     """Yield the values in `view` that the words before them make secret."""
-    trigger, at = _tables().trigger, 0
+    words, at = _tables().trigger, 0
     judged: dict[tuple[int, bytes], tuple[int, Hit | None]] = {}
-    while (found := trigger.search(view, at)) is not None:
+    while (found := words.search(view, at)) is not None:
         start = found.start()
         low = max(0, start - _BEFORE)
         window = start - low, view[low : start + _AFTER]

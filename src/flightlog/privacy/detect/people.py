@@ -12,7 +12,7 @@ import re2
 from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, PERSON, Hit
 
 HOME = "home-path"
-_TRIGGER = re2.compile(
+PATTERN = (
     rb"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9]"
     rb"|/(?:home|Users)/[A-Za-z0-9._-]+|[A-Za-z]:(?:\\+|/)Users(?:\\+|/)[A-Za-z0-9._-]+|-(?:home|Users)-[a-z][a-z0-9]+"
     rb"|\b[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\b"
@@ -23,9 +23,13 @@ _TRIGGER = re2.compile(
     rb"|\b[0-9a-f]{1,4}(?::[0-9a-f]{0,4}){3,7}\b"
     rb"|\b[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*\.(?:internal|corp|lan|intranet|ts\.net)\b"
     rb"|(?i:(?:device|account|organization|org|user|member)_?(?:uu)?id[\"'\\: =]{1,8}[0-9a-f-]{32,64})"
-    rb"|user_[0-9a-f]{64}",
-    LATIN,
+    rb"|user_[0-9a-f]{64}"
 )
+_TRIGGER = re2.compile(PATTERN, LATIN)
+_BEFORE_SLUG = (b"/", b"\\", b'"', b" ", b"")
+_INSIDE_PATH = (b".", b"-", b"_", b"~")
+_AFTER_SLUG = tuple(bytes((byte,)) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
+_AFTER_HOME = (*_AFTER_SLUG, *(bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"))
 _DOCUMENT_HOSTS = (b"example.com", b"example.org", b"example.net", b"example", b"invalid", b"localhost", b"test")
 _FUNCTION_BOXES = frozenset(b"noreply no-reply git donotreply".split())
 _DOCUMENT_NETS = tuple(
@@ -103,12 +107,31 @@ def _email(text: bytes, start: int, view: bytes) -> Hit | None:
 
 
 def _home(text: bytes, start: int, view: bytes) -> Hit | None:
-    before = view[start - 1 : start]
-    if text[:1] == b"/" and (before.isalnum() or (start and before in (b".", b"-", b"_", b"~"))):
-        return None  # a path inside an address or another directory
-    if text[:1] == b"-" and before not in (b"/", b"\\", b'"', b" ", b""):
-        return None
-    return _hit(text, start, HOME)
+    # A path inside an address or another directory is none.
+    known = text[:1] not in b"/-" or _begins(text[:1], view[max(0, start - 1) : start])
+    return _hit(text, start, HOME) if known else None
+
+
+def nobodys(path: bytes) -> bytes:
+    """Return what a home directory is called instead."""
+    return b"-~" if path[:1] == b"-" else b"~"
+
+
+def without_owner(data: bytes, path: bytes) -> bytes:
+    """Return `data` with a home directory met before renamed, just where it would be found."""
+    parts = data.split(path)
+    name, bounds = nobodys(path), _AFTER_SLUG if path[:1] == b"-" else _AFTER_HOME
+    made = [parts[0]]
+    for index, after in enumerate(parts[1:]):
+        before = parts[index][-2:] or (path[-1:] if index else b"")
+        made += [name if after[:1] not in bounds and _begins(path[:1], before) else path, after]
+    return b"".join(made)
+
+
+def _begins(first: bytes, before: bytes) -> bool:
+    if first == b"-":
+        return before[-1:] in _BEFORE_SLUG
+    return before in (b"\\n", b"\\t") or not (before[-1:].isalnum() or before[-1:] in _INSIDE_PATH)
 
 
 def _is_public(text: bytes) -> bool:

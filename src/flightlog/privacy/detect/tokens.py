@@ -36,13 +36,19 @@ class _Form(NamedTuple):
 
 @functools.cache
 def _tables() -> tuple[object, dict[bytes, list[_Form]]]:
-    made = [_form(rule, form) for rule in rules() if not rule.near for form in rule.forms]
     heads: dict[bytes, list[_Form]] = {}
-    for form in made:
+    for form in _forms():
         heads.setdefault(form.head[:_HEAD_CHARS], []).append(form)
-    triggers = dict.fromkeys(_trigger(form) for form in made)
-    pattern = re2.compile("|".join(triggers).encode(), LATIN)
-    return pattern, heads
+    return re2.compile(trigger().encode(), LATIN), heads
+
+
+def trigger() -> str:
+    """Return a pattern for the heads of all tokens and the beginning of what follows them."""
+    return "|".join(dict.fromkeys(_trigger(form) for form in _forms()))
+
+
+def _forms() -> list[_Form]:
+    return [_form(rule, form) for rule in rules() if not rule.near for form in rule.forms]
 
 
 def _form(rule: Rule, text: str) -> _Form:
@@ -82,9 +88,9 @@ def _pattern(form: str) -> object:
 
 def find(view: bytes) -> Iterator[Hit]:
     """Yield the tokens in `view` that are known by their own shape."""
-    trigger, heads = _tables()
+    pattern, heads = _tables()
     at = 0
-    while (found := trigger.search(view, at)) is not None:  # type: ignore[attr-defined]
+    while (found := pattern.search(view, at)) is not None:  # type: ignore[attr-defined]
         start = found.start()
         best: Hit | None = None
         wrapped = _is_cut(view, start)

@@ -21,7 +21,8 @@ _ANSI = re2.compile(
     LATIN,
 )
 _PERCENT = re2.compile(rb"%[0-9A-Fa-f]{2}", LATIN)
-_TELLING_PERCENT = re2.compile(rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])", LATIN)
+TELLING_PERCENT = rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])"
+_TELLING_PERCENT = re2.compile(TELLING_PERCENT, LATIN)
 _UNICODE_ESCAPE = re2.compile(rb"\\u00[2-7][0-9a-fA-F]", LATIN)
 # In base64 of plain ASCII the first three characters of each group have one bit clear.
 BASE64_TEXT = rb"(?:[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5,}[A-Za-z0-9+/_-]*"

@@ -1,0 +1,59 @@
+"""Which records are worth a look: two passes over raw lines, at the speed of a plain search.
+
+Reads lines as they stand in a file, escapes and all, so that most are never decoded. A line
+that is not named here holds nothing that the detectors would find: every trigger of theirs
+is looked for in a form that an escaped line end before it cannot hide, and whatever makes
+them read a text another way (colours, percent signs, streams, base64) names the line too.
+"""
+
+import functools
+from collections.abc import Iterator
+from typing import Any
+
+import re2
+
+from flightlog.privacy.detect import contexts, people, specials, tokens, views
+from flightlog.privacy.detect.hits import LATIN
+from flightlog.privacy.detect.known import Known
+
+# What no raw line hides: text to be read in another way before it is searched.
+_DEEP = re2.compile(rb"\\u00[0-7]|\x1b|1b\[|data: ?\{", LATIN)
+_OTHER_VIEWS = rb"\\u00[2-7]|\x1b|1b\[|&quot;|data: ?\{|" + views.TELLING_PERCENT
+_MARK = rb"[^A-Za-z0-9\x00]"
+_ESCAPED = rb"\\[nt]"
+
+
+def lines_in(data: bytes, known: Known) -> list[int]:
+    """Return where the lines of `data` begin that may hold something private, in order."""
+    begins = {begin for pattern in _patterns() for begin in _begins(data, pattern, b"\n")}
+    if known:
+        begins |= set(_begins(data, known.pattern, b"\n"))
+    return sorted(begins)
+
+
+def deep_lines_in(records: bytes) -> Iterator[int]:
+    """Yield where the records, a NUL between them, begin that must be read string by string."""
+    return _begins(records, _DEEP, b"\0")
+
+
+def _begins(data: bytes, pattern: Any, end: bytes) -> Iterator[int]:
+    at = 0
+    while (found := pattern.search(data, at)) is not None:
+        yield data.rfind(end, 0, found.start()) + 1
+        at = data.find(end, found.start()) + 1
+        if not at:
+            break
+
+
+@functools.cache
+def _patterns() -> tuple[Any, ...]:
+    words = rb"(?i:" + contexts.trigger().encode() + rb")|" + people.PATTERN
+    shapes = tokens.trigger().encode() + rb"|" + specials.PATTERN + rb"|" + views.BASE64_TEXT + rb"|" + _OTHER_VIEWS
+    return tuple(re2.compile(_raw(pattern), LATIN) for pattern in (words, shapes))
+
+
+def _raw(pattern: bytes) -> bytes:
+    r"""Return a pattern that finds in raw JSON whatever `pattern` finds where `\n` and `\t` are blanked out."""
+    raw = pattern.replace(rb"\b", rb"(?:\b|" + _ESCAPED + rb")")
+    raw = raw.replace(_MARK, rb"(?:" + _MARK + rb"|" + _ESCAPED + rb")")
+    return raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")")
