@@ -32,9 +32,8 @@ _AFTER_SLUG = tuple(bytes((byte,)) for byte in b"abcdefghijklmnopqrstuvwxyz01234
 _AFTER_HOME = (*_AFTER_SLUG, *(bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"))
 _DOCUMENT_HOSTS = (b"example.com", b"example.org", b"example.net", b"example", b"invalid", b"localhost", b"test")
 _FUNCTION_BOXES = frozenset(b"noreply no-reply git donotreply".split())
-_DOCUMENT_NETS = tuple(
-    ipaddress.ip_network(net) for net in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32")
-)
+_DOCUMENT_NET = ipaddress.ip_network("2001:db8::/32")
+_WELL_KNOWN = (b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1")
 
 
 def find(view: bytes) -> Iterator[Hit]:
@@ -135,15 +134,31 @@ def _begins(first: bytes, before: bytes) -> bool:
 
 
 def _is_public(text: bytes) -> bool:
+    if b":" not in text:
+        return _is_public_four(text)
     try:
         address = ipaddress.ip_address(text.decode())
     except ValueError:
         return False
-    if any(address in net for net in _DOCUMENT_NETS if net.version == address.version):
+    return address.is_global and not address.is_multicast and address not in _DOCUMENT_NET
+
+
+def _is_public_four(text: bytes) -> bool:
+    """Say the same of an address of four numbers, of which a text may hold very many."""
+    try:
+        one, two, three, _ = numbers = tuple(map(int, text.split(b".")))
+    except ValueError:
         return False
-    return (
-        address.is_global and not address.is_multicast and text not in (b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1")
-    )
+    if max(numbers) > 255 or one in (0, 10, 127) or one >= 224 or text in _WELL_KNOWN:
+        return False
+    if one in (100, 169, 172, 192, 198, 203):
+        return not (
+            (one == 100 and 64 <= two < 128)
+            or (one, two) in ((169, 254), (192, 168), (198, 18), (198, 19))
+            or (one == 172 and 16 <= two < 32)
+            or (one, two, three) in ((192, 0, 0), (192, 0, 2), (198, 51, 100), (203, 0, 113))
+        )
+    return True
 
 
 def _is_card(digits: bytes) -> bool:

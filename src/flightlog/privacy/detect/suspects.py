@@ -1,4 +1,4 @@
-"""Which records are worth a look: two passes over raw lines, at the speed of a plain search.
+"""Which records are worth a look: three passes over raw lines, at the speed of a plain search.
 
 Reads lines as they stand in a file, escapes and all, so that most are never decoded. A line
 that is not named here holds nothing that the detectors would find: every trigger of theirs
@@ -8,11 +8,11 @@ them read a text another way (colours, percent signs, streams, base64) names the
 
 import functools
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import re2
 
-from flightlog.privacy.detect import contexts, people, specials, tokens, views
+from flightlog.privacy.detect import assignments, contexts, people, specials, tokens, views
 from flightlog.privacy.detect.hits import LATIN
 from flightlog.privacy.detect.known import Known
 
@@ -25,10 +25,25 @@ _ESCAPED = rb"\\[nt]"
 
 def lines_in(data: bytes, known: Known) -> list[int]:
     """Return where the lines of `data` begin that may hold something private, in order."""
-    begins = {begin for pattern in _patterns() for begin in _begins(data, pattern, b"\n")}
+    tables = _tables()
+    begins = {begin for pattern in tables.telling for begin in _begins(data, pattern, b"\n")}
+    begins |= set(_named(data, tables.named))
     if known:
         begins |= set(_begins(data, known.pattern, b"\n"))
     return sorted(begins)
+
+
+def _named(data: bytes, pattern: Any) -> Iterator[int]:
+    """Yield where lines begin that hold the head of a token, or a provider's name and something long after it."""
+    at = 0
+    while (found := pattern.search(data, at)) is not None:
+        start, at = found.span()
+        text = data[start + 2 : at] if data[start : start + 1] == b"\\" else data[start:at]
+        if not contexts.is_name(text) or contexts.has_value(data, at):
+            yield data.rfind(b"\n", 0, start) + 1
+            at = data.find(b"\n", start) + 1
+            if not at:
+                break
 
 
 def deep_lines_in(records: bytes) -> Iterator[int]:
@@ -45,15 +60,22 @@ def _begins(data: bytes, pattern: Any, end: bytes) -> Iterator[int]:
             break
 
 
+class _Tables(NamedTuple):
+    telling: tuple[Any, ...]  # a match is enough
+    named: Any  # a match may be a name alone
+
+
 @functools.cache
-def _patterns() -> tuple[Any, ...]:
-    words = rb"(?i:" + contexts.trigger().encode() + rb")|" + people.PATTERN
-    shapes = tokens.trigger().encode() + rb"|" + specials.PATTERN + rb"|" + views.BASE64_TEXT + rb"|" + _OTHER_VIEWS
-    return tuple(re2.compile(_raw(pattern), LATIN) for pattern in (words, shapes))
+def _tables() -> _Tables:
+    plain, counted = (pattern.encode() for pattern in tokens.triggers())
+    words = rb"(?i:" + assignments.trigger().encode() + rb")|" + people.PATTERN
+    shapes = rb"|".join((counted, specials.PATTERN, views.BASE64_TEXT, _OTHER_VIEWS))
+    named = plain + rb"|(?i:" + contexts.names().encode() + rb")"
+    return _Tables((_raw(words), _raw(shapes)), _raw(named))
 
 
-def _raw(pattern: bytes) -> bytes:
-    r"""Return a pattern that finds in raw JSON whatever `pattern` finds where `\n` and `\t` are blanked out."""
+def _raw(pattern: bytes) -> Any:
+    r"""Compile a pattern that finds in raw JSON whatever `pattern` finds where `\n` and `\t` are blanked out."""
     raw = pattern.replace(rb"\b", rb"(?:\b|" + _ESCAPED + rb")")
     raw = raw.replace(_MARK, rb"(?:" + _MARK + rb"|" + _ESCAPED + rb")")
-    return raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")")
+    return re2.compile(raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")"), LATIN)
