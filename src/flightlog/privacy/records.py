@@ -127,9 +127,9 @@ class Records:
             for name, member in value.items():
                 if len(name) > _SHORT_CHARS:
                     leaves.append(Leaf("", name))
-                if isinstance(member, str | dict | list):
+                if isinstance(member, str | dict | list | tuple):
                     self._collect(member, name if self._tells(name) else "", leaves)
-        elif isinstance(value, list):
+        elif isinstance(value, list | tuple):
             for member in value:
                 self._collect(member, key, leaves)
 
@@ -180,7 +180,7 @@ class Records:
     def _rebuilt(self, value: Any, key: str, answers: dict[Leaf, str]) -> Any:
         if isinstance(value, str):
             return answers.get(Leaf(key, value), value)
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [self._rebuilt(member, key, answers) for member in value]
         if not isinstance(value, dict):
             return value

@@ -92,7 +92,7 @@ class Redactor:
             chars, at = chars + len(data[at : one.start].decode("utf-8", "replace")), one.start
             width = len(data[one.start : one.end].decode("utf-8", "replace"))
             findings.append(
-                Finding(one.rule, one.kind, _confidence(one.weight), chars, chars + width, masked(one.value))
+                Finding(one.rule, one.kind, confidence(one.weight), chars, chars + width, masked(one.value))
             )
         return findings
 
@@ -133,5 +133,5 @@ def masked(value: bytes) -> str:
     return text[:shown] + "*" * min(len(text) - shown, 12)
 
 
-def _confidence(weight: int) -> str:
+def confidence(weight: int) -> str:
     return "high" if weight >= HIGH else "low" if weight <= LOW else "medium"

@@ -6,6 +6,7 @@ XML, shell, flags, headers, calls, cookies, connection strings. Knows no provide
 
 import functools
 import re
+import string
 from typing import NamedTuple
 
 import re2
@@ -21,6 +22,7 @@ WORDS = (*PASSWORDS, *STRONG, *WEAK)
 # Letters that make another word of it: tokens, keyword, author.
 _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
 _NAME_MAX = 40
+_NAME_BYTES = (string.ascii_letters + string.digits + "_-.").encode()
 _GAP_MAX = 40
 _FILLERS_MAX = 4
 _VALUE_MAX = 300
@@ -48,6 +50,8 @@ _BORING = re2.compile(
     rb"|request.?id|commit|stylesheet|accession|secret.?name|key.?vault|license.?(?:file|type|url)",
     LATIN,
 )
+_NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
+_DIGIT = re.compile(rb"[0-9]")
 _TYPED = re.compile(rb"[0-9!@#$%^&*+=?~-]")
 _HUMPED = re2.compile(rb"[a-z][A-Z].*[a-z][A-Z]", LATIN)
 _PROSE = re.compile(rb"[A-Za-z]{1,14}[.:!?]?\Z")
@@ -96,7 +100,9 @@ def word_end(view: bytes, start: int) -> int:
 def judge(view: bytes, start: int, end: int) -> Hit | None:
     """Return the secret value that the word at `start`:`end` introduces, if it does."""
     word = view[start:end].lower()
-    tail = _TAIL.match(view, end, end + _NAME_MAX).end()
+    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _VALUE_MAX // 2) is None:
+        return None
+    tail = end + len(_TAIL.findall(view, end, end + _NAME_MAX)[0])
     name = _name_before(view, start) + view[start:tail]
     if _is_boring(name):
         return None
@@ -127,11 +133,8 @@ def _gap_end(view: bytes, at: int) -> int:
 
 
 def _name_before(view: bytes, start: int) -> bytes:
-    before = view[max(0, start - 40) : start]
-    at = len(before)
-    while at and (before[at - 1 : at].isalnum() or before[at - 1] in b"_-."):
-        at -= 1
-    return before[at:]
+    before = view[max(0, start - _NAME_MAX) : start]
+    return before[len(before.rstrip(_NAME_BYTES)) :]
 
 
 def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
@@ -189,7 +192,7 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     if chance.is_code(plain) or chance.is_placeholder(plain):
         return end, plain
     text, back = joined(view, start, _VALUE_MAX)
-    longer = _BARE.match(text).group()
+    longer = _BARE.findall(text)[0]
     stop, extra = back(len(longer)), longer[len(plain) :]
     # The next line goes on with the value only if it holds nothing else.
     ends = view[stop : stop + 1] in _LINE_ENDS or chance.is_random(extra, floor=2.5)

@@ -51,8 +51,8 @@ def _tables() -> _Tables:
     for rule in rules():
         for name in rule.near:
             by_name[name.encode()] = (*by_name.get(name.encode(), ()), rule)
-    patterns = [re2.compile(f"(?i){pattern}".encode(), LATIN) for pattern in (names(), assignments.trigger())]
-    return _Tables(*patterns, by_name)
+    name, word = (re2.compile(f"(?i){pattern}".encode(), LATIN) for pattern in (names(), assignments.trigger()))
+    return _Tables(name, word, by_name)
 
 
 def names() -> str:

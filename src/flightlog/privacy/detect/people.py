@@ -116,10 +116,10 @@ def nobodys(path: bytes) -> bytes:
     return b"-~" if path[:1] == b"-" else b"~"
 
 
-def without_owner(data: bytes, path: bytes) -> bytes:
+def without_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
     """Return `data` with a home directory met before renamed, just where it would be found."""
     parts = data.split(path)
-    name, bounds = nobodys(path), _AFTER_SLUG if path[:1] == b"-" else _AFTER_HOME
+    name, bounds = name or nobodys(path), _AFTER_SLUG if path[:1] == b"-" else _AFTER_HOME
     made = [parts[0]]
     for index, after in enumerate(parts[1:]):
         before = parts[index][-2:] or (path[-1:] if index else b"")

@@ -51,6 +51,11 @@ def deep_lines_in(records: bytes) -> Iterator[int]:
     return _begins(records, _DEEP, b"\0")
 
 
+def is_deep(record: bytes) -> bool:
+    """Say whether one record must be read string by string."""
+    return _DEEP.search(record) is not None
+
+
 def _begins(data: bytes, pattern: Any, end: bytes) -> Iterator[int]:
     at = 0
     while (found := pattern.search(data, at)) is not None:

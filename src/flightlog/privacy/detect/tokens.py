@@ -80,7 +80,7 @@ def _trigger(form: _Form) -> str:
     """Return a pattern for the head and as much after it as makes it telling, yet not all: a line may end there."""
     head = form.head.decode()
     after = form.text[form.text.index(head) + len(head) :]
-    made = r"\b" if form.lead and head[0].isalnum() and not (len(head) > 4 and head[-1] in "_-.") else ""
+    made = r"\b" if form.lead and head[0].isalnum() and not (len(head) > 3 and head[-1] in "_-.") else ""
     made += re.escape(head)
     wanted = _WANTED_ELSE if _is_telling(form) else _WANTED.get(len(head), _WANTED[3])
     at = 0
