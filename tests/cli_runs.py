@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,7 +24,7 @@ class Ran(NamedTuple):
 
 def environment(config_dir: Path | None, **more: str) -> dict[str, str]:
     """An environment that knows nothing of this machine but where programs are."""
-    home = (config_dir or Path("/nonexistent")) / "home"
+    home = (config_dir or Path(tempfile.mkdtemp(prefix="flightlog-nobody-"))) / "home"
     kept = {"PATH": os.environ["PATH"], "HOME": str(home), "TZ": "UTC", "LANG": "C.UTF-8", "FLIGHTLOG_HOME": str(home)}
     return {**kept, **({"CLAUDE_CONFIG_DIR": str(config_dir)} if config_dir else {}), **more}
 

@@ -142,3 +142,30 @@ def test_at_a_terminal_the_person_decides(machine):
 
         assert settings(machine).exists() == written
     assert read(machine)["cleanupPeriodDays"] == 3650
+
+
+def test_a_project_in_git_gets_the_guard_once_and_keeps_its_own_hooks(machine, tmp_path):
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    own = project / ".git/hooks/pre-commit"
+    own.write_text("#!/bin/sh\nexit 0\n")
+    own.chmod(0o755)
+
+    first = init(machine, "--project", "--yes", cwd=project)
+    again = init(machine, "--project", "--yes", cwd=project)
+    init(machine, "--project", "--yes", "--remove", cwd=project)
+
+    assert "guard installed: pre-commit" in first.stderr
+    assert "guard" not in again.stderr
+    assert own.read_text() == "#!/bin/sh\nexit 0\n"
+    assert not (project / ".git/hooks/pre-push").exists()
+
+
+def test_nobody_gets_a_guard_unasked(machine, tmp_path):
+    project = tmp_path / "project"
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+
+    for options in (("--project", "--yes", "--no-guard"), ("--project", "--dry-run"), ("--yes",)):
+        init(machine, *options, cwd=project)
+
+    assert not (project / ".git/hooks/pre-push").exists()

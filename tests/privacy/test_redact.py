@@ -142,3 +142,11 @@ def test_only_the_redactor_makes_clean_text():
     }
 
     assert makers == {"privacy/redact.py"}
+
+
+def test_every_container_of_a_value_is_looked_into():
+    one = SOME[0]
+
+    clean = Records(Redactor(KEY)).value({"a": ({"b": [one.text]},), one.text: 1})
+
+    assert one.secret not in json.dumps(clean)

@@ -5,7 +5,7 @@ import os
 from datetime import UTC
 from pathlib import Path
 
-from flightlog.app import now_ms
+from flightlog.app import now_ms, open_archive
 from flightlog.app.paths import SAMPLES, claude_config_dirs
 from flightlog.archive import Archive, Progress
 from flightlog.views.overview import Overview, busiest, dearest, doomed
@@ -14,6 +14,7 @@ from flightlog.views.usage import By
 KEEP_DAYS_DEFAULT = 30
 SOON_DAYS = 7
 PROJECTS_SHOWN = 3
+SEARCHED_BYTES_MAX = 32 << 20
 
 
 def overview(progress: Progress | None = None) -> Overview:
@@ -42,7 +43,14 @@ def overview(progress: Progress | None = None) -> Overview:
         unknown_records=sum(each.unknown_records for each in told),
         damaged=sum(each.damaged for each in told) + len(archive.damage),
         sample=sample,
+        holding_secrets=() if sample else _holding_secrets(),
     )
+
+
+def _holding_secrets() -> tuple[str, ...]:
+    """Name the sessions that hold secrets, newest first; what nobody looked at yet is looked at, within reason."""
+    counts = open_archive().secrets(SEARCHED_BYTES_MAX)
+    return tuple(session for session, count in counts.items() if count)
 
 
 def keep_days(config_dir: Path) -> int:

@@ -5,17 +5,23 @@ Reads the environment and home so that nothing below has to.
 
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import platformdirs
 
+from flightlog.app import open_archive
+from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
+from flightlog.model.session import Session
 from flightlog.privacy import key as keys
 from flightlog.privacy.detect.known import dotenv_values, secret_values
+from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.privacy.trust import Trust
+from flightlog.store.reading import raw_lines
 
 SETTINGS = "flightlog.toml"
 _DOTENV = (".env", ".env.local", ".envrc")
@@ -46,6 +52,19 @@ def known_values(folder: Path) -> frozenset[str]:
         if path.is_file() and path.stat().st_size <= _DOTENV_BYTES_MAX:
             values |= dotenv_values(path.read_text(errors="replace"))
     return values
+
+
+def session_lines(written: str) -> Iterator[tuple[str, Iterator[bytes]]]:
+    """Yield the files of the session whose id or address begins with `written`, and their lines."""
+    archive = open_archive()
+    for file in archive.find(parse(written).session).files:
+        yield file.path, raw_lines(file.path, 0)
+
+
+def clean_session(told: Session) -> Session:
+    """Return a session with every string in it redacted, before anything shortens or lays it out."""
+    plain = msgspec.to_builtins(told, enc_hook=str)
+    return msgspec.convert(Records(redactor()).value(plain), Session)
 
 
 def trust() -> Trust:

@@ -74,6 +74,9 @@ def _settled(
         except FlightlogError as error:
             failed.append(f"{recording.session}: {error.message}")
     _index(archive)
+    if seal:
+        # Not after each turn: the hook's settle has a budget, and `up` counts what is missing.
+        archive.secrets()
     return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy))
 
 

@@ -4,6 +4,7 @@ The one part of `init` that reads the environment; the plan itself is made in `a
 """
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from flightlog.agents.claude_code import ClaudeCode
 from flightlog.app import install, jsonedit
 from flightlog.app.config import in_force
 from flightlog.app.paths import claude_config_dirs
+from flightlog.privacy import guard
 from flightlog.store import settings_file
 
 LONG_DAYS = 3650
@@ -33,6 +35,28 @@ def change_here(place: Place, *, remove: bool, keep_days: int, inline: bool) -> 
         return install.plan_removal(settings)
     inline = inline or in_force()["hook.inline"].value is True
     return install.plan(settings, versions_here(), Path(sys.executable), keep_days=keep_days, inline=inline)
+
+
+def guard_here(place: Place, *, remove: bool) -> list[Path]:
+    """Put the guard before commits and pushes of the project here, or take it out; return the hooks that changed."""
+    if not _is_repository(place):
+        return []
+    if remove:
+        return guard.remove_guard(place.cwd)
+    beside = Path(sys.executable).with_name("flightlog")
+    return guard.install_guard(place.cwd, command=shlex.quote(str(beside)) if beside.exists() else "flightlog")
+
+
+def wants_guard(place: Place, *, remove: bool) -> bool:
+    """Whether there is a guard to put in, or to take out."""
+    if not _is_repository(place):
+        return False
+    there = len(guard.guards(place.cwd))
+    return there > 0 if remove else there < len(guard.HOOKS)
+
+
+def _is_repository(place: Place) -> bool:
+    return place.scope == "project" and any((folder / ".git").exists() for folder in (place.cwd, *place.cwd.parents))
 
 
 def settings_here(place: Place) -> Path:

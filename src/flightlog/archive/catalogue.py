@@ -49,12 +49,17 @@ class Catalogue(Generic[T]):
 
     def one(self, session: str, files: Iterable[Transcript], make: Callable[[str], T]) -> T:
         """Return one session's value."""
-        number = _stamp(files)
-        value = self._known(self._index.asked(lambda database: kept_of(database, self._kind, session)), number)
+        files = list(files)
+        value = self.known(session, files)
         if value is None:
             value = make(session)
-            self._keep([(session, number, self._encode(value))])
+            self._keep([(session, _stamp(files), self._encode(value))])
         return value
+
+    def known(self, session: str, files: Iterable[Transcript]) -> T | None:
+        """Return one session's value if it was worked out since its files changed."""
+        have = self._index.asked(lambda database: kept_of(database, self._kind, session))
+        return self._known(have, _stamp(files))
 
     def close(self) -> None:
         """Let go of the index."""

@@ -37,7 +37,7 @@ from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.claude_code.transcript import entries, entries_at, lane_facts
 from flightlog.store.lines import TORN_TAIL
-from flightlog.store.reading import open_reader
+from flightlog.store.reading import open_reader, raw_lines
 from flightlog.views.addresses import addresses
 from flightlog.views.prices import price
 from flightlog.views.query import Query
@@ -140,6 +140,24 @@ class Archive:
         catalogue.close()
         return hits
 
+    def secrets(self, bytes_max: int | None = None) -> dict[str, dict[str, int]]:
+        """Return how many secrets each session holds, by rule, newest first; only what changed is read again.
+
+        With `bytes_max`, sessions that nobody counted yet are left out once so much was read.
+        """
+        catalogue = Catalogue("secrets", dict[str, int], self.index)
+        counts: dict[str, dict[str, int]] = {}
+        read = 0
+        for recording in self._newest_first():
+            count = catalogue.known(recording.session, recording.files)
+            if count is None and (bytes_max is None or read < bytes_max):
+                read += sum(file.size for file in recording.files)
+                count = catalogue.one(recording.session, recording.files, self._secret_counts)
+            if count is not None:
+                counts[recording.session] = count
+        catalogue.close()
+        return counts
+
     def told(self, progress: Progress | None = None) -> Iterator[Session]:
         """Tell every session, newest first."""
         ordered = self._newest_first()
@@ -234,6 +252,12 @@ class Archive:
     def state(self, session: str) -> tuple[tuple[str, int, int], ...]:
         """Say how the files of a session stand now, by path, size and time; it changes when they do."""
         return tuple((file.path, file.size, file.changed_ns) for file in self._fresh(self.find(session).session))
+
+    def _secret_counts(self, session: str) -> dict[str, int]:
+        from flightlog.privacy.stream import secret_counts  # noqa: PLC0415 - its rules take a while to read
+
+        files = self.recordings[session].files
+        return secret_counts(line for file in files for line in raw_lines(file.path, 0))
 
     def _fresh(self, session: str) -> tuple[Transcript, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from flightlog.app.install import DAYS_KEY, Change, apply, diff
-from flightlog.app.setup import LONG_DAYS, Place, change_here, days_here
+from flightlog.app.setup import LONG_DAYS, Place, change_here, days_here, guard_here, wants_guard
 from flightlog.model.text import inert
 
 
@@ -18,10 +18,19 @@ from flightlog.model.text import inert
 @click.option("--remove", is_flag=True, help="Take the hook out again.")
 @click.option("--dry-run", is_flag=True, help="Show what would change and change nothing.")
 @click.option("--keep-days", type=click.IntRange(1), help="Have the agent keep its transcripts this long.")
+@click.option("--guard/--no-guard", default=True, help="With --project: stop commits and pushes that hold secrets.")
 @click.option("--inline", is_flag=True, help="Settle before the agent goes on, for machines that vanish.")
 @click.option("--json", "as_json", is_flag=True, help="Print the change as JSON.")
 def init(  # noqa: PLR0913 - one parameter per option
-    *, scope: str, yes: bool, remove: bool, dry_run: bool, keep_days: int | None, inline: bool, as_json: bool
+    *,
+    scope: str,
+    yes: bool,
+    remove: bool,
+    dry_run: bool,
+    keep_days: int | None,
+    guard: bool,
+    inline: bool,
+    as_json: bool,
 ) -> int:
     """Record every session from now on: register a hook with Claude Code."""
     place = Place(scope=scope, cwd=Path.cwd())
@@ -29,9 +38,14 @@ def init(  # noqa: PLR0913 - one parameter per option
     change = change_here(place, remove=remove, keep_days=days, inline=inline)
     if not as_json:
         click.echo(inert(diff(change)) or f"nothing to change: {change.settings}")
-    agreed = yes or dry_run or not change.is_needed or _agreed(as_json=as_json)
+    guards = guard and wants_guard(place, remove=remove)
+    if guards:
+        click.echo(f"{'without' if remove else 'with'} the guard before commits and pushes here", err=True)
+    agreed = yes or dry_run or not (change.is_needed or guards) or _agreed(as_json=as_json)
     kept = apply(change) if agreed and not dry_run else None
     written = agreed and not dry_run and change.is_needed
+    for hook in guard_here(place, remove=remove) if guards and agreed and not dry_run else ():
+        click.echo(f"guard {'taken out' if remove else 'installed'}: {hook.name}", err=True)
     if as_json:
         click.echo(json.dumps(_wire(change, written=written, kept=kept)))
     _say(change, written=written, kept=kept, dry_run=dry_run)

@@ -8,12 +8,16 @@ import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import inert
+
+if TYPE_CHECKING:
+    from flightlog.privacy.detect.known import Known
+    from flightlog.privacy.stream import Located
 
 _STDIN = "-"
 
@@ -24,24 +28,23 @@ def privacy() -> None:
 
 
 @privacy.command(epilog="Example: git log -p | flightlog privacy scan -")
-@click.argument("paths", nargs=-1, metavar="[PATHS…|-]")
+@click.argument("paths", nargs=-1, metavar="[PATHS…|SESSION|-]")
 @click.option("--json", "as_json", is_flag=True, help="Print each finding as a line of JSON.")
 @click.option("--secrets", is_flag=True, help="Leave personal data out.")
 def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool) -> int:
-    """Report what is private in PATHS, values masked; exit 1 if there are secrets."""
+    """Report what is private in files or a session, values masked; exit 1 if there are secrets."""
     from flightlog.app.privacy import redactor
+    from flightlog.privacy.redact import confidence, masked
 
-    finder, worst, count = redactor(), 0, 0
-    for name, text in _texts(paths or (".",)):
-        line, at = 1, 0
-        for finding in finder.find(text):
-            line, at = line + text.count("\n", at, finding.start), finding.start
-            if secrets and finding.kind != "secret":
-                continue
-            worst, count = max(worst, int(finding.kind == "secret")), count + 1
-            fields = {"path": name, "line": line, "offset": finding.start, "end": finding.end, "rule": finding.rule}
-            fields |= {"kind": finding.kind, "confidence": finding.confidence, "masked": finding.masked}
-            click.echo(json.dumps(fields) if as_json else _line(fields))
+    worst = count = 0
+    for name, place in _located(paths or (".",), redactor().known):
+        found = place.found
+        if secrets and found.kind != "secret":
+            continue
+        worst, count = max(worst, int(found.kind == "secret")), count + 1
+        fields = {"path": name, "line": place.line, "offset": place.start, "end": place.end, "rule": found.rule}
+        fields |= {"kind": found.kind, "confidence": confidence(found.weight), "masked": masked(found.value)}
+        click.echo(json.dumps(fields) if as_json else _line(fields))
     click.echo(f"{count} found", err=True)
     return worst
 
@@ -52,12 +55,13 @@ def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool) -> int:
 def redact(path: str, *, jsonl: bool) -> None:
     """Write PATH (or standard input) without what is private."""
     from flightlog.app.privacy import redactor
+    from flightlog.privacy import stream
     from flightlog.privacy.records import Records
 
     out = sys.stdout.buffer
     with _opened(path) as source:
         if not jsonl:
-            out.write(redactor().data(source.read()))
+            out.writelines(stream.redacted(redactor(), source))
             return
         ends: list[bytes] = []
         for line in Records(redactor()).lines(_chopped(source, ends)):
@@ -182,10 +186,37 @@ def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
         root = Path(path)
         if not root.exists():
             raise NotFound(f"no such file or directory: {path}", hint="name files, directories or - for standard input")
-        files = [root] if root.is_file() else sorted(one for one in root.rglob("*") if one.is_file())
-        for file in files:
-            if ".git" not in file.parts and (data := file.read_bytes()) and b"\0" not in data[:8000]:
-                yield str(file), data.decode("utf-8", "replace")
+        for file in _files(root):
+            yield str(file), file.read_text("utf-8", "replace")
+
+
+def _located(paths: tuple[str, ...], known: "Known") -> "Iterator[tuple[str, Located]]":
+    from flightlog.app.privacy import session_lines
+    from flightlog.privacy import stream
+
+    for path in paths:
+        if path == _STDIN:
+            yield from ((_STDIN, place) for place in stream.in_text(sys.stdin.buffer, known))
+        elif Path(path).exists():
+            for file in _files(Path(path)):
+                with file.open("rb") as source:
+                    found = stream.in_lines(source, known) if file.suffix == ".jsonl" else stream.in_text(source, known)
+                    yield from ((str(file), place) for place in found)
+        else:
+            try:
+                for name, lines in session_lines(path):
+                    yield from ((name, place) for place in stream.in_lines(lines, known))
+            except (NotFound, Invalid) as error:
+                hint = "name files, directories, a session or - for standard input"
+                raise NotFound(f"no such file, directory or session: {path}", hint=hint) from error
+
+
+def _files(root: Path) -> Iterator[Path]:
+    for file in [root] if root.is_file() else sorted(one for one in root.rglob("*") if one.is_file()):
+        if ".git" not in file.parts:
+            with file.open("rb") as source:
+                if b"\0" not in source.read(8000):
+                    yield file
 
 
 def _opened(path: str) -> BinaryIO:

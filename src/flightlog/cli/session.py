@@ -12,6 +12,8 @@ from flightlog.model.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flightlog.model.session import Session
+    from flightlog.views.story import Telling
     from flightlog.views.summary import SessionSummary
 
 
@@ -149,8 +151,9 @@ def _typed(word: str) -> str:
 @click.argument("session_id")
 @click.option("--format", "form", type=click.Choice(["md", "html", "json"]), default="md", show_default=True)
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
-def export(session_id: str, *, form: str, output: Path | None) -> None:
-    """Write a session as Markdown, one HTML page, or JSON; nothing is left out or taken out."""
+@click.option("--redact", is_flag=True, help="Take out secrets and personal data, to share it.")
+def export(session_id: str, *, form: str, output: Path | None, redact: bool) -> None:
+    """Write a session as Markdown, one HTML page, or JSON; nothing is left out, nor taken out but with --redact."""
     from flightlog.app import local_zone, open_archive, write_export
     from flightlog.model.address import parse
     from flightlog.views.export import exported
@@ -158,12 +161,30 @@ def export(session_id: str, *, form: str, output: Path | None) -> None:
 
     archive = open_archive()
     told = archive.session(parse(session_id).session)
-    body = exported(told, form, Telling(local_zone(), full=True, spilled=lambda said: archive.spilled(told.id, said)))
+    telling = Telling(local_zone(), full=True, spilled=lambda said: archive.spilled(told.id, said))
+    body = _redacted(told, form, telling) if redact else exported(told, form, telling)
     if output is None:
         click.echo(body, nl=False)
     else:
         write_export(output, body)
         click.echo(f"written: {output}", err=True)
+
+
+def _redacted(told: "Session", form: str, telling: "Telling") -> str:
+    from msgspec.structs import replace
+
+    from flightlog.app.privacy import clean_session, redactor
+    from flightlog.views.export import exported
+
+    cleaner = redactor()
+
+    def spilled(said: str) -> str | None:
+        text = telling.spilled(said) if telling.spilled else None
+        return None if text is None else cleaner.text(text)
+
+    # What was laid out as text is searched once more: a layout may bring together what stood apart.
+    body = exported(clean_session(told), form, replace(telling, spilled=spilled))
+    return cleaner.text(body) if form == "md" else body
 
 
 def since_ms(said: str, now_ms: int, zone: tzinfo) -> int:

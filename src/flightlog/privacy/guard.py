@@ -17,12 +17,12 @@ from flightlog.privacy import tiers
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.hits import MEDIUM, SECRET
 from flightlog.privacy.redact import masked
-from flightlog.store import files
+from flightlog.store import files, settings_file
 
 _TEXT_BYTES_MAX = 4 << 20
 _MARK = "# flightlog privacy guard"
 _BEFORE = "before-flightlog"
-_HOOKS = ("pre-commit", "pre-push")
+HOOKS = ("pre-commit", "pre-push")
 
 
 class Verdict(Struct, frozen=True):
@@ -49,17 +49,42 @@ def check(repository: Path, *, scan: bool = True) -> list[Verdict]:
 
 
 def install_guard(repository: Path, *, command: str = "flightlog") -> list[Path]:
-    """Put the guard before commits and pushes; hooks of other people stay and run first."""
-    folder = repository / _git(repository, "rev-parse", "--git-path", "hooks", nul=False)[0]
+    """Put the guard before commits and pushes; hooks of other people stay and run first. Return what changed."""
+    folder = _hooks_folder(repository)
     made = []
-    for name in _HOOKS:
+    for name in HOOKS:
         hook = folder / name
         before = folder / f"{name}.{_BEFORE}"
         if hook.exists() and _MARK not in hook.read_text(errors="replace") and not before.exists():
             files.renamed(hook, before.name)
-        files.replace(hook, _script(name, command).encode(), mode=0o755)
-        made.append(hook)
+        script = _script(name, command).encode()
+        if not hook.exists() or hook.read_bytes() != script:
+            files.replace(hook, script, mode=0o755)
+            made.append(hook)
     return made
+
+
+def remove_guard(repository: Path) -> list[Path]:
+    """Take the guard out again; a hook that was there before comes back."""
+    gone = []
+    for hook in guards(repository):
+        before = hook.with_name(f"{hook.name}.{_BEFORE}")
+        settings_file.remove(hook)
+        if before.exists():
+            files.renamed(before, hook.name)
+        gone.append(hook)
+    return gone
+
+
+def guards(repository: Path) -> list[Path]:
+    """Return where the guard stands in a repository."""
+    folder = _hooks_folder(repository)
+    hooks = [folder / name for name in HOOKS]
+    return [hook for hook in hooks if hook.is_file() and _MARK in hook.read_text(errors="replace")]
+
+
+def _hooks_folder(repository: Path) -> Path:
+    return repository / _git(repository, "rev-parse", "--git-path", "hooks", nul=False)[0]
 
 
 def _verdicts(repository: Path, path: str, state: str, *, scan: bool) -> Iterator[Verdict]:

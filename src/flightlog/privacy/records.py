@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from flightlog.privacy.detect import contexts, engine
+from flightlog.privacy.detect import contexts, engine, suspects
 from flightlog.privacy.detect.people import HOME
 from flightlog.privacy.redact import ROUNDS_MAX, Redactor
 
@@ -59,10 +59,39 @@ class Records:
         yield from self._batch(batch)
 
     def _batch(self, lines: list[bytes]) -> list[bytes]:
-        """Redact lines as they stand where that is safe, else string by string."""
-        done = self._redactor.homeless(b"\0".join(lines)).split(b"\0")
+        """Redact lines, most of them by one look: what holds no trigger of any detector is done."""
+        data = self._redactor.homeless(b"\n".join(lines))
+        done = data.split(b"\n")
         if len(done) != len(lines):
             return [self._line(line) for line in lines]
+        begins = suspects.lines_in(data, self._redactor.known)
+        if begins:
+            starts = list(itertools.accumulate((size + 1 for size in map(len, done)), initial=0))
+            picked = [bisect_right(starts, begin) - 1 for begin in begins]
+            for index, line in zip(picked, self._settled([done[index] for index in picked]), strict=True):
+                done[index] = line
+        return done
+
+    def _settled(self, lines: list[bytes]) -> list[bytes]:
+        """Redact lines until another look changes nothing: a tag can bring something else to light."""
+        done = self._careful(lines)
+        pending = [index for index, line in enumerate(done) if line != lines[index]]
+        for _ in range(ROUNDS_MAX):
+            again = self._careful([done[index] for index in pending])
+            pending, before = [], pending
+            for index, line in zip(before, again, strict=True):
+                if line != done[index]:
+                    done[index] = line
+                    pending.append(index)
+            if not pending:
+                break
+        return done
+
+    def _careful(self, lines: list[bytes]) -> list[bytes]:
+        """Redact lines as they stand where that is safe, else string by string."""
+        if any(b"\0" in line for line in lines):
+            return [self._line(line) for line in lines]
+        done = list(lines)
         pending = list(range(len(lines)))
         for _ in range(ROUNDS_MAX):
             changed, unsafe, final = self._round_in_place([done[index] for index in pending])
@@ -80,7 +109,7 @@ class Records:
         joined = b"\0".join(lines)
         starts = list(itertools.accumulate((size + 1 for size in map(len, lines)), initial=0))
         by_line: dict[int, list[engine.Found]] = {}
-        unsafe = {at for at, line in enumerate(lines) if b"\\u00" in line} if b"\\u00" in joined else set()
+        unsafe = {bisect_right(starts, begin) - 1 for begin in suspects.deep_lines_in(joined)}
         for one in self._redactor.found(joined):
             at = bisect_right(starts, one.start) - 1
             by_line.setdefault(at, []).append(one)
@@ -113,9 +142,9 @@ class Records:
             for name, member in value.items():
                 if len(name) > _SHORT_CHARS:
                     leaves.append(Leaf("", name))
-                if isinstance(member, str | dict | list):
+                if isinstance(member, str | dict | list | tuple):
                     self._collect(member, name if self._tells(name) else "", leaves)
-        elif isinstance(value, list):
+        elif isinstance(value, list | tuple):
             for member in value:
                 self._collect(member, key, leaves)
 
@@ -166,7 +195,7 @@ class Records:
     def _rebuilt(self, value: Any, key: str, answers: dict[Leaf, str]) -> Any:
         if isinstance(value, str):
             return answers.get(Leaf(key, value), value)
-        if isinstance(value, list):
+        if isinstance(value, list | tuple):
             return [self._rebuilt(member, key, answers) for member in value]
         if not isinstance(value, dict):
             return value

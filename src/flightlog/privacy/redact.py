@@ -15,7 +15,7 @@ from flightlog.model.pages import Clean
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.hits import HIGH, LOW
 from flightlog.privacy.detect.known import Known
-from flightlog.privacy.detect.people import HOME
+from flightlog.privacy.detect.people import HOME, nobodys, without_owner
 
 _TAG_HEX = 4
 _HOMES_MAX = 16
@@ -40,7 +40,7 @@ class Redactor:
     def __init__(self, key: bytes, *, known: Iterable[str] = (), homes: Mapping[str, str] | None = None) -> None:
         """Keep the key; `homes` maps directories to what they are called instead, as the repository to `.`."""
         self._key = key
-        self._known = Known(known)
+        self.known = Known(known)
         # Paths repeat in each record of a transcript; renaming those seen before costs one pass.
         self._seen: set[bytes] = set()
         self._homes = {
@@ -72,27 +72,27 @@ class Redactor:
         return self.replaced(data, found) if found else data
 
     def homeless(self, data: bytes) -> bytes:
-        """Return `data` with directories already seen to name a person renamed where they begin a string."""
+        """Return `data` with directories already seen to name a person renamed."""
         for path, name in self._homes.items():
             data = data.replace(path + b"/", name + b"/") if path in data else data
         for path in self._seen:
-            data = data.replace(b'"' + path + b"/", b'"~/').replace(b'"' + path + b'"', b'"~"')
+            data = without_owner(data, path) if path in data else data
         return data
 
     def found(self, data: bytes) -> list[engine.Found]:
         """Return what is private in the UTF-8 text `data`, offsets in bytes."""
-        return engine.find(data, self._known)
+        return engine.find(data, self.known)
 
     def find(self, text: str) -> list[Finding]:
         """Return what is private in `text`, offsets in characters."""
         data = text.encode("utf-8", "surrogatepass")
         at = chars = 0
         findings = []
-        for one in engine.find(data, self._known):
+        for one in engine.find(data, self.known):
             chars, at = chars + len(data[at : one.start].decode("utf-8", "replace")), one.start
             width = len(data[one.start : one.end].decode("utf-8", "replace"))
             findings.append(
-                Finding(one.rule, one.kind, _confidence(one.weight), chars, chars + width, masked(one.value))
+                Finding(one.rule, one.kind, confidence(one.weight), chars, chars + width, masked(one.value))
             )
         return findings
 
@@ -114,9 +114,9 @@ class Redactor:
 
     def _stand_in(self, one: engine.Found) -> bytes:
         if one.rule == HOME:
-            if one.value[:1] == b"/" and len(self._seen) < _HOMES_MAX:
+            if one.value[:1] in b"/-" and len(self._seen) < _HOMES_MAX:
                 self._seen.add(one.value)
-            return b"~" if one.value[:1] != b"-" else b"-~"
+            return nobodys(one.value)
         return self.tag(one.kind, one.rule, one.value)
 
 
@@ -133,5 +133,5 @@ def masked(value: bytes) -> str:
     return text[:shown] + "*" * min(len(text) - shown, 12)
 
 
-def _confidence(weight: int) -> str:
+def confidence(weight: int) -> str:
     return "high" if weight >= HIGH else "low" if weight <= LOW else "medium"

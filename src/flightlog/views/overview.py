@@ -52,6 +52,7 @@ class Overview(Struct, frozen=True):
     unknown_records: int
     damaged: int
     sample: bool
+    holding_secrets: tuple[str, ...] = ()
 
 
 def doomed(summaries: Sequence[SessionSummary], keep_days: int, now_ms: int, within_days: int) -> tuple[Doomed, ...]:
@@ -115,6 +116,12 @@ def facts(told: Overview, zone: tzinfo) -> Iterator[Fact]:
         name = one_line(share.project, PROJECT_WIDTH)
         yield Fact(f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}")
     yield _keeping(told, zone)
+    if told.holding_secrets:
+        count = counted(len(told.holding_secrets), "session")
+        verb = "holds" if len(told.holding_secrets) == 1 else "hold"
+        yield Fact(
+            f"{count} {verb} what looks like secrets", f"flightlog privacy scan {told.holding_secrets[0]} --secrets"
+        )
     if told.unknown_records or told.damaged:
         yield Fact(
             f"{told.unknown_records:,} records of unknown type, {told.damaged:,} damaged spans", "flightlog doctor"

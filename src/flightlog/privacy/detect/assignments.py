@@ -4,7 +4,9 @@ Reads one name, the marks after it and the value, in any language's syntax: INI,
 XML, shell, flags, headers, calls, cookies, connection strings. Knows no providers.
 """
 
+import functools
 import re
+import string
 from typing import NamedTuple
 
 import re2
@@ -20,6 +22,7 @@ WORDS = (*PASSWORDS, *STRONG, *WEAK)
 # Letters that make another word of it: tokens, keyword, author.
 _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
 _NAME_MAX = 40
+_NAME_BYTES = (string.ascii_letters + string.digits + "_-.").encode()
 _GAP_MAX = 40
 _FILLERS_MAX = 4
 _VALUE_MAX = 300
@@ -27,13 +30,14 @@ _FILLERS = (
     "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
     "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified"
 )
-_TAIL = re2.compile(rb"[\w.\-]*", LATIN)
-_MARKS = re2.compile(rb"[^A-Za-z0-9\x00]+", LATIN)
+# Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
+_TAIL = re.compile(rb"[\w.\-]*")
+_MARKS = re.compile(rb"[^A-Za-z0-9\x00]+")
 _FILLER = re2.compile(f"(?i)(?:{_FILLERS})\\b".encode(), LATIN)
 _WORD = re2.compile("(?i)(?:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode(), LATIN)
-_OPERATOR = re2.compile(rb"[=:>(|]|,\s|<-", LATIN)
-_OPENED = re2.compile(rb"(?:\\*[\"'`]|&quot;)\s*$", LATIN)
-_BARE = re2.compile(rb"[^\s\"'`<>,;\x00\\)\]}]+", LATIN)
+_OPERATOR = re.compile(rb"[=:>(|]|,\s|<-")
+_OPENED = re.compile(rb"(?:[\"'`]|&quot;)\s*$")
+_BARE = re.compile(rb"[^\s\"'`<>,;\x00\\)\]}]+")
 _BORING = re2.compile(
     rb"(?i)pub(?:lic)?[_-]?key|publickey|key(?:word|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
     rb"|code|s?tore|ring|s\b|map|chain|less|note|noun)|monkey|turkey|hockey|donkey|whiskey|jockey|mickey|primary.?key"
@@ -46,18 +50,20 @@ _BORING = re2.compile(
     rb"|request.?id|commit|stylesheet|accession|secret.?name|key.?vault|license.?(?:file|type|url)",
     LATIN,
 )
-_TYPED = re2.compile(rb"[0-9!@#$%^&*+=?~-]", LATIN)
+_NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
+_DIGIT = re.compile(rb"[0-9]")
+_TYPED = re.compile(rb"[0-9!@#$%^&*+=?~-]")
 _HUMPED = re2.compile(rb"[a-z][A-Z].*[a-z][A-Z]", LATIN)
-_PROSE = re2.compile(rb"^[A-Za-z]{1,14}[.:!?]?$", LATIN)
-_ALPHABET = re2.compile(rb"[A-Za-z0-9_+/=.:~|%-]+", LATIN)
+_PROSE = re.compile(rb"[A-Za-z]{1,14}[.:!?]?\Z")
+_ALPHABET = re.compile(rb"[A-Za-z0-9_+/=.:~|%-]+")
 _LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0")
 # The next line begins with a run of a value, not with a name and its own value.
 _NEXT_LINE = re2.compile(
     rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])", LATIN
 )
-_HEX_WHOLE = re2.compile(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}", LATIN)
+_HEX_WHOLE = re.compile(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
 _NOISE = re2.compile(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]", LATIN)
-_HEX = re2.compile(rb"[0-9a-fA-F]{16,}", LATIN)
+_HEX = re.compile(rb"[0-9a-fA-F]{16,}")
 
 
 class _Value(NamedTuple):
@@ -94,15 +100,22 @@ def word_end(view: bytes, start: int) -> int:
 def judge(view: bytes, start: int, end: int) -> Hit | None:
     """Return the secret value that the word at `start`:`end` introduces, if it does."""
     word = view[start:end].lower()
-    tail = _TAIL.match(view, end, end + _NAME_MAX).end()
+    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _VALUE_MAX // 2) is None:
+        return None
+    tail = end + len(_TAIL.findall(view, end, end + _NAME_MAX)[0])
     name = _name_before(view, start) + view[start:tail]
-    if _BORING.search(name) is not None:
+    if _is_boring(name):
         return None
     value = _value(view, tail, _gap_end(view, tail), name)
     if value is None or not value.text:
         return None
     weight = _weigh(word, name.lower(), value)
     return Hit(value.start, value.end, _rule(word), value.text, weight) if weight else None
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_boring(name: bytes) -> bool:
+    return _BORING.search(name) is not None
 
 
 def _gap_end(view: bytes, at: int) -> int:
@@ -120,11 +133,8 @@ def _gap_end(view: bytes, at: int) -> int:
 
 
 def _name_before(view: bytes, start: int) -> bytes:
-    before = view[max(0, start - 40) : start]
-    at = len(before)
-    while at and (before[at - 1 : at].isalnum() or before[at - 1] in b"_-."):
-        at -= 1
-    return before[at:]
+    before = view[max(0, start - _NAME_MAX) : start]
+    return before[len(before.rstrip(_NAME_BYTES)) :]
 
 
 def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
@@ -182,7 +192,7 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     if chance.is_code(plain) or chance.is_placeholder(plain):
         return end, plain
     text, back = joined(view, start, _VALUE_MAX)
-    longer = _BARE.match(text).group()
+    longer = _BARE.findall(text)[0]
     stop, extra = back(len(longer)), longer[len(plain) :]
     # The next line goes on with the value only if it holds nothing else.
     ends = view[stop : stop + 1] in _LINE_ENDS or chance.is_random(extra, floor=2.5)

@@ -7,13 +7,14 @@ beside a word for a secret is decided in `assignments`.
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import re2
 
 from flightlog.privacy.detect import assignments, chance, forms
-from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Hit
+from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, MEDIUM, Hit
+from flightlog.privacy.detect.meter import UNJUDGED, Meter
 from flightlog.privacy.detect.rules import Rule, rules
 from flightlog.privacy.detect.wraps import joined
 
@@ -30,12 +31,17 @@ _HASHY = re2.compile(
 _EVIDENCE = re2.compile(rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred)[\w-]*\s", LATIN)
 _SECRETIVE = re2.compile(rb"(?i)token|key|secret|pass|pwd|auth|cred|api", LATIN)
 _OWNER = re2.compile(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id", LATIN)
+_Judge = Callable[[bytes, int], tuple[int, Hit | None]]
+_VALUE = re.compile(rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{%d}" % _LEAST)
+_PROMISING = re.compile(rb"[0-9]|[A-Za-z_+/-]{20}")
+_LETTERS = re.compile(rb"[A-Za-z]+")
+_COARSE = re.compile(rb"[A-Za-z_+/.~!@#$%^&*-]*[0-9][A-Za-z0-9_+/=.~!@#$%^&*-]{5,}")
 _ANY_FORMS = ("{uuid}", "{url:16-100}", "{b64:20-100}=", "{dots:20-120}", "{b64:20-100}")
 
 
 class _Tables(NamedTuple):
-    trigger: Any  # a provider's name or a word for a secret, and the beginning of a value after it
-    name: Any
+    name: Any  # a provider's name
+    word: Any  # a word for a secret, and the beginning of a value after it
     rules: dict[bytes, tuple[Rule, ...]]
 
 
@@ -45,12 +51,26 @@ def _tables() -> _Tables:
     for rule in rules():
         for name in rule.near:
             by_name[name.encode()] = (*by_name.get(name.encode(), ()), rule)
-    names = sorted((name.decode() for name in by_name), key=len, reverse=True)
+    name, word = (re2.compile(f"(?i){pattern}".encode(), LATIN) for pattern in (names(), assignments.trigger()))
+    return _Tables(name, word, by_name)
+
+
+def names() -> str:
+    """Return a pattern for the providers' names."""
+    every = sorted({name for rule in rules() for name in rule.near}, key=lambda name: (-len(name), name))
     # A short name inside a word is that word.
-    edged = "|".join((r"\b" if len(name) < 5 else "") + re.escape(name) for name in names)
-    near = rf"(?:{edged})[^\x00]{{0,{_REACH}}}[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{{{_LEAST}}}"
-    trigger = re2.compile(f"(?i){near}|{assignments.trigger()}".encode(), LATIN)
-    return _Tables(trigger, re2.compile(f"(?i){edged}".encode(), LATIN), by_name)
+    return "|".join((r"\b" if len(name) < 5 else "") + re.escape(name) for name in every)
+
+
+def is_name(text: bytes) -> bool:
+    """Say whether `text` is a provider's name."""
+    return text.lower() in _tables().rules
+
+
+def has_value(view: bytes, end: int) -> bool:
+    """Say whether something long stands within reach of a name that ends at `end`."""
+    value = _VALUE.search(view, end, end + _REACH + 1 + _LEAST)
+    return value is not None and view.find(b"\0", end, value.end()) < 0
 
 
 @functools.cache
@@ -60,18 +80,28 @@ def _bounded(form: str) -> Any:
     return re2.compile(rf"(?:^|[^{edge}])({forms.pattern(form)})(?:$|[^=/$\\{edge}]|\\[nrt\"'\\])".encode(), LATIN)
 
 
-def find(view: bytes) -> Iterator[Hit]:
+def find(view: bytes, meter: Meter) -> Iterator[Hit]:
     """Yield the values in `view` that the words before them make secret."""
-    trigger, at = _tables().trigger, 0
+    tables = _tables()
+    yield from _judged_once(view, meter, tables.name, _beside_name)
+    yield from _judged_once(view, meter, tables.word, _beside_word)
+
+
+def _judged_once(view: bytes, meter: Meter, words: Any, judge: _Judge) -> Iterator[Hit]:
+    """Yield what `judge` says of each of `words`; what repeats, in a transcript or a hostile text, is judged once."""
+    meter.begin()
+    at = 0
     judged: dict[tuple[int, bytes], tuple[int, Hit | None]] = {}
-    while (found := trigger.search(view, at)) is not None:
+    while (found := words.search(view, at)) is not None:
         start = found.start()
+        if judge is _beside_name and not has_value(view, found.end()):
+            at = found.end()
+            continue
         low = max(0, start - _BEFORE)
         window = start - low, view[low : start + _AFTER]
         answer = judged.get(window)
         if answer is None:
-            # What repeats, in a transcript or in a hostile text, is judged once.
-            answer = _judged(window[1], window[0])
+            answer = judge(window[1], window[0]) if meter.affords(start, _WIDTH_MAX) else _unjudged(*window)
             if len(judged) < _REMEMBERED_MAX:
                 judged[window] = answer
         at = start + answer[0]
@@ -79,26 +109,37 @@ def find(view: bytes) -> Iterator[Hit]:
             yield answer[1]._replace(start=low + answer[1].start, end=low + answer[1].end)
 
 
-def _judged(window: bytes, start: int) -> tuple[int, Hit | None]:
-    """Return how long the word at `start` is, and what it makes secret."""
+def _beside_name(window: bytes, start: int) -> tuple[int, Hit | None]:
+    """Return how long the name at `start` is, and what it makes secret."""
     tables = _tables()
     name = tables.name.match(window, start)
-    hit = _beside_provider(window, name.end(), tables.rules[name.group().lower()]) if name else None
+    return name.end() - start, _beside_provider(window, name.end(), tables.rules[name.group().lower()])
+
+
+def _beside_word(window: bytes, start: int) -> tuple[int, Hit | None]:
     word = assignments.word_end(window, start)
-    if hit is None and word:
-        hit = assignments.judge(window, start, word)
-    return max(word, name.end() if name else 0) - start, hit
+    return max(word - start, 1), assignments.judge(window, start, word) if word else None
+
+
+def _unjudged(start: int, window: bytes) -> tuple[int, Hit | None]:
+    word = _LETTERS.match(window, start)
+    size = min(len(word.group()), _LEAST) if word else 1
+    run = _COARSE.search(window, start + size, start + _REACH + _LEAST)
+    return size, Hit(run.start(), run.end(), UNJUDGED, run.group(), LOW) if run else None
 
 
 def tells(name: bytes) -> bool:
     """Say whether `name` holds a provider's name or a word for a secret, or names a person's account."""
-    value = b' = "0a1b2c3d4e5f6g7h8i9j"'
-    return _tables().trigger.search(name + value) is not None or _OWNER.search(name) is not None
+    tables, value = _tables(), b' = "0a1b2c3d4e5f6g7h8i9j"'
+    told = tables.name.search(name) or tables.word.search(name + value) or _OWNER.search(name)
+    return told is not None
 
 
 def _beside_provider(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
     stop = view.find(b"\0", end, end + _WIDTH_MAX)
     text = view[end : stop if stop >= 0 else end + _WIDTH_MAX]
+    if _PROMISING.search(text, 0, _REACH + 2 * _LEAST) is None:
+        return None
     hit = _first(text, near)
     if b"\n" in text[: _REACH * 3] and (hit is None or b"\n" in text[hit.start - 1 : hit.end + 1]):
         whole = _wrapped(view, end, near)

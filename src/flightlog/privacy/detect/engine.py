@@ -14,10 +14,18 @@ import re2
 from flightlog.privacy.detect import contexts, people, specials, tokens, views
 from flightlog.privacy.detect.hits import LATIN, PERSON, Hit
 from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.meter import Meter
 
 # One search tells that none of these is there, as in most texts.
 _RARE = re2.compile(specials.PATTERN + b"|" + views.BASE64_TEXT, LATIN)
 TAG = re2.compile(rb"<(?:secret|person):[a-z0-9.-]{1,80}:[0-9a-f]{4,64}>", LATIN)
+
+
+class Looking(NamedTuple):
+    """What is known before, and how much may still be examined."""
+
+    known: Known | None
+    meter: Meter
 
 
 class Found(NamedTuple):
@@ -44,32 +52,34 @@ class Found(NamedTuple):
         return self._replace(spans=tuple((start + by, end + by) for start, end in self.spans))
 
 
-def find(data: bytes, known: Known | None = None) -> list[Found]:
+def find(data: bytes, known: Known | None = None, meter: Meter | None = None) -> list[Found]:
     """Return what is private in `data`, in order and without overlaps."""
+    meter = meter or Meter()
     data = TAG.sub(lambda tag: b"\0" * len(tag.group()), data) if b"<secret:" in data or b"<person:" in data else data
     plain = views.flat(data)
     rare = _RARE.search(plain) is not None
-    found = [_found(hit, ((hit.start, hit.end),)) for hit in _hits(plain, data, known, rare=rare)]
+    found = [_found(hit, ((hit.start, hit.end),)) for hit in _hits(plain, data, Looking(known, meter), rare=rare)]
     for view in itertools.chain(views.others(data), views.base64_texts(plain) if rare else ()):
-        found += [_found(hit, view.spans(hit.start, hit.end)) for hit in _hidden(views.flat(view.data), known)]
+        hidden = _hidden(views.flat(view.data), Looking(known, meter))
+        found += [_found(hit, view.spans(hit.start, hit.end)) for hit in hidden]
     return _settled(found)
 
 
-def _hits(plain: bytes, data: bytes, known: Known | None, *, rare: bool) -> Iterator[Hit]:
-    if known:
-        yield from known.find(data)
-    yield from tokens.find(plain)
-    yield from contexts.find(plain)
+def _hits(plain: bytes, data: bytes, looking: Looking, *, rare: bool) -> Iterator[Hit]:
+    if looking.known:
+        yield from looking.known.find(data)
+    yield from tokens.find(plain, looking.meter)
+    yield from contexts.find(plain, looking.meter)
     yield from people.find(plain)
     if rare:
         yield from specials.find(plain)
 
 
-def _hidden(view: bytes, known: Known | None) -> Iterator[Hit]:
-    if known:
-        yield from known.find(view)
-    yield from tokens.find(view)
-    yield from contexts.find(view)
+def _hidden(view: bytes, looking: Looking) -> Iterator[Hit]:
+    if looking.known:
+        yield from looking.known.find(view)
+    yield from tokens.find(view, looking.meter)
+    yield from contexts.find(view, looking.meter)
     yield from specials.find(view)
 
 
@@ -80,14 +90,28 @@ def _found(hit: Hit, spans: tuple[tuple[int, int], ...]) -> Found:
 def _settled(found: Iterable[Found]) -> list[Found]:
     """Keep the surest, then the longest, of those that overlap; a secret outranks a person."""
     kept: list[Found] = []
-    ranked = sorted(found, key=lambda one: (one.kind == PERSON, -one.weight, one.start - one.end, one.start))
+    cluster: list[Found] = []
+    reach = 0
+    for one in sorted(found, key=lambda one: one.start):
+        if cluster and one.start >= reach:
+            kept += _best(cluster)
+            cluster = []
+        cluster.append(one)
+        reach = max(reach, one.end) if len(cluster) > 1 else one.end
+    return sorted(kept + _best(cluster), key=lambda one: one.start)
+
+
+def _best(cluster: list[Found]) -> list[Found]:
+    if len(cluster) < 2:
+        return cluster
+    kept: list[Found] = []
     taken: list[tuple[int, int]] = []
-    for one in ranked:
+    for one in sorted(cluster, key=lambda one: (one.kind == PERSON, -one.weight, one.start - one.end, one.start)):
         if not any(_overlaps(taken, span) for span in one.spans):
             kept.append(one)
             for span in one.spans:
                 insort(taken, span)
-    return sorted(kept, key=lambda one: one.start)
+    return kept
 
 
 def _overlaps(taken: list[tuple[int, int]], span: tuple[int, int]) -> bool:

@@ -49,17 +49,17 @@ class Known:
         """Keep each value of six characters or more, with the ways it may be written."""
         self._values = {way: value for value in values if _usable(value) for way in _ways(value)}
         ordered = sorted(self._values, key=len, reverse=True)
-        self._pattern = re2.compile(b"|".join(map(_literal, ordered)), LATIN) if ordered else None
+        self.pattern = re2.compile(b"|".join(map(_literal, ordered)), LATIN) if ordered else None
 
     def __bool__(self) -> bool:
         """Say whether there is anything to look for."""
-        return self._pattern is not None
+        return self.pattern is not None
 
     def find(self, view: bytes) -> Iterator[Hit]:
         """Yield each place where a known value stands."""
-        if self._pattern is None:
+        if self.pattern is None:
             return
-        for found in self._pattern.finditer(view):
+        for found in self.pattern.finditer(view):
             value = self._values[found.group()].encode("utf-8", "surrogatepass")
             yield Hit(found.start(), found.end(), _RULE, value, HIGH + 1)
 

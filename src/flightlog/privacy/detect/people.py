@@ -12,7 +12,7 @@ import re2
 from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, PERSON, Hit
 
 HOME = "home-path"
-_TRIGGER = re2.compile(
+PATTERN = (
     rb"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9]"
     rb"|/(?:home|Users)/[A-Za-z0-9._-]+|[A-Za-z]:(?:\\+|/)Users(?:\\+|/)[A-Za-z0-9._-]+|-(?:home|Users)-[a-z][a-z0-9]+"
     rb"|\b[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\b"
@@ -23,14 +23,17 @@ _TRIGGER = re2.compile(
     rb"|\b[0-9a-f]{1,4}(?::[0-9a-f]{0,4}){3,7}\b"
     rb"|\b[a-z0-9][a-z0-9-]*(?:\.[a-z0-9-]+)*\.(?:internal|corp|lan|intranet|ts\.net)\b"
     rb"|(?i:(?:device|account|organization|org|user|member)_?(?:uu)?id[\"'\\: =]{1,8}[0-9a-f-]{32,64})"
-    rb"|user_[0-9a-f]{64}",
-    LATIN,
+    rb"|user_[0-9a-f]{64}"
 )
+_TRIGGER = re2.compile(PATTERN, LATIN)
+_BEFORE_SLUG = (b"/", b"\\", b'"', b" ", b"")
+_INSIDE_PATH = (b".", b"-", b"_", b"~")
+_AFTER_SLUG = tuple(bytes((byte,)) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
+_AFTER_HOME = (*_AFTER_SLUG, *(bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"))
 _DOCUMENT_HOSTS = (b"example.com", b"example.org", b"example.net", b"example", b"invalid", b"localhost", b"test")
 _FUNCTION_BOXES = frozenset(b"noreply no-reply git donotreply".split())
-_DOCUMENT_NETS = tuple(
-    ipaddress.ip_network(net) for net in ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32")
-)
+_DOCUMENT_NET = ipaddress.ip_network("2001:db8::/32")
+_WELL_KNOWN = (b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1")
 
 
 def find(view: bytes) -> Iterator[Hit]:
@@ -103,24 +106,59 @@ def _email(text: bytes, start: int, view: bytes) -> Hit | None:
 
 
 def _home(text: bytes, start: int, view: bytes) -> Hit | None:
-    before = view[start - 1 : start]
-    if text[:1] == b"/" and (before.isalnum() or (start and before in (b".", b"-", b"_", b"~"))):
-        return None  # a path inside an address or another directory
-    if text[:1] == b"-" and before not in (b"/", b"\\", b'"', b" ", b""):
-        return None
-    return _hit(text, start, HOME)
+    # A path inside an address or another directory is none.
+    known = text[:1] not in b"/-" or _begins(text[:1], view[max(0, start - 1) : start])
+    return _hit(text, start, HOME) if known else None
+
+
+def nobodys(path: bytes) -> bytes:
+    """Return what a home directory is called instead."""
+    return b"-~" if path[:1] == b"-" else b"~"
+
+
+def without_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
+    """Return `data` with a home directory met before renamed, just where it would be found."""
+    parts = data.split(path)
+    name, bounds = name or nobodys(path), _AFTER_SLUG if path[:1] == b"-" else _AFTER_HOME
+    made = [parts[0]]
+    for index, after in enumerate(parts[1:]):
+        before = parts[index][-2:] or (path[-1:] if index else b"")
+        made += [name if after[:1] not in bounds and _begins(path[:1], before) else path, after]
+    return b"".join(made)
+
+
+def _begins(first: bytes, before: bytes) -> bool:
+    if first == b"-":
+        return before[-1:] in _BEFORE_SLUG
+    return before in (b"\\n", b"\\t") or not (before[-1:].isalnum() or before[-1:] in _INSIDE_PATH)
 
 
 def _is_public(text: bytes) -> bool:
+    if b":" not in text:
+        return _is_public_four(text)
     try:
         address = ipaddress.ip_address(text.decode())
     except ValueError:
         return False
-    if any(address in net for net in _DOCUMENT_NETS if net.version == address.version):
+    return address.is_global and not address.is_multicast and address not in _DOCUMENT_NET
+
+
+def _is_public_four(text: bytes) -> bool:
+    """Say the same of an address of four numbers, of which a text may hold very many."""
+    try:
+        one, two, three, _ = numbers = tuple(map(int, text.split(b".")))
+    except ValueError:
         return False
-    return (
-        address.is_global and not address.is_multicast and text not in (b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1")
-    )
+    if max(numbers) > 255 or one in (0, 10, 127) or one >= 224 or text in _WELL_KNOWN:
+        return False
+    if one in (100, 169, 172, 192, 198, 203):
+        return not (
+            (one == 100 and 64 <= two < 128)
+            or (one, two) in ((169, 254), (192, 168), (198, 18), (198, 19))
+            or (one == 172 and 16 <= two < 32)
+            or (one, two, three) in ((192, 0, 0), (192, 0, 2), (198, 51, 100), (203, 0, 113))
+        )
+    return True
 
 
 def _is_card(digits: bytes) -> bool:

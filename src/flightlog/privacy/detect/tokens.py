@@ -7,24 +7,29 @@ tried again with the lines joined.
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import re2
 
 from flightlog.privacy.detect import chance, forms
-from flightlog.privacy.detect.hits import HIGH, LATIN, Hit
+from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, Hit
+from flightlog.privacy.detect.meter import UNJUDGED, Meter
 from flightlog.privacy.detect.rules import Rule, rules
 from flightlog.privacy.detect.wraps import joined
 
 _WIDTH_MAX = 700
 # The shorter the head, the more must follow before it is worth a look.
 _WANTED = {1: 20, 2: 13, 3: 12}
-_WANTED_ELSE = 6
+_WANTED_ELSE = 1
 _HEAD_CHARS = 2
 
 
-_RUN = re2.compile(rb"[A-Za-z0-9_.$/+=:|~%?&@;-]*", LATIN)
+_RUN = re.compile(rb"[A-Za-z0-9_.$/+=:|~%?&@;-]*")
+_LOOK = 100
+
+
+_Joined = tuple[bytes, Callable[[int], int]]
 
 
 class _Form(NamedTuple):
@@ -35,14 +40,32 @@ class _Form(NamedTuple):
 
 
 @functools.cache
-def _tables() -> tuple[object, dict[bytes, list[_Form]]]:
-    made = [_form(rule, form) for rule in rules() if not rule.near for form in rule.forms]
+def _tables() -> tuple[tuple[object, ...], dict[bytes, list[_Form]]]:
     heads: dict[bytes, list[_Form]] = {}
-    for form in made:
+    for form in _forms():
         heads.setdefault(form.head[:_HEAD_CHARS], []).append(form)
-    triggers = dict.fromkeys(_trigger(form) for form in made)
-    pattern = re2.compile("|".join(triggers).encode(), LATIN)
-    return pattern, heads
+    return tuple(re2.compile(pattern.encode(), LATIN) for pattern in triggers()), heads
+
+
+def triggers() -> tuple[str, str]:
+    """Return patterns for the heads of all tokens: those telling by themselves, and those with what must follow.
+
+    Apart, since heads and counts in one automaton have more states than a hostile text leaves room for.
+    """
+    plain, counted = (
+        "|".join(dict.fromkeys(_trigger(form) for form in _forms() if _is_telling(form) is telling))
+        for telling in (True, False)
+    )
+    return plain, counted
+
+
+def _is_telling(form: _Form) -> bool:
+    head = form.head.decode()
+    return len(head) > 3 and not (len(head) <= 8 and head[:-1].isalpha() and head.islower())
+
+
+def _forms() -> list[_Form]:
+    return [_form(rule, form) for rule in rules() if not rule.near for form in rule.forms]
 
 
 def _form(rule: Rule, text: str) -> _Form:
@@ -57,10 +80,9 @@ def _trigger(form: _Form) -> str:
     """Return a pattern for the head and as much after it as makes it telling, yet not all: a line may end there."""
     head = form.head.decode()
     after = form.text[form.text.index(head) + len(head) :]
-    made = r"\b" if form.lead and head[0].isalnum() and not (len(head) > 4 and head[-1] in "_-.") else ""
+    made = r"\b" if form.lead and head[0].isalnum() and not (len(head) > 3 and head[-1] in "_-.") else ""
     made += re.escape(head)
-    wordlike = len(head) <= 8 and head[:-1].isalpha() and head.islower()
-    wanted = _WANTED.get(len(head), _WANTED[3] if wordlike else _WANTED_ELSE)
+    wanted = _WANTED_ELSE if _is_telling(form) else _WANTED.get(len(head), _WANTED[3])
     at = 0
     for field in forms.FIELD.finditer(after):
         made += re.escape(after[at : field.start()])
@@ -80,25 +102,42 @@ def _pattern(form: str) -> object:
     return re2.compile(forms.pattern(form).encode(), LATIN)
 
 
-def find(view: bytes) -> Iterator[Hit]:
+def find(view: bytes, meter: Meter) -> Iterator[Hit]:
     """Yield the tokens in `view` that are known by their own shape."""
-    trigger, heads = _tables()
-    at = 0
-    while (found := trigger.search(view, at)) is not None:  # type: ignore[attr-defined]
+    for pattern in _tables()[0]:
+        yield from _found(view, meter, pattern)
+
+
+def _found(view: bytes, meter: Meter, pattern: object) -> Iterator[Hit]:
+    meter.begin()
+    heads = _tables()[1]
+    at = run_end = 0
+    while (found := pattern.search(view, at)) is not None:  # type: ignore[attr-defined]
         start = found.start()
-        best: Hit | None = None
-        wrapped = _is_cut(view, start)
-        for form in (*heads.get(view[start : start + _HEAD_CHARS], ()), *heads.get(view[start : start + 1], ())):
-            if view.startswith(form.head, start):
-                best = _longer(best, _try(view, start, form, wrapped=wrapped))
+        if start >= run_end:
+            run_end = _RUN.match(view, start, start + _WIDTH_MAX).end()  # type: ignore[union-attr]
+        tried = (*heads.get(view[start : start + _HEAD_CHARS], ()), *heads.get(view[start : start + 1], ()))
+        forms_here = [form for form in tried if view.startswith(form.head, start)]
+        wrapped = _is_cut(view, run_end)
+        if meter.affords(start, _LOOK * len(forms_here) + (_WIDTH_MAX if wrapped else 0)):
+            best = _best(view, start, forms_here, wrapped=wrapped)
+        else:
+            best = Hit(start, max(run_end, found.end()), UNJUDGED, view[start : max(run_end, found.end())], LOW)
         at = best.end if best else start + 1
         if best:
             yield best
 
 
-def _is_cut(view: bytes, start: int) -> bool:
-    """Say whether the token at `start` goes on to the end of its line."""
-    end = _RUN.match(view, start, start + _WIDTH_MAX).end()
+def _best(view: bytes, start: int, tried: list[_Form], *, wrapped: bool) -> Hit | None:
+    best: Hit | None = None
+    lines = joined(view, start, _WIDTH_MAX) if wrapped else None
+    for form in tried:
+        best = _longer(best, _try(view, start, form, lines))
+    return best
+
+
+def _is_cut(view: bytes, end: int) -> bool:
+    """Say whether the run that ends at `end` goes on to the end of its line."""
     return view[end : end + 1] in (b"\n", b"\r", b"\\") or view[end : end + 2] == b" \n"
 
 
@@ -108,16 +147,16 @@ def _longer(one: Hit | None, other: Hit | None) -> Hit | None:
     return other if other.end - other.start > one.end - one.start else one
 
 
-def _try(view: bytes, start: int, form: _Form, *, wrapped: bool) -> Hit | None:
+def _try(view: bytes, start: int, form: _Form, lines: _Joined | None) -> Hit | None:
     pattern = _pattern(form.text)
     if not form.lead:
         return _around(view, start, form, pattern)
     match = pattern.match(view, start, start + _WIDTH_MAX * 4)  # type: ignore[attr-defined]
     if match and _ends(form.text, view[match.end() : match.end() + 1]):
         return _hit(match.group(), start, match.end(), form.rule)
-    if not wrapped:
+    if lines is None:
         return None
-    text, back = joined(view, start, _WIDTH_MAX)
+    text, back = lines
     match = pattern.match(text)  # type: ignore[attr-defined]
     return _hit(match.group(), start, back(match.end()), form.rule) if match else None
 

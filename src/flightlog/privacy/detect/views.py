@@ -21,7 +21,8 @@ _ANSI = re2.compile(
     LATIN,
 )
 _PERCENT = re2.compile(rb"%[0-9A-Fa-f]{2}", LATIN)
-_TELLING_PERCENT = re2.compile(rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])", LATIN)
+TELLING_PERCENT = rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])"
+_TELLING_PERCENT = re2.compile(TELLING_PERCENT, LATIN)
 _UNICODE_ESCAPE = re2.compile(rb"\\u00[2-7][0-9a-fA-F]", LATIN)
 # In base64 of plain ASCII the first three characters of each group have one bit clear.
 BASE64_TEXT = rb"(?:[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5,}[A-Za-z0-9+/_-]*"
@@ -164,21 +165,32 @@ def _deltas(event: object, depth: int = 0) -> Iterator[tuple[str, str]]:
 
 
 def base64_texts(data: bytes) -> Iterator[View]:
-    """Yield the text behind each run of base64 that holds plain ASCII."""
+    """Yield one view of the texts behind all runs of base64 that hold plain ASCII, a NUL between them."""
+    parts: list[bytes] = []
+    segments: list[Segment] = []
+    at = 0
     for match in _BASE64_TEXT.finditer(data):
-        run = match.group().replace(b"-", b"+").replace(b"_", b"/")
-        run = run[: len(run) // 4 * 4] if len(run) % 4 == 1 else run + b"=" * (-len(run) % 4)
-        try:
-            text = base64.b64decode(run)
-        except binascii.Error:
+        text = _decoded(match.group())
+        if not text:
             continue
-        printable = text[:60].replace(b"\n", b" ").replace(b"\t", b" ").replace(b"\r", b" ")
-        if len(text) < 12 or not (printable.isascii() and printable.decode().isprintable()):
-            continue
-        groups = range(0, len(text), 3)
         start, stop = match.span()
-        segments = tuple(
-            Segment(at, start + at // 3 * 4, min(3, len(text) - at), min(4, stop - start - at // 3 * 4))
-            for at in groups
-        )
-        yield View(text, segments)
+        segments += [
+            Segment(at + k, start + k // 3 * 4, min(3, len(text) - k), min(4, stop - start - k // 3 * 4))
+            for k in range(0, len(text), 3)
+        ]
+        parts.append(text)
+        at += len(text) + 1
+    if parts:
+        yield View(b"\0".join(parts), tuple(segments))
+
+
+def _decoded(run: bytes) -> bytes:
+    run = run.replace(b"-", b"+").replace(b"_", b"/")
+    run = run[: len(run) // 4 * 4] if len(run) % 4 == 1 else run + b"=" * (-len(run) % 4)
+    try:
+        text = base64.b64decode(run)
+    except binascii.Error:
+        return b""
+    printable = text[:60].replace(b"\n", b" ").replace(b"\t", b" ").replace(b"\r", b" ")
+    fine = len(text) >= 12 and printable.isascii() and printable.decode().isprintable()
+    return text if fine else b""

@@ -1,0 +1,105 @@
+"""A canary placed anywhere is in no byte that may leave, whatever was run.
+
+One law for every room: the places a secret can come in by, and the commands whose output or
+pages may be shared. A room that writes something new adds its command to `SHARED`.
+"""
+
+import base64
+import json
+import os
+import subprocess
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from cli_runs import FLIGHTLOG, environment
+from transcripts import SESSION, assistant, user, write
+
+CANARY = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
+KNOWN = "correct-horse-battery-9"
+
+# What a person may hand to others: standard output, unless it names files.
+SHARED = {
+    "export md": ("session", "export", SESSION, "--redact"),
+    "export html": ("session", "export", SESSION, "--redact", "--format", "html"),
+    "export json": ("session", "export", SESSION, "--redact", "--format", "json"),
+    "export to a file": ("session", "export", SESSION, "--redact", "--output", "shared.md"),
+    "scan": ("privacy", "scan", "."),
+    "scan as JSON": ("privacy", "scan", ".", "--json"),
+    "scan of a session": ("privacy", "scan", SESSION, "--json"),
+    "redact": ("privacy", "redact", "notes.txt"),
+    "redact lines": ("privacy", "redact", "--jsonl", "lines.jsonl"),
+    "preview": ("privacy", "preview", "notes.txt"),
+    "guard": ("privacy", "check", "--quiet"),
+    "guard as JSON": ("privacy", "check", "--json"),
+    "settle": ("settle", "--json"),
+    "status": ("status", "--json"),
+    "doctor": ("doctor",),
+    "a failure": ("--debug", "privacy", "redact", "nowhere"),
+    "a damaged key": ("--debug", "privacy", "key", "import"),
+}
+
+
+def told(value):
+    """The ways a value may be written."""
+    once = json.dumps(value)[1:-1]
+    return {value, once, json.dumps(once)[1:-1], quote(value, safe=""), base64.b64encode(value.encode()).decode()}
+
+
+def git(folder, *words):
+    subprocess.run(["git", "-c", "user.name=x", "-c", "user.email=x@example.com", *words], cwd=folder, check=True,
+                   capture_output=True)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A repository and a session with the canary everywhere a secret comes in by."""
+    root = tmp_path_factory.mktemp("canary")
+    repository = root / "repository"
+    repository.mkdir()
+    git(repository, "init", "-q", "-b", f"fix-{CANARY}")
+    (repository / "notes.txt").write_text(f"token: {CANARY}\nalso {KNOWN}\n")
+    (repository / "lines.jsonl").write_text(json.dumps({"text": f"use {CANARY} and {KNOWN}"}) + "\n")
+    git(repository, "commit", "-q", "--allow-empty", "-m", f"deploy with {CANARY}")
+    git(repository, "add", "-A")
+    where = {"cwd": f"/home/ada/{CANARY}/shop", "gitBranch": f"fix-{CANARY}"}
+    call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": f"/srv/{CANARY}.txt"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": f"TOKEN={CANARY}\n{KNOWN}\ncommit: add {CANARY}"}
+    records = (
+        user(f"deploy with {CANARY} and {KNOWN}", 1, **where),
+        assistant("m1", 2, {"type": "text", "text": f"I use \x1b[32m{CANARY}\x1b[0m"}, call, **where),
+        user([result], 3, **where),
+    )
+    write(root / "config", SESSION, *records)
+    return root
+
+
+def shared(place, *words):
+    env = environment(place / "config", MY_SECRET_TOKEN=KNOWN, GITHUB_TOKEN=CANARY)
+    done = subprocess.run([FLIGHTLOG, *words], env=env, cwd=place / "repository", capture_output=True, timeout=120,
+                          check=False, stdin=subprocess.DEVNULL)  # fmt: skip
+    said = done.stdout + done.stderr
+    pages = [Path(place / "repository" / name) for name in words if name.startswith("shared.")]
+    return said + b"".join(page.read_bytes() for page in pages if page.exists())
+
+
+@pytest.mark.parametrize("command", SHARED)
+def test_the_canary_is_in_nothing_that_may_leave(place, command):
+    said = shared(place, *SHARED[command]).decode("utf-8", "replace")
+
+    assert said or command == "guard"
+    for value in (CANARY, KNOWN):
+        assert not [way for way in told(value) if way in said], command
+
+
+def test_the_canary_was_there_to_be_found(place):
+    plain = shared(place, "session", "export", SESSION).decode()
+
+    assert CANARY in plain
+    assert os.sep in plain
+
+
+def test_the_pages_with_the_canary_taken_out_say_so(place):
+    assert b"<secret:" in shared(place, *SHARED["redact"])
+    assert b"secret:" in shared(place, *SHARED["export html"])
