@@ -1,9 +1,15 @@
-"""Fixtures every test may ask for."""
+"""Fixtures every test may ask for, and how often Hypothesis asks for luck.
 
-import hypothesis
+At a desk every run tries new examples; in continuous integration the same ones each time, so
+that a change is judged by what it changed.
+"""
+
+import os
+
+from hypothesis import settings
 
 pytest_plugins = ["real_agent"]
 
-# Time is measured by the bench, not here: two noisy cores make any deadline a coin toss.
-hypothesis.settings.register_profile("flightlog", deadline=None, max_examples=50)
-hypothesis.settings.load_profile("flightlog")
+settings.register_profile("ci", derandomize=True, print_blob=True)
+if os.environ.get("CI"):
+    settings.load_profile("ci")
