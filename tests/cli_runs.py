@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from click.testing import CliRunner
 
-from flightlog.cli import cli, run
+from flightlog.cli.root import cli, run
 
 FLIGHTLOG = Path(sys.executable).parent / "flightlog"
 

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from flightlog.app import now_ms
 from flightlog.archive import Archive
+from flightlog.privacy.records import Records
+from flightlog.privacy.redact import Redactor
 from flightlog.web.data import Sources
 from flightlog.web.server import Serving, run
 
@@ -64,7 +66,9 @@ class Pages:
 def running(config_dir: Path, *, read_only: bool = False) -> Iterator[Pages]:
     """Serve what is below `config_dir`."""
     dirs = [str(config_dir)]
-    sources = Sources(lambda: Archive(dirs, str(config_dir / "home")), UTC, now_ms)
+    sources = Sources(
+        lambda: Archive(dirs, str(config_dir / "home")), UTC, now_ms, redact=lambda: Records(Redactor(b"k" * 32)).value
+    )
     told: list[str] = []
     up = threading.Event()
     loop = asyncio.new_event_loop()

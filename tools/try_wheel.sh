@@ -5,6 +5,9 @@ cd "$(dirname "$0")/.."
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 .venv/bin/python -m build --wheel --no-isolation --outdir "$root/dist" . >/dev/null
+for name in htmx.js d3.js plot.js; do
+  python3 -m zipfile --list "$root"/dist/flightlog-*.whl | grep -q "web/static/vendor/$name" || { echo "the wheel lacks $name" >&2; exit 1; }
+done
 python3 -m venv "$root/venv"
 "$root/venv/bin/python" -m pip --quiet install --no-input "$root"/dist/flightlog-*.whl
 mkdir "$root/home"
@@ -16,5 +19,8 @@ grep -q "each response counted once" "$root/up.txt"
 stranger flightlog demo --json >"$root/demo.json"
 stranger python -c 'import json, sys; told = json.load(open(sys.argv[1])); assert told["session"]["turns"]' "$root/demo.json"
 for name in ralph-runtime harness chat-retro issue-workflow ml-data-collector; do stranger "$name" --help >/dev/null; done
+# Without the web extra the pages say how to get it.
+stranger flightlog serve 2>"$root/serve.txt" && exit 1
+grep -q "flightlog\[web\]" "$root/serve.txt"
 test -z "$(find "$root/home" -type f)" || { echo "a report wrote into the home directory" >&2; exit 1; }
 echo "the wheel installs and works"

@@ -32,6 +32,9 @@ ack(report.total.usage.output)
 """
 
 
+TORN_BYTES_MAX = 100_000
+
+
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("corpus")
@@ -60,16 +63,27 @@ def _exact(row):
     return (row.key, row.usage, row.responses, row.sessions, row.models, row.unpriced, row.first_ms, row.last_ms)
 
 
+def _size(root):
+    return sum(path.stat().st_size for path in root.rglob("*.jsonl"))
+
+
 def test_totals_equal_the_manifest_and_grow_with_it(tmp_path):
     truth = generate(tmp_path / "agent", 1_000_000, seed=5)
     report, _ = told(tmp_path / "agent", tmp_path / "index.db")
+    before = _size(tmp_path / "agent")
     grown_truth = grow(tmp_path / "agent", 200_000, seed=6)
+    new = _size(tmp_path / "agent") - before
     grown, work = told(tmp_path / "agent", tmp_path / "index.db")
 
     assert _tokens(report) == truth["by_session"]
     assert _tokens(grown) == grown_truth["by_session"]
-    assert 200_000 <= work.bytes_read <= 400_000
+    # Exactly what is new, and the torn last lines once more.
+    assert new <= work.bytes_read <= new * 1.1
     assert told(tmp_path / "agent", None)[0] == grown
+
+
+def _bytes(root):
+    return sum(path.stat().st_size for path in root.rglob("*.jsonl"))
 
 
 def _tokens(report):
@@ -276,3 +290,28 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
 
     assert done.stdout == "5\n"
     assert told(tmp_path, tmp_path / "index.db")[1].decoded == 1
+
+
+def test_damage_takes_no_sound_response_with_it(tmp_path):
+    """Torn, joined, NUL-filled and marked lines: what is sound in them is counted, the rest is said."""
+    whole = [reply(f"m{number}", output=10).rstrip() for number in range(6)]
+    torn = whole[0][: len(whole[0]) // 2]
+    lines = [
+        b"\xef\xbb\xbf" + whole[0],
+        torn + whole[1],
+        whole[2] + whole[3],
+        b"\0" * 4096 + whole[4],
+        b"\xff\xfe{",
+        whole[5],
+    ]
+    folder = tmp_path / "projects" / "p"
+    folder.mkdir(parents=True)
+    (folder / "s.jsonl").write_bytes(b"\n".join(lines) + b"\n" + torn)
+
+    report, _ = told(tmp_path, None)
+    (session,) = Archive([str(tmp_path)]).told()
+
+    assert report.total.responses == 6
+    assert report.total.usage.output == 60
+    assert sorted(step.message_id for step in session.steps) == [f"m{number}" for number in range(6)]
+    assert len(session.damage) >= 5

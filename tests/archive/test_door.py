@@ -74,3 +74,15 @@ def test_the_machines_own_days_follow_summer_time():
     finally:
         os.environ.pop("TZ") if before is None else os.environ.update(TZ=before)
         time.tzset()
+
+
+def test_a_file_that_stays_unreadable_is_said_once(tmp_path):
+    folder = tmp_path / "projects" / "p"
+    folder.mkdir(parents=True)
+    path = folder / "s1.jsonl"
+    path.write_bytes(b'{"broken": \n')
+    looks = iter([True, True, True, False])
+
+    told = list(Archive([str(tmp_path)]).follow("s1", lambda: next(looks)))
+
+    assert len(told) == 1

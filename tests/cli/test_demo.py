@@ -34,14 +34,17 @@ def test_another_scenario_gives_another_story(tmp_path):
     other = tmp_path / "demo.yaml"
     other.write_text(SCENARIO.read_text().replace('print("all prices right")', 'print(6 * 7, "prices")'))
 
-    with performed(other) as (archive, session):
-        told = archive.session(session)
-        counted = archive.usage(By.DAY, UTC).total
+    with performed(other) as shown:
+        told = shown.archive.session(shown.session)
+        counted = shown.archive.usage(By.DAY, UTC).total
 
     outputs = [call.output for step in told.steps for call in step.calls]
     assert any("42 prices" in output for output in outputs)
     assert not any("all prices right" in output for output in outputs)
     assert counted.responses == len(told.steps)
+    assert shown.same_without_the_agent
+    assert f"{shown.session}#1.4" in shown.found
+    assert shown.kept_bytes > 10_000
 
 
 def test_the_demo_is_honest_about_a_machine_without_python(tmp_path):

@@ -58,6 +58,8 @@ COMMANDS = [
     ("up", "--json"),
     ("doctor",),
     ("doctor", "--json"),
+    ("status",),
+    ("status", "--json"),
 ]
 
 

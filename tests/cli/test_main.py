@@ -8,7 +8,7 @@ import click
 import pytest
 
 from cli_runs import FLIGHTLOG, environment, flightlog, within
-from flightlog.cli import COMMANDS, EXIT_CODES, cli, run
+from flightlog.cli.root import COMMANDS, EXIT_CODES, cli, run
 from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound, Unavailable, Unreadable
 from recordings import config_dir
 from transcripts import SESSION, user, write
@@ -28,7 +28,7 @@ HEAVY = {
     ),
     *("platformdirs", "re2", "rich", "ruamel", "sqlite3", "stringzilla", "tempfile", "zoneinfo", "zstandard"),
 }
-HELP = "from flightlog.cli import cli, run; run(cli, 'flightlog', ['--help'])"
+HELP = "from flightlog.cli.root import cli, run; run(cli, 'flightlog', ['--help'])"
 
 
 def commands(group, *path):
@@ -50,9 +50,8 @@ def test_help_imports_nothing_heavy():
     assert "Usage: flightlog" in ran.stdout
     loaded = set(ran.stderr.split())
     assert loaded & HEAVY == set()
-    assert {name for name in loaded if name.startswith("flightlog")} == {
-        "flightlog", "flightlog.cli", "flightlog.model", "flightlog.model.errors", "flightlog.model.text",
-    }  # fmt: skip
+    ours = ("flightlog", "flightlog.cli", "flightlog.cli.root", "flightlog.model", "flightlog.model.errors")
+    assert {name for name in loaded if name.startswith("flightlog")} == {*ours, "flightlog.model.text"}
 
 
 def cpu_s(*command):
@@ -196,3 +195,23 @@ def test_python_dash_m_is_the_same_program():
     ran = subprocess.run([sys.executable, "-m", "flightlog", "--version"], capture_output=True, text=True, check=True)
 
     assert ran.stdout.startswith("flightlog, version ")
+
+
+def test_the_quick_way_to_a_usage_report_says_the_same_without_the_command_line(tmp_path):
+    config = config_dir(tmp_path, "2.1.325/multi-turn-tools")
+    asked = ["session", "usage", "--json", "--by", "session"]
+    code = "import sys; from flightlog.cli import main; main(); print(*sys.modules, file=sys.stderr)"
+
+    quick = subprocess.run(
+        [sys.executable, "-c", code, *asked], env=environment(config), capture_output=True, text=True, check=True
+    )
+
+    assert quick.stdout == within(config, *asked).out
+    assert not {"click", "rich", "jinja2", "zstandard"} & set(quick.stderr.split())
+
+
+@pytest.mark.parametrize("words", [["--by", "nonsense"], ["--by"], ["--since", "7d"]])
+def test_what_the_quick_way_cannot_answer_is_left_to_the_command_line(tmp_path, words):
+    ran = flightlog(tmp_path, "session", "usage", "--json", *words)
+
+    assert ran.code == (0 if words[0] == "--since" else 2)

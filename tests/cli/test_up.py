@@ -1,9 +1,10 @@
 import json
 import shlex
+import subprocess
 
 import pytest
 
-from cli_runs import within
+from cli_runs import FLIGHTLOG, environment, within
 from recordings import CASES, config_dir
 from transcripts import SESSION, assistant, user, write
 
@@ -73,3 +74,24 @@ def test_the_next_commands_work_when_ids_begin_alike(tmp_path):
 
     for command in next_commands(within(tmp_path, "up").out):
         assert within(tmp_path, *shlex.split(command)[1:]).code == 0, command
+
+
+def test_with_serve_the_pages_follow_the_facts(tmp_path):
+    child = subprocess.Popen(
+        [FLIGHTLOG, "--samples", "up", "--serve"],
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    try:
+        lines = []
+        while not lines or not lines[-1].startswith("http://127.0.0.1:"):
+            lines.append(child.stdout.readline())
+            assert lines[-1], "it ended without an address"
+    finally:
+        child.kill()
+        child.communicate()
+
+    assert any("each response counted once" in line for line in lines)
+    assert "?token=" in lines[-1]

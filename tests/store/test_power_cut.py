@@ -13,7 +13,8 @@ from flightlog.store import blobs
 from flightlog.store.files import quarantine, replace
 from flightlog.store.lines import Line, append, read
 from flightlog.store.recordings import open_recording
-from flightlog.store.sessions import adopt_session, read_meta, seal_session, session_dir
+from flightlog.store.kept import session_dir
+from flightlog.store.sessions import adopt_session, read_meta, seal_session
 
 top = Path(sys.argv[1])
 disk, cut = top / "disk", top / "cut"

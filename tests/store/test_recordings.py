@@ -23,6 +23,7 @@ from flightlog.store.recordings import (
 from strace_points import fail_everywhere, kill_everywhere
 
 SEAL = """
+import zstandard
 from flightlog.store.recordings import seal
 from flightlog.model.errors import FlightlogError
 begin()

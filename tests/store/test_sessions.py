@@ -8,8 +8,9 @@ import pytest
 
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.store.files import lock
+from flightlog.store.kept import session_dir
 from flightlog.store.recordings import generation, generations, open_recording
-from flightlog.store.sessions import META, adopt_session, read_meta, seal_session, session_dir
+from flightlog.store.sessions import META, adopt_session, read_meta, seal_session
 from strace_points import fail_everywhere, kill_everywhere, points, run
 
 ADOPT = """

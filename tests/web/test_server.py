@@ -80,6 +80,17 @@ def test_a_call_can_be_seen_whole_where_it_was_cut(pages):
     assert "\n7999\n8000</pre>" in whole
 
 
+def test_a_session_is_shared_as_a_file_to_keep(pages):
+    served, _ = pages
+    session = session_of("2.1.325/multi-turn-tools")
+
+    answer = served.ask(f"/sessions/{session}/share")
+
+    assert answer.headers["Content-Disposition"] == f'attachment; filename="session-{session[:8]}.html"'
+    assert "secrets removed" in answer.text
+    assert "/home/dev" not in answer.text
+
+
 def test_subagents_are_lanes_with_a_page_of_their_own(pages):
     served, _ = pages
     session = session_of("2.1.325/subagents-background")

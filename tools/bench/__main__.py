@@ -13,7 +13,7 @@ from tools.bench.peers import peers
 from tools.bench.table import Table
 
 ROOT = Path(".bench").absolute()
-NAMES = ("usage", "small", "index", "search")
+NAMES = ("usage", "again", "small", "index", "search")
 
 
 def main() -> int:
@@ -28,6 +28,7 @@ def main() -> int:
     large = _ground(options.size, found, program)
     if "usage" in names:
         usage_bench.cold(large, table, options.rounds)
+    if "usage" in names or "again" in names:
         usage_bench.again(large, table, options.rounds)
     if "small" in names:
         usage_bench.cold(_ground(100, found, program), table, options.rounds)

@@ -6,24 +6,53 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from msgspec import Struct
+
 from flightlog.agents.scripted import load, serve
 from flightlog.agents.scripted.agent import Desk, ScriptedAgent
 from flightlog.app import now_ms
 from flightlog.archive import Archive
+from flightlog.sources.claude_code.kept import keep
+from flightlog.views.query import parse
 
 PROMPTS = ("Write a module that rounds prices to cents, with a test.", "How many lines is that?")
 SCENARIO = Path(__file__).parents[1] / "agents/scripted/scenarios/demo.yaml"
 
 
+SEARCHED = "rounding decimal"
+
+
+class Performance(Struct, frozen=True):
+    """What the demo has to show."""
+
+    archive: Archive
+    session: str
+    kept_bytes: int
+    found: tuple[str, ...]
+    same_without_the_agent: bool
+
+
 @contextlib.contextmanager
-def performed(scenario: Path = SCENARIO) -> Iterator[tuple[Archive, str]]:
-    """Let the agent work in a directory of its own; give the archive that holds its session, and the session's id."""
-    with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder, serve(load(scenario)) as model:
-        project = Path(folder) / "price-rounder"
-        project.mkdir()
-        session = str(uuid.uuid4())
-        desk = Desk(model.url, project, Path(folder) / "config", now_ms, lambda: str(uuid.uuid4()))
-        agent = ScriptedAgent(desk, session)
+def performed(scenario: Path = SCENARIO) -> Iterator[Performance]:
+    """Let the agent work in a directory of its own, keep its session, and find it again from our copy alone."""
+    with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
+        config, home = Path(folder) / "config", str(Path(folder) / "home")
+        session = _worked(scenario, Path(folder) / "price-rounder", config)
+        archive = Archive([str(config)], home)
+        told = archive.session(session)
+        kept = keep(home, session, archive.recordings[session].files)
+        again = Archive([str(config / "nowhere")], home)
+        hits = again.search(parse(SEARCHED, lambda _: 0), 5)
+        same = again.session(session).turns == told.turns
+        size = sum(each.end - each.start for each in kept.adopted)
+        yield Performance(archive, session, size, tuple(address for _, address in hits), same)
+
+
+def _worked(scenario: Path, project: Path, config: Path) -> str:
+    project.mkdir()
+    session = str(uuid.uuid4())
+    with serve(load(scenario)) as model:
+        agent = ScriptedAgent(Desk(model.url, project, config, now_ms, lambda: str(uuid.uuid4())), session)
         for prompt in PROMPTS:
             agent.ask(prompt)
-        yield Archive([str(desk.config_dir)]), session
+    return session

@@ -19,8 +19,9 @@ from flightlog.model.errors import Conflict, FlightlogError, NotFound
 from flightlog.model.ids import checked
 from flightlog.sources.claude_code.discover import AGENT, session_files
 from flightlog.sources.claude_code.kept import keep
+from flightlog.store.kept import session_dir
 from flightlog.store.lines import read_together
-from flightlog.store.sessions import seal_session, session_dir
+from flightlog.store.sessions import seal_session
 
 DAY_MS = 86_400_000
 

@@ -13,7 +13,7 @@ from flightlog.app.overview import keep_days
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive
 from flightlog.sources.claude_code.discover import AGENT
-from flightlog.store.sessions import kept_sessions
+from flightlog.store.kept import kept_sessions
 from flightlog.views.overview import DAY_MS
 
 

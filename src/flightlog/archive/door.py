@@ -116,7 +116,7 @@ class Archive:
 
     def sessions(self, progress: Progress | None = None) -> Iterator[SessionSummary]:
         """Reduce every session to a line, newest first; only what changed is read again."""
-        catalogue = Catalogue("summary", SessionSummary, self._index)
+        catalogue = Catalogue("summary", SessionSummary, self.index)
         files = {recording.session: recording.files for recording in self._newest_first()}
         own = self.books.sessions()
         for done, summary in enumerate(catalogue.all(files, self._summary)):
@@ -128,7 +128,7 @@ class Archive:
 
     def search(self, query: Query, limit: int) -> list[tuple[Found, str]]:
         """Find records by what they say, each with the address that opens it."""
-        catalogue = Catalogue("addresses", dict[str, str], self._index)
+        catalogue = Catalogue("addresses", dict[str, str], self.index)
         known: dict[str, dict[str, str]] = {}
         hits = []
         for found in self.finder.search(query, limit):
@@ -145,7 +145,7 @@ class Archive:
 
         With `bytes_max`, sessions that nobody counted yet are left out once so much was read.
         """
-        catalogue = Catalogue("secrets", dict[str, int], self._index)
+        catalogue = Catalogue("secrets", dict[str, int], self.index)
         counts: dict[str, dict[str, int]] = {}
         read = 0
         for recording in self._newest_first():
@@ -167,8 +167,11 @@ class Archive:
             yield self._told(recording)
 
     def records(self, written: str) -> Iterator[Entry | Damage | LaneFacts]:
-        """Yield everything on record about a session, for a fold of one's own."""
-        yield from self._items(self.find(written))
+        """Yield what a session's own files say, for a fold of one's own; titles noted elsewhere are not looked for."""
+        for file in self.find(written).files:
+            yield from entries(file)
+            if file.lane:
+                yield lane_facts(file)
 
     def records_at(self, places: Iterable[Place]) -> Iterator[Entry]:
         """Read single records again, from where they were found."""
@@ -187,6 +190,7 @@ class Archive:
         """
         session = self.find(written).session
         read: dict[str, int] = {}
+        told: set[Damage] = set()
         while True:
             for file in self._fresh(session):
                 start = read.get(file.path, 0)
@@ -197,6 +201,10 @@ class Archive:
                         if isinstance(item, Damage) and item.why == TORN_TAIL:
                             break
                         start = item.offset + item.length
+                        if isinstance(item, Damage) and item in told:
+                            continue
+                        if isinstance(item, Damage):
+                            told.add(item)
                         yield item
                     read[file.path] = start
             if not pause():
@@ -218,15 +226,16 @@ class Archive:
     @functools.cached_property
     def books(self) -> Books:
         """Usage and search over everything recorded; `close` writes down what they found out."""
-        return Books(self._found.transcripts, self._index)
+        return Books(self._found.transcripts, self.index)
 
     @functools.cached_property
     def finder(self) -> Finder:
         """Search over everything recorded."""
-        return Finder(self._found.transcripts, self._index)
+        return Finder(self._found.transcripts, self.index)
 
     @property
-    def _index(self) -> Path | None:
+    def index(self) -> Path | None:
+        """Where the index is kept, if anywhere."""
         return Path(self._home) / "index.db" if self._home else None
 
     @functools.cached_property
@@ -245,6 +254,10 @@ class Archive:
 
         files = self.recordings[session].files
         return secret_counts(line for file in files for line in raw_lines(file.path, 0))
+
+    def state(self, session: str) -> tuple[tuple[str, int, int], ...]:
+        """Say how the files of a session stand now, by path, size and time; it changes when they do."""
+        return tuple((file.path, file.size, file.changed_ns) for file in self._fresh(self.find(session).session))
 
     def _fresh(self, session: str) -> tuple[Transcript, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""

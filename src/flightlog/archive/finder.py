@@ -42,6 +42,10 @@ class Finder:
     def search(self, query: Query, limit: int = 20) -> list[Found]:
         """Return the first records that match, the newest recordings first."""
         self.sync()
+        return self.look(query, limit)
+
+    def look(self, query: Query, limit: int = 20) -> list[Found]:
+        """Return what `search` does, of what is already indexed."""
         wanted = Wanted(query.match, query.since_ms, query.project, self._costing(query), limit)
         hits = self._index.asked(lambda database: search(database, wanted))
         return [Found(hit, snippet(text_at(hit.path, hit.offset, hit.length), query.words)) for hit in hits]

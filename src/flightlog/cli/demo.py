@@ -10,21 +10,27 @@ def demo(*, as_json: bool) -> None:
     from datetime import UTC
 
     from flightlog.app import local_zone
-    from flightlog.app.demo import performed
+    from flightlog.app.demo import SEARCHED, performed
     from flightlog.cli.output import print_json
     from flightlog.cli.story import print_story
     from flightlog.cli.usage import print_usage, usage_json
     from flightlog.views.story import Telling, story
+    from flightlog.views.story_forms import short
     from flightlog.views.usage import By
 
     click.echo("a scripted agent works in a directory of its own; nothing of yours is touched", err=True)
-    with performed() as (archive, session):
-        told = archive.session(session)
-        report = archive.usage(By.SESSION, UTC)
+    with performed() as shown:
+        told = shown.archive.session(shown.session)
+        report = shown.archive.usage(By.SESSION, UTC)
     if as_json:
-        print_json({"session": told, "usage": usage_json(report, "UTC")})
+        print_json(
+            {"session": told, "usage": usage_json(report, "UTC"), "kept_bytes": shown.kept_bytes, "found": shown.found}
+        )
         return
     print_story(story(told, Telling(local_zone())))
     click.echo()
     print_usage(report)
+    same = "the same" if shown.same_without_the_agent else "NOT the same"
+    click.echo(f"\nkept for good: {shown.kept_bytes:,} bytes; told from our copy alone it is {same}")
+    click.echo(f"search for {SEARCHED!r}: {', '.join(short(address) for address in shown.found) or 'nothing found'}")
     click.echo("\nyour own sessions: flightlog up", err=True)

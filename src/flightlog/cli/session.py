@@ -1,8 +1,6 @@
 """`flightlog session`: list, show, count and export sessions."""
 
-import gc
 import re
-import sys
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -117,24 +115,13 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
     """Count tokens and cost, each response once, and say what the client counted besides."""
-    from flightlog.app import local_zone, now_ms, open_books
-    from flightlog.cli.output import print_json
-    from flightlog.cli.usage import print_usage, usage_json
+    from flightlog.app import local_zone, now_ms
+    from flightlog.cli.usage import tell
     from flightlog.views.report import Only
-    from flightlog.views.usage import By
 
-    gc.disable()  # the process ends with the report; looking for cycles would take a tenth of it
     zone = _zone(timezone) if timezone else local_zone()
     start = since_ms(since, now_ms(), zone) if since else 0
-
-    books = open_books()
-    report = books.usage(By(by), zone, Only(start, project) if since or project else None)
-    if as_json:
-        print_json(usage_json(report, str(zone)))
-    else:
-        print_usage(report)
-    sys.stdout.flush()
-    books.close()
+    tell(by, zone, Only(start, project) if since or project else None, as_json=as_json)
 
 
 @session.command(epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"')

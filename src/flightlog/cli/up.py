@@ -1,5 +1,6 @@
 """`flightlog up`: the first screen."""
 
+import sys
 from typing import TYPE_CHECKING
 
 import click
@@ -11,8 +12,10 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog="Example: flightlog up")
+@click.option("--serve/--no-serve", default=None, help="Open the pages afterwards; on a terminal that is the default.")
 @click.option("--json", "as_json", is_flag=True, help="Print every figure as JSON.")
-def up(*, as_json: bool) -> None:
+@click.pass_context
+def up(context: click.Context, *, serve: bool | None, as_json: bool) -> None:
     """Say true things about your own sessions, each with its next command."""
     from flightlog.app import local_zone
     from flightlog.app.overview import overview
@@ -25,6 +28,25 @@ def up(*, as_json: bool) -> None:
         print_json(told)
     else:
         _print(told, local_zone())
+    watched = sys.stdout.isatty() and sys.stdin.isatty() and not as_json
+    if serve or (serve is None and watched):
+        _serve(context, asked_for=bool(serve))
+
+
+def _serve(context: click.Context, *, asked_for: bool) -> None:
+    """Open the pages; where they are not installed, say so only to somebody who asked."""
+    from flightlog.model.errors import Unavailable
+
+    assert context.parent is not None
+    group = context.parent.command
+    assert isinstance(group, click.Group)
+    pages = group.get_command(context.parent, "serve")
+    assert pages is not None
+    try:
+        context.invoke(pages, port=0, no_open=False, read_only=False)
+    except Unavailable:
+        if asked_for:
+            raise
 
 
 def _print(told: "Overview", zone: "tzinfo") -> None:

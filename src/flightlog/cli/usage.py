@@ -1,14 +1,32 @@
 """A usage report on the terminal and as JSON."""
 
+import gc
+import sys
+from datetime import tzinfo
 from typing import Any
-
-import click
 
 from flightlog.model.text import inert
 from flightlog.views.prices import PRICES_FROM
-from flightlog.views.report import UsageReport
+from flightlog.views.report import Only, UsageReport
 from flightlog.views.usage import By, UsageRow
+from flightlog.views.wire import as_json as as_json_text
 from flightlog.views.wire_usage import truth, unrecorded, usage_row
+
+
+def tell(by: str, zone: tzinfo | None = None, only: Only | None = None, *, as_json: bool) -> None:
+    """Print a usage report, then write down what it took to make it."""
+    from flightlog.app import local_zone, open_books
+
+    gc.disable()  # the process ends with the report; looking for cycles would take a tenth of it
+    zone = zone or local_zone()
+    books = open_books()
+    report = books.usage(By(by), zone, only)
+    if as_json:
+        sys.stdout.write(as_json_text(usage_json(report, str(zone))) + "\n")
+    else:
+        print_usage(report)
+    sys.stdout.flush()
+    books.close()
 
 
 def usage_json(report: UsageReport, zone: str) -> dict[str, Any]:
@@ -28,6 +46,8 @@ def usage_json(report: UsageReport, zone: str) -> dict[str, Any]:
 
 def print_usage(report: UsageReport) -> None:
     """Print rows, the total, and what the client counted besides."""
+    import click
+
     from flightlog.cli.output import print_table
 
     rows = [_cells(row, row.key[:8] if report.by is By.SESSION else row.key) for row in report.rows if row.responses]

@@ -10,9 +10,8 @@ import struct
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
-
-import zstandard
 
 from flightlog.model.errors import Unreadable
 
@@ -36,7 +35,8 @@ class Frame(NamedTuple):
 
 def pack(data: bytes) -> bytes:
     """Make one frame."""
-    return zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
+    packed: bytes = _zstd().ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
+    return packed
 
 
 def table(frames: list[Frame]) -> bytes:
@@ -81,9 +81,9 @@ class Sealed:
             return self._last[1]
         packed = os.pread(self._file, frame.packed_length, frame.packed_offset)
         try:
-            sound = zstandard.frame_content_size(packed) == frame.length
-            data = zstandard.decompress(packed) if sound else b""
-        except zstandard.ZstdError:
+            sound = _zstd().frame_content_size(packed) == frame.length
+            data = _zstd().decompress(packed) if sound else b""
+        except _zstd().ZstdError:
             sound = False
         if not sound:
             raise Unreadable(f"a sealed frame is damaged: {self.path}", hint="run `flightlog doctor`")
@@ -118,13 +118,19 @@ def _walk(file: int, size: int) -> Iterator[Frame]:
     offset = packed = 0
     while packed < size:
         head = os.pread(file, 2 * FRAME_BYTES_MAX, packed)
-        unpacker = zstandard.ZstdDecompressor().decompressobj()
+        unpacker = _zstd().ZstdDecompressor().decompressobj()
         try:
             data = unpacker.decompress(head)
-        except zstandard.ZstdError:
+        except _zstd().ZstdError:
             return
         length = len(head) - len(unpacker.unused_data)
         if not unpacker.eof or not data:
             return
         yield Frame(offset, len(data), packed, length)
         offset, packed = offset + len(data), packed + length
+
+
+def _zstd() -> ModuleType:
+    import zstandard  # noqa: PLC0415 - slow to load, and most reports meet nothing sealed
+
+    return zstandard

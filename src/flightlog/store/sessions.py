@@ -5,7 +5,6 @@ be lost: then files are compared again. Knows names and bytes, not what an agent
 """
 
 import os
-import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -14,15 +13,13 @@ import msgspec
 from msgspec import Struct, json
 
 from flightlog.model.errors import FlightlogError, NotFound
-from flightlog.model.ids import checked, is_safe
 from flightlog.store.adoption import Adopted, Seen, adopt
 from flightlog.store.files import ensure_dir, inside, lock, quarantine, replace, told
+from flightlog.store.kept import REWRITTEN, session_dir
 from flightlog.store.recordings import generation, generations, seal, segments
 
 META = "meta.json"
 _LOCK = ".lock"
-_REWRITTEN = ".rewritten"
-_TRANSCRIPT = re.compile(r"(transcript|agent-[A-Za-z0-9._-]+?)(?:\.g\d+)?\.jsonl(?:\.from-\d+(?:\.zst)?)?")
 _SEAL_BYTES_MIN = 16 << 10
 
 
@@ -40,11 +37,6 @@ class Settled(Struct, frozen=True):
 
     adopted: tuple[Adopted, ...]
     failed: tuple[tuple[str, FlightlogError], ...] = ()
-
-
-def session_dir(home: Path, agent: str, session: str) -> Path:
-    """Name the directory of a session; the ids come from outside and are checked."""
-    return home / "sessions" / checked(agent) / checked(session)
 
 
 def adopt_session(home: Path, agent: str, session: str, sources: Mapping[str, Path]) -> Settled:
@@ -92,41 +84,9 @@ def seal_session(home: Path, agent: str, session: str, *, at_least: int = _SEAL_
     return made
 
 
-def kept_sessions(home: Path, agent: str) -> tuple[set[str], set[str]]:
-    """Name the sessions we have copies of, and those of them whose sources were rewritten."""
-    root = home / "sessions" / checked(agent)
-    return _folders(root), _folders(root / _REWRITTEN)
-
-
-def kept_files(home: Path, agent: str, session: str) -> dict[str, list[int]]:
-    """Name the transcripts kept for a session, with their generations."""
-    root = session_dir(home, agent, session)
-    found: dict[str, list[int]] = {}
-    for folder in (root, root / "subagents"):
-        for name in {match[1] for match in map(_TRANSCRIPT.fullmatch, _names(folder)) if match}:
-            path = folder / f"{name}.jsonl"
-            found[str(path.relative_to(root))] = generations(path)
-    return found
-
-
 def _mark_rewritten(root: Path) -> None:
     """Leave a mark beside the sessions, so that a report need not look into each of them for old generations."""
-    ensure_dir(root.parent / _REWRITTEN / root.name)
-
-
-def _folders(root: Path) -> set[str]:
-    try:
-        with os.scandir(root) as entries:
-            return {entry.name for entry in entries if is_safe(entry.name) and entry.is_dir()}
-    except OSError:
-        return set()
-
-
-def _names(folder: Path) -> list[str]:
-    try:
-        return [each.name for each in folder.iterdir()]
-    except OSError:
-        return []
+    ensure_dir(root.parent / REWRITTEN / root.name)
 
 
 def read_meta(root: Path) -> Meta | None:

@@ -1,4 +1,4 @@
-"""`flightlog serve`: the pages, from the command line.
+"""`flightlog serve` and `flightlog share`: the pages, from the command line.
 
 A face of its own: the command line finds it by name. Nothing of the web extra is imported
 before it is known to be there.
@@ -8,12 +8,16 @@ import asyncio
 import importlib.util
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import click
 
-from flightlog.app import local_zone, now_ms, open_archive
+from flightlog.app import local_zone, now_ms, open_archive, write_export
 from flightlog.app.pages import open_browser, reads_samples, web_token
+from flightlog.model.address import parse
 from flightlog.model.errors import Unavailable
+from flightlog.views.story import counted
 
 _NEEDED = ("aiohttp",)
 
@@ -35,9 +39,34 @@ def serve(*, port: int, no_open: bool, read_only: bool) -> None:
     serve_pages(port, ready, read_only=read_only)
 
 
+@click.command(epilog="Example: flightlog share 2123f2df --output session.html")
+@click.argument("session_id")
+@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
+def share(session_id: str, *, output: Path | None) -> None:
+    """Write a session as one redacted page that works offline; says how many secrets were removed."""
+    from flightlog.web.render import environment  # noqa: PLC0415 - heavy
+    from flightlog.web.share import share as drawn  # noqa: PLC0415
+
+    told = open_archive().session(parse(session_id).session)
+    shared = drawn(told, _redact(), environment(local_zone(), now_ms))
+    if output is None:
+        click.echo(shared.html, nl=False)
+    else:
+        write_export(output, shared.html)
+        click.echo(f"written: {output}", err=True)
+    click.echo(f"{counted(shared.removed, 'secret')} removed; read it through before you pass it on", err=True)
+
+
+def _redact() -> Callable[[Any], Any]:
+    from flightlog.app.privacy import redactor  # noqa: PLC0415 - heavy, and few pages need it
+    from flightlog.privacy.records import Records  # noqa: PLC0415
+
+    return Records(redactor()).value
+
+
 def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
     """Serve this machine's sessions until interrupted; `ready` is told the address."""
-    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in _NEEDED if not _is_installed(name)]
     if missing:
         raise Unavailable(f"the pages need {', '.join(missing)}", hint="pip install 'flightlog[web]'")
     from flightlog.web.data import Sources  # noqa: PLC0415 - the extra is optional
@@ -46,14 +75,21 @@ def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = Fa
 
     if not has_vendor():
         click.echo("charts and live filters are not installed; in a clone, `make install` gets them (npm)", err=True)
-    sources = Sources(open_archive, local_zone(), now_ms, reads_samples())
+    sources = Sources(open_archive, local_zone(), now_ms, reads_samples(), _redact)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run(Serving(sources, web_token(), port, read_only), ready))
 
 
+def _is_installed(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """A faster event loop where it is installed."""
-    if importlib.util.find_spec("uvloop") is None:
+    if not _is_installed("uvloop"):
         return None
     import uvloop  # noqa: PLC0415 - optional as well
 

@@ -6,8 +6,8 @@ screen of them a few milliseconds.
 """
 
 import functools
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
@@ -32,6 +32,8 @@ from flightlog.views.prices import price
 from flightlog.views.session import SessionFold, fold
 from flightlog.views.timeline import Row, rows
 
+Kept = TypeVar("Kept")
+
 SHORT_BYTES = 2_000
 KEEP_CHARS = 400
 _PROMPT_CHARS = 100_000
@@ -46,7 +48,9 @@ class Held:
         self._archive = archive
         self._places = places
         self._laid: dict[str, list[Row]] = {}
+        self._kept: dict[str, Any] = {}
         self.session = session
+        self.version = ""
 
     def rows(self, lane: Lane | None = None) -> list[Row]:
         """The rows of a thread, long texts shortened."""
@@ -54,6 +58,13 @@ class Held:
         if name not in self._laid:
             self._laid[name] = rows(self.session, lane)
         return self._laid[name]
+
+    def kept(self, name: str, make: Callable[[], Kept]) -> Kept:
+        """What was made of this state once, made again for nobody."""
+        if name not in self._kept:
+            self._kept[name] = make()
+        known: Kept = self._kept[name]
+        return known
 
     def full(self, some: Sequence[Row]) -> list[Row]:
         """The same rows with nothing shortened."""

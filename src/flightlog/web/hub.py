@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from flightlog.archive import Archive
+from flightlog.web.data import stamp
 from flightlog.web.held import Held, Holding
 
 LOOK_EVERY_S = 0.2
@@ -29,16 +30,21 @@ class Hub:
         self._make = make
         self._readers: dict[str, _Reader] = {}
 
-    async def join(self, archive: Archive, session: str) -> Told:
-        """Begin to watch; the queue gets messages, and None when the page is too slow to keep up."""
+    async def join(self, archive: Archive, session: str, have: str = "") -> Told:
+        """Begin to watch; the queue gets messages, and None when the page is too slow to keep up.
+
+        A page that has the state of print `have` costs nothing until the files change.
+        """
         queue: Told = asyncio.Queue(QUEUE_MAX)
         reader = self._readers.get(session)
         if reader is None:
             reader = self._readers[session] = _Reader(archive, session, self._make, asyncio.get_running_loop())
             reader.pages.add(queue)
-            reader.start()
+            reader.start(have)
             return queue
         reader.pages.add(queue)
+        if have != reader.waits_for:
+            reader.hurry()
         welcome = await asyncio.to_thread(reader.welcome)
         if welcome:
             _offer(queue, welcome)
@@ -83,14 +89,17 @@ class _Reader:
         self._holding = Holding(archive, recording.session, recording.agent)
         self._make = make
         self._loop = loop
+        self.waits_for = ""
         self._stopped = threading.Event()
+        self._hurried = threading.Event()
         self.last: Held | None = None
         self._welcome: tuple[Held | None, bytes] = (None, b"")
         self._lock = threading.Lock()
         self._fresh = False
         self._rest_until = 0.0
 
-    def start(self) -> None:
+    def start(self, have: str) -> None:
+        self.waits_for = have
         threading.Thread(target=self._read, name=f"flightlog-follow-{self._session[:8]}", daemon=True).start()
 
     def stop(self) -> None:
@@ -104,7 +113,14 @@ class _Reader:
                 self._welcome = (held, self._make(None, held))
             return self._welcome[1]
 
+    def hurry(self) -> None:
+        """Somebody has an older state: read at once."""
+        self._hurried.set()
+
     def _read(self) -> None:
+        while self.waits_for == stamp(self._archive, self._session) and not self._hurried.is_set():
+            if self._stopped.wait(LOOK_EVERY_S):
+                return
         for item in self._archive.follow(self._session, self._pause):
             if self._stopped.is_set():
                 return

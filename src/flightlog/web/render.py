@@ -64,6 +64,7 @@ def environment(zone: tzinfo, now_ms: Callable[[], int]) -> Environment:
         duration=duration,
         excerpt=excerpt,
         files=changed_files,
+        flat=lambda text: re.sub(r"\s+", " ", inert(text)),
         folder=lambda path: inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
         gist=gist,
         health=health,

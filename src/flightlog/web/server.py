@@ -6,7 +6,9 @@ Knows addresses and sockets; what the pages show is decided in `lists` and `sess
 import asyncio
 import contextlib
 import errno
+import signal
 import socket
+import threading
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -64,6 +66,7 @@ def application(serving: Serving) -> web.Application:
             web.get(f"/sessions/{SESSION}/call", sessions.call),
             web.get(f"/sessions/{SESSION}/find", sessions.find),
             web.get(f"/sessions/{SESSION}/text", sessions.text),
+            web.get(f"/sessions/{SESSION}/share", sessions.shared),
             web.get(f"/sessions/{SESSION}/live", sessions.live),
             web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _static),
         ]
@@ -72,15 +75,21 @@ def application(serving: Serving) -> web.Application:
 
 
 async def run(serving: Serving, ready: Callable[[str], None]) -> None:
-    """Serve until cancelled; `ready` is told the address once it answers."""
+    """Serve until told to stop; `ready` is told the address once it answers."""
     runner = web.AppRunner(application(serving), access_log=None, shutdown_timeout=1)
+    stopped = asyncio.Event()
+    if threading.current_thread() is threading.main_thread():
+        # Said outright: a shell that starts us in the background has SIGINT ignored.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await runner.setup()
     try:
         port = await _listen(runner, serving.port)
         ready(f"http://127.0.0.1:{port}/?token={serving.token}")
-        await asyncio.Event().wait()
+        await stopped.wait()
     finally:
         await runner.cleanup()
+    raise KeyboardInterrupt
 
 
 async def _listen(runner: web.AppRunner, wanted: int) -> int:

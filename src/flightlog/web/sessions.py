@@ -7,7 +7,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from flightlog.model.address import Address
-from flightlog.model.errors import NotFound
+from flightlog.model.errors import NotFound, Unavailable
 from flightlog.model.session import Lane, Step
 from flightlog.model.usage import Cost
 from flightlog.views.changes import changed_files
@@ -20,12 +20,14 @@ from flightlog.views.usage import summed
 from flightlog.web.desk import DESK, Desk, aside
 from flightlog.web.held import Held
 from flightlog.web.lists import ACTIVE_MS
+from flightlog.web.share import share
 
-CHUNK_ROWS = 40
+CHUNK_ROWS = 20
 OUTLINE_MAX = 500
 HITS_MAX = 200
 INLINE_ROWS = 60
 BEAT_S = 15
+PATIENCE_S = 1.5
 FILES_MAX = 1_000
 
 
@@ -49,8 +51,15 @@ class LaneBar(Struct, frozen=True):
 
 
 async def session(request: web.Request) -> web.StreamResponse:
-    """Show a session, at the row the address names."""
-    desk = request.app[DESK]
+    """Show a session, at the row the address names; one that takes long to read says so and comes by itself."""
+    desk, name = request.app[DESK], _id(request)
+    if desk.hub.current(name) is None:
+        reading = asyncio.wrap_future(desk.data.reading(name))
+        done, _ = await asyncio.wait([reading], timeout=PATIENCE_S)
+        if not done:
+            size = sum(file.size for file in desk.data.archive(name).find(name).files)
+            return await desk.answer("reading.html", name=name, size=size)
+        reading.result()
     return await aside(_session, desk, request)
 
 
@@ -81,6 +90,17 @@ async def text(request: web.Request) -> web.StreamResponse:
     return web.Response(text=body, content_type="text/plain", charset="utf-8")
 
 
+async def shared(request: web.Request) -> web.StreamResponse:
+    """Give a session as one redacted file to keep."""
+    desk = request.app[DESK]
+    if desk.data.sources.redact is None:
+        raise Unavailable("sharing is not set up here", hint="flightlog share SESSION --output FILE")
+    told = await aside(desk.data.archive().session, _id(request))
+    made = await aside(share, told, desk.data.sources.redact(), desk.templates)
+    kept = {"Content-Disposition": f'attachment; filename="session-{told.id[:8]}.html"'}
+    return web.Response(text=made.html, content_type="text/html", charset="utf-8", headers=kept)
+
+
 async def live(request: web.Request) -> web.StreamResponse:
     """Send what changes in a session, as it changes."""
     desk, name = request.app[DESK], _id(request)
@@ -88,7 +108,7 @@ async def live(request: web.Request) -> web.StreamResponse:
     name = archive.find(name).session
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
-    queue = await desk.hub.join(archive, name)
+    queue = await desk.hub.join(archive, name, request.query.get("have", ""))
     try:
         await response.write(b"retry: 1000\n\n")
         while True:
@@ -143,20 +163,22 @@ def _session(desk: Desk, request: web.Request) -> web.Response:
         lane_id=lane.id if lane else "",
         whole=False,
         spilled="",
-        can_share=False,
+        can_share=desk.data.sources.redact is not None,
     )
     return web.Response(text=html, content_type="text/html", charset="utf-8")
 
 
 def _frame(held: Held, lane: Lane | None) -> dict[str, Any]:
     laid = held.rows(lane)
+    name = lane.id if lane else ""
     return {
         "session": held.session,
         "lane": lane,
-        "told": summarise(held.session),
+        "told": held.kept("told", lambda: summarise(held.session)),
         "total": len(laid),
-        "bars": strip(laid),
-        "files": files_changed(laid),
+        "bars": held.kept(f"bars {name}", lambda: strip(laid)),
+        "files": held.kept(f"files {name}", lambda: files_changed(laid)),
+        "version": held.version,
     }
 
 
@@ -241,5 +263,5 @@ def _text(desk: Desk, request: web.Request) -> str:
 
 
 def _is_active(desk: Desk, held: Held) -> bool:
-    changed = desk.data.archive().find(held.session.id).changed_ms
+    changed = desk.data.archive(held.session.id).find(held.session.id).changed_ms
     return desk.data.sources.now_ms() - changed < ACTIVE_MS

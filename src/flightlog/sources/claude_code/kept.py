@@ -7,6 +7,7 @@ copy is read; of one it rewrote, the older generations, which hold what is no lo
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flightlog.model.damage import Damage
 from flightlog.model.ids import is_safe
@@ -18,8 +19,11 @@ from flightlog.sources.claude_code.discover import (
     lane_facts_file,
     spilled_file,
 )
+from flightlog.store.kept import kept_files, kept_sessions, session_dir
 from flightlog.store.recordings import Recording, generation
-from flightlog.store.sessions import Settled, adopt_session, kept_files, kept_sessions, session_dir
+
+if TYPE_CHECKING:
+    from flightlog.store.sessions import Settled
 
 MAIN = "transcript.jsonl"
 
@@ -33,8 +37,10 @@ def recorded(config_dirs: Sequence[str], home: str) -> Found:
     return Found((*transcripts, *kept), tuple(damage))
 
 
-def keep(home: str, session: str, files: Iterable[Transcript]) -> Settled:
+def keep(home: str, session: str, files: Iterable[Transcript]) -> "Settled":
     """Take everything a session's files hold into our own copy; only what is new is read."""
+    from flightlog.store.sessions import adopt_session  # noqa: PLC0415 - a report adopts nothing
+
     sources: dict[str, Path] = {}
     for file in sorted(files, key=lambda file: file.size):
         path = Path(file.path)

@@ -1,8 +1,9 @@
 """Many transcripts at once, on as many processors as pay for themselves.
 
 Forked children take batches of files from a pipe of tickets until none is left, so that a
-processor somebody else uses slows down nobody. A child that dies costs time, never rows: what
-it did not deliver is scanned here.
+processor somebody else uses slows down nobody. They map files into memory, which a file that
+shrinks meanwhile turns into their end: a child that dies costs time, never rows, for what it
+did not deliver is read here.
 """
 
 import gc
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from flightlog.sources.claude_code.scan import BLOCK_BYTES, Scan, Target, scan
+from flightlog.sources.claude_code.scan import BLOCK_BYTES, Scan, Target, scan, scan_mapped
 from flightlog.store.index.chunks import keys, pack
 
 FORK_ABOVE_BYTES = 64 << 20
@@ -39,7 +40,8 @@ def scan_all(
     gc.disable()  # nothing here makes cycles, and looking for them costs a fifth of the time
     try:
         if sum(sizes) < FORK_ABOVE_BYTES or workers < 2 or threading.active_count() > 1:
-            return [found for _, found in _batch(targets, range(len(targets)), bytearray(BLOCK_BYTES), finish)]
+            buffer = bytearray(BLOCK_BYTES)
+            return [found for _, found in _batch(targets, range(len(targets)), lambda one: scan(one, buffer), finish)]
         return _shared(targets, sizes, workers, finish)
     finally:
         if collecting:
@@ -54,14 +56,13 @@ def _shared(targets: Sequence[Target], sizes: Sequence[int], workers: int, finis
 
     def work() -> list[tuple[int, Scan]]:
         done = []
-        buffer = bytearray(BLOCK_BYTES)
         while ticket := os.read(tickets, _TICKET_BYTES):
-            done += _batch(targets, batches[int.from_bytes(ticket, "big")], buffer, finish)
+            done += _batch(targets, batches[int.from_bytes(ticket, "big")], scan_mapped, finish)
         return done
 
-    children = [_start(work) for _ in range(workers - 1)]
-    done = dict(work())
+    children = [_start(work) for _ in range(workers)]
     os.close(tickets)
+    done: dict[int, Scan] = {}
     for child, results in children:
         done.update(_delivered(child, results))
     return [done.get(place) or scan(target) for place, target in enumerate(targets)]
@@ -85,9 +86,9 @@ def _batches(targets: Sequence[Target], sizes: Sequence[int]) -> list[list[int]]
 
 
 def _batch(
-    targets: Sequence[Target], places: Iterable[int], buffer: bytearray, finish: Finish | None
+    targets: Sequence[Target], places: Iterable[int], look: Callable[[Target], Scan], finish: Finish | None
 ) -> list[tuple[int, Scan]]:
-    done = [(place, scan(targets[place], buffer)) for place in places]
+    done = [(place, look(targets[place])) for place in places]
     if finish is not None:
         finish([(targets[place], found) for place, found in done])
     return done

@@ -17,6 +17,7 @@ from flightlog.sources.claude_code.values import milliseconds, parsed
 from flightlog.store.index.files import fingerprint
 from flightlog.store.index.lines import Record, Records
 from flightlog.store.reading import open_reader, raw_lines
+from flightlog.store.salvage import spans
 
 WORDS_MAX = 1 << 20
 _REPEATING = frozenset({"api-request-blob", "last-prompt", "queue-operation"})  # what other records say already
@@ -83,13 +84,23 @@ def _records(path: str, result: Records) -> Iterator[Record]:
                 if record is not None:
                     yield record
                 elif whole:
-                    result.damaged += 1
+                    yield from _salvaged(line, offset, result)
             offset += len(line)
             if whole:
                 result.end = offset
         result.fingerprint = _fingerprint(path, result.end)
     except OSError as error:
         result.error = error.strerror or os.strerror(error.errno or 0)
+
+
+def _salvaged(line: bytes, offset: int, result: Records) -> Iterator[Record]:
+    """Take the sound records out of a damaged line."""
+    for span in spans(line.rstrip(b"\n")):
+        record = None if span.why else _record(line[span.start : span.end], offset + span.start)
+        if record is None:
+            result.damaged += 1
+        else:
+            yield record
 
 
 def _fingerprint(path: str, end: int) -> int:

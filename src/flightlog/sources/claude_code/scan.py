@@ -7,7 +7,7 @@ repeat the same response in the same place are folded into one.
 """
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import stringzilla as sz
@@ -18,7 +18,8 @@ from flightlog.model.usage import ClientTotals, Row
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
 from flightlog.store.index.files import fingerprint
-from flightlog.store.reading import Reader, open_reader
+from flightlog.store.reading import Reader, mapped, open_reader
+from flightlog.store.salvage import spans
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
@@ -60,6 +61,19 @@ class Scan(Struct, array_like=True):
     packed: bytes = b""
     keys: bytes = b""
     digest: bytes = b""
+
+
+def scan_mapped(target: Target) -> Scan:
+    """Scan one file through a memory map; a file that shrinks meanwhile ends the process."""
+    memory = mapped(target.path)
+    if memory is None or len(memory) < target.start:
+        return scan(target)
+    reading = _Reading(target)
+    reading.over(memoryview(memory)[target.start :])
+    file = open_reader(target.path)
+    reading.result.fingerprint = fingerprint(file, reading.result.end)
+    file.close()
+    return reading.finished()
 
 
 def scan(target: Target, buffer: bytearray | None = None) -> Scan:
@@ -159,6 +173,16 @@ class _Reading:
         self._tail(memoryview(buffer), kept)
         self.result.fingerprint = fingerprint(file, self.result.end)
 
+    def over(self, view: memoryview) -> None:
+        """Go over everything at once."""
+        self.result.read = len(view)
+        whole = sz.rfind(view, _NEWLINE, 0, len(view)) + 1
+        if not self.result.end:
+            self.result.born_ms = _born_ms(bytes(view[: min(whole, _HEAD_BYTES)]))
+        self._block(view, whole)
+        self.result.end += whole
+        self._tail(view[whole:], len(view) - whole)
+
     def finished(self) -> Scan:
         """Return the result, one row for each response and place."""
         rows = [_row(record, self.target) for record in self.best.values()]
@@ -198,9 +222,17 @@ class _Reading:
     def _odd_line(self, line: bytes) -> None:
         """Look again, with patience, at a line the typed decode refused."""
         record = parsed(line)
-        if record is None:
-            self.result.damaged += 1
+        if record is not None:
+            self._odd_record(record)
             return
+        for span in spans(line):
+            inner = None if span.why else parsed(line[span.start : span.end])
+            if inner is None:
+                self.result.damaged += 1
+            else:
+                self._odd_record(inner)
+
+    def _odd_record(self, record: dict[str, Any]) -> None:
         message = mapping(record, "message")
         name = text(message, "id") or text(record, "requestId") or text(record, "uuid")
         if text(record, "type") != "assistant" or not name or not mapping(message, "usage"):

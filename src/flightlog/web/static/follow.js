@@ -54,6 +54,9 @@
     return chunk;
   };
   const news = (told) => {
+    // A page that had the latest state is told nothing until there is news; else the first word is where things stand.
+    const isNews = !first || scrub.dataset.have !== "";
+    scrub.dataset.have = "";
     const missing = Math.ceil(told.total / told.size) - timeline.chunks().length;
     if (missing > told.chunks.length) return location.reload();
     page.dataset.total = told.total;
@@ -71,8 +74,8 @@
     scrub.innerHTML = told.strip;
     if (!follow.checked) { document.getElementById("scrubber").value = held; document.getElementById("scrub-at").textContent = at; }
     if (focused) document.getElementById("scrubber").focus();
-    if (!first) wake();
-    if (follow.checked && (!first || live.classList.contains("live"))) timeline.goTo(told.total - 1, { focus: false, block: "end" });
+    if (isNews) wake();
+    if (follow.checked && (isNews || live.classList.contains("live"))) timeline.goTo(told.total - 1, { focus: false, block: "end" });
     first = false;
   };
   const say = (word, beating) => {
@@ -92,7 +95,7 @@
       source = null;
     } else if (!source) {
       first = true;
-      source = new EventSource(`/sessions/${encodeURIComponent(scrub.dataset.session)}/live`);
+      source = new EventSource(`/sessions/${encodeURIComponent(scrub.dataset.session)}/live?have=${scrub.dataset.have}`);
       source.addEventListener("news", (event) => news(JSON.parse(event.data)));
       source.addEventListener("open", () => say(live.classList.contains("live") || follow.checked ? "active" : "at rest", follow.checked));
       source.addEventListener("error", () => say(source?.readyState === EventSource.CLOSED ? "not connected" : "connecting…", false));

@@ -1,0 +1,116 @@
+"""The command line's root: one file per noun, loaded when it is called.
+
+`--help` reads the table below and imports none of the commands, so it stays quick. Errors
+become one line on stderr with the next step, and an exit code; a traceback needs --debug.
+"""
+
+from collections.abc import Sequence
+from importlib import import_module
+
+import click
+
+from flightlog import __version__
+from flightlog.model.errors import Conflict, FlightlogError, Invalid, Misconfigured, Unavailable, Unreadable
+from flightlog.model.text import inert
+
+# name: (module, attribute, one line of help)
+COMMANDS = {
+    "up": ("flightlog.cli.up", "up", "Say true things about your own sessions, each with its next command."),
+    "init": ("flightlog.cli.init", "init", "Register the hook with Claude Code, so that every session is recorded."),
+    "demo": ("flightlog.cli.demo", "demo", "Run a scripted agent for real and show what was recorded."),
+    "doctor": ("flightlog.cli.doctor", "doctor", "Check that everything is in order, and say what is not."),
+    "status": ("flightlog.cli.status", "status", "Say how the recording stands: found, kept, sealed, lost."),
+    "settle": ("flightlog.cli.settle", "settle", "Keep sessions for good: copy what is new, update the index."),
+    "config": ("flightlog.cli.config", "config", "Show the settings in force, and where each comes from."),
+    "privacy": ("flightlog.cli.privacy", "privacy", "Find, take out, preview and guard what is private."),
+    "trust": ("flightlog.cli.trust", "trust", "Allow what a repository's settings publish or run."),
+    "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
+    "serve": ("flightlog.web.command", "serve", "Look at sessions in a browser, on this machine only."),
+    "share": ("flightlog.web.command", "share", "Write a session as one redacted page to pass on."),
+    "live": ("flightlog.cli.rooms", "live", "Who is running now, what it costs, what is wrong."),
+    "loop": ("flightlog.cli.rooms", "loop", "Carry out a plan unattended (also installed as ralph-runtime)."),
+    "lab": ("flightlog.cli.rooms", "lab", "Experiments on recorded sessions (also installed as harness)."),
+    "retro": ("flightlog.cli.rooms", "retro", "Look back over sessions (also installed as chat-retro)."),
+    "issue": ("flightlog.cli.rooms", "issue", "Issues that are safe to publish (also installed as issue-workflow)."),
+    "dataset": ("flightlog.cli.rooms", "dataset", "Training rows in git (also installed as ml-data-collector)."),
+}
+
+EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (
+    (Misconfigured, 4),
+    (Invalid, 2),
+    (Unreadable, 3),
+    (Conflict, 75),
+    (Unavailable, 69),
+    (FlightlogError, 1),
+)
+
+
+class _Lazy(click.Group):
+    """A group that imports a command when it runs, not when it is listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command = getattr(import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+@click.command(
+    cls=_Lazy,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Example: flightlog up",
+)
+@click.version_option(__version__, prog_name="flightlog")
+@click.option("--debug", is_flag=True, help="Show a traceback when something fails.")
+@click.option("--samples", is_flag=True, help="Read the recordings that ship with flightlog instead of your own.")
+def cli(*, debug: bool, samples: bool) -> None:
+    """The flight recorder and test lab for coding agents."""
+    del debug  # read from the arguments by `run`, before click knows them
+    if samples:
+        from flightlog.app.paths import choose_samples
+
+        choose_samples()
+
+
+def run(command: click.Command, name: str, args: Sequence[str]) -> int:
+    """Run `command` and return its exit code, errors told in one line."""
+    debug = "--debug" in args
+    try:
+        result = command.main(args=list(args), prog_name=name, standalone_mode=False)
+    except FlightlogError as error:
+        if debug:
+            raise
+        _tell(name, error.message, error.hint)
+        return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _tell(name, "interrupted", "")
+        return 130
+    except SystemExit:
+        # How click and rich answer when the reader of our output left, as `head` does; nothing is wrong.
+        return 0
+    return result if isinstance(result, int) else 0
+
+
+def run_alias(noun: str, name: str, args: Sequence[str]) -> int:
+    """Run one group under the name its source document gave it."""
+    command = cli.get_command(click.Context(cli), noun)
+    assert command is not None
+    return run(command, name, args)
+
+
+def _tell(name: str, message: str, hint: str) -> None:
+    click.echo(f"{name}: {inert(message)}", err=True)
+    if hint:
+        click.echo(f"  {inert(hint)}", err=True)

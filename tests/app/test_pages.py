@@ -1,0 +1,48 @@
+import os
+import stat
+import subprocess
+import sys
+
+SAY = "from flightlog.app.pages import web_token; print(web_token())"
+OPEN = "from flightlog.app.pages import open_browser; print(open_browser('http://127.0.0.1:1/?token=' + 't' * 40))"
+
+
+def said(program, home, **more):
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "FLIGHTLOG_HOME": str(home)} | more
+    return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+
+
+def test_the_token_is_made_once_and_only_its_owner_can_read_it(tmp_path):
+    first = said(SAY, tmp_path).stdout.strip()
+    file = tmp_path / "web" / "token"
+
+    assert len(first) >= 32
+    assert said(SAY, tmp_path).stdout.strip() == first
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_a_token_others_could_read_or_that_is_too_short_is_replaced(tmp_path):
+    first = said(SAY, tmp_path).stdout.strip()
+    file = tmp_path / "web" / "token"
+    file.chmod(0o644)
+
+    second = said(SAY, tmp_path).stdout.strip()
+    file.write_text("short\n")
+
+    assert second != first
+    assert said(SAY, tmp_path).stdout.strip() not in {first, second, "short"}
+
+
+def test_a_browser_is_given_a_private_file_and_never_the_token(tmp_path):
+    note = tmp_path / "arguments"
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$@" >{note}\n')
+    browser.chmod(0o755)
+
+    said(OPEN, tmp_path, BROWSER=f"{browser} %s")
+
+    assert "token" not in note.read_text()
+    lead = tmp_path / "web" / "open.html"
+    assert stat.S_IMODE(lead.stat().st_mode) == 0o600
+    assert "url=http://127.0.0.1:1/?token=" in lead.read_text()

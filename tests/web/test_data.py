@@ -1,0 +1,70 @@
+from datetime import UTC
+
+import pytest
+
+from flightlog.app import now_ms
+from flightlog.archive import Archive
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.views.usage import By
+from flightlog.web.data import Data, Sources
+from recordings import CASES, archive, config_dir
+from waiting import until
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = str(config_dir(tmp_path / "config", *CASES))
+    opened = Data(Sources(lambda: Archive([folder], str(tmp_path / "home")), UTC, now_ms))
+    yield opened
+    opened.close()
+
+
+def test_the_list_is_the_archives_own(data):
+    assert until(lambda: data.listing().pending == 0 and data.listing().sessions)
+    assert data.listing().sessions == tuple(data.sources.archive().sessions())
+
+
+def test_a_session_is_read_once_until_it_changes(data, tmp_path):
+    name = archive(tmp_path / "other", "2.1.325/multi-turn-tools").latest()
+    first = data.held(name)
+    file = next(tmp_path.glob(f"config/projects/*/{name}.jsonl"))
+
+    assert data.held(name) is first
+    file.write_bytes(file.read_bytes() + b'{"type":"new-thing"}\n')
+    assert until(lambda: data.held(name) is not first)
+
+
+def test_hits_stand_in_the_order_of_the_session(data):
+    name = next(each for each in data.sources.archive().recordings if each.startswith("2123f2df"))
+
+    hits = data.find(name, "greet", 200)
+
+    rows = [row.id for row in data.held(name).rows()]
+    assert [hit.row for hit in hits] == sorted((hit.row for hit in hits), key=rows.index)
+    assert all(hit.found.lower() == "greet" for hit in hits)
+    assert len(data.find(name, "greet", 2)) == 2
+
+
+def test_a_search_names_each_session_once_and_takes_half_a_word(data):
+    hits = data.search("subag", 30)
+
+    assert len({hit.session for hit in hits}) == len(hits) > 1
+    assert {hit.found.lower() for hit in hits} == {"subag"}
+
+
+def test_what_cannot_be_searched_for_is_refused(data):
+    with pytest.raises(Invalid):
+        data.search("- -", 5)
+    with pytest.raises(Invalid):
+        data.search("since:7d", 5)
+
+
+def test_usage_is_the_books_own(data):
+    told = data.usage([By.DAY, By.MODEL])
+
+    assert told[By.DAY] == data.sources.archive().usage(By.DAY, UTC)
+
+
+def test_no_such_session_is_said(data):
+    with pytest.raises(NotFound):
+        data.held("nobody")

@@ -1,0 +1,88 @@
+"""One reader per session, however many pages watch it."""
+
+import asyncio
+import json
+from datetime import UTC
+
+from flightlog.app import now_ms
+from flightlog.web.hub import QUEUE_MAX, Hub
+from flightlog.web.news import news
+from flightlog.web.render import environment
+from recordings import archive
+
+
+def hub():
+    return Hub(news(environment(UTC, now_ms)))
+
+
+async def told(queue):
+    message = await asyncio.wait_for(queue.get(), 20)
+    head, _, data = message.partition(b"data: ")
+    assert head == b"event: news\n"
+    return json.loads(data)
+
+
+def test_pages_share_one_reader_and_each_gets_the_news(tmp_path):
+    found = archive(tmp_path, "2.1.325/multi-turn-tools")
+    session = found.latest()
+    file = next(tmp_path.glob("projects/*/*.jsonl"))
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:8]))
+
+    async def watch():
+        watched = hub()
+        queues = [await watched.join(found, session) for _ in range(50)]
+        first = await told(queues[0])
+        with file.open("ab") as out:
+            out.write(b"".join(lines[8:]))
+        grown = [await _until_full(queue) for queue in queues]
+        readers = watched.readers
+        for queue in queues:
+            watched.leave(session, queue)
+        return first, grown, readers, watched.readers
+
+    first, grown, readers, after = asyncio.run(watch())
+
+    assert first["total"] < 11
+    assert {each["total"] for each in grown} == {11}
+    assert (readers, after) == (1, 0)
+
+
+async def _until_full(queue):
+    while True:
+        news = await told(queue)
+        if news["total"] == 11:
+            return news
+
+
+def test_a_page_that_comes_later_is_told_where_things_stand(tmp_path):
+    found = archive(tmp_path, "2.1.325/multi-turn-tools")
+
+    async def watch():
+        watched = hub()
+        first = await watched.join(found, found.latest())
+        await told(first)
+        later = await told(await watched.join(found, found.latest()))
+        watched.close()
+        return later, await first.get()
+
+    later, closing = asyncio.run(watch())
+
+    assert later["total"] == len(later["rows"]) == 11
+    assert closing is None
+
+
+def test_a_page_that_does_not_read_is_told_to_begin_again(tmp_path):
+    found = archive(tmp_path, "2.1.325/single-turn")
+
+    async def watch():
+        watched = hub()
+        queue = await watched.join(found, found.latest())
+        await told(queue)
+        reader = watched._readers[found.latest()]
+        for _ in range(QUEUE_MAX + 1):
+            reader._send(b"x")
+        watched.leave(found.latest(), queue)
+        return queue.qsize(), queue.get_nowait()
+
+    assert asyncio.run(watch()) == (1, None)

@@ -1,0 +1,63 @@
+import pytest
+
+from flightlog.model.events import Image
+from flightlog.web.render import ago, compact, data_uri, duration, excerpt, short_model, size
+
+
+@pytest.mark.parametrize(
+    ("number", "said"), [(0, "0"), (999, "999"), (1_234, "1.23 k"), (5_600_000, "5.6 M"), (7_000_000_000, "7 G")]
+)
+def test_counts_are_short_and_carry_their_unit(number, said):
+    assert compact(number) == said
+
+
+@pytest.mark.parametrize(
+    ("ms", "said"),
+    [
+        (None, "?"),
+        (250, "0.2 s"),
+        (59_000, "59 s"),
+        (61_000, "1 min 1 s"),
+        (7_260_000, "2 h 1 min"),
+        (10**9, "11 days"),
+    ],
+)
+def test_times_are_said_in_the_unit_that_fits(ms, said):
+    assert duration(ms) == said
+
+
+def test_how_long_ago_is_said_in_words():
+    assert [ago(at, 10**9) for at in (None, 10**9 - 5_000, 10**9 - 60_000, 10**9 - 7_200_000)] == [
+        "?",
+        "5 seconds ago",
+        "1 minute ago",
+        "2 hours ago",
+    ]
+
+
+def test_bytes_and_models_are_short():
+    assert [size(count) for count in (12, 3_400, 5_000_000)] == ["12 bytes", "3.4 kB", "5 MB"]
+    assert short_model("claude-haiku-4-5-20251001") == "haiku-4-5"
+
+
+def test_an_excerpt_says_how_many_lines_follow():
+    cut = excerpt("a\nb\nc\n", 2)
+
+    assert (str(cut), cut.more) == ("a\nb", 1)
+    assert excerpt("\x1b[31mred\x1b[0m").more == 0
+    assert excerpt("x" * 10_000).more == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "shown"),
+    [
+        ("image/png", "iVBORw0KGgo=", True),
+        ("image/svg+xml", "PHN2Zz4=", False),
+        ("text/html", "PHN2Zz4=", False),
+        ("image/png", '"><script>', False),
+        ("image/png", "", False),
+        ("image/png", "A" * 9_000_000, False),
+    ],
+)
+def test_only_small_raster_pictures_are_shown(kind, data, shown):
+    assert bool(data_uri(Image(kind, len(data), data))) is shown
