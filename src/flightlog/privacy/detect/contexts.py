@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import re2
 
 from flightlog.privacy.detect import assignments, chance, forms
-from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, MEDIUM, Hit
-from flightlog.privacy.detect.meter import UNJUDGED, Meter
+from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Hit
+from flightlog.privacy.detect.meter import Meter
 from flightlog.privacy.detect.rules import Rule, rules
 from flightlog.privacy.detect.wraps import joined
 
@@ -24,6 +24,7 @@ _BEFORE = 128
 _AFTER = 800
 _REMEMBERED_MAX = 10_000
 _WIDTH_MAX = 360
+_LOOK = 200
 _HASHY = re2.compile(
     rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace",
     LATIN,
@@ -34,8 +35,6 @@ _OWNER = re2.compile(rb"(?i)(?:device|account|organization|org|user|member)_?(?:
 _Judge = Callable[[bytes, int], tuple[int, Hit | None]]
 _VALUE = re.compile(rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{%d}" % _LEAST)
 _PROMISING = re.compile(rb"[0-9]|[A-Za-z_+/-]{20}")
-_LETTERS = re.compile(rb"[A-Za-z]+")
-_COARSE = re.compile(rb"[A-Za-z_+/.~!@#$%^&*-]*[0-9][A-Za-z0-9_+/=.~!@#$%^&*-]{5,}")
 _ANY_FORMS = ("{uuid}", "{url:16-100}", "{b64:20-100}=", "{dots:20-120}", "{b64:20-100}")
 
 
@@ -101,7 +100,12 @@ def _judged_once(view: bytes, meter: Meter, words: Any, judge: _Judge) -> Iterat
         window = start - low, view[low : start + _AFTER]
         answer = judged.get(window)
         if answer is None:
-            answer = judge(window[1], window[0]) if meter.affords(start, _WIDTH_MAX) else _unjudged(*window)
+            if not meter.affords(start, _LOOK):
+                hit = meter.unjudged(view, start)
+                at = hit.end
+                yield hit
+                continue
+            answer = judge(window[1], window[0])
             if len(judged) < _REMEMBERED_MAX:
                 judged[window] = answer
         at = start + answer[0]
@@ -119,13 +123,6 @@ def _beside_name(window: bytes, start: int) -> tuple[int, Hit | None]:
 def _beside_word(window: bytes, start: int) -> tuple[int, Hit | None]:
     word = assignments.word_end(window, start)
     return max(word - start, 1), assignments.judge(window, start, word) if word else None
-
-
-def _unjudged(start: int, window: bytes) -> tuple[int, Hit | None]:
-    word = _LETTERS.match(window, start)
-    size = min(len(word.group()), _LEAST) if word else 1
-    run = _COARSE.search(window, start + size, start + _REACH + _LEAST)
-    return size, Hit(run.start(), run.end(), UNJUDGED, run.group(), LOW) if run else None
 
 
 def tells(name: bytes) -> bool:

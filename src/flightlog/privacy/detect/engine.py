@@ -12,9 +12,9 @@ from typing import NamedTuple
 import re2
 
 from flightlog.privacy.detect import contexts, people, specials, tokens, views
-from flightlog.privacy.detect.hits import LATIN, PERSON, Hit
+from flightlog.privacy.detect.hits import LATIN, PERSON, SECRET, Hit
 from flightlog.privacy.detect.known import Known
-from flightlog.privacy.detect.meter import Meter
+from flightlog.privacy.detect.meter import UNJUDGED, Meter
 
 # One search tells that none of these is there, as in most texts.
 _RARE = re2.compile(specials.PATTERN + b"|" + views.BASE64_TEXT, LATIN)
@@ -70,9 +70,9 @@ def _hits(plain: bytes, data: bytes, looking: Looking, *, rare: bool) -> Iterato
         yield from looking.known.find(data)
     yield from tokens.find(plain, looking.meter)
     yield from contexts.find(plain, looking.meter)
-    yield from people.find(plain)
+    yield from people.find(plain, looking.meter)
     if rare:
-        yield from specials.find(plain)
+        yield from specials.find(plain, looking.meter)
 
 
 def _hidden(view: bytes, looking: Looking) -> Iterator[Hit]:
@@ -80,7 +80,7 @@ def _hidden(view: bytes, looking: Looking) -> Iterator[Hit]:
         yield from looking.known.find(view)
     yield from tokens.find(view, looking.meter)
     yield from contexts.find(view, looking.meter)
-    yield from specials.find(view)
+    yield from specials.find(view, looking.meter)
 
 
 def _found(hit: Hit, spans: tuple[tuple[int, int], ...]) -> Found:
@@ -104,6 +104,10 @@ def _settled(found: Iterable[Found]) -> list[Found]:
 def _best(cluster: list[Found]) -> list[Found]:
     if len(cluster) < 2:
         return cluster
+    if any(one.rule == UNJUDGED for one in cluster):
+        whole = cluster[0].start, max(one.end for one in cluster)
+        value = b"".join(one.value for one in cluster)
+        return [Found((whole,), UNJUDGED, SECRET, max(one.weight for one in cluster), value)]
     kept: list[Found] = []
     taken: list[tuple[int, int]] = []
     for one in sorted(cluster, key=lambda one: (one.kind == PERSON, -one.weight, one.start - one.end, one.start)):

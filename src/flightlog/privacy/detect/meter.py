@@ -1,11 +1,17 @@
 """How much work a text may cause: so many bytes examined for each byte of it.
 
 Ordinary text uses a small part of it. Where somebody piled up beginnings of secrets, the
-credit runs out, and the detectors stop weighing: what follows a trigger is then taken for a
-secret unseen. A hostile text so loses words, never time, and hides nothing.
+credit runs out, and the detectors stop weighing: the stretch from a trigger on is then taken
+out unseen. A hostile text so loses words, never time, and hides nothing.
 """
 
+import re
+
+from flightlog.privacy.detect.hits import LOW, Hit
+
 UNJUDGED = "unjudged"
+_STRETCH = 256
+_REST = re.compile(rb"[^\s\x00\"'<>]{0,1024}")
 _BYTES_PER_BYTE = 2
 _CREDIT_MAX = 128 << 10
 
@@ -23,6 +29,13 @@ class Meter:
     def begin(self) -> None:
         """Go back to the beginning: another detector, or another reading of the text."""
         self._at = 0
+
+    def unjudged(self, view: bytes, start: int) -> Hit:
+        """Return the stretch from `start` on, to be taken out as it is."""
+        stop = view.find(b"\0", start, start + _STRETCH)
+        # To the end of the word: half a token is still half a secret.
+        end = stop if stop >= 0 else _REST.match(view, min(start + _STRETCH, len(view))).end()  # type: ignore[union-attr]
+        return Hit(start, end, UNJUDGED, view[start:end], LOW)
 
     def affords(self, at: int, cost: int) -> bool:
         """Say whether `cost` more bytes may be examined at `at`, and count them."""

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 import re2
 
 from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, PERSON, Hit
+from flightlog.privacy.detect.meter import Meter
 
 HOME = "home-path"
+_LOOK = 40
 PATTERN = (
     rb"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9]"
     rb"|/(?:home|Users)/[A-Za-z0-9._-]+|[A-Za-z]:(?:\\+|/)Users(?:\\+|/)[A-Za-z0-9._-]+|-(?:home|Users)-[a-z][a-z0-9]+"
@@ -36,10 +38,18 @@ _DOCUMENT_NET = ipaddress.ip_network("2001:db8::/32")
 _WELL_KNOWN = (b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1")
 
 
-def find(view: bytes) -> Iterator[Hit]:
+def find(view: bytes, meter: Meter) -> Iterator[Hit]:
     """Yield what points at a person or a machine."""
+    meter.begin()
+    skipped = 0
     for found in _TRIGGER.finditer(view):
-        hit = _judge(found.group(), found.start(), view)
+        if found.start() < skipped:
+            continue
+        if meter.affords(found.start(), _LOOK):
+            hit = _judge(found.group(), found.start(), view)
+        else:
+            hit = meter.unjudged(view, found.start())
+            skipped = hit.end
         if hit is not None:
             yield hit
 

@@ -10,6 +10,7 @@ import re2
 
 from flightlog.privacy.detect import chance
 from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, MEDIUM, Hit
+from flightlog.privacy.detect.meter import Meter
 
 _PEM_MAX = 20_000
 PATTERN = (
@@ -23,6 +24,7 @@ PATTERN = (
 )
 _TRIGGER = re2.compile(PATTERN, LATIN)
 _MANIFEST_MAX = 2_000
+_LOOK = 200
 _ENTRY = re2.compile(
     rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])", LATIN
 )
@@ -31,25 +33,29 @@ _BODY = re2.compile(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*", LATIN)
 _STAND_IN = re2.compile(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+", LATIN)
 
 
-def find(view: bytes) -> Iterator[Hit]:
+def find(view: bytes, meter: Meter) -> Iterator[Hit]:
     """Yield private keys, credentials in addresses, headers and flags."""
+    meter.begin()
     at, pem_end = 0, 0
     while (found := _TRIGGER.search(view, at)) is not None:
         start, text = found.start(), found.group()
+        if not meter.affords(start, _LOOK):
+            hit = meter.unjudged(view, start)
+            at = hit.end
+            yield hit
+            continue
         if text.startswith(b"kind"):
             yield from _manifest(view, start)
             at = found.end()
             continue
         if text.startswith(b"-----BEGIN"):
             pem_end = pem_end if pem_end > start else _pem_end(view, start)
-            hit = _pem(view, start, pem_end)
-        elif text.startswith(b"://"):
-            hit = _address(text, start)
+            secret = _pem(view, start, pem_end)
         else:
-            hit = _header_or_flag(text, start)
-        at = hit.end if hit else found.end() if not text.startswith(b"://") else start + 3
-        if hit:
-            yield hit
+            secret = _address(text, start) if text.startswith(b"://") else _header_or_flag(text, start)
+        at = secret.end if secret else found.end() if not text.startswith(b"://") else start + 3
+        if secret:
+            yield secret
 
 
 def _pem_end(view: bytes, start: int) -> int:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import re2
 
 from flightlog.privacy.detect import chance, forms
-from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, Hit
-from flightlog.privacy.detect.meter import UNJUDGED, Meter
+from flightlog.privacy.detect.hits import HIGH, LATIN, Hit
+from flightlog.privacy.detect.meter import Meter
 from flightlog.privacy.detect.rules import Rule, rules
 from flightlog.privacy.detect.wraps import joined
 
@@ -122,7 +122,7 @@ def _found(view: bytes, meter: Meter, pattern: object) -> Iterator[Hit]:
         if meter.affords(start, _LOOK * len(forms_here) + (_WIDTH_MAX if wrapped else 0)):
             best = _best(view, start, forms_here, wrapped=wrapped)
         else:
-            best = Hit(start, max(run_end, found.end()), UNJUDGED, view[start : max(run_end, found.end())], LOW)
+            best = meter.unjudged(view, start)
         at = best.end if best else start + 1
         if best:
             yield best
