@@ -25,6 +25,8 @@ SHARED = {
     "export html": ("session", "export", SESSION, "--redact", "--format", "html"),
     "export json": ("session", "export", SESSION, "--redact", "--format", "json"),
     "export to a file": ("session", "export", SESSION, "--redact", "--output", "shared.md"),
+    "share": ("share", SESSION),
+    "share to a file": ("share", SESSION, "--output", "shared.html"),
     "scan": ("privacy", "scan", "."),
     "scan as JSON": ("privacy", "scan", ".", "--json"),
     "scan of a session": ("privacy", "scan", SESSION, "--json"),

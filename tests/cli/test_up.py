@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 from cli_runs import FLIGHTLOG, environment, within
+from flightlog.archive import Archive
 from recordings import CASES, config_dir
 from transcripts import SESSION, assistant, user, write
 
@@ -95,3 +96,29 @@ def test_with_serve_the_pages_follow_the_facts(tmp_path):
 
     assert any("each response counted once" in line for line in lines)
     assert "?token=" in lines[-1]
+
+
+def test_sessions_that_hold_secrets_are_counted_with_the_way_to_see_them(tmp_path):
+    secret = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
+    write(tmp_path, "one", user(f"use {secret}", 1))
+    write(tmp_path, "two", user("no secret", 1))
+
+    ran = within(tmp_path, "up")
+    (command,) = [each for each in next_commands(ran.out) if "privacy scan" in each]
+    shown = within(tmp_path, *shlex.split(command)[1:])
+
+    assert "1 session holds what looks like secrets" in ran.out
+    assert shown.code == 1
+    assert "github-token" in shown.out
+    assert secret not in shown.out
+
+
+def test_what_was_counted_once_is_not_read_again(tmp_path):
+    write(tmp_path, "one", user("use " + "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i", 1))
+    archive = Archive([str(tmp_path)], str(tmp_path / "home"))
+
+    counts = archive.secrets()
+
+    assert counts == {"one": {"github-token": 1}}
+    assert Archive([str(tmp_path)], str(tmp_path / "home")).secrets(bytes_max=0) == counts
+    assert Archive([str(tmp_path)]).secrets(bytes_max=0) == {}

@@ -35,6 +35,7 @@ _OWNER = re2.compile(rb"(?i)(?:device|account|organization|org|user|member)_?(?:
 _Judge = Callable[[bytes, int], tuple[int, Hit | None]]
 _VALUE = re.compile(rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{%d}" % _LEAST)
 _PROMISING = re.compile(rb"[0-9]|[A-Za-z_+/-]{20}")
+_USUAL_FORM = "{hex:32}"
 _ANY_FORMS = ("{uuid}", "{url:16-100}", "{b64:20-100}=", "{dots:20-120}", "{b64:20-100}")
 
 
@@ -156,7 +157,8 @@ def _first(text: bytes, near: tuple[Rule, ...]) -> Hit | None:
             hit = _shaped(text, form, rule)
             if hit is not None:
                 return hit
-    return None
+    # Many providers hand out more kinds of keys than they write about; this is the most usual.
+    return _shaped(text, _USUAL_FORM, near[0])
 
 
 def _wrapped(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
