@@ -39,7 +39,7 @@ soak: .venv/.dev ## The slow tests
 	$(BIN)/python -m pytest -m soak
 
 lock: .venv/.dev ## Pin the requirement files again
-	for name in run build dev; do \
+	for name in run build rooms dev; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	    --no-annotate --no-header --output-file requirements/$$name.txt requirements/$$name.in; done
 
@@ -64,6 +64,6 @@ clean: ## Remove what the other targets made
 	$(BIN)/python -m pip --quiet install --no-input --no-deps --no-build-isolation --editable .
 	@touch $@
 
-.venv/.dev: .venv/.run requirements/dev.txt
-	$(PIP) -r requirements/dev.txt
+.venv/.dev: .venv/.run requirements/rooms.txt requirements/dev.txt
+	$(PIP) -r requirements/rooms.txt -r requirements/dev.txt
 	@touch $@

@@ -27,12 +27,12 @@ COMMANDS = {
     "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
     "serve": ("flightlog.web.command", "serve", "Look at sessions in a browser, on this machine only."),
     "share": ("flightlog.web.command", "share", "Write a session as one redacted page to pass on."),
-    "live": ("flightlog.cli.rooms", "live", "Who is running now, what it costs, what is wrong."),
-    "loop": ("flightlog.cli.rooms", "loop", "Carry out a plan unattended (also installed as ralph-runtime)."),
-    "lab": ("flightlog.cli.rooms", "lab", "Experiments on recorded sessions (also installed as harness)."),
-    "retro": ("flightlog.cli.rooms", "retro", "Look back over sessions (also installed as chat-retro)."),
-    "issue": ("flightlog.cli.rooms", "issue", "Issues that are safe to publish (also installed as issue-workflow)."),
-    "dataset": ("flightlog.cli.rooms", "dataset", "Training rows in git (also installed as ml-data-collector)."),
+    "live": ("flightlog.cli.live", "live", "Who is running now, what it costs, what is wrong."),
+    "loop": ("flightlog.cli.loop", "loop", "Carry out a plan unattended (also installed as ralph-runtime)."),
+    "lab": ("flightlog.cli.lab", "lab", "Experiments on recorded sessions (also installed as harness)."),
+    "retro": ("flightlog.cli.retro", "retro", "Look back over sessions (also installed as chat-retro)."),
+    "issue": ("flightlog.cli.issue", "issue", "Issues that are safe to publish (also installed as issue-workflow)."),
+    "dataset": ("flightlog.cli.dataset", "dataset", "Training rows in git (also installed as ml-data-collector)."),
 }
 
 EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (
