@@ -69,12 +69,12 @@ class JsonProcess:
     def stop(self) -> int:
         """End the child and all it started: ask first, then kill."""
         family = {self.pid, *descendants(self.pid)}
-        _send(family, signal.SIGTERM)
+        send(family, signal.SIGTERM)
         try:
             self._child.wait(STOP_GRACE_S)
         except subprocess.TimeoutExpired:
             family |= descendants(self.pid)
-        _send(family, signal.SIGKILL)
+        send(family, signal.SIGKILL)
         code = self._child.wait()
         self._finish()
         return code
@@ -98,7 +98,8 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def _send(pids: set[int], number: int) -> None:
+def send(pids: set[int], number: int) -> None:
+    """Send a signal to each of them that is still there."""
     for pid in pids:
         try:
             os.kill(pid, number)

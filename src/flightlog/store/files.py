@@ -110,7 +110,7 @@ def sweep(directory: Path, older_than_s: float, now: float) -> list[Path]:
         listed = sorted(directory.iterdir())
     for path in listed:
         named = _TEMP.fullmatch(path.name)
-        if not named or _is_running(named["owner"]):
+        if not named or is_running(named["owner"]):
             continue
         with suppress(FileNotFoundError), told(path):
             if now - path.lstat().st_mtime > older_than_s:
@@ -202,7 +202,7 @@ def _is_plain(part: str) -> bool:
     return plain and len(part.encode("utf-8", "surrogatepass")) <= _PART_BYTES_MAX
 
 
-def _is_running(owner: str) -> bool:
+def is_running(owner: str) -> bool:
     pid, started, boot = owner.split("-")
     return boot == _boot() and started != "0" and _started(int(pid)) == int(started)
 
