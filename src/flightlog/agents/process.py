@@ -11,6 +11,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -49,6 +50,11 @@ class JsonProcess:
         """The JSON objects among the lines said so far."""
         return [record for line in list(self._lines) if (record := _record(line)) is not None]
 
+    def records_after(self, line: int) -> tuple[list[dict[str, Any]], int]:
+        """The JSON objects among the lines after the first `line`, and how many lines there are now."""
+        lines = self._lines[line:]
+        return [record for each in lines if (record := _record(each)) is not None], line + len(lines)
+
     def stderr(self) -> str:
         """What it complained about so far."""
         return b"".join(self._errors).decode("utf-8", "replace")
@@ -75,6 +81,15 @@ class JsonProcess:
         except subprocess.TimeoutExpired:
             family |= descendants(self.pid)
         send(family, signal.SIGKILL)
+        code = self._child.wait()
+        self._finish()
+        return code
+
+    def kill(self) -> int:
+        """End the child and all it started without another word: frozen first, so that nothing more is begun."""
+        with suppress(ProcessLookupError):
+            self._child.send_signal(signal.SIGSTOP)
+        send({self.pid, *descendants(self.pid)}, signal.SIGKILL)
         code = self._child.wait()
         self._finish()
         return code

@@ -71,6 +71,7 @@ class UsageNoted(Struct, frozen=True, tag_field="kind", tag="usage"):
     model: str
     tokens: int
     usd: float | None
+    calls: int = 1
 
 
 class Reported(Struct, frozen=True, tag_field="kind", tag="report"):

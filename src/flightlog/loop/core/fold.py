@@ -47,6 +47,7 @@ def _course(
             state.plan, state.plan_digest, state.project = event.plan, event.plan_digest, event.project
             state.config, state.budgets, state.autonomous = event.config, event.budgets, event.autonomous
             state.context, state.calibration = dict(event.context), event.calibration
+            state.tasks_total = event.tasks_total
             state.learning_rate, state.mark = event.config.learning_rate, event.mark
             state.status, state.started_at = "in_progress", at
         case e.RunnerTook():
@@ -193,11 +194,11 @@ def _learn(state: State, *, right: bool) -> None:
 def _side(state: State, at: float, event: _SIDE) -> None:
     match event:
         case e.UsageNoted():
-            state.totals.calls += 1
+            state.totals.calls += event.calls
             state.totals.tokens += event.tokens
             state.totals.usd += event.usd or 0.0
             state.totals.unpriced += event.usd is None
-            if state.budgets.calls_per_hour:
+            if state.budgets.calls_per_hour and event.calls:
                 state.calls_at = [each for each in state.calls_at if each > at - HOUR_S] + [at]
         case e.Reported():
             take_report(state, event)

@@ -119,6 +119,7 @@ class State(Struct):
     session_name: str = ""
     plan: str = ""
     plan_digest: str = ""
+    tasks_total: int = 0
     project: str = ""
     mark: str = ""
     status: str = "new"  # new, in_progress, paused, completed, error
