@@ -8,27 +8,26 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import msgspec
 
 from flightlog.agents.claude_code import find as find_claude
 from flightlog.app import home
+from flightlog.app.loop_look import found, root
 from flightlog.app.paths import claude_config_dirs
 from flightlog.app.privacy import redactor
 from flightlog.loop.core.state import State
 from flightlog.loop.events import QuestionAsked
-from flightlog.loop.layout.log import entry
 from flightlog.loop.look.calibration import table
 from flightlog.loop.look.report import write_report
-from flightlog.loop.look.session import Told, events, look
-from flightlog.loop.plan import Config, load
-from flightlog.loop.plan.load import digest
-from flightlog.loop.plan.schema import Budgets
-from flightlog.loop.run import place, session
+from flightlog.loop.look.session import look
+from flightlog.loop.plan.load import digest, load
+from flightlog.loop.plan.schema import Budgets, Config
+from flightlog.loop.run import session
 from flightlog.loop.run.book import JOURNAL, Surroundings
 from flightlog.loop.run.control import send
 from flightlog.loop.run.machine import Outside
+from flightlog.loop.run.where import find, sessions
 from flightlog.loop.run.world import Request
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.sources.claude_code.discover import session_files
@@ -38,11 +37,6 @@ from flightlog.store.files import create
 Ask = Callable[[QuestionAsked, float], str | None]
 EXAMPLE = Path(__file__).parents[1] / "loop" / "example"
 _SIGNALS = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
-
-
-def root(project: Path | None = None) -> Path:
-    """Where the sessions of a project are."""
-    return (project or Path.cwd()) / place.ROOT
 
 
 def surroundings() -> Surroundings:
@@ -57,19 +51,19 @@ def start(
     told, data = load(plan)
     top = root()
     settings = _config(told.config, config or {})
-    taught = table(place.sessions(top)) if top.is_dir() else ()
+    taught = table(sessions(top)) if top.is_dir() else ()
     given = where if "/" not in where and not _exists(top, where) else ""
     about = session.Beginning(told, data, Path.cwd(), given, autonomous, settings, calibration=taught)
     if not where or given:
         return session.begin(top, about, surroundings()), False
-    return _at(Path(where) if "/" in where else place.find(top, where), about, plan.name)
+    return _at(Path(where) if "/" in where else find(top, where), about, plan.name)
 
 
 def start_at(plan: Path, directory: Path, *, autonomous: bool, config: dict[str, object]) -> tuple[Path, bool]:
     """Begin a session in exactly this directory, or find the one that began there."""
     told, data = load(plan)
     beside = directory.parent
-    taught = table(place.sessions(beside)) if beside.is_dir() else ()
+    taught = table(sessions(beside)) if beside.is_dir() else ()
     settings = _config(told.config, config)
     about = session.Beginning(told, data, Path.cwd(), "", autonomous, settings, calibration=taught)
     return _at(directory, about, plan.name)
@@ -95,16 +89,6 @@ def conduct(directory: Path, *, ask: Ask | None = None, steal: bool = False, res
         return session.carry_on(directory, outside(interrupted, ask), redactor(), how, write_report)
 
 
-def found(written: str) -> Path:
-    """Find a session of this project."""
-    return place.find(root(), written)
-
-
-def all_sessions() -> list[Path]:
-    """Every session of this project that has begun."""
-    return [path for path in place.sessions(root()) if (path / JOURNAL).is_file()]
-
-
 def request(written: str, what: str, *, why: str = "", question: str = "", answer: str = "") -> bool:
     """Ask the runner of a session for something; say whether there is one."""
     directory = found(written)
@@ -112,24 +96,6 @@ def request(written: str, what: str, *, why: str = "", question: str = "", answe
         return False
     send(directory, Request(what, question, answer, why))
     return True
-
-
-def open_question(written: str) -> QuestionAsked:
-    """The question a session waits for."""
-    seen = look(found(written))
-    if seen.state.question is None:
-        raise NotFound(f"{written} waits for no answer", hint=f"ralph-runtime status --session {written}")
-    return seen.state.question.asked
-
-
-def told(directory: Path) -> Iterator[Told]:
-    """Every event of a session."""
-    return events(directory)
-
-
-def report(directory: Path) -> str:
-    """Write the report of a session."""
-    return write_report(directory)
 
 
 def more_budget(directory: Path, limits: dict[str, float | None]) -> Budgets | None:
@@ -144,37 +110,10 @@ def more_budget(directory: Path, limits: dict[str, float | None]) -> Budgets | N
         raise Invalid(f"a limit cannot be used: {error}", hint="flightlog loop resume --help") from error
 
 
-class Wanted(NamedTuple):
-    """Which events to show."""
-
-    tail: int | None = None
-    event: str | None = None
-    task: str | None = None
-
-
-def log_entries(directory: Path, wanted: Wanted, *, follow: bool) -> Iterator[dict[str, Any]]:
-    """The entries of a session's log; with `follow`, as they come, until the session rests."""
-    names = {task.task_id: task.name for task in session.shown_plan(session.raw_plan(directory)[0], redactor()).tasks}
-
-    def fits(each: Told) -> bool:
-        of_task = wanted.task is None or getattr(each.event, "task", None) == wanted.task
-        return of_task and (wanted.event is None or wanted.event == f"e{each.seq}")
-
-    shown = [each for each in events(directory) if fits(each)]
-    yield from (entry(each.seq, each.at, each.event, names) for each in shown[-(wanted.tail or len(shown)) :])
-    last = shown[-1].seq if shown else 0
-    while follow and look(directory).runner:
-        time.sleep(0.3)
-        for each in events(directory):
-            if each.seq > last and fits(each):
-                last = each.seq
-                yield entry(each.seq, each.at, each.event, names)
-
-
 def write_example(folder: Path) -> list[Path]:
     """Write the example plan and what it needs; what is there already stays."""
-    sources = [path for path in sorted(EXAMPLE.iterdir()) if path.suffix in {".yaml", ".py"}]
-    made = [folder / each.name for each in sources if create(folder / each.name, each.read_bytes())]
+    sources = {path.name.removesuffix(".txt"): path for path in sorted(EXAMPLE.iterdir()) if path.is_file()}
+    made = [folder / name for name, path in sources.items() if create(folder / name, path.read_bytes())]
     if not made:
         raise Invalid(f"the example is there already: {folder}", hint="name another directory")
     return made
@@ -210,7 +149,7 @@ def _who() -> str:
 
 def _exists(top: Path, where: str) -> bool:
     try:
-        return place.find(top, where).is_dir()
+        return find(top, where).is_dir()
     except NotFound:
         return False
 

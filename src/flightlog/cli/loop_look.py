@@ -19,7 +19,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 @_json
 def status(written: str, *, as_json: bool) -> None:
     """Say how a session stands, or all of them."""
-    from flightlog.app import loop as app
+    from flightlog.app import loop_look as app
     from flightlog.loop.look.session import look
     from flightlog.loop.look.status import brief, lines
 
@@ -32,7 +32,13 @@ def status(written: str, *, as_json: bool) -> None:
         print_json(all_of_them)
         return
     rows = [
-        (one.session, one.status, f"{one.tasks_completed}/{one.tasks_total}", one.runner or "-", one_line(one.reason, 60))
+        (
+            one.session,
+            one.status,
+            f"{one.tasks_completed}/{one.tasks_total}",
+            one.runner or "-",
+            one_line(one.reason, 60),
+        )
         for one in all_of_them
     ]
     print_table(("session", "status", "tasks", "runner", "reason"), rows, right=(2,))
@@ -45,7 +51,7 @@ def status(written: str, *, as_json: bool) -> None:
 def monitor(written: str, *, once: bool, idle_s: float) -> None:
     """Show a session live: progress, gates, breaker, cost, the current step; ends with the session."""
     from flightlog.app import Watch
-    from flightlog.app import loop as app
+    from flightlog.app import loop_look as app
     from flightlog.loop.look.session import look
     from flightlog.loop.look.status import monitor_lines
 
@@ -72,7 +78,7 @@ def monitor(written: str, *, once: bool, idle_s: float) -> None:
 @_json
 def logs(written: str, tail: int | None, event: str | None, task: str | None, *, follow: bool, as_json: bool) -> None:  # noqa: PLR0913
     """Show the events of a session, each with its id."""
-    from flightlog.app import loop as app
+    from flightlog.app import loop_look as app
     from flightlog.views.wire import as_json_line
 
     directory = app.found(written)
@@ -91,10 +97,11 @@ def logs(written: str, tail: int | None, event: str | None, task: str | None, *,
 @_json
 def generate_report(written: str, *, as_json: bool) -> None:
     """Write the session's final-report.md and print it."""
-    from flightlog.app import loop as app
+    from flightlog.app import loop_look as app
+    from flightlog.loop.look.report import write_report
 
     directory = app.found(written)
-    text = app.report(directory)
+    text = write_report(directory)
     print_json({"session": directory.name, "report": text}) if as_json else click.echo(inert(text), nl=False)
 
 
@@ -103,7 +110,7 @@ def generate_report(written: str, *, as_json: bool) -> None:
 @_json
 def analyze(written: str, *, as_json: bool) -> None:
     """Take a session apart: time, attempts, errors, decisions, calibration."""
-    from flightlog.app import loop as app
+    from flightlog.app import loop_look as app
     from flightlog.loop.look.analysis import analysis, plain
 
     told = analysis(app.told(app.found(written)))
@@ -115,7 +122,7 @@ def analyze(written: str, *, as_json: bool) -> None:
 @_json
 def insights(written: str, *, as_json: bool) -> None:
     """Say what a session teaches, each sentence with the events that say so."""
-    from flightlog.app import loop as app
+    from flightlog.app import loop_look as app
     from flightlog.loop.look.account import account
     from flightlog.loop.look.insights import insights as found_in
 
@@ -134,7 +141,7 @@ def insights(written: str, *, as_json: bool) -> None:
 @_json
 def compare(written: str, *, as_json: bool) -> None:
     """Put sessions side by side, any number of them."""
-    from flightlog.app import loop as app
+    from flightlog.app import loop_look as app
     from flightlog.loop.look.compare import compared, differing
 
     names = [each.strip() for each in written.split(",") if each.strip()]

@@ -50,8 +50,9 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
 def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
     """Go on with a session that rests, failed or was cut short, with its own flags and plan."""
     from flightlog.app import loop as app
+    from flightlog.app.loop_look import found
 
-    directory = app.found(written)
+    directory = found(written)
     budgets = app.more_budget(directory, {name.removeprefix("max_"): value for name, value in limits.items()})
     state = app.conduct(directory, ask=_terminal(), steal=steal, resume=True, budgets=budgets)
     return _told(state, directory, as_json=as_json)
@@ -80,8 +81,9 @@ def stop(written: str, *, after_task: bool) -> None:
 def answer(written: str, answer: str | None, *, as_json: bool) -> None:
     """Answer the question a session waits for; without an answer, show it."""
     from flightlog.app import loop as app
+    from flightlog.app.loop_look import open_question
 
-    asked = app.open_question(written)
+    asked = open_question(written)
     if answer is None:
         shown = {"question": asked.question, "text": asked.text, "options": asked.options, "safe": asked.safe}
         plain = f"{inert(asked.text)}\n  one of: {', '.join(asked.options)} (without an answer: {asked.safe})"
@@ -160,7 +162,7 @@ def _told(state: "State", directory: Path, *, as_json: bool) -> int:
 
 
 def _order(path: Path, *, as_json: bool) -> int:
-    from flightlog.loop.plan import load
+    from flightlog.loop.plan.load import load
     from flightlog.loop.plan.order import order
 
     plan, _ = load(path)

@@ -16,7 +16,6 @@ from flightlog.loop.core.fold import apply
 from flightlog.loop.core.state import State
 from flightlog.loop.core.times import seconds
 from flightlog.loop.layout import pages
-from flightlog.loop.plan.load import parse
 from flightlog.loop.plan.schema import Plan
 from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound
@@ -45,6 +44,8 @@ class Look(NamedTuple):
     @property
     def plan(self) -> Plan:
         """The plan it follows; reading it takes a moment."""
+        from flightlog.loop.plan.load import parse  # noqa: PLC0415 - `status` does not wait for it
+
         return parse((self.directory / PLAN).read_bytes(), PLAN)
 
     def metadata(self) -> dict[str, Any]:

@@ -41,7 +41,7 @@ _WORDS = frozenset(
 _DURABLE = (
     e.SessionStarted | e.RunnerTook | e.UsageNoted | e.AttemptEnded | e.Verified | e.TaskEnded | e.BreakerMoved
 ) | (e.QuestionAnswered | e.Paused | e.Stopped | e.SessionEnded | e.Resumed)
-_AT_ONCE = e.TaskEnded | e.QuestionAsked | e.QuestionAnswered | e.Paused | e.Stopped | e.SessionEnded | e.BreakerMoved
+_AT_ONCE = e.QuestionAsked | e.QuestionAnswered | e.Paused | e.Stopped | e.SessionEnded | e.Resumed
 
 
 class Checkpoint(Struct):
@@ -96,7 +96,15 @@ class Book:
             self._log.add([line])
             if isinstance(event, e.DecisionMade) or self._decisions.settled:
                 self._history.add(_encoded(self._decisions.fresh()), _encoded(self._decisions.pending))
-        self._maybe_publish(at_once=isinstance(event, _AT_ONCE))
+        if isinstance(event, _AT_ONCE):
+            self.publish()
+        elif isinstance(event, e.TaskEnded) or self._around.now() - self._published >= PAGES_EVERY_S:
+            self.show()
+
+    def show(self) -> None:
+        """Write the pages that changed, unless that would take more than a tenth of the time."""
+        if self._around.now() - self._published >= self._cost * _SHARE_MAX:
+            self.publish()
 
     def publish(self) -> None:
         """Write the pages that changed, unless somebody else holds the session now."""
@@ -125,11 +133,6 @@ class Book:
         for each in (self._log, self._history):
             if each is not None:
                 each.close()
-
-    def _maybe_publish(self, *, at_once: bool) -> None:
-        since = self._around.now() - self._published
-        if since >= self._cost * _SHARE_MAX and (at_once or since >= PAGES_EVERY_S):
-            self.publish()
 
     def _records(self) -> Iterator[Record[e.Event]]:
         for item in self._journal.read():

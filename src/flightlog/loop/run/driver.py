@@ -23,6 +23,9 @@ class Book(Protocol):
     def append(self, event: e.Event) -> None:
         """Write one event down and take it into account."""
 
+    def show(self) -> None:
+        """Bring what people see up to date: something long comes now."""
+
 
 class Loop:
     """Drives one session until there is nothing more to do."""
@@ -54,10 +57,12 @@ class Loop:
             case Note():
                 self._note(effect.events)
             case Attempt():
+                self._book.show()
                 self._attempt(effect)
             case Check():
                 self._check(effect)
             case Sleep():
+                self._book.show()
                 self._world.sleep(effect.until, state)
             case _:
                 assert_never(effect)

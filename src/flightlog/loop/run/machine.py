@@ -99,6 +99,8 @@ class Machine:
             at_work = agent.Work(self._project, self._directory, self._outside, self._environment(task, effect, state))
             with self._guarded(state.mark) as guard:
                 ran = at_work.run(agent.Job(task, run, effect, limit_s), state, emit, watch, guard)
+            if ran.result not in {"success", "failure"}:
+                self._end_all(state.mark)
         else:
             ran = self._command(run, self._environment(task, effect, state), limit_s, watch, state)
         for event in told.news(whole=True):
@@ -128,13 +130,18 @@ class Machine:
         passed = not message
         return Checked(passed, tuple(codes), tuple(missing), message, self._outside.monotonic() - began)
 
-    def close(self) -> None:
-        """Let the guardian go: nothing is left to be guarded."""
+    def close(self, mark: str) -> None:
+        """End what tasks left behind, and let the guardian go."""
+        self._end_all(mark)
         if self._guardian is not None:
             assert self._guardian.stdin is not None
             with suppress(OSError):
                 self._guardian.stdin.close()
             self._guardian.wait(10)
+
+    def _end_all(self, mark: str) -> None:
+        """End whatever carries the session's mark, also what left its parents and its group."""
+        guardian.kill(set(), f"{guardian.MARK}={mark}".encode())
 
     def _look(self, state: State) -> bool:
         if why := self._outside.interrupted():
@@ -166,6 +173,7 @@ class Machine:
                 result = watch() or ("timeout" if late else "budget" if wall and worked >= wall else "")
                 if result:
                     code = command.stop()
+                    self._end_all(state.mark)
                     break
         message = command.tail()[-_TAIL_CHARS:]
         return Ran(result or ("failure" if code else "success"), 0.0, code, message, said=message[-400:])

@@ -19,6 +19,7 @@ from flightlog.loop.run.book import JOURNAL, Book, Surroundings
 from flightlog.loop.run.driver import Loop
 from flightlog.loop.run.guardian import MARK, kill, marked
 from flightlog.loop.run.machine import Machine, Outside
+from flightlog.loop.run.where import session_id
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unreadable
 from flightlog.privacy.redact import Redactor
 from flightlog.store.files import create
@@ -52,7 +53,7 @@ def begin_at(directory: Path, told: Beginning, around: Surroundings) -> Path:
     if (directory / JOURNAL).exists():
         raise Invalid(f"{directory.name} has begun already", hint=f"ralph-runtime resume --session {directory.name}")
     place.prepare(directory.parent)
-    _fill(directory, directory.parent, place.session_id(directory), _with_metadata(directory, told), around)
+    _fill(directory, directory.parent, session_id(directory), _with_metadata(directory, told), around)
     return directory
 
 
@@ -124,7 +125,7 @@ def carry_on(
         try:
             Loop(shown, book, machine).go()
         finally:
-            machine.close()
+            machine.close(book.state.mark)
         book.publish()
         finish(directory)
         book.close()
