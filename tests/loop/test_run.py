@@ -170,7 +170,7 @@ def test_a_second_runner_is_refused_and_a_zombie_is_fenced(tmp_path):
         """
         plan: slow
         tasks:
-          - {task_id: a, name: x, run: {command: "echo a >> ran.txt; sleep 3"}}
+          - {task_id: a, name: x, run: {command: "echo a >> ran.txt; while [ ! -e go ]; do sleep 0.05; done"}}
           - {task_id: b, name: y, run: {command: "echo b >> ran.txt"}, dependencies: [a]}
         """,
     )
@@ -179,6 +179,7 @@ def test_a_second_runner_is_refused_and_a_zombie_is_fenced(tmp_path):
 
     refused = ralph(root, "resume", "--session", "session-001")
     os.kill(first.pid, signal.SIGSTOP)
+    (root / "go").touch()
     took = ralph(root, "resume", "--session", "session-001", "--steal")
     written = (session_of(root) / "journal.jsonl").read_bytes()
     os.kill(first.pid, signal.SIGCONT)
@@ -211,7 +212,7 @@ def test_stopping_leaves_no_orphan_and_no_lock(tmp_path, number):
     runner.communicate(timeout=30)
 
     assert len(family) >= 4
-    until(lambda: not [pid for pid in family if alive(pid)], limit_s=5)
+    until(lambda: not [pid for pid in family if alive(pid)])
     resumed = start(root, "resume", "--session", "session-001")
     until(lambda: kinds(session_of(root)).count("runner_took") == 2)
     resumed.terminate()
@@ -225,7 +226,7 @@ def test_pause_rests_after_the_task_and_stop_at_once(tmp_path):
     plan = """
     plan: slow
     tasks:
-      - {task_id: a, name: x, run: {command: "touch up; sleep 1; touch a"}}
+      - {task_id: a, name: x, run: {command: "touch up; while [ ! -e go ]; do sleep 0.05; done; touch a"}}
       - {task_id: b, name: y, run: {command: "touch b"}, dependencies: [a]}
     """
     paused, stopped = project(tmp_path / "paused", plan), project(tmp_path / "stopped", plan)
@@ -233,6 +234,7 @@ def test_pause_rests_after_the_task_and_stop_at_once(tmp_path):
         runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
         until(lambda root=root: (root / "up").exists())
         asked = ralph(root, word, "--session", "session-001")
+        (root / "go").touch() if word == "pause" else None
         runner.communicate(timeout=30)
         assert asked.returncode == 0, asked.stderr
         assert look(session_of(root)).state.status == "paused"
@@ -241,6 +243,7 @@ def test_pause_rests_after_the_task_and_stop_at_once(tmp_path):
     assert not (paused / "b").exists()
     assert not (stopped / "a").exists()
     assert ralph(paused, "resume", "--session", "session-001").returncode == 0
+    (stopped / "go").touch()
     assert ralph(stopped, "resume", "--session", "session-001").returncode == 0
     assert kinds(session_of(paused)).count("task_complete") == 2
     assert ralph(paused, "stop", "--session", "session-001").returncode == 75
@@ -358,9 +361,9 @@ def killed_at_random(root, chance, whole_s):
             runner.wait()
             deaths += 1
         else:
-            if runner.returncode == 0:
-                return deaths
-            assert runner.stderr.read() == "", "it failed on its own"
+            said = runner.stderr.read()
+            assert runner.returncode == 0 or "is completed" in said, said
+            return deaths
         runner.stdout.close()
         runner.stderr.close()
         began = bool(list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl")))

@@ -1,7 +1,8 @@
 """A JSON document with one list that grows: each addition is one write over the closing brackets.
 
-The document is whole after every write. A crash inside one can leave a torn page, which is
-made again from the journal it is a view of. Knows nothing of what the entries say.
+The document is whole after every write. Blanks at its end make room for what comes, so that its
+size changes rarely: a reader that asks for the size and then reads finds one state, not two. A
+crash inside a write can leave a torn page, which is made again from the journal it is a view of.
 """
 
 import os
@@ -11,6 +12,7 @@ from pathlib import Path
 from flightlog.store.files import commit, temporary, told, write_all
 
 _END = b"\n  ]\n}\n"
+_ROOM = 4096
 
 
 class Growing:
@@ -28,15 +30,13 @@ class Growing:
         with told(path):
             self._file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         self._at = len(begin) + kept
-        self._size = len(begin) + len(body) + len(_END)
+        self._size = self._end = len(begin) + len(body) + len(_END)
         self._count = len(settled)
 
     def add(self, settled: Sequence[bytes], pending: Sequence[bytes] = ()) -> None:
         """Put entries that will not change any more after those before, then the ones that may."""
         body, kept = self._items(settled, pending)
-        data = body + _END
-        # What is shorter than what it replaces is filled up with blanks: still one write, and whole.
-        data = data[:-1] + b" " * (self._size - self._at - len(data)) + b"\n"
+        data = self._filled(body + _END)
         with told(self.path):
             written = os.pwrite(self._file, data, self._at)
             while written < len(data):
@@ -46,8 +46,16 @@ class Growing:
         self._count += len(settled)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Take the blanks away and let go of the file."""
+        with told(self.path):
+            os.ftruncate(self._file, self._end)
         os.close(self._file)
+
+    def _filled(self, data: bytes) -> bytes:
+        """Fill up with blanks to the size there is, or to a larger one with room for more."""
+        self._end = end = self._at + len(data)
+        size = self._size if end <= self._size else end + _ROOM + end // 8
+        return data + b" " * (size - end)
 
     def _items(self, settled: Sequence[bytes], pending: Sequence[bytes]) -> tuple[bytes, int]:
         texts = [

@@ -14,7 +14,7 @@ from flightlog.loop.plan.schema import Plan, Task
 BASE = {"execute": 0.7, "retry": 0.6, "delegate": 0.5, "wait": 0.4, "skip": 0.3, "escalate": 0.2}
 PARTS = {"clarity": 0.3, "resource": 0.2, "dependency": 0.2, "permission": 0.15, "history": 0.15}
 _PERMISSION = {"elevated": 0.7, "api_keys": 0.3}
-_PER_FAILURE = 0.1
+_PER_FAILURE = 0.05
 _RESOURCE_LOW, _DEPENDENCY_HIGH, _RISK_LOW = 0.3, 0.5, 0.2
 
 
@@ -100,7 +100,8 @@ def _score(action: str, risks: dict[str, float], state: State, at: TaskState) ->
 
 
 def _confidence(state: State, task: Task, at: TaskState, risks: dict[str, float]) -> float:
-    told = 0.5 + 0.3 * bool(task.verify or task.output_artifacts) + 0.2 * bool(task.acceptance_criteria)
+    checked = task.verify or task.output_artifacts or task.run.agent is None  # an exit code is a check, too
+    told = 0.5 + 0.3 * bool(checked) + 0.2 * bool(task.acceptance_criteria)
     parts = {
         "clarity": min(told + 0.1 * bool(task.description), 1.0),
         "resource": 1.0 - risks["resource"],
