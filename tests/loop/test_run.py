@@ -132,7 +132,7 @@ def test_reports_reach_the_inventory_and_their_statistics_equal_a_recount(tmp_pa
 
 
 def test_a_plan_changed_under_a_session_is_refused(tmp_path):
-    root = project(tmp_path / "p", TWO.replace("echo one > one.txt", "false") + "config: {human_intervention: never}\n")
+    root = project(tmp_path / "p", TWO.replace("echo one > one.txt", "false") + "config: {human_intervention: never, max_retries: 0}\n")
     ralph(root, "run", "--plan", "plan.yaml", "--autonomous")
     directory = session_of(root)
 
@@ -266,13 +266,13 @@ def test_a_question_is_answered_by_command_by_file_or_by_nobody(tmp_path):
     until(lambda: "question" in _kinds(by_command))
     wrong = ralph(by_command, "answer", "--session", "session-001", "perhaps")
     right = ralph(by_command, "answer", "--session", "session-001", "continue")
-    assert runner.wait(30) == 0
+    assert ended(runner) == 0
     runner = start(by_file, "run", "--plan", "plan.yaml", "--autonomous")
     until(lambda: "question" in _kinds(by_file))
     page = session_of(by_file) / "question.yaml"
     until(lambda: "answer" in page.read_text())
     page.write_text(page.read_text().replace('answer: ""', "answer: continue"))
-    assert runner.wait(30) == 0
+    assert ended(runner) == 0
     alone = ralph(nobody, "run", "--plan", "plan.yaml", "--autonomous")
 
     assert (wrong.returncode, right.returncode, alone.returncode) == (2, 0, 1)
@@ -343,7 +343,7 @@ def test_the_log_is_whole_at_every_moment(tmp_path):
     while runner.poll() is None:
         seen = max(seen, len(json.loads(page.read_text())["events"]))
 
-    assert runner.returncode == 0
+    assert ended(runner) == 0
     assert seen > 20
 
 
@@ -358,14 +358,12 @@ def killed_at_random(root, chance, whole_s):
             runner.wait(chance.uniform(0.0, whole_s))
         except subprocess.TimeoutExpired:
             _check_nothing_repeated(root, lambda pid=runner.pid: os.kill(pid, signal.SIGKILL))
-            runner.wait()
+            runner.communicate()
             deaths += 1
         else:
-            said = runner.stderr.read()
+            _, said = runner.communicate()
             assert runner.returncode == 0 or "is completed" in said, said
             return deaths
-        runner.stdout.close()
-        runner.stderr.close()
         began = bool(list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl")))
 
 
@@ -399,9 +397,10 @@ def killed_runs(tmp_path, kills, seed):
     began = time.monotonic()
     assert ralph(plain, "run", "--plan", "plan.yaml", "--autonomous").returncode == 0
     took = time.monotonic() - began
-    deaths = 0
+    deaths = number = 0
     while deaths < kills:
-        root = twenty(tmp_path / f"run-{deaths}")
+        number += 1
+        root = twenty(tmp_path / f"run-{number}")
         deaths += killed_at_random(root, chance, took * 0.9)
         checked_final(root, final(session_of(plain)))
     return deaths
@@ -415,6 +414,12 @@ def test_killed_at_random_instants_the_plan_comes_to_the_same_end(tmp_path):
 @pytest.mark.soak
 def test_killed_at_500_random_instants_the_plan_comes_to_the_same_end(tmp_path):
     assert killed_runs(tmp_path, 500, seed=2) >= 500
+
+
+def ended(runner):
+    """Wait for a runner's end and return its exit code."""
+    runner.communicate(timeout=30)
+    return runner.returncode
 
 
 def _kinds(root):

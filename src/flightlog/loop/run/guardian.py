@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 
-ROUNDS = 5
+ROUNDS = 50
 MARK = "FLIGHTLOG_LOOP"
 
 
@@ -31,6 +31,7 @@ def main() -> None:
 
 def kill(groups: set[int], mark: bytes) -> None:
     """Kill these groups and everything that carries `mark`, until nothing is left."""
+    quiet = 0
     for _ in range(ROUNDS):
         for group in groups:
             with contextlib.suppress(OSError):
@@ -39,7 +40,9 @@ def kill(groups: set[int], mark: bytes) -> None:
         for pid in found:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
-        if not found:
+        # One that is just becoming another program shows no environment for a moment: look twice.
+        quiet = 0 if found else quiet + 1
+        if quiet > 1:
             return
         time.sleep(0.02)
 
