@@ -132,7 +132,10 @@ def test_reports_reach_the_inventory_and_their_statistics_equal_a_recount(tmp_pa
 
 
 def test_a_plan_changed_under_a_session_is_refused(tmp_path):
-    root = project(tmp_path / "p", TWO.replace("echo one > one.txt", "false") + "config: {human_intervention: never, max_retries: 0}\n")
+    root = project(
+        tmp_path / "p",
+        TWO.replace("echo one > one.txt", "false") + "config: {human_intervention: never, max_retries: 0}\n",
+    )
     ralph(root, "run", "--plan", "plan.yaml", "--autonomous")
     directory = session_of(root)
 
