@@ -17,6 +17,7 @@ from flightlog.model.usage import ClientTotals, Cost, CostSource, Response, Usag
 from flightlog.views.prices import is_priced, price
 
 HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
 BLOCK_MS = 5 * HOUR_MS
 
 
