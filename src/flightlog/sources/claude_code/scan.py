@@ -19,7 +19,7 @@ from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, 
 from flightlog.sources.claude_code.spoken import NO_USAGE, Spoken, decode, fuller, lane, row
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
 from flightlog.store.index.files import fingerprint, fingerprint_of
-from flightlog.store.reading import Reader, mapped, open_reader
+from flightlog.store.reading import Reader, blocks, mapped, open_reader
 from flightlog.store.salvage import spans
 
 BLOCK_BYTES = 1 << 20
@@ -112,23 +112,17 @@ class _Reading:
         self.as_of_ms = 0
 
     def run(self, file: Reader, buffer: bytearray) -> None:
-        """Read block by block; what follows the last newline waits for the next block."""
-        kept = 0
-        while got := file.fill(memoryview(buffer)[kept:], self.result.end + kept):
-            self.result.read += got
-            filled = kept + got
-            whole = sz.rfind(buffer, _NEWLINE, kept, filled) + 1
-            if whole:
-                if not self.result.end:
-                    self.result.born_ms = _born_ms(bytes(buffer[: min(whole, _HEAD_BYTES)]))
-                self._block(memoryview(buffer), 0, whole)
-                self._look_back(memoryview(buffer), whole)
-                self.result.end += whole
-                buffer[: filled - whole] = buffer[whole:filled]
-            kept = filled - whole
-            if kept == len(buffer):
-                buffer = buffer + bytes(len(buffer))
-        self._tail(memoryview(buffer), 0, kept)
+        """Read block by block; what follows the last newline waits for the next scan."""
+        for block in blocks(file, self.result.end, buffer):
+            self.result.read += block.end
+            if not block.whole:
+                self._tail(block.view, 0, block.end)
+                break
+            if not self.result.end:
+                self.result.born_ms = _born_ms(bytes(block.view[: min(block.end, _HEAD_BYTES)]))
+            self._block(block.view, 0, block.end)
+            self._look_back(block.view, block.end)
+            self.result.end += block.end
         self.result.fingerprint = fingerprint(file, self.result.end)
 
     def over(self, view: memoryview) -> None:

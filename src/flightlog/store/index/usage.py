@@ -259,14 +259,19 @@ class _Update:
 
     def _stored_edges(self, seen: set[int]) -> set[tuple[str, str]]:
         stored = self.database.execute("SELECT file, keys FROM chunks").fetchall()
-        if seen.isdisjoint(numbers(b"".join(packed for _, packed in stored))):
+        shared = seen.intersection(numbers(b"".join(packed for _, packed in stored)))
+        if not shared:
             return set()
         edges = set()
-        holders = {number: reading.source.session for reading, found in self.scans for number in numbers(found.keys)}
+        holders = {
+            number: reading.source.session
+            for reading, found in self.scans
+            for number in shared.intersection(numbers(found.keys))
+        }
         for file, packed in stored:
             if file in self.plan.kept:
                 other = self.plan.kept[file].session
-                sharing = {holders[number] for number in seen.intersection(numbers(packed))}
+                sharing = {holders[number] for number in shared.intersection(numbers(packed))}
                 edges |= {(min(one, other), max(one, other)) for one in sharing if one != other}
         return edges
 
