@@ -65,7 +65,7 @@ class ClaudeCode(Struct, frozen=True):
 
     def start(self, ask: Ask) -> "Session":
         """Start a `-p` session and return at once."""
-        return Session(JsonProcess(_command(self.program, ask), cwd=ask.cwd, environment=ask.environment))
+        return Session(JsonProcess([*ask.before, *_command(self.program, ask)], cwd=ask.cwd, environment=ask.environment))
 
     def run(self, ask: Ask, timeout_s: float) -> Outcome:
         """Run a `-p` session to its end."""
