@@ -14,7 +14,7 @@ default said, so that the run means the same tomorrow.
 import difflib
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -134,16 +134,21 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
 _KINDS = (RunConfig, SessionConfig, AgentConfig, CommandConfig)
 
 
-def parse(text: str, overrides: Mapping[str, Any] | None = None) -> RunConfig:
-    """Read a configuration, `overrides` taking the place of what it says."""
+def parse(
+    text: str, overrides: Mapping[str, Any] | None = None, scenario: Callable[[str], Scenario] | None = None
+) -> RunConfig:
+    """Read a configuration, `overrides` taking the place of what it says; a `scenario` that is a name is looked up."""
     try:
         data = YAML(typ="safe").load(text)
     except YAMLError as error:
         raise Misconfigured(f"the run configuration is not YAML: {error}", hint="correct the line it names") from error
     if not isinstance(data, dict):
         raise Misconfigured("the run configuration is not a mapping", hint="it needs model, work_dir and sessions")
+    data |= dict(overrides or {})
+    if scenario is not None and isinstance(data.get("scenario"), str):
+        data["scenario"] = msgspec.to_builtins(scenario(data["scenario"]))
     try:
-        return msgspec.convert(data | dict(overrides or {}), RunConfig)
+        return msgspec.convert(data, RunConfig)
     except msgspec.ValidationError as error:
         raise Misconfigured(f"the run configuration cannot be used: {error}", hint=_nearest(str(error))) from error
 

@@ -114,6 +114,23 @@ class SessionEnded(Event, frozen=True, tag="session_ended"):
     session_id: str = ""
 
 
+class SessionCounted(Event, frozen=True, tag="session_counted"):
+    """What an ended session amounts to, counted once from what it left; its pages are written."""
+
+    session: str
+    attempt: int
+    step_count: int
+    turn_count: int
+    tool_call_count: int
+    compaction_count: int
+    subagent_count: int
+    file_writes: int
+    cost_usd: float | None
+    cost_source: str
+    has_transcript: bool = True
+    captured_requests: int = 0
+
+
 class SessionSkipped(Event, frozen=True, tag="session_skipped"):
     """A session could not be started."""
 
@@ -144,6 +161,7 @@ RunEvent = (
     | Saved
     | Spent
     | SessionEnded
+    | SessionCounted
     | SessionSkipped
     | TreeSettled
     | RunEnded

@@ -13,6 +13,8 @@ from flightlog.lab import events as lab
 from flightlog.model.damage import Damage
 from flightlog.store.journal import Record, Unrecognised
 
+_OfSession = lab.SessionStarted | lab.AgentStarted | lab.Saved | lab.Spent | lab.SessionEnded | lab.SessionCounted
+
 
 class Attempt(Struct):
     """One try at one session."""
@@ -29,6 +31,7 @@ class Attempt(Struct):
     saved: list[lab.Saved] = field(default_factory=list)
     spent_usd: float = 0.0
     ended: lab.SessionEnded | None = None
+    counted: lab.SessionCounted | None = None
     finished_at: str = ""
 
     @property
@@ -103,17 +106,20 @@ def add(state: State, record: Record[lab.RunEvent]) -> None:
             state.ended, state.tree, state.finished_at = event, event.tree, record.ts
         case lab.SessionSkipped():
             state.skipped[event.session] = event.why
-        case lab.SessionStarted() | lab.AgentStarted() | lab.Saved() | lab.Spent() | lab.SessionEnded():
+        case (
+            lab.SessionStarted()
+            | lab.AgentStarted()
+            | lab.Saved()
+            | lab.Spent()
+            | lab.SessionEnded()
+            | lab.SessionCounted()
+        ):
             _of_session(state, event, record.ts)
         case _:
             assert_never(event)
 
 
-def _of_session(
-    state: State,
-    event: lab.SessionStarted | lab.AgentStarted | lab.Saved | lab.Spent | lab.SessionEnded,
-    at: str,
-) -> None:
+def _of_session(state: State, event: _OfSession, at: str) -> None:
     tries = state.attempts.setdefault(event.session, [])
     if isinstance(event, lab.SessionStarted):
         state.skipped.pop(event.session, None)
@@ -130,6 +136,8 @@ def _of_session(
             attempt.saved.append(event)
         case lab.Spent():
             attempt.spent_usd += event.usd
+        case lab.SessionCounted():
+            attempt.counted = event
         case lab.SessionEnded():
             attempt.ended, attempt.finished_at = event, at
             attempt.session_id = event.session_id or attempt.session_id

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code import project_folder
 from flightlog.model.errors import FlightlogError, NotFound, Unavailable
 from flightlog.store.files import ensure_dir, replace
 from flightlog.store.lines import append
@@ -53,7 +54,7 @@ class ScriptedAgent:
         self._session = session
         self._messages: list[dict[str, Any]] = []
         self._last: str | None = None
-        folder = "".join(char if char.isascii() and char.isalnum() else "-" for char in str(desk.project))
+        folder = project_folder(str(desk.project))
         ensure_dir(desk.config_dir / "projects" / folder)
         self.transcript = desk.config_dir / "projects" / folder / f"{session}.jsonl"
         self.steps = 0

@@ -62,10 +62,13 @@ class Ended(Struct, frozen=True):
 class Recorder:
     """Keeps the exchanges of one session."""
 
-    def __init__(self, exchanges: Exchanges, secrets: tuple[str, ...] = ()) -> None:
-        """Go on after the exchanges that are on record."""
+    def __init__(
+        self, exchanges: Exchanges, secrets: tuple[str, ...] = (), ended: Callable[[bytes], None] | None = None
+    ) -> None:
+        """Go on after the exchanges that are on record; `ended` is told the body of each response that ended."""
         self.losses: list[str] = []
         self._exchanges = exchanges
+        self._told = ended
         self._scrubber = Scrubber(secrets)
         self._recogniser = Recogniser()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="capture")
@@ -152,7 +155,10 @@ class Recorder:
             notes=tuple(map(self._scrubber.clean_text, ended.notes)),
             scrubbed=("a credential",) if b"[scrubbed]" in cleaned and cleaned != came else (),
         )
-        return self._exchanges.answer(response, cleaned)
+        kept = self._exchanges.answer(response, cleaned)
+        if self._told is not None:
+            self._told(cleaned)
+        return kept
 
     def _whole(self, body: bytes) -> bytes:
         """A secret told in several events stands in no single one: such an answer is written anew."""
