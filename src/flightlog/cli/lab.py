@@ -2,7 +2,12 @@
 
 import click
 
+from flightlog.cli.lab_lint import lint
+
 
 @click.group(epilog="Example: flightlog lab --help")
 def lab() -> None:
     """Experiments: runs, replicates, trajectories, replay, resample."""
+
+
+lab.add_command(lint)
