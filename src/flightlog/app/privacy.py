@@ -15,7 +15,7 @@ import platformdirs
 from flightlog.app import open_archive
 from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
-from flightlog.model.given import Given
+from flightlog.model.known import Known
 from flightlog.model.session import Session
 from flightlog.privacy import key as keys
 from flightlog.privacy.detect.known import dotenv_values, secret_values
@@ -68,10 +68,10 @@ def clean_session(told: Session) -> Session:
     return msgspec.convert(Records(redactor()).value(plain), Session)
 
 
-def clean_given(given: Mapping[str, Given]) -> dict[str, Given]:
-    """Return what models were given with every string in it redacted."""
-    plain = msgspec.to_builtins(given)
-    return msgspec.convert(Records(redactor()).value(plain), dict[str, Given])
+def clean_known(known: Mapping[str, Known]) -> dict[str, Known]:
+    """Return what is known of threads with every string in it redacted."""
+    plain = msgspec.to_builtins(known)
+    return msgspec.convert(Records(redactor()).value(plain), dict[str, Known])
 
 
 def trust() -> Trust:

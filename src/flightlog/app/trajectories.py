@@ -13,7 +13,7 @@ from msgspec import Struct
 from flightlog.app import open_archive
 from flightlog.model.errors import NotFound, Unreadable
 from flightlog.model.events import ContextGiven, Entry
-from flightlog.model.given import Given
+from flightlog.model.known import Known
 from flightlog.model.session import Session
 from flightlog.store.files import replace
 from flightlog.views.atif.emit import Bundle, Profile, trajectory
@@ -33,13 +33,13 @@ class Linted(Struct, frozen=True):
     fidelity: list[Kept] | None = None
 
 
-def bundle_of(session: Session, given: Mapping[str, Given], version: str, *, redact: bool) -> Bundle:
+def bundle_of(session: Session, known: Mapping[str, Known], version: str, *, redact: bool) -> Bundle:
     """Return a recorded session's trajectories; redacted ones leave pictures out, which cannot be searched."""
     if redact:
-        from flightlog.app.privacy import clean_given, clean_session  # noqa: PLC0415 - its rules take a while
+        from flightlog.app.privacy import clean_known, clean_session  # noqa: PLC0415 - its rules take a while
 
-        session, given = clean_session(session), clean_given(given)
-    return trajectory(session, Profile("1.7" if version == "1.7" else "1.6", pictures=not redact), given)
+        session, known = clean_session(session), clean_known(known)
+    return trajectory(session, Profile("1.7" if version == "1.7" else "1.6", pictures=not redact), known)
 
 
 def write_bundle(folder: Path, bundle: Bundle) -> list[Path]:
@@ -121,7 +121,7 @@ def _fidelity(place: Path, document: Any, source: str) -> list[Kept] | None:
         for entry in archive.records(session.id)
         if isinstance(entry, Entry) and isinstance(entry.event, ContextGiven) and entry.event.text
     ]
-    return fidelity(session, _family(place, document), archive.given(session.id), context)
+    return fidelity(session, _family(place, document), archive.known(session.id), context)
 
 
 def _family(place: Path, document: dict[str, Any]) -> list[Any]:

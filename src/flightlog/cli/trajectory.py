@@ -16,7 +16,7 @@ def write_trajectory(archive: "Archive", told: "Session", version: str, output: 
     """Print the trajectory, or write it with its subagents and pictures below `output`."""
     from flightlog.app.trajectories import bundle_of, write_bundle
 
-    bundle = bundle_of(told, archive.given(told.id), version, redact=redact)
+    bundle = bundle_of(told, archive.known(told.id), version, redact=redact)
     files = len(bundle.documents) + len(bundle.pictures)
     if output is not None:
         if output.exists() and not output.is_dir():

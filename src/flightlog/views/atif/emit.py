@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from flightlog.model.address import Address
-from flightlog.model.given import Given
+from flightlog.model.known import Known
 from flightlog.model.session import Lane, Session, Turn
 from flightlog.model.session import ToolCall as Called
 from flightlog.views.atif.content import Pictures
@@ -51,16 +51,16 @@ class Bundle(Struct, frozen=True):
         yield from self.pictures.items()
 
 
-def trajectory(session: Session, profile: Profile = Profile(), given: Mapping[str, Given] | None = None) -> Bundle:  # noqa: B008 - frozen
+def trajectory(session: Session, profile: Profile = Profile(), known: Mapping[str, Known] | None = None) -> Bundle:  # noqa: B008 - frozen
     """Return the trajectories of `session`: `trajectory.json` and `subagent_<type>_<id>.json` for each subagent.
 
-    `given` says what the model began with, by lane, the main thread's lane being ""
-    (`Archive.given` knows it of recorded sessions). Every document is valid by itself, whatever
+    `known` says what the model began with, by lane, the main thread's lane being ""
+    (`Archive.known` knows it of recorded sessions). Every document is valid by itself, whatever
     the session holds: one without any step says so in a single system step. A step's `extra`
     joins it to the recording: `address`, `message_id`, `request_id`, `uuids`, `result_uuids`;
     `step_ids` gives the way back.
     """
-    return _Emission(session, profile, given or {}).bundle()
+    return _Emission(session, profile, known or {}).bundle()
 
 
 def step_ids(document: Trajectory) -> dict[str, int]:
@@ -76,8 +76,8 @@ def subagent_file(lane: Lane) -> str:
 
 
 class _Emission:
-    def __init__(self, session: Session, profile: Profile, given: Mapping[str, Given]) -> None:
-        self._session, self._profile, self._given = session, profile, given
+    def __init__(self, session: Session, profile: Profile, known: Mapping[str, Known]) -> None:
+        self._session, self._profile, self._known = session, profile, known
         self._pictures = Pictures(keep=profile.pictures)
         self._extras = profile.version != "1.6"
         threads = {"": session.turns, **{lane.id: lane.turns for lane in session.lanes}}
@@ -108,16 +108,16 @@ class _Emission:
         )
 
     def _told(self, name: str, turns: Sequence[Turn]) -> list[Step]:
-        given = self._given.get(name, Given())
+        known = self._known.get(name, Known())
         refs: dict[str, list[Ref]] = {}
         for lane in self._session.lanes:
             if self._home[lane.id] == name != lane.id:
                 refs.setdefault(lane.call_id, []).append(self._ref(lane))
-        thread = Thread(Address(self._session.id, lane=name), turns, given.copied, refs, self._pictures, self._extras)
+        thread = Thread(Address(self._session.id, lane=name), turns, known.copied, refs, self._pictures, self._extras)
         told = steps(thread)
-        if given.system:
+        if known.system:
             first = next((step.timestamp for step in told if step.timestamp is not UNSET), UNSET)
-            told.insert(0, Step(0, "system", given.system, first, extra={"kind": "system prompt"}))
+            told.insert(0, Step(0, "system", known.system, first, extra={"kind": "system prompt"}))
         if not name:
             for lane in self._loose:
                 _insert(told, self._loose_step(lane))
@@ -156,7 +156,7 @@ class _Emission:
     def _agent(self, lane: Lane | None) -> Agent:
         told = self._steps[lane.id if lane else ""]
         models = Counter(step.model_name for step in told if isinstance(step.model_name, str))
-        tools = self._given.get(lane.id if lane else "", Given()).tools
+        tools = self._known.get(lane.id if lane else "", Known()).tools
         extra = {"client": self._session.agent} if lane else {"entrypoint": self._session.entrypoint}
         return Agent(
             name=(lane.agent_type if lane else "") or self._session.agent,
@@ -171,7 +171,7 @@ class _Emission:
         if copies:
             yield f"{copies} steps are copied from another session; what they used was counted there."
         if not priced:
-            yield "The total cost is left out: the price of a model is not given."
+            yield "The total cost is left out: the price of a model is not known."
         if lane is None and self._session.unknown:
             kinds = ", ".join(kind for kind, _ in self._session.unknown)
             yield f"The recording holds records of a kind not known here: {kinds}."

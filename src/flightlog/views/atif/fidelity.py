@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.model.events import Block, Image, Other, Text, Thinking
-from flightlog.model.given import Given
+from flightlog.model.known import Known
 from flightlog.model.session import Note, NoteKind, Session, Step, ToolCall, Turn
 from flightlog.views.atif.values import content_texts, dicts, inner, number, results
 
@@ -34,7 +34,7 @@ class Kept(Struct, frozen=True):
 
 
 def fidelity(
-    session: Session, documents: Sequence[Any], given: Mapping[str, Given] | None = None, context: Sequence[str] = ()
+    session: Session, documents: Sequence[Any], known: Mapping[str, Known] | None = None, context: Sequence[str] = ()
 ) -> list[Kept]:
     """Compare a session with its documents, those of its subagents included.
 
@@ -45,10 +45,10 @@ def fidelity(
     rows = [
         *_words(turns, told),
         *_tools(turns, told),
-        *_figures(turns, told, given or {}),
+        *_figures(turns, told, known or {}),
         *_rest(session, turns, told),
     ]
-    rows += [*_given(session, told, given or {}), _found("context the client gave", context, told.others)]
+    rows += [*_of_threads(session, told, known or {}), _found("context the client gave", context, told.others)]
     return [row for row in rows if row.recorded]
 
 
@@ -133,8 +133,8 @@ def _is_told(call: ToolCall, told: _Told) -> bool:
     return words is not None and all(words.hold(block.text) for block in call.result or () if isinstance(block, Text))
 
 
-def _figures(turns: Sequence[Turn], told: _Told, given: Mapping[str, Given]) -> Iterator[Kept]:
-    copied = frozenset[str]().union(*(each.copied for each in given.values()))
+def _figures(turns: Sequence[Turn], told: _Told, known: Mapping[str, Known]) -> Iterator[Kept]:
+    copied = frozenset[str]().union(*(each.copied for each in known.values()))
     steps = [step for turn in turns for step in turn.steps if step.message_id not in copied]
     for what, name in _COUNTED:
         had = sum(step.usage.prompt if name == "prompt_tokens" else step.usage.output for step in steps)
@@ -164,11 +164,11 @@ def _rest(session: Session, turns: Sequence[Turn], told: _Told) -> Iterator[Kept
     yield Kept("damaged places", len(session.damage), 0, "what stood there cannot be read")
 
 
-def _given(session: Session, told: _Told, given: Mapping[str, Given]) -> Iterator[Kept]:
-    known = [given[lane] for lane in ("", *(lane.id for lane in session.lanes)) if lane in given]
+def _of_threads(session: Session, told: _Told, known: Mapping[str, Known]) -> Iterator[Kept]:
+    threads = [known[lane] for lane in ("", *(lane.id for lane in session.lanes)) if lane in known]
     defined = sum(len(list(dicts(inner(document, "agent"), "tool_definitions"))) for document in told.documents)
-    yield Kept("tool definitions", sum(len(each.tools) for each in known), defined)
-    yield _found("system prompts", [each.system for each in known if each.system], told.others)
+    yield Kept("tool definitions", sum(len(each.tools) for each in threads), defined)
+    yield _found("system prompts", [each.system for each in threads if each.system], told.others)
 
 
 def _found(what: str, wanted: Sequence[str], words: _Words) -> Kept:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.given import Given
+from flightlog.model.known import Known
 from flightlog.sources.claude_code.discover import Transcript
 from flightlog.store.reading import raw_lines
 
@@ -51,13 +51,13 @@ class _Noted:
             self.replies[lane or line.agentId or ""][line.message.id] = line.requestRef
 
 
-def given(transcripts: Iterable[Transcript]) -> dict[str, Given]:
+def known(transcripts: Iterable[Transcript]) -> dict[str, Known]:
     """Read the files of one session; the answer is by lane, the main thread's is ""."""
     noted = _Noted()
     for transcript in transcripts:
         for line in _lines(transcript.path):
             noted.take(line, transcript.lane)
-    return {lane: _given(noted, replies) for lane, replies in noted.replies.items()}
+    return {lane: _known(noted, replies) for lane, replies in noted.replies.items()}
 
 
 def _lines(path: str) -> Iterator[_Line]:
@@ -72,7 +72,7 @@ def _lines(path: str) -> Iterator[_Line]:
         return
 
 
-def _given(noted: _Noted, replies: dict[str, str]) -> Given:
+def _known(noted: _Noted, replies: dict[str, str]) -> Known:
     copied = frozenset(message for message, sent in replies.items() if sent not in noted.sent) if noted.sent else ()
     hashes = dict.fromkeys(noted.sent[sent] for sent in replies.values() if sent in noted.sent)
     shapes = [noted.shapes[each] for each in hashes if each in noted.shapes]
@@ -83,7 +83,7 @@ def _given(noted: _Noted, replies: dict[str, str]) -> Given:
         if isinstance(tool, dict) and tool.get("name")
     }
     system = next((text for shape in shapes if (text := _text(shape.get("system")))), "")
-    return Given(system, tuple(tools.values()), frozenset(copied))
+    return Known(tuple(tools.values()), system, frozenset(copied))
 
 
 def _text(system: Any) -> str:

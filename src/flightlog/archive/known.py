@@ -1,4 +1,4 @@
-"""What the threads of a session were given, by its own files and by those of its neighbours.
+"""What is known of the threads of a session, by its own files and by those of its neighbours.
 
 A fork or a resumed copy repeats responses of another session of the same project. Which of
 the sessions said them first is the ledger's rule, the same one that usage is counted by.
@@ -9,22 +9,22 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from flightlog.model.given import Given
+from flightlog.model.known import Known
 from flightlog.model.usage import response
 from flightlog.sources.claude_code.discover import Transcript
-from flightlog.sources.claude_code.given import given
 from flightlog.sources.claude_code.grep import places
+from flightlog.sources.claude_code.known import known
 from flightlog.sources.claude_code.scan import Scan, Target, scan
 from flightlog.views.ledger import settled
 
 
-def given_to(files: Sequence[Transcript], others: Iterable[Transcript]) -> dict[str, Given]:
-    """Say what each thread of the session in `files` was given; `others` are the files of other sessions."""
-    told = given(files)
+def known_of(files: Sequence[Transcript], others: Iterable[Transcript]) -> dict[str, Known]:
+    """Say what is known of each thread of the session in `files`; `others` are the files of other sessions."""
+    told = known(files)
     main = next((file for file in files if not file.lane), None)
     if main is not None:
-        known = told.get("", Given())
-        told[""] = replace(known, copied=known.copied | _said_elsewhere(main, others))
+        main_thread = told.get("", Known())
+        told[""] = replace(main_thread, copied=main_thread.copied | _said_elsewhere(main, others))
     return told
 
 
