@@ -2,7 +2,7 @@
 
 import pytest
 
-from flightlog.views.atif.emit import Known, Profile, step_ids, subagent_file, trajectory
+from flightlog.views.atif.emit import step_ids, trajectory
 from recordings import CASES, archive
 
 

@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from flightlog.model.address import Address
+from flightlog.model.known import Known
 from flightlog.model.session import Lane, Session, Turn
 from flightlog.model.session import ToolCall as Called
 from flightlog.views.atif.content import Pictures
@@ -24,18 +25,6 @@ from flightlog.views.atif.steps import Thread, numbered, stamp, steps, system
 
 MAIN = "trajectory.json"
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
-
-
-class Known(Struct, frozen=True):
-    """What is known of a thread besides its recording: what the model was given, and what is a copy.
-
-    `tools` are the definitions as the API was told them (name, description, input_schema),
-    `system` the system prompt, `copied` the message ids of responses another session gave first.
-    """
-
-    tools: tuple[dict[str, Any], ...] = ()
-    system: str = ""
-    copied: frozenset[str] = frozenset()
 
 
 class Profile(Struct, frozen=True):
@@ -65,10 +54,11 @@ class Bundle(Struct, frozen=True):
 def trajectory(session: Session, profile: Profile = Profile(), known: Mapping[str, Known] | None = None) -> Bundle:  # noqa: B008 - frozen
     """Return the trajectories of `session`: `trajectory.json` and `subagent_<type>_<id>.json` for each subagent.
 
-    `known` says what the recording does not, by lane; the main thread's lane is "". Every
-    document is valid by itself, whatever the session holds: one without any step says so in a
-    single system step. A step's `extra` joins it to the recording: `address`, `message_id`,
-    `request_id`, `uuids`, `result_uuids`; `step_ids` gives the way back.
+    `known` says what the model began with, by lane, the main thread's lane being ""
+    (`Archive.known` knows it of recorded sessions). Every document is valid by itself, whatever
+    the session holds: one without any step says so in a single system step. A step's `extra`
+    joins it to the recording: `address`, `message_id`, `request_id`, `uuids`, `result_uuids`;
+    `step_ids` gives the way back.
     """
     return _Emission(session, profile, known or {}).bundle()
 
@@ -127,8 +117,7 @@ class _Emission:
         told = steps(thread)
         if known.system:
             first = next((step.timestamp for step in told if step.timestamp is not UNSET), UNSET)
-            prompt = Step(0, "system", known.system, first, extra={"kind": "system prompt"})
-            told.insert(0, replace(prompt, is_copied_context=told[0].is_copied_context) if told else prompt)
+            told.insert(0, Step(0, "system", known.system, first, extra={"kind": "system prompt"}))
         if not name:
             for lane in self._loose:
                 _insert(told, self._loose_step(lane))
@@ -180,7 +169,7 @@ class _Emission:
     def _notes(self, told: Sequence[Step], lane: Lane | None, *, priced: bool) -> Iterator[str]:
         copies = sum(step.is_copied_context is True for step in told)
         if copies:
-            yield f"The first {copies} steps are copied from another session; what they used was counted there."
+            yield f"{copies} steps are copied from another session; what they used was counted there."
         if not priced:
             yield "The total cost is left out: the price of a model is not known."
         if lane is None and self._session.unknown:
