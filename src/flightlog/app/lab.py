@@ -4,7 +4,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,10 +72,9 @@ def open_books(runs_dir: Path) -> list[Book]:
     return [Book(path, now=_now, new_id=lambda: str(uuid.uuid4())) for path in books.paths(runs_dir)]
 
 
-def stopwatch() -> Callable[[], float]:
-    """Seconds since now."""
-    began = time.monotonic()
-    return lambda: time.monotonic() - began
+def programs() -> str:
+    """Where programs are looked for."""
+    return os.environ.get("PATH", os.defpath)
 
 
 def _now() -> str:

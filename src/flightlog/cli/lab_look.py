@@ -48,7 +48,7 @@ def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
     from flightlog.lab.inspect import inspected, parse
 
     place = parse(what)
-    told = inspected(app.open_book(runs_dir, place.run), place)
+    told = inspected(app.open_book(runs_dir, place.run), place, app.programs())
     print_json(told) if as_json else print_inspected(told)
 
 
@@ -63,7 +63,7 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, as_json: bool) -> None:
     from flightlog.cli.output import print_json
     from flightlog.lab.compare import compared
 
-    told = compared([app.open_book(runs_dir, each) for each in runs])
+    told = compared([app.open_book(runs_dir, each) for each in runs], app.programs())
     print_json(told) if as_json else print_compared(told)
 
 

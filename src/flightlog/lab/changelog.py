@@ -13,6 +13,7 @@ from typing import Any
 
 from flightlog.lab.changes import Interval
 from flightlog.store.trees import Change, Trees
+from flightlog.views.atif.steps import stamp
 
 _PART = re.compile(rb"^diff --git ", re.MULTILINE)
 _PREFIX = re.compile(rb'^(--- |\+\+\+ )("?)[ab]/')
@@ -31,6 +32,7 @@ def entries(trees: Trees, interval: Interval, head: dict[str, Any], step_id: int
         patch = b"".join(parts.get(_header(change), []))
         yield {
             **head,
+            "timestamp": stamp(interval.at_ms),
             "step_id": step_id,
             "file_path": change.path.encode("utf-8", "replace").decode(),
             **_told(_without_prefix(patch, change)),

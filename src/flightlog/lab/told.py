@@ -38,7 +38,7 @@ class Call(Struct, frozen=True):
 
 def session_of(folder: Path, session_id: str, agent: str) -> Session | None:
     """Tell a session from its directory, or nothing where it left no transcript."""
-    files = _transcripts(folder, session_id)
+    files = transcripts(folder, session_id)
     if not files:
         return None
     items = (item for file in files for item in (*entries(file), *((lane_facts(file),) if file.lane else ())))
@@ -69,7 +69,8 @@ def message_ids(session: Session | None) -> frozenset[str]:
     return frozenset(step.message_id for steps in lanes_of(session).values() for step in steps)
 
 
-def _transcripts(folder: Path, session_id: str) -> list[Transcript]:
+def transcripts(folder: Path, session_id: str) -> list[Transcript]:
+    """The transcripts of a session: the main thread's, then its subagents'."""
     found = [(folder / TRANSCRIPT, "")]
     beside = folder / "subagents"
     lanes = sorted(beside.glob("*.jsonl")) if beside.is_dir() else []

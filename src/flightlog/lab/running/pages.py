@@ -5,66 +5,42 @@ the shadow repository; what is missing after a crash is made when the run is tak
 """
 
 import json
-from pathlib import Path
-from typing import Any
 
-from msgspec import Struct
-
-from flightlog.lab import changelog
-from flightlog.lab.book import Book
-from flightlog.lab.changes import intervals
 from flightlog.lab.events import SessionCounted
 from flightlog.lab.layout import as_json, meta_page
-from flightlog.lab.lineage import Lineage
-from flightlog.lab.plan import Planned, trunk
+from flightlog.lab.plan import trunk
+from flightlog.lab.reading import Reading
 from flightlog.lab.running.stage import Stage
-from flightlog.lab.state import Attempt
-from flightlog.lab.told import Call, calls_of, exchanges_of, lanes_of, message_ids, session_of
 from flightlog.model.pages import Page, Tier
-from flightlog.model.session import Note, NoteKind, Session
+from flightlog.model.session import Note, NoteKind
 from flightlog.sources.api import dumps
 from flightlog.store.files import inside, replace
 from flightlog.store.pages import publish
 from flightlog.store.trees import Trees
-from flightlog.views.atif.emit import MAIN, Bundle, Known, trajectory
+from flightlog.views.atif.emit import MAIN
 
 CHANGES = ".changes.jsonl"
-
-
-class Made(Struct):
-    """What is worked out of one session on the way to its pages."""
-
-    folder: Path
-    attempt: Attempt
-    session: Session | None
-    calls: list[Call]
-    copied: frozenset[str]
 
 
 def publish_session(stage: Stage, name: str) -> None:
     """Write the pages of one ended session and put on record what it amounts to."""
     book = stage.book
-    attempt = book.state.last(name)
-    planned = next(each for each in book.planned() if each.name == name)
-    if attempt is None or attempt.ended is None:
+    last = book.state.last(name)
+    if last is None or last.ended is None:
         return
-    folder = book.path / name
-    agent = book.state.started.agent if book.state.started else ""
-    session = session_of(folder, attempt.session_id, agent)
-    captured = exchanges_of(folder)
-    calls = calls_of(captured)
-    publish(folder, dumps.pages(captured), durable=False) if calls else None
-    made = Made(folder, attempt, session, calls, _copied(book, planned, agent))
-    lineage = None
-    steps = 0
-    if session is not None:
-        bundle = _trajectories(book, made, [] if not calls else json_rows(folder))
-        steps = len(bundle.main.steps)
-        lineage = Lineage(session, bundle.documents, calls, attempt.saved)
-        publish(folder, [Page("uuid_map.json", Tier.PRIVATE, as_json(lineage.map(made.copied)))], durable=False)
-    writes = _changes(stage.ground.main, planned, made, lineage)
-    if attempt.counted is None:
-        book.note(_counted(made, steps, writes), durable=True)
+    planned = next(each for each in book.planned() if each.name == name)
+    read = Reading(book, planned, stage.ground.main)
+    if read.calls:
+        publish(read.folder, dumps.pages(read.exchanges), durable=False)
+    for path, data in read.bundle.files() if read.bundle else ():
+        if path == MAIN or book.config.capture_subagent_trajectories:
+            replace(inside(read.folder, path), data, durable=False)
+    if read.lineage is not None:
+        page = Page("uuid_map.json", Tier.PRIVATE, as_json(read.lineage.map(read.copied)))
+        publish(read.folder, [page], durable=False)
+    writes = _changes(stage.ground.main, read)
+    if last.counted is None:
+        book.note(_counted(read, writes), durable=True)
 
 
 def publish_run(stage: Stage) -> None:
@@ -87,93 +63,36 @@ def publish_run(stage: Stage) -> None:
     replace(book.path / "full_diff.patch", trees.patch(baseline.tree, final), durable=False)
 
 
-def json_rows(folder: Path) -> list[dict[str, Any]]:
-    """Read the page of captured requests back: the first line of each thread has its prompt and tools."""
-    return [json.loads(line) for line in (folder / "api_captures.jsonl").read_bytes().splitlines()]
-
-
-def _copied(book: Book, planned: Planned, agent: str) -> frozenset[str]:
-    """The responses a session holds only because the one it goes on from gave them."""
-    parent = book.state.last(planned.parent) if planned.parent else None
-    if parent is None:
-        return frozenset()
-    return message_ids(session_of(book.path / parent.session, parent.session_id, agent))
-
-
-def _trajectories(book: Book, made: Made, rows: list[dict[str, Any]]) -> Bundle:
-    assert made.session is not None
-    bundle = trajectory(made.session, known=_known(made, rows))
-    wanted = bundle.files() if book.config.capture_subagent_trajectories else [(MAIN, dict(bundle.files())[MAIN])]
-    for name, data in wanted:
-        replace(inside(made.folder, name), data, durable=False)
-    return bundle
-
-
-def _known(made: Made, rows: list[dict[str, Any]]) -> dict[str, Known]:
-    """What the requests say that the transcript does not: the tools and the system prompt."""
-    said: dict[str, Any] = {}
-    known: dict[str, Known] = {"": Known(copied=made.copied)}
-    for row in rows:
-        said |= {row[hashed]: row[name] for name, hashed in (("tools", "tools_hash"),) if name in row}
-        lane = row["agent_id"] or ""
-        if (
-            row["agent_context"] in {"main", "subagent"}
-            and row.get("tools_hash")
-            and not known.get(lane, Known()).tools
-        ):
-            tools = tuple(tool for tool in said[row["tools_hash"]] if isinstance(tool, dict) and "name" in tool)
-            known[lane] = Known(tools=tools, copied=made.copied)
-    return known
-
-
-def _changes(trees: Trees | None, planned: Planned, made: Made, lineage: Lineage | None) -> int:
+def _changes(trees: Trees | None, read: Reading) -> int:
     """Write the session's part of the changelog and its patch; return how many files were written."""
-    attempt = made.attempt
-    if trees is None or attempt.ended is None:
+    ended = read.attempt.ended
+    if trees is None or ended is None:
         return 0
-    head: dict[str, Any] = {"session_index": planned.index}
-    head |= {"replicate": planned.replicate} if planned.replicate else {}
-    lines = []
-    for interval in intervals(attempt.tree, attempt.saved, made.calls, made.session):
-        owner = interval.owner
-        step = lineage.step_id(owner.lane, owner.step) if lineage and owner else None
-        stamped = head | {"timestamp": interval.at_ms}
-        lines += [_line(entry) for entry in changelog.entries(trees, interval, stamped, step)]
-    replace(made.folder / CHANGES, b"".join(lines), durable=False)
-    patch = trees.patch(attempt.tree, attempt.ended.tree)
-    replace(made.folder / "session_diff.patch", patch, durable=False)
+    lines = [json.dumps(entry).encode() + b"\n" for entry in read.changes()]
+    replace(read.folder / CHANGES, b"".join(lines), durable=False)
+    replace(read.folder / "session_diff.patch", trees.patch(read.attempt.tree or None, ended.tree), durable=False)
     return len(lines)
 
 
-def _line(entry: dict[str, Any]) -> bytes:
-    return json.dumps(entry, ensure_ascii=True).encode() + b"\n"
-
-
-def _counted(made: Made, steps: int, writes: int) -> SessionCounted:
-    attempt, session = made.attempt, made.session
-    own = [
-        step
-        for each in (lanes_of(session) if session else {}).values()
-        for step in each
-        if step.message_id not in made.copied
-    ]
-    main = [step for step in (session.steps if session else ()) if step.message_id not in made.copied]
-    costs = [step.cost.usd for step in own]
-    usd = sum(each for each in costs if each is not None) if any(each is not None for each in costs) else None
+def _counted(read: Reading, writes: int) -> SessionCounted:
+    attempt, session = read.attempt, read.session
+    own = [step for lane in read.lanes() for step in read.steps(lane)]
+    costs = [step.cost.usd for step in own if step.cost.usd is not None]
     spent = attempt.spent_usd
-    cost, source = (spent, "captured responses, price table") if spent else (usd, "transcript, price table")
+    cost = spent or (sum(costs) if costs else None)
+    source = "captured responses, price table" if spent else "transcript, price table"
     notes = [item for turn in (session.turns if session else ()) for item in turn.items if isinstance(item, Note)]
     return SessionCounted(
-        attempt.session,
-        attempt.number,
-        steps,
-        len(main),
-        sum(len(step.calls) for step in own),
-        sum(note.kind is NoteKind.COMPACTION for note in notes),
-        len(session.lanes) if session else 0,
-        writes,
-        cost,
-        source if cost is not None else "unknown",
-        session is not None,
-        len(made.calls),
+        session=attempt.session,
+        attempt=attempt.number,
+        step_count=len(read.bundle.main.steps) if read.bundle else 0,
+        turn_count=len(read.steps()),
+        tool_call_count=sum(len(step.calls) for step in own),
+        compaction_count=sum(note.kind is NoteKind.COMPACTION for note in notes),
+        subagent_count=len(session.lanes) if session else 0,
+        file_writes=writes,
+        cost_usd=cost,
+        cost_source=source if cost is not None else "unknown",
+        has_transcript=session is not None,
+        captured_requests=len(read.calls),
     )
