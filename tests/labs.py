@@ -11,7 +11,7 @@ import msgspec
 
 from flightlog.app import lab as app
 from flightlog.lab.book import Book
-from flightlog.lab.config import RunConfig
+from flightlog.lab.config import TOOLS, RunConfig
 from flightlog.lab.reading import trees_of
 from flightlog.lab.running.run import begin
 from flightlog.store.trees import Place, open_trees
@@ -33,7 +33,8 @@ def config(root, scenario, *sessions, engine="claude_code", **more):
     listed = [each if isinstance(each, dict) else {"prompt": each} for each in sessions]
     numbered = [{"session_index": at, **each} for at, each in enumerate(listed, 1)]
     given = {"model": MODEL, "work_dir": str(root / "work"), "sessions": numbered, "engine": engine}
-    return msgspec.convert(given | {"scenario": scenario, "memory_file": None} | more, RunConfig)
+    usual = {"scenario": scenario, "memory_file": None, "allowed_tools": [*TOOLS, "Agent"]}
+    return msgspec.convert(given | usual | more, RunConfig)
 
 
 def run(root, given, name="run", env=None):
@@ -116,7 +117,9 @@ def bash(command, **more):
 
 def replies(*each):
     """Replies of a model: words, or lists of blocks."""
-    return [{"text": one} if isinstance(one, str) else one if isinstance(one, dict) else {"blocks": one} for one in each]
+    return [
+        {"text": one} if isinstance(one, str) else one if isinstance(one, dict) else {"blocks": one} for one in each
+    ]
 
 
 def script(*each):

@@ -32,8 +32,8 @@ def setting(tell: Tell, environ: Mapping[str, str] | None = None) -> Setting:
         environ=given,
         home=Path(given.get("HOME") or Path.home()),
         now_s=time.time,
-        now=_now,
-        new_id=lambda: str(uuid.uuid4()),
+        now=clock,
+        new_id=new_id,
         process=process_tag(),
         is_root=os.geteuid() == 0,
         means=probe(path),
@@ -64,12 +64,12 @@ def run_name(config: RunConfig) -> str:
 
 def open_book(runs_dir: Path, written: str) -> Book:
     """Open a run for reading, or to take it up."""
-    return Book(books.find(runs_dir, written), now=_now, new_id=lambda: str(uuid.uuid4()))
+    return Book(books.find(runs_dir, written), now=clock, new_id=new_id)
 
 
 def open_books(runs_dir: Path) -> list[Book]:
     """Open every run of a directory."""
-    return [Book(path, now=_now, new_id=lambda: str(uuid.uuid4())) for path in books.paths(runs_dir)]
+    return [Book(path, now=clock, new_id=new_id) for path in books.paths(runs_dir)]
 
 
 def programs() -> str:
@@ -77,5 +77,11 @@ def programs() -> str:
     return os.environ.get("PATH", os.defpath)
 
 
-def _now() -> str:
+def new_id() -> str:
+    """A new id."""
+    return str(uuid.uuid4())
+
+
+def clock() -> str:
+    """The time as journals write it."""
     return datetime.now(tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

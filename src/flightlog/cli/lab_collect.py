@@ -1,6 +1,7 @@
 """`harness collect`: sessions that are already recorded become runs."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -18,17 +19,17 @@ from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 @click.option("--dry-run", is_flag=True, help="Say what would become a run, and write nothing.")
 @RUNS_DIR
 @AS_JSON
-def collect(
-    session: str | None, runs_dir: Path, *, every: bool, only_list: bool, dry_run: bool, as_json: bool, **given: object
-) -> None:
+def collect(session: str | None, runs_dir: Path, *, as_json: bool, **given: Any) -> None:
     """Make runs of sessions that are already recorded; their changes are rebuilt from tool calls, and labelled so."""
     from flightlog.app import lab_collect as app
     from flightlog.cli.output import print_json, print_table
 
-    if not (session or every or only_list):
+    if not (session or given["every"] or given["only_list"]):
         raise click.UsageError("name a SESSION, or use --all or --list")
-    rows = app.collected(session or "", runs_dir, app.Choice(write=not (only_list or dry_run), **given))  # type: ignore[arg-type]
+    names = ("projects_dir", "exclude_current", "limit")
+    choice = app.Choice(not (given["only_list"] or given["dry_run"]), *(given[name] for name in names))
+    rows = app.collected(session or "", runs_dir, choice)
     if as_json:
         print_json(rows)
-        return
-    print_table(["session", "run", "state"], [[row.session, row.run, row.state] for row in rows])
+    else:
+        print_table(["session", "run", "state"], [[row.session, row.run, row.state] for row in rows])

@@ -1,6 +1,7 @@
 """`harness run`: carry an experiment out, or take one up again."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -20,16 +21,7 @@ from flightlog.model.text import inert, one_line
 @click.option("--dry-run", is_flag=True, help="Check the configuration and say what would be run.")
 @RUNS_DIR
 @AS_JSON
-def run(
-    config: Path | None,
-    runs_dir: Path,
-    *,
-    resume: str | None,
-    again: bool,
-    dry_run: bool,
-    as_json: bool,
-    **given: object,
-) -> int:
+def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: bool, **given: Any) -> int:
     """Run the experiment CONFIG describes; exit 1 when a session did not complete."""
     from flightlog.app import lab as app
     from flightlog.cli.lab_progress import Told
@@ -43,12 +35,12 @@ def run(
     if resume is not None:
         book = app.open_book(runs_dir, resume)
         told.of(book)
-        carry_on(book, app.setting(told), again=again)
+        carry_on(book, app.setting(told), again=given["again"])
     else:
         assert config is not None
         frozen = app.read_config(config, _overrides(given, config))
         path = (runs_dir / app.run_name(frozen)).absolute()
-        if dry_run:
+        if given["dry_run"]:
             _print_plan(path, frozen, as_json=as_json)
             return 0
         told.of(None)
@@ -58,17 +50,15 @@ def run(
     return int(any(each["stop_reason"] != "completed" for each in meta["sessions"]))
 
 
-def _overrides(given: dict[str, object], config: Path) -> dict[str, object]:
+def _overrides(given: dict[str, Any], config: Path) -> dict[str, object]:
     said = {name: given[name] for name in ("model", "session_mode", "run_name") if given[name]}
     if given["no_capture"]:
         said["capture_api_requests"] = False
-    tags = given["tags"]
-    assert isinstance(tags, tuple)
-    if tags:
+    if given["tags"]:
         from ruamel.yaml import YAML
 
         own = YAML(typ="safe").load(config.read_text("utf-8")) if config.is_file() else {}
-        said["tags"] = [*((own or {}).get("tags") or []), *tags]
+        said["tags"] = [*((own or {}).get("tags") or []), *given["tags"]]
     return said
 
 

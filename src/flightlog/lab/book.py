@@ -71,8 +71,10 @@ def create(path: Path, config: RunConfig, *, now: Callable[[], str], new_id: Cal
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:
-            hint = f"take it up again with `harness run --resume {path.name}`, or choose another --run-name"
-            raise Conflict(f"there is a run of this name: {path}", hint=hint) from None
+            # One that died before its configuration was there left an empty directory, or half a file of ours.
+            if not path.is_dir() or any(each.name[:1] != "." or each.suffix != ".tmp" for each in path.iterdir()):
+                hint = f"take it up again with `harness run --resume {path.name}`, or choose another --run-name"
+                raise Conflict(f"there is a run of this name: {path}", hint=hint) from None
     replace(path / CONFIG, configs.frozen(config).encode())
     return Book(path, now=now, new_id=new_id)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from flightlog.lab import changelog
+from flightlog.lab import changelog, rebuilt
 from flightlog.lab.book import Book
 from flightlog.lab.changes import Interval, intervals
 from flightlog.lab.lineage import Lineage
@@ -97,6 +97,7 @@ class Reading:
     def changes(self, step: Step | None = None) -> Iterator[dict[str, Any]]:
         """Its entries of the changelog, all or those of one step."""
         if self._trees is None:
+            yield from self._rebuilt(step)
             return
         head: dict[str, Any] = {"session_index": self.planned.index}
         head |= {"replicate": self.planned.replicate} if self.planned.replicate else {}
@@ -106,6 +107,13 @@ class Reading:
                 continue
             number = self.lineage.step_id(owner.lane, owner.step) if self.lineage and owner else None
             yield from changelog.entries(self._trees, interval, head, number)
+
+    def _rebuilt(self, step: Step | None) -> Iterator[dict[str, Any]]:
+        """Where no tree was saved: what the tool calls say."""
+        for lane in self.lanes():
+            for each in self.steps(lane):
+                if (step is None or each.message_id == step.message_id) and self.lineage and self.session:
+                    yield from rebuilt.entries(lane, each, self.lineage.step_id(lane, each), self.session.cwd)
 
     @property
     def _agent(self) -> str:

@@ -30,7 +30,11 @@ def scenarios(work):
         ),
         "modes, links, odd names": script(
             [bash("chmod +x run.sh; ln -s old.txt link; mkdir -p 'a dir/ü'; echo x > 'a dir/ü/sp ace.txt'")],
-            [bash("rm link; echo now-a-file > link; : > empty; printf 'no end' > bare; printf '\\351\\n' > latin1.txt")],
+            [
+                bash(
+                    "rm link; echo now-a-file > link; : > empty; printf 'no end' > bare; printf '\\351\\n' > latin1.txt"
+                )
+            ],
             [bash("""echo q > 'quo"te'; echo t > "$(printf 'tab\\there')"; rm empty; echo more >> latin1.txt""")],
             "done",
         ),

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from flightlog.agents.driver import Driver
 from flightlog.agents.namespace import Means
 from flightlog.agents.process import end_family
 from flightlog.agents.scripted import serve
@@ -46,27 +47,20 @@ _LOOK_S = 0.2
 
 def begin(path: Path, config: RunConfig, setting: Setting) -> Book:
     """Make a run and carry it out."""
-    driver = asking.driver(config, setting)
-    permission = asking.permission(config, is_root=setting.is_root)
-    version = driver.version(setting.environ)
-    isolation, note = setting.means.value, ""
-    if setting.means is Means.NONE:
-        note = "no mount namespace is to be had here: sessions run one after the other"
-    elif not config.track_changes:
-        note = "changes are not tracked: sessions run one after the other, in the directory as they find it"
-    book = create(path, config, now=setting.now, new_id=setting.new_id)
-    names = (path.name, setting.version, driver.agent, version, permission.mode, permission.note)
-    book.note(RunStarted(*names, isolation, note), durable=True)
-    return carry_on(book, setting, again=False)
+    asking.driver(config, setting)  # an agent that cannot be found is said before anything is made
+    return carry_on(create(path, config, now=setting.now, new_id=setting.new_id), setting, again=False)
 
 
 def carry_on(book: Book, setting: Setting, *, again: bool) -> Book:
     """Carry a run out from where it stands; `again` runs what was interrupted or failed once more."""
     with lock(book.path / LOCK, who=f"process {setting.process}"):
-        book.note(RunTaken(setting.process), durable=True)
         config = book.config
+        driver = asking.driver(config, setting)
+        if book.state.started is None:
+            book.note(_started(book, setting, driver), durable=True)
+        book.note(RunTaken(setting.process), durable=True)
         ground = Ground(book, Path(config.work_dir), (setting.home, setting.programs), setting.now_s)
-        stage = Stage(book, ground, setting, asking.driver(config, setting))
+        stage = Stage(book, ground, setting, driver)
         for attempt in book.state.in_flight:
             _mark(stage, attempt)
         with _model(config) as upstream:
@@ -79,6 +73,19 @@ def carry_on(book: Book, setting: Setting, *, again: bool) -> Book:
             finally:
                 _finish(stage)
     return book
+
+
+def _started(book: Book, setting: Setting, driver: Driver) -> RunStarted:
+    config = book.config
+    permission = asking.permission(config, is_root=setting.is_root)
+    note = ""
+    if setting.means is Means.NONE:
+        note = "no mount namespace is to be had here: sessions run one after the other"
+    elif not config.track_changes:
+        note = "changes are not tracked: sessions run one after the other, in the directory as they find it"
+    version = driver.version(setting.environ)
+    names = (book.name, setting.version, driver.agent, version, permission.mode, permission.note)
+    return RunStarted(*names, setting.means.value, note)
 
 
 def _prepare(stage: Stage) -> None:
