@@ -110,7 +110,7 @@ def sweep(directory: Path, older_than_s: float, now: float) -> list[Path]:
         listed = sorted(directory.iterdir())
     for path in listed:
         named = _TEMP.fullmatch(path.name)
-        if not named or _is_running(named["owner"]):
+        if not named or is_running(named["owner"]):
             continue
         with suppress(FileNotFoundError), told(path):
             if now - path.lstat().st_mtime > older_than_s:
@@ -183,8 +183,18 @@ def sync_dir(path: Path) -> None:
 
 def process_tag() -> str:
     """Name this process so that no other has the name: number, start, boot."""
-    pid = os.getpid()
+    return process_name(os.getpid())
+
+
+def process_name(pid: int) -> str:
+    """Name a process so that no other has the name; `is_running` knows it by that."""
     return f"{pid}-{_started(pid)}-{_boot()}"
+
+
+def is_running(name: str) -> bool:
+    """Say whether the process that was named still runs on this machine."""
+    pid, started, boot = name.split("-")
+    return boot == _boot() and started != "0" and _started(int(pid)) == int(started)
 
 
 def _claim(file: int, path: Path) -> None:
@@ -200,11 +210,6 @@ def _claim(file: int, path: Path) -> None:
 def _is_plain(part: str) -> bool:
     plain = part not in {"", ".", ".."} and part.isprintable() and "\\" not in part
     return plain and len(part.encode("utf-8", "surrogatepass")) <= _PART_BYTES_MAX
-
-
-def _is_running(owner: str) -> bool:
-    pid, started, boot = owner.split("-")
-    return boot == _boot() and started != "0" and _started(int(pid)) == int(started)
 
 
 def _started(pid: int) -> int:

@@ -1,0 +1,17 @@
+"""What is known of a thread besides what it says itself."""
+
+from typing import Any
+
+from msgspec import Struct
+
+
+class Known(Struct, frozen=True):
+    """What the model of one thread was given, and what of the thread is a copy.
+
+    `tools` are the definitions as the API was told them (name, description, input_schema);
+    `copied` are the message ids of responses that another session gave first.
+    """
+
+    tools: tuple[dict[str, Any], ...] = ()
+    system: str = ""
+    copied: frozenset[str] = frozenset()
