@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from flightlog.app import open_archive
 from flightlog.model.errors import NotFound, Unreadable
-from flightlog.model.events import ContextGiven, Entry
 from flightlog.model.known import Known
 from flightlog.model.session import Session
 from flightlog.store.files import replace
@@ -116,12 +115,7 @@ def _fidelity(place: Path, document: Any, source: str) -> list[Kept] | None:
     if not source and wanted not in archive.recordings:
         return None
     session = archive.session(wanted)
-    context = [
-        entry.event.text
-        for entry in archive.records(session.id)
-        if isinstance(entry, Entry) and isinstance(entry.event, ContextGiven) and entry.event.text
-    ]
-    return fidelity(session, _family(place, document), archive.known(session.id), context)
+    return fidelity(session, _family(place, document), archive.known(session.id))
 
 
 def _family(place: Path, document: dict[str, Any]) -> list[Any]:
