@@ -1,6 +1,7 @@
 """Each thing the linter finds, by one change to a sound document; and what the public validator says of it."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -218,6 +219,13 @@ def test_one_change_is_one_finding(case):
 
 def test_every_rule_is_shown_by_a_case():
     assert {rule for rule, _ in CASES.values()} | {"not-json"} == set(RULES)
+
+
+def test_the_reference_lists_every_rule_as_it_is():
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "trajectory-lint.md").read_text()
+    rows = [line.strip("| \n").split(" | ") for line in page.splitlines() if line.startswith("| `")]
+
+    assert rows == [[f"`{rule}`", severity.value, text] for rule, (severity, text) in RULES.items()]
 
 
 def test_the_public_validator_accepts_what_the_names_of_the_cases_say(tmp_path):
