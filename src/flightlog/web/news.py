@@ -9,8 +9,8 @@ from flightlog.model.session import Session
 from flightlog.views.summary import summarise
 from flightlog.views.timeline import Row, strip
 from flightlog.web.held import Held
+from flightlog.web.pages.session import CHUNK_ROWS, files_changed
 from flightlog.web.render import row_print
-from flightlog.web.sessions import CHUNK_ROWS, files_changed
 
 ROWS_MAX = 400
 WELCOME_CHUNKS = 2

@@ -17,9 +17,8 @@ from flightlog.views.story_forms import as_text
 from flightlog.views.summary import summarise
 from flightlog.views.timeline import Row, RowKind, strip
 from flightlog.views.usage import summed
-from flightlog.web.desk import DESK, Desk, aside
+from flightlog.web.desk import ACTIVE_MS, DESK, Desk, aside
 from flightlog.web.held import Held
-from flightlog.web.lists import ACTIVE_MS
 from flightlog.web.share import share
 
 CHUNK_ROWS = 20
@@ -29,6 +28,7 @@ INLINE_ROWS = 60
 BEAT_S = 15
 PATIENCE_S = 1.5
 FILES_MAX = 1_000
+SESSION = r"/sessions/{session:[A-Za-z0-9][A-Za-z0-9._-]{0,127}}"
 
 
 class Chunk(Struct, frozen=True):
@@ -265,3 +265,14 @@ def _text(desk: Desk, request: web.Request) -> str:
 def _is_active(desk: Desk, held: Held) -> bool:
     changed = desk.data.archive(held.session.id).find(held.session.id).changed_ms
     return desk.data.sources.now_ms() - changed < ACTIVE_MS
+
+
+ROUTES = (
+    web.get(SESSION, session),
+    web.get(SESSION + "/rows/{number:[0-9]{1,7}}", rows),
+    web.get(SESSION + "/call", call),
+    web.get(SESSION + "/find", find),
+    web.get(SESSION + "/text", text),
+    web.get(SESSION + "/share", shared),
+    web.get(SESSION + "/live", live),
+)
