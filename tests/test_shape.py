@@ -29,7 +29,6 @@ UNTESTED = {
     "views/atif/rules_steps.py": "tests/views/atif/test_lint.py",
     "views/atif/rules_sums.py": "tests/views/atif/test_lint.py",
     "views/atif/shape.py": "tests/views/atif/test_lint.py",
-    "views/atif/steps.py": "tests/views/atif/test_emit.py",
     "views/atif/values.py": "tests/views/atif/test_lint.py",
     "app/settle.py": "tests/cli/test_settle.py, and real sessions in tests/archive/test_with_real_agent.py",
     "app/status.py": "tests/cli/test_settle.py",

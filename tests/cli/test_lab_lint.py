@@ -62,6 +62,12 @@ def test_a_file_asked_for_by_name_counts_whatever_it_holds(tmp_path):
     assert "not-json" in within(tmp_path, "lab", "lint", str(tmp_path / "t.json")).out
 
 
+def test_a_name_no_file_can_have_is_a_file_that_is_not_there(tmp_path):
+    path = put(tmp_path / "t.json", sound(continued_trajectory_ref="a\0b"))
+
+    assert "missing-file" in within(tmp_path, "lab", "lint", str(path)).out
+
+
 def test_what_a_file_says_cannot_act_on_the_terminal(tmp_path):
     ran = within(tmp_path, "lab", "lint", str(put(tmp_path / "t.json", sound(**{"\x1b[2Jgone": 1}))))
 

@@ -67,10 +67,7 @@ def lint_path(path: Path, source: str = "") -> list[Linted]:
 
 
 def _is_file(folder: Path, name: str) -> bool:
-    try:
-        return (folder / name).is_file()
-    except ValueError:  # a name no file can have
-        return False
+    return (folder / name).is_file()
 
 
 def _documents(path: Path) -> Iterator[tuple[Path, Any]]:

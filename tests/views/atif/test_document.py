@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from atif_documents import changed, embedded, sound
@@ -56,6 +56,7 @@ def test_what_is_no_document_is_refused_with_the_place(body, said):
     assert said in error.value.message
 
 
+@example("half of \ud83d")
 @given(text=st.text(st.characters(exclude_categories=())))
 def test_any_text_is_written_in_ascii_and_comes_back_whole(text):
     document = read(json.dumps(changed(sound(), "steps.0.message", "plain")).encode())

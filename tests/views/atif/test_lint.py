@@ -137,6 +137,14 @@ CASES = {
             [{"session_id": "s", "trajectory_path": "../beside.json"}],
         ),
     ),
+    "A reference without a session in 1.6": (
+        "unlinked",
+        changed(sound(), "steps.1.observation.results.0.subagent_trajectory_ref", [{"trajectory_path": "https://x/a"}]),
+    ),
+    "R calls as an object": ("type", changed(sound(), "steps.2.tool_calls", {})),
+    "R a mark of copies as text": ("type", changed(sound(), "steps.2.is_copied_context", "perhaps")),
+    "R call id as a number": ("type", changed(sound(), "steps.1.tool_calls.0.tool_call_id", 1)),
+    "R version as a number": ("version", sound(schema_version=1.6)),
     "R no such version": ("version", sound("9.9")),
     "R unknown field": ("unknown-field", sound(mood="good")),
     "R agent without a version": ("missing", changed(sound(), "agent.version", DROP)),
@@ -186,6 +194,8 @@ SIDES = {
     "A more cached than read": {"totals"},
     "A cost below zero": {"total-cost"},
     "R no steps": {"step-count"},
+    "R call id as a number": {"unknown-call"},
+    "R version as a number": {"type"},
     "R metrics on a user step": {"totals", "total-cost"},
     "R embedded without an id": {"dangling-id"},
 }
@@ -275,6 +285,14 @@ def test_a_call_that_is_told_as_unanswered_is_no_finding():
 def test_warnings_alone_leave_a_document_sound():
     assert is_sound(lint(json.dumps(CASES["A time backwards"][1]).encode(), nowhere))
     assert not is_sound(lint(json.dumps(CASES["A tokens below zero"][1]).encode(), nowhere))
+
+
+def test_a_tool_of_the_models_own_side_counts_as_defined():
+    own = {"type": "web_search_20250305", "name": "web_search"}
+    document = changed(sound(), "agent.tool_definitions", [own])
+
+    assert rules(document) == {"undefined-tool"}
+    assert rules(changed(document, "steps.1.tool_calls", [])) == {"unknown-call"}
 
 
 def test_other_json_is_no_trajectory():
