@@ -14,6 +14,7 @@ from flightlog.views.atif.fidelity import fidelity
 from flightlog.views.atif.lint import findings, parsed
 
 NOBODY = Cost(0.0, CostSource.TABLE)
+GO = (Text("go"),)
 
 
 def spoke(number, *content, calls=(), **fields):
@@ -21,7 +22,7 @@ def spoke(number, *content, calls=(), **fields):
     return Step(number, f"m{number}", number * 1000, "m", content, tuple(calls), usage, NOBODY, **fields)
 
 
-def thread(*items, number=1, kind=PromptKind.HUMAN, prompt=(Text("go"),), **fields):
+def thread(*items, number=1, kind=PromptKind.HUMAN, prompt=GO, **fields):
     return Turn(number, kind, prompt, 0, tuple(items), **fields)
 
 
@@ -149,7 +150,5 @@ def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
     documents = [parsed(files[name]) for name in bundle.documents]
 
     assert [each for document in documents for each in findings(document, files.__contains__)] == []
-    assert {row.what for row in fidelity(told, documents) if row.lost} <= {
-        "full outputs kept in files",
-        "other content",
-    }
+    lost = {row.what for row in fidelity(told, documents) if row.lost}
+    assert lost <= {"full outputs kept in files", "other content"}
