@@ -24,6 +24,7 @@ from flightlog.store.journal import Journal, Record
 from flightlog.store.pieces import Pieces, common
 
 CHAIN_MAX = 64
+RESOLVED_MAX = 16
 
 
 class Exchanges:

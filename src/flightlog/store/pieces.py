@@ -48,6 +48,9 @@ class Pieces:
             raise Unreadable(f"a body is not what was kept: {body.digest}", hint="run `flightlog doctor`")
         return data
 
+    def _piece(self, name: str) -> bytes:
+        return name[1:].encode() if name.startswith(_INLINE) else blobs.get(self.root, name)
+
     def _kept(self, piece: bytes) -> str:
         if len(piece) <= INLINE_BYTES_MAX:
             try:
