@@ -1,74 +1,51 @@
-"""Running a command to its end: its last words kept, its whole family ended when it must stop.
+"""Driving any program: words with `{prompt}`, `{session_id}`, `{resume}` and `{model}` in them.
 
-Only the tail of what it says is held, so that a command that never stops talking costs nothing.
+What it prints as JSON lines is kept; if it names a session as Claude Code's stream does, that is its
+session. Where no word holds `{prompt}`, the prompt is the last word. The scripted agent is driven so.
 """
 
-import signal
-import subprocess
-import threading
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import IO
+import re
+import sys
+from collections.abc import Mapping
 
-from flightlog.agents.process import STOP_GRACE_S, descendants, send
+from msgspec import Struct
 
-TAIL_BYTES = 16_384
+from flightlog.agents.claude_code import Session
+from flightlog.agents.driver import Ask, Outcome
+from flightlog.agents.process import JsonProcess
 
-
-class Command:
-    """A running command."""
-
-    def __init__(self, command: str | Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
-        """Start it with exactly `environment`; a text is for the shell."""
-        words = ["/bin/sh", "-c", command] if isinstance(command, str) else list(command)
-        self._child = subprocess.Popen(
-            words,
-            cwd=cwd,
-            env=dict(environment),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        self._tail = bytearray()
-        assert self._child.stdout is not None
-        self._reader = threading.Thread(target=_keep_tail, args=(self._child.stdout, self._tail), daemon=True)
-        self._reader.start()
-
-    @property
-    def pid(self) -> int:
-        """The command's process, which is its group's too."""
-        return self._child.pid
-
-    def tail(self) -> str:
-        """The last it said."""
-        return bytes(self._tail).decode("utf-8", "replace")
-
-    def wait(self, timeout_s: float) -> int | None:
-        """Wait for its end; None when time ran out."""
-        try:
-            code = self._child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return None
-        self._reader.join(0.5)  # something it left behind may still hold the pipe
-        return code
-
-    def stop(self, grace_s: float = STOP_GRACE_S) -> int:
-        """End it and all it started: ask first, then kill."""
-        family = {self.pid, *descendants(self.pid)}
-        send(family, signal.SIGTERM)
-        try:
-            self._child.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            family |= descendants(self.pid)
-        send(family, signal.SIGKILL)
-        code = self._child.wait()
-        self._reader.join(0.5)
-        return code
+_PLACE = re.compile(r"\{(prompt|session_id|resume|model)\}")
 
 
-def _keep_tail(stream: IO[bytes], into: bytearray) -> None:
-    with stream:
-        while part := stream.read1(65536):  # type: ignore[attr-defined]
-            into += part
-            del into[:-TAIL_BYTES]
+class Command(Struct, frozen=True):
+    """A program that takes a prompt and works on it."""
+
+    words: tuple[str, ...]
+    agent: str = "command"
+    model: str = ""
+    said_version: str = ""
+
+    def version(self, environment: Mapping[str, str]) -> str:  # noqa: ARG002 - the protocol's signature
+        """What was said when the driver was made: there is no way to ask any program."""
+        return self.said_version
+
+    def start(self, ask: Ask) -> Session:
+        """Start the program and return at once."""
+        return Session(JsonProcess([*ask.before, *self._filled(ask)], cwd=ask.cwd, environment=ask.environment))
+
+    def run(self, ask: Ask, timeout_s: float) -> Outcome:
+        """Run the program to its end."""
+        return self.start(ask).wait(timeout_s)
+
+    def _filled(self, ask: Ask) -> list[str]:
+        known = {"prompt": ask.prompt, "session_id": ask.session, "resume": ask.resume, "model": self.model}
+        # In one pass, so that a prompt which speaks of `{model}` is passed on as it is.
+        words = [_PLACE.sub(lambda found: known[found[1]], word) for word in self.words]
+        asked = any("{prompt}" in word for word in self.words)
+        return [*words, *ask.arguments] if asked else [*words, *ask.arguments, ask.prompt]
+
+
+def scripted(model: str, version: str) -> Command:
+    """The scripted agent as a process of its own."""
+    named = ("--session-id={session_id}", "--resume={resume}", "--model={model}", "--prompt={prompt}")
+    return Command((sys.executable, "-m", "flightlog.agents.scripted.play", *named), "scripted", model, version)

@@ -1,39 +1,59 @@
-"""`python -m flightlog.agents.scripted.play SCENARIO CONFIG_DIR SESSION PROMPT`: one session of the scripted agent.
+"""`python -m flightlog.agents.scripted.play`: one session of the scripted agent as a process of its own.
 
-Speaks stream-json on standard output as Claude Code does, so that whoever drives one drives both.
+Speaks as Claude Code does with `-p --output-format stream-json`: an `init` record, then a `result`.
+The model's address and the place for transcripts come from the variables the client reads too.
 """
 
+import argparse
 import json
+import os
 import sys
 import time
 import uuid
 from pathlib import Path
 
-from flightlog.agents.scripted import load, serve
-from flightlog.agents.scripted.agent import Desk, ScriptedAgent
+from flightlog.agents.scripted.agent import STEPS_MAX, VERSION, Desk, Restless, ScriptedAgent
 from flightlog.model.errors import FlightlogError
 
 
-def main(arguments: list[str]) -> int:
-    """Let the agent work on the prompt in the current directory."""
-    scenario, config, session, prompt = arguments
-    _say({"type": "system", "subtype": "init", "session_id": session})
+def main(words: list[str]) -> int:
+    """Play one session and tell how it ended."""
+    given = _arguments(words)
+    desk = Desk(
+        os.environ["ANTHROPIC_BASE_URL"],
+        Path.cwd(),
+        Path(os.environ["CLAUDE_CONFIG_DIR"]),
+        lambda: time.time_ns() // 1_000_000,
+        lambda: str(uuid.uuid4()),
+        given.model,
+        given.max_turns,
+    )
+    session = given.session_id or str(uuid.uuid4())
+    _say({"type": "system", "subtype": "init", "session_id": session, "claude_code_version": VERSION})
+    result = {"type": "result", "subtype": "success", "is_error": False, "session_id": session}
+    steps = 0
     try:
-        with serve(load(Path(scenario))) as model:
-            desk = Desk(
-                model.url, Path.cwd(), Path(config), lambda: time.time_ns() // 1_000_000, lambda: str(uuid.uuid4())
-            )
-            agent = ScriptedAgent(desk, session)
-            text = agent.ask(prompt)
+        agent = ScriptedAgent(desk, session, given.resume)
+        try:
+            result["result"] = agent.ask(given.prompt)
+        finally:
+            steps = agent.steps
+    except Restless as error:
+        result |= {"subtype": "error_max_turns", "is_error": True, "errors": [error.message]}
     except FlightlogError as error:
-        _say({"type": "result", "is_error": True, "result": error.message, "session_id": session})
-        return 1
-    for line in agent.transcript.read_text("utf-8").splitlines():
-        record = json.loads(line)
-        if record.get("type") == "assistant":
-            _say({"type": "assistant", "message": record["message"], "session_id": session})
-    _say({"type": "result", "is_error": False, "result": text, "session_id": session})
-    return 0
+        result |= {"subtype": "error_during_execution", "is_error": True, "errors": [error.message]}
+    _say({**result, "num_turns": steps})
+    return int(bool(result["is_error"]))
+
+
+def _arguments(words: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripted")
+    parser.add_argument("--session-id", default="")
+    parser.add_argument("--resume", default="")
+    parser.add_argument("--model", default="claude-opus-5-5")
+    parser.add_argument("--max-turns", type=int, default=STEPS_MAX)
+    parser.add_argument("--prompt", required=True)
+    return parser.parse_args(words)
 
 
 def _say(record: dict[str, object]) -> None:

@@ -4,15 +4,18 @@ Each model call is written down when it is seen, before the next can be paid for
 the client's own total corrects what the stream told.
 """
 
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
+
 from flightlog.agents.claude_code import AGENT, ClaudeCode
+from flightlog.agents.command import scripted
 from flightlog.agents.driver import Ask, Driver, Outcome, Running
-from flightlog.agents.scripted.driver import AGENT as SCRIPTED
-from flightlog.agents.scripted.driver import Scripted
+from flightlog.agents.scripted import load, serve
+from flightlog.agents.scripted.agent import MODEL, VERSION
 from flightlog.loop.core import breaker
 from flightlog.loop.core.decide import Attempt
 from flightlog.loop.core.state import State
@@ -27,6 +30,7 @@ from flightlog.model.errors import FlightlogError, Invalid
 if TYPE_CHECKING:
     from flightlog.loop.run.machine import Outside
 
+SCRIPTED = "scripted"
 _TICK_S = 0.01
 _REPORTS_EVERY = 5
 _STDERR_CHARS = 1500
@@ -64,12 +68,13 @@ class Work:
         arguments = (*(("--model", job.run.model) if job.run.model else ()), *job.run.arguments)
         ask = Ask(words, self._project, self._environment, session=session, arguments=arguments)
         try:
-            running = self._driver(job.run).start(ask)
+            with self._driver(job.run) as (driver, more):
+                running = driver.start(msgspec.structs.replace(ask, environment={**self._environment, **more}))
+                guard(running.pid)
+                why, outcome = self._watched(running, job, state, emit, watch)
         except (FlightlogError, OSError) as error:
             text = error.message if isinstance(error, FlightlogError) else str(error.strerror)
             return Ran("failure", 0.0, None, f"the agent cannot be started: {text}")
-        guard(running.pid)
-        why, outcome = self._watched(running, job, state, emit, watch)
         told = said(outcome.records)
         self._correct(job, told, emit)
         with suppress(FlightlogError, OSError):
@@ -140,9 +145,15 @@ class Work:
                 signs.append("checklist done")
         return signs
 
-    def _driver(self, run: Run) -> Driver:
+    @contextmanager
+    def _driver(self, run: Run) -> Iterator[tuple[Driver, dict[str, str]]]:
+        """The driver of an agent, and what its environment needs besides."""
         if run.agent == AGENT:
-            return ClaudeCode(self._outside.claude())
+            yield ClaudeCode(self._outside.claude()), {}
+            return
         if run.agent == SCRIPTED:
-            return Scripted(self._outside.python, self._project / run.scenario, self._outside.config_dir)
+            with serve(load(self._project / run.scenario), keep=False) as model:
+                here = {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CONFIG_DIR": str(self._outside.config_dir)}
+                yield scripted(run.model or MODEL, VERSION), here
+            return
         raise Invalid(f"no driver for the agent {run.agent!r}", hint=f"there are: {AGENT}, {SCRIPTED}")

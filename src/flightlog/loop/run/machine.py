@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.command import Command
+from flightlog.agents.shell import Shell
 from flightlog.loop.core.decide import Attempt, Check
 from flightlog.loop.core.state import State
 from flightlog.loop.events import Event, QuestionAsked
@@ -160,7 +160,7 @@ class Machine:
         words: str | Sequence[str] = run.command if run.command is not None else self._python(run)
         began = self._outside.monotonic()
         try:
-            command = Command(words, cwd=self._project, environment=env)
+            command = Shell(words, cwd=self._project, environment=env)
         except OSError as error:
             return Ran("failure", 0.0, _MISSING, f"cannot be started: {error.strerror}")
         result = ""
