@@ -101,12 +101,12 @@ def kinds(directory):
 
 
 def twenty(root, *, sleep=0.0):
-    """A plan of 20 tasks; each notes that it ran, and does one keyed effect that its receiver does once."""
+    """A plan of 20 tasks; each notes that it ran, and does one effect whose receiver knows it by its key."""
     work = f"""
         set -e
         echo "$FLIGHTLOG_TASK" >> ran.txt
         sleep {sleep}
-        if mkdir "effects/$FLIGHTLOG_KEY" 2>/dev/null; then echo "$FLIGHTLOG_TASK" >> effects.txt; fi
+        mkdir -p "effects/$FLIGHTLOG_TASK-$FLIGHTLOG_KEY"
         echo "{{\\"metric\\": \\"m$FLIGHTLOG_TASK\\", \\"value\\": 1}}" >> "$FLIGHTLOG_REPORT"
         echo "$FLIGHTLOG_TASK" > "out-$FLIGHTLOG_TASK"
     """

@@ -10,6 +10,7 @@ from flightlog.agents.scripted import parse, serve
 from flightlog.archive import Archive
 from flightlog.loop.look.session import look
 from loop.loops import RALPH, journal, session_of
+from waiting import until
 
 CALC = "def add(a, b):\n    return a {sign} b\n"
 ALLOWED = ["--allowedTools", "Bash", "Read", "Write", "Edit"]
@@ -27,17 +28,22 @@ def writes(path, text):
     return bash(f"cat > {path} <<'END'\n{text}END")
 
 
+CHECK = "from calc import add\nassert add(2, 2) == 4\n"
+MAIN = "import sys\nfrom calc import add\nprint(add(*map(int, sys.argv[1:])))\n"
+TOTAL = "def total(all):\n    return sum(all)\n"
+# What the model does at each prompt; the repair comes first, because its prompt holds the task's words too.
+DOES = {
+    "verification failed": writes("calc.py", CALC.format(sign="+")),
+    "a module calc": writes("calc.py", CALC.format(sign="-")),
+    "a test of it": writes("check.py", CHECK),
+    "a command line": writes("main.py", MAIN),
+    "say how": writes("README.md", "Run `python main.py 1 2`.\n"),
+    "sum of a list": bash(f"cat >> calc.py <<'END'\n{TOTAL}END"),
+}
+
+
 def scenario():
-    """What the model says to each prompt; the second time round it has seen what went wrong."""
-    rules = [
-        {"when": {"prompt": "a module calc"}, "replies": [writes("calc.py", CALC.format(sign="-")), {"text": "Done."}]},
-        {"when": {"prompt": "verification failed"}, "replies": [writes("calc.py", CALC.format(sign="+")), {"text": "Repaired."}]},
-        {"when": {"prompt": "a test of it"}, "replies": [writes("check.py", "from calc import add\nassert add(2, 2) == 4\n"), {"text": "Done."}]},
-        {"when": {"prompt": "a command line"}, "replies": [writes("main.py", "import sys\nfrom calc import add\nprint(add(*map(int, sys.argv[1:])))\n"), {"text": "Done."}]},
-        {"when": {"prompt": "say how"}, "replies": [writes("README.md", "Run `python main.py 1 2`.\n"), {"text": "Done."}]},
-        {"when": {"prompt": "sum of a list"}, "replies": [bash("printf 'def total(all):\\n    return sum(all)\\n' >> calc.py"), {"text": "Done."}]},
-    ]  # fmt: skip
-    return parse({"rules": rules})
+    return parse({"rules": [{"when": {"prompt": p}, "replies": [does, {"text": "Done."}]} for p, does in DOES.items()]})
 
 
 def plan(tasks, **more):
@@ -49,8 +55,13 @@ def task(number, prompt, verify, **more):
     return {"task_id": f"{number:03}", "name": prompt, "run": run, "verify": verify, **more}
 
 
-def conduct(bench, url, *words):
-    environment = {**bench.environment(url), "FLIGHTLOG_CLAUDE": str(bench.client.program)}
+def around(bench, url, client=None, retries="2"):
+    own = {"FLIGHTLOG_CLAUDE": str(client or bench.client.program), "CLAUDE_CODE_MAX_RETRIES": retries}
+    return {**bench.environment(url), **own}
+
+
+def conduct(bench, url, *words, **more):
+    environment = around(bench, url, **more)
     return subprocess.run([RALPH, *words], cwd=bench.project, env=environment, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True, timeout=180, check=False)  # fmt: skip
 
@@ -74,7 +85,7 @@ def test_a_real_agent_writes_code_fails_verification_repairs_it_and_passes(bench
 
     directory = session_of(bench.project)
     assert ran.returncode == 0, ran.stdout + ran.stderr + (directory / "final-report.md").read_text()
-    assert (bench.project / "calc.py").read_text() == CALC.format(sign="+") + "def total(all):\n    return sum(all)\n"
+    assert (bench.project / "calc.py").read_text() == CALC.format(sign="+") + TOTAL
     state = look(directory).state
     assert [state.tasks[f"{n:03}"].status for n in range(1, 7)] == ["completed"] * 6
     assert state.tasks["001"].attempt == 2
@@ -104,13 +115,12 @@ def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, c
     (bench.project / "plan.yaml").write_text(endless(bench, budgets=budgets))
 
     with serve(parse(ENDLESS)) as model:
-        environment = {**bench.environment(model.url), "FLIGHTLOG_CLAUDE": str(bench.client.program)}
-        runner = subprocess.Popen([RALPH, "run", "--plan", "plan.yaml", "--autonomous"], cwd=bench.project,
-                                  env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+        environment = around(bench, model.url)
+        words = [RALPH, "run", "--plan", "plan.yaml", "--autonomous"]
+        pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        runner = subprocess.Popen(words, cwd=bench.project, env=environment, **pipes)
         waits = "calls_per_hour" in budgets
         if waits:
-            from waiting import until
-
             until(lambda: any(e["kind"] == "attempt_end" for e in _journal(bench.project)), limit_s=60)
             runner.terminate()
         _, said = runner.communicate(timeout=120)
@@ -162,9 +172,7 @@ def test_a_loop_without_an_end_is_stopped_by_each_breaker(bench, breaker, condit
 
 def test_an_open_ended_loop_ends_on_two_signs_and_the_flag(bench):
     block = "STATUS: COMPLETE\nTESTS_STATUS: PASSING\nEXIT_SIGNAL: {flag}\n"
-    rules = [
-        {"when": {"prompt": "."}, "replies": [bash("echo x >> rounds.txt; wc -l < rounds.txt > n.txt"), {"text": block.format(flag="false")}]},
-    ]  # fmt: skip
+    rules = [{"replies": [bash("echo x >> rounds.txt"), {"text": block.format(flag="false")}]}]
     run = {"agent": "claude-code", "prompt": "Go on.", "repeat": True, "arguments": ALLOWED}
     text = plan([{"task_id": "001", "name": "open", "run": run, "verify": ["test -s rounds.txt"]}])
     text = text.replace('"config": {', '"config": {"max_iterations": 3, ')
@@ -184,20 +192,23 @@ def test_an_open_ended_loop_ends_on_two_signs_and_the_flag(bench):
     assert look(session_of(bench.project, 2)).state.iterations == 1
 
 
-def test_a_limit_of_the_api_is_waited_for_and_the_work_goes_on(bench):
-    rules = [{"replies": [{"text": "Done.", "errors": [{"status": 429, "message": "limit"}] * 3}]}]
+def test_a_limit_of_the_api_is_waited_for_and_the_work_goes_on(bench, tmp_path):
+    full = parse({"rules": [{"replies": [{"errors": [{"status": 429, "message": "limit"}]}]}]})
+    free = parse({"rules": [{"replies": [{"text": "Done."}]}]})
     text = plan([task(1, "Go on.", ["true"])])
-    text = text.replace('"config": {', '"config": {"limit_wait_seconds": 1, ')
-    (bench.project / "plan.yaml").write_text(text)
+    (bench.project / "plan.yaml").write_text(text.replace('"config": {', '"config": {"limit_wait_seconds": 1, '))
+    client = tmp_path / "claude"
 
-    with serve(parse({"rules": rules})) as model:
-        environment = {**bench.environment(model.url), "FLIGHTLOG_CLAUDE": str(bench.client.program), "CLAUDE_CODE_MAX_RETRIES": "0"}  # fmt: skip
-        ran = subprocess.run([RALPH, "run", "--plan", "plan.yaml", "--autonomous"], cwd=bench.project, env=environment,
-                             stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)  # fmt: skip
+    with serve(full) as first, serve(free) as second:
+        client.write_text(
+            f"#!/bin/sh\nif [ -e {tmp_path}/again ]; then export ANTHROPIC_BASE_URL={second.url}; fi\n"
+            f'touch {tmp_path}/again\nexec {bench.client.program} "$@"\n'
+        )
+        client.chmod(0o755)
+        ran = conduct(bench, first.url, "run", "--plan", "plan.yaml", "--autonomous", client=client, retries="0")
 
     directory = session_of(bench.project)
     results = [event["result"] for event in journal(directory) if event["kind"] == "attempt_end"]
     assert ran.returncode == 0, (results, ran.stderr)
-    assert "limited" in results
-    assert results[-1] == "success"
+    assert results == ["limited", "success"]
     assert look(directory).state.totals.errors == 0

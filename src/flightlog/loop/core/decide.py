@@ -124,7 +124,8 @@ def _next(state: State, plan: Plan, now: float) -> Effect:
     if noted := [*gate_events(state, plan), *milestone_events(state, plan), *_alerts(state, plan)]:
         return Note(noted)
     left = any(state.task(task.task_id).status in {"pending", "in_progress"} for task in plan.tasks)
-    if effect := (_breaker(state, plan, now) if left else None) or _review(state, plan):
+    closing = state.breaker.state == "half_open" and state.breaker.probed is True
+    if effect := (_breaker(state, plan, now) if left or closing else None) or _review(state, plan):
         return effect
     choice = chosen(state, plan, now)
     if isinstance(choice, float):

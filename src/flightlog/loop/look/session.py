@@ -19,9 +19,8 @@ from flightlog.loop.layout import pages
 from flightlog.loop.plan.schema import Plan
 from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound
-from flightlog.store.journal import Journal, Record
 from flightlog.store.lease import holder
-from flightlog.store.lines import Line, read
+from flightlog.store.lines import Line, read, read_together
 
 JOURNAL, CHECKPOINT, PLAN, LEASE = "journal.jsonl", "checkpoint.json", "plan.yaml", "runner.lock"
 
@@ -61,6 +60,7 @@ class _Checkpoint(msgspec.Struct):
 
 class _Head(msgspec.Struct):
     id: str
+    seq: int
     ts: str
 
 
@@ -82,10 +82,15 @@ def look(directory: Path) -> Look:
 
 def events(directory: Path) -> Iterator[Told]:
     """Every event of a session, in order."""
-    journal: Journal[e.Event] = Journal(directory / JOURNAL, e.Event, now=str, new_id=str)
-    for item in journal.read():
-        if isinstance(item, Record):
-            yield Told(item.seq, seconds(item.ts), item.event)
+    heads, decoder = json.Decoder(_Head), json.Decoder(e.Event)
+    for item in read_together(directory / JOURNAL):
+        if isinstance(item, Damage):
+            continue
+        try:
+            head = heads.decode(item.data)
+            yield Told(head.seq, seconds(head.ts), decoder.decode(item.data))
+        except (msgspec.DecodeError, ValueError):
+            continue  # an event of a later version
 
 
 def _apply(state: State, line: Line, decoder: "json.Decoder[e.Event]") -> None:
