@@ -61,6 +61,7 @@ def conduct(root, **settings):
         claude=lambda: Path("/no/such/program"),
         config_dir=root / "config",
         keep=lambda _: None,
+        clean=str,
     )
     redactor = Redactor(bytes(32))
     data = (root / "plan.yaml").read_bytes()

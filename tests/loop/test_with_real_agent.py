@@ -95,6 +95,9 @@ def test_a_real_agent_writes_code_fails_verification_repairs_it_and_passes(bench
     linked = [session for name in ("001", "002", "003", "004", "005") for session in state.tasks[name].sessions]
     assert len(linked) == 6
     assert all(archive.session(session).turns for session in linked), "each is kept in our own copy"
+    diffs = [(directory / diff).read_text() for diff in state.tasks["001"].diffs]
+    assert ["return a - b" in diffs[0], "-    return a - b\n+    return a + b" in diffs[1]] == [True, True]
+    assert all(state.tasks[name].diffs for name in ("002", "003", "004", "005"))
     assert state.totals.calls == 12
     assert state.totals.tokens > 0
 

@@ -133,6 +133,7 @@ def outside(interrupted: Callable[[], str] = lambda: "", ask: Ask | None = None)
         claude=lambda: find_claude(environment.get("FLIGHTLOG_CLAUDE", ""), environment.get("PATH", os.defpath)),
         config_dir=config_dir,
         keep=lambda told: _keep(told, config_dir),
+        clean=lambda text: redactor().text(text),
         interrupted=interrupted,
         ask=ask,
     )

@@ -4,6 +4,7 @@ Each model call is written down when it is seen, before the next can be paid for
 the client's own total corrects what the stream told.
 """
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -23,9 +24,10 @@ from flightlog.loop.events import Event, UsageNoted
 from flightlog.loop.plan.schema import Run, Task
 from flightlog.loop.run.prompt import prompt
 from flightlog.loop.run.saying import Said, call, said
-from flightlog.loop.run.tree import fingerprint
+from flightlog.loop.run.tree import Shadow, fingerprint
 from flightlog.loop.run.world import Ran
 from flightlog.model.errors import FlightlogError, Invalid
+from flightlog.store.trees import Place
 
 if TYPE_CHECKING:
     from flightlog.loop.run.machine import Outside
@@ -63,6 +65,8 @@ class Work:
     def run(self, job: Job, state: State, emit: Emit, watch: Callable[[], str], guard: Callable[[int], None]) -> Ran:
         """Run the agent to its end, or to the end of a budget."""
         before = fingerprint(self._project)
+        shadow, name = self._shadow(), f"{job.task.task_id}-{job.effect.attempt}"
+        first = shadow.look(f"{name}-before-{self._outside.new_id()}")
         session = self._outside.new_id()
         words = prompt(job.task, job.run.prompt, state, job.effect.mode)
         arguments = (*(("--model", job.run.model) if job.run.model else ()), *job.run.arguments)
@@ -80,9 +84,16 @@ class Work:
         with suppress(FlightlogError, OSError):
             self._outside.keep(session)
         progress = fingerprint(self._project) != before
+        second = shadow.look(f"{name}-after-{self._outside.new_id()}")
+        diff = shadow.changes(name, (first, second), self._outside.clean)
         ran = self._judged(why, outcome, told, state)
         signs = [*told.indicators, *self._more_signs(job.run, progress=progress)]
-        return ran._replace(progress=progress, indicators=tuple(signs), agent_session=session)
+        return ran._replace(progress=progress, indicators=tuple(signs), agent_session=session, diff=diff)
+
+    def _shadow(self) -> Shadow:
+        home = Path(self._environment.get("HOME", "/"))
+        place = Place(self._directory / "tree.git", self._project, home, self._environment.get("PATH", os.defpath))
+        return Shadow(self._directory, place, self._outside.now)
 
     def _watched(
         self, running: Running, job: Job, state: State, emit: Emit, watch: Callable[[], str]

@@ -42,6 +42,7 @@ class Outside(Struct, frozen=True):
     claude: Callable[[], Path]
     config_dir: Path
     keep: Callable[[str], None]
+    clean: Callable[[str], str]
     interrupted: Callable[[], str] = lambda: ""
     ask: Callable[[QuestionAsked, float], str | None] | None = None
 
