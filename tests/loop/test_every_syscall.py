@@ -34,7 +34,8 @@ data = json.dumps(dict(plan="killed", tasks=tasks, config=dict(human_interventio
                        milestones=[dict(name="all", phase=1)])).encode()
 numbers = itertools.count(time.time_ns())
 outside = Outside(environment=dict(), python="", now=time.time, monotonic=time.monotonic, sleep=time.sleep,
-                  new_id=lambda: str(next(numbers)), claude=lambda: root, config_dir=root, keep=lambda _: None, clean=str)
+                  new_id=lambda: str(next(numbers)), claude=lambda: root, config_dir=root,
+                  keep=lambda _: None, clean=str)
 redactor = Redactor(bytes(32))
 
 def perform(self, effect, state, emit):

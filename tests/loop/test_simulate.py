@@ -28,6 +28,7 @@ def ended(task, result="success"):
 
 
 RIGHT = e.Verified("a", 1, passed=True)
+ASKED = e.QuestionAsked("q1", "review", "a", "?", ("x", "y"), "x", 1.0)
 CALL = e.UsageNoted("a", 1, "m", "x", 1, 0.0)
 
 
@@ -45,7 +46,7 @@ CALL = e.UsageNoted("a", 1, "m", "x", 1, 0.0)
         ([e.Recovering("a", 1, "retry", "x", 60.0), begun("a")], "did not wait"),
         ([e.SessionEnded("completed", "x")], "the session says completed"),
         ([e.SessionEnded("error", "x"), begun("a")], "after the session was error"),
-        ([e.QuestionAsked("q1", "review", "a", "?", ("x", "y"), "x", 1.0), e.QuestionAnswered("q1", "y", "timeout")], "safe"),
+        ([ASKED, e.QuestionAnswered("q1", "y", "timeout")], "safe"),
     ],
 )  # fmt: skip
 def test_the_referee_sees_a_broken_promise(events, said):

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from flightlog.loop import events as e
 from flightlog.loop.plan.load import digest, parse
+from flightlog.loop.plan.shown import shown_plan
 from flightlog.loop.run.book import Book, Surroundings
 from flightlog.loop.run.place import prepare
-from flightlog.loop.run.session import shown_plan
 from flightlog.privacy.redact import Redactor
 from flightlog.store.files import replace
 

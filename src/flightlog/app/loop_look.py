@@ -51,9 +51,8 @@ class Wanted(NamedTuple):
 def log_entries(directory: Path, wanted: Wanted, *, follow: bool) -> Iterator[dict[str, Any]]:
     """The entries of a session's log; with `follow`, as they come, until the session rests."""
     from flightlog.app.privacy import redactor  # noqa: PLC0415 - only the log needs it
-    from flightlog.loop.run.session import raw_plan, shown_plan  # noqa: PLC0415 - as above
 
-    names = {task.task_id: task.name for task in shown_plan(raw_plan(directory)[0], redactor()).tasks}
+    names = {task.task_id: task.name for task in look(directory).plan(redactor()).tasks}
 
     def fits(each: Told) -> bool:
         of_task = wanted.task is None or getattr(each.event, "task", None) == wanted.task

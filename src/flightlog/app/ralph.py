@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from flightlog.app import loop
+from flightlog.app.privacy import redactor
 from flightlog.loop.look.session import look
 from flightlog.loop.run.control import send
 from flightlog.loop.run.world import Request
@@ -45,4 +46,4 @@ class RalphRuntime:
 
     def status(self) -> dict[str, Any]:
         """What `session-metadata.yaml` says, from the journal."""
-        return look(self.session_dir).metadata()
+        return look(self.session_dir).metadata(redactor())

@@ -98,10 +98,11 @@ def logs(written: str, tail: int | None, event: str | None, task: str | None, *,
 def generate_report(written: str, *, as_json: bool) -> None:
     """Write the session's final-report.md and print it."""
     from flightlog.app import loop_look as app
+    from flightlog.app.privacy import redactor
     from flightlog.loop.look.report import write_report
 
     directory = app.found(written)
-    text = write_report(directory)
+    text = write_report(directory, redactor())
     print_json({"session": directory.name, "report": text}) if as_json else click.echo(inert(text), nl=False)
 
 

@@ -11,17 +11,18 @@ from flightlog.loop.look.session import events, look
 from flightlog.loop.plan.schema import Plan
 from flightlog.model.pages import Page, Tier
 from flightlog.model.text import one_line
+from flightlog.privacy.redact import Redactor
 from flightlog.store.pages import publish
 
 REPORT = "final-report.md"
 _ROWS_MAX = 60
 
 
-def write_report(directory: Path) -> str:
-    """Write the report of the session in `directory` and return its text."""
-    text = report(account(events(directory)), look(directory).plan)
-    publish(directory, [Page(REPORT, Tier.PRIVATE, text)])
-    return text
+def write_report(directory: Path, redactor: Redactor) -> str:
+    """Write the report of the session in `directory`, fit to be passed on, and return its text."""
+    clean = redactor.clean(report(account(events(directory)), look(directory).plan(redactor)))
+    publish(directory, [Page(REPORT, Tier.SHAREABLE, clean)])
+    return clean.text
 
 
 def report(whole: Account, plan: Plan) -> str:

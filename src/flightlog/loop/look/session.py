@@ -6,7 +6,7 @@ where it says.
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 from msgspec import json
@@ -21,6 +21,9 @@ from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound
 from flightlog.store.lease import holder
 from flightlog.store.lines import Line, read, read_together
+
+if TYPE_CHECKING:
+    from flightlog.privacy.redact import Redactor
 
 JOURNAL, CHECKPOINT, PLAN, LEASE = "journal.jsonl", "checkpoint.json", "plan.yaml", "runner.lock"
 
@@ -40,16 +43,16 @@ class Look(NamedTuple):
     state: State
     runner: str
 
-    @property
-    def plan(self) -> Plan:
-        """The plan it follows; reading it takes a moment."""
+    def plan(self, redactor: "Redactor") -> Plan:
+        """The plan it follows, with clean words; reading it takes a moment."""
         from flightlog.loop.plan.load import parse  # noqa: PLC0415 - `status` does not wait for it
+        from flightlog.loop.plan.shown import shown_plan  # noqa: PLC0415 - as above
 
-        return parse((self.directory / PLAN).read_bytes(), PLAN)
+        return shown_plan(parse((self.directory / PLAN).read_bytes(), PLAN), redactor)
 
-    def metadata(self) -> dict[str, Any]:
+    def metadata(self, redactor: "Redactor") -> dict[str, Any]:
         """What `session-metadata.yaml` shows."""
-        return pages.metadata(self.state, self.plan, self.state.last_at)
+        return pages.metadata(self.state, self.plan(redactor), self.state.last_at)
 
 
 class _Checkpoint(msgspec.Struct):

@@ -14,6 +14,7 @@ from flightlog.loop import events as e
 from flightlog.loop.core.state import State
 from flightlog.loop.plan.load import digest, parse
 from flightlog.loop.plan.schema import Budgets, Config, Plan
+from flightlog.loop.plan.shown import shown_plan
 from flightlog.loop.run import place
 from flightlog.loop.run.book import JOURNAL, Book, Surroundings
 from flightlog.loop.run.driver import Loop
@@ -45,7 +46,11 @@ class Beginning(Struct, frozen=True):
 
 def begin(root: Path, told: Beginning, around: Surroundings) -> Path:
     """Make the next session below `root`; it appears whole."""
-    return place.make(root, told.name or told.plan.plan, lambda path, name: _fill(path, root, name, told, around))
+    return place.make(
+        root,
+        around.redactor.text(told.name or told.plan.plan),
+        lambda path, name: _fill(path, root, name, told, around),
+    )
 
 
 def begin_at(directory: Path, told: Beginning, around: Surroundings) -> Path:
@@ -66,32 +71,6 @@ def raw_plan(directory: Path) -> tuple[Plan, bytes]:
     return parse(data, PLAN), data
 
 
-def shown_plan(plan: Plan, redactor: Redactor) -> Plan:
-    """The plan with clean words: what is decided, journaled and shown; commands and prompts stay aside."""
-    clean = redactor.text
-    replaced = msgspec.structs.replace
-    tasks = tuple(
-        replaced(
-            task,
-            name=clean(task.name),
-            description=clean(task.description),
-            acceptance_criteria=tuple(map(clean, task.acceptance_criteria)),
-        )
-        for task in plan.tasks
-    )
-    return replaced(
-        plan,
-        plan=clean(plan.plan),
-        description=clean(plan.description),
-        tasks=tasks,
-        phases=tuple(replaced(each, name=clean(each.name)) for each in plan.phases),
-        milestones=tuple(replaced(each, name=clean(each.name)) for each in plan.milestones),
-        quality_gates=tuple(
-            replaced(each, name=clean(each.name), metric=clean(each.metric)) for each in plan.quality_gates
-        ),
-    )
-
-
 class Conduct(Struct, frozen=True):
     """How a session is taken up: by whom, and whether from somebody else."""
 
@@ -106,7 +85,7 @@ def carry_on(
     outside: Outside,
     redactor: Redactor,
     how: Conduct,
-    finish: Callable[[Path], object] = lambda _: None,
+    finish: Callable[[Path, Redactor], object] = lambda _path, _redactor: None,
 ) -> State:
     """Carry a session on until it is completed, in error, or rests; `finish` is called before it is let go."""
     plan, data = raw_plan(directory)
@@ -127,7 +106,7 @@ def carry_on(
         finally:
             machine.close(book.state.mark)
         book.publish()
-        finish(directory)
+        finish(directory, redactor)
         book.close()
         return book.state
     finally:
