@@ -129,7 +129,9 @@ def _is_told(call: ToolCall, told: _Told) -> bool:
 
 
 def _figures(turns: Sequence[Turn], told: _Told, known: Mapping[str, Known]) -> Iterator[Kept]:
-    copied = frozenset[str]().union(*(each.copied for each in known.values()))
+    copied = {message for each in known.values() for message in each.copied}
+    copies = (step for step in told.steps if step.get("is_copied_context") is True)
+    copied |= {str(inner(step, "extra").get("message_id")) for step in copies}
     steps = [step for turn in turns for step in turn.steps if step.message_id not in copied]
     for what, name in _COUNTED:
         had = sum(step.usage.prompt if name == "prompt_tokens" else step.usage.output for step in steps)
