@@ -10,10 +10,11 @@ from msgspec import Struct
 from flightlog.model.errors import Invalid
 from flightlog.views.health import Level, health
 from flightlog.views.summary import SessionSummary
-from flightlog.web.data import Hit, Listing
 from flightlog.web.desk import ACTIVE_MS, DESK, Desk, aside
 from flightlog.web.family import Family
+from flightlog.web.looking import Listing
 from flightlog.web.pages import session, trajectory
+from flightlog.web.searching import Hit
 
 ROWS_SHOWN = 100
 HITS_SHOWN = 30
@@ -71,8 +72,7 @@ async def words(request: web.Request) -> web.StreamResponse:
     hits: list[Hit] = []
     if len(asked.q.strip()) >= WORDS_MIN:
         hits = await aside(_searched, desk, asked.q.strip())
-    titles = {each.session: each.title for each in desk.data.listing().sessions}
-    return await desk.answer("words.html", hits=hits, titles=titles, asked=asked)
+    return await desk.answer("words.html", hits=hits, titles=desk.data.titles(), asked=asked)
 
 
 def _searched(desk: Desk, typed: str) -> list[Hit]:
