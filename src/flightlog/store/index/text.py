@@ -46,6 +46,7 @@ class Wanted(Struct, frozen=True):
     project: str = ""
     sessions: frozenset[str] | None = None
     limit: int = 20
+    once: bool = False  # one hit for each session
 
 
 def sync_text(database: sqlite3.Connection, sources: Iterable[Source], read: Read) -> Work:
@@ -78,9 +79,12 @@ def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, Record]]) 
 def search(database: sqlite3.Connection, wanted: Wanted) -> list[Hit]:
     """Return the first hits, the newest recordings first."""
     hits: list[Hit] = []
+    seen: set[str] = set()
     for hit in _matching(database, wanted):
-        if wanted.sessions is None or hit.session in wanted.sessions:
+        if (wanted.sessions is None or hit.session in wanted.sessions) and hit.session not in seen:
             hits.append(hit)
+            if wanted.once:
+                seen.add(hit.session)
             if len(hits) >= wanted.limit:
                 break
     return hits
