@@ -18,10 +18,12 @@ from msgspec.structs import replace
 from flightlog.archive.books import Books
 from flightlog.archive.catalogue import Catalogue
 from flightlog.archive.finder import Finder, Found
+from flightlog.archive.known import known_of
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.events import Entry, LaneFacts
 from flightlog.model.ids import checked
+from flightlog.model.known import Known
 from flightlog.model.session import Session
 from flightlog.sources.claude_code.discover import (
     AGENT,
@@ -178,6 +180,12 @@ class Archive:
             yield from entries(file)
             if file.lane:
                 yield lane_facts(file)
+
+    def known(self, written: str) -> dict[str, Known]:
+        """Say what the model was given in each thread of a session, and what of it is a copy."""
+        recording = self.find(written)
+        others = (file for file in self._found.transcripts if file.session != recording.session)
+        return known_of(recording.files, others)
 
     def records_at(self, places: Iterable[Place]) -> Iterator[Entry]:
         """Read single records again, from where they were found."""

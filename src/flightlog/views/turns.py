@@ -163,6 +163,7 @@ class _Thread:
             request_id=whole.request_id,
             uuids=tuple(entry.uuid for entry, _ in replies),
             aborted=any(reply.aborted for _, reply in replies),
+            effort=whole.effort,
         )
 
     def _call(self, entry: Entry, asked: ToolUse) -> ToolCall:

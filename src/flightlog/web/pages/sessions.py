@@ -13,7 +13,7 @@ from flightlog.views.summary import SessionSummary
 from flightlog.web.desk import ACTIVE_MS, DESK, Desk, aside
 from flightlog.web.family import Family
 from flightlog.web.looking import Listing
-from flightlog.web.pages import session
+from flightlog.web.pages import session, trajectory
 from flightlog.web.searching import Hit
 
 ROWS_SHOWN = 100
@@ -167,5 +167,6 @@ FAMILY = Family(
         web.get("/sessions/more", sessions_more),
         web.get("/sessions/words", words),
         *session.ROUTES,
+        *trajectory.ROUTES,
     ),
 )
