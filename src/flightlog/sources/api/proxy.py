@@ -222,6 +222,11 @@ async def _pumped(
             try:
                 chunk = await answer.content.readany()
             except (aiohttp.ClientError, OSError):
+                # What had come before the break is the client's; aiohttp's own readers would drop it.
+                if rest := answer.content._read_nowait(-1):  # noqa: SLF001
+                    if copy is not None:
+                        copy.add(rest)
+                    await response.write(rest)
                 # The client shall see a broken answer as broken: no last chunk, just the end of the connection.
                 if request.transport is not None:
                     request.transport.close()
