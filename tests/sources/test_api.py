@@ -32,7 +32,8 @@ from upstream import answering, call, parts, reset
 from waiting import until
 
 KEY = "sk-" + "canary-" + "k3y" * 8
-BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}], "metadata": {"user_id": "device-1"}})
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "metadata": {"user_id": "device-1"}}
+BODY = json.dumps(ASKED).encode()
 EVENTS = b"".join(b'event: ping\ndata: {"n":%d}\n\n' % at for at in range(500))
 
 
@@ -54,7 +55,7 @@ def chunked(body, *, size=700, headers="", end=b"0\r\n\r\n"):
     return answer
 
 
-def said_once(answer, tmp_path, body=BODY.encode(), **settings):
+def said_once(answer, tmp_path, body=BODY, **settings):
     """One call, direct and through the proxy; both answers, and the exchange."""
     with answering(answer) as upstream:
         direct = parts(call(upstream, body))
@@ -133,7 +134,7 @@ def test_r15_when_nothing_can_be_kept_the_call_goes_on(tmp_path):
     (tmp_path / "x").write_text("a file where the folder should be")
 
     with answering(chunked(EVENTS)) as upstream, proxied(upstream, tmp_path / "x") as (url, recorder):
-        answers = [parts(call(url, BODY.encode())) for _ in range(3)]
+        answers = [parts(call(url, BODY)) for _ in range(3)]
 
     assert [(status, body, whole) for status, _, body, whole in answers] == [(200, EVENTS, True)] * 3
     assert recorder.losses
@@ -146,8 +147,8 @@ def test_r15_a_full_disk_costs_the_copy_not_the_call(tmp_path):
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", disk], check=True)
     try:
         with answering(plain(os.urandom(300_000))) as upstream, proxied(upstream, disk / "x") as (url, recorder):
-            first = parts(call(url, BODY.encode()))
-            second = parts(call(url, BODY.encode()))
+            first = parts(call(url, BODY))
+            second = parts(call(url, BODY))
     finally:
         subprocess.run(["umount", disk], check=True)
 
@@ -157,7 +158,7 @@ def test_r15_a_full_disk_costs_the_copy_not_the_call(tmp_path):
 
 def test_no_upstream_is_an_answer_of_our_own_and_said_so(tmp_path):
     with proxied("http://127.0.0.1:1", tmp_path / "x") as (url, _):
-        status, headers, body, _ = parts(call(url, BODY.encode()))
+        status, headers, body, _ = parts(call(url, BODY))
 
     (exchange,) = exchanges(tmp_path / "x").read()
     assert (status, json.loads(body)["error"]["type"]) == (502, "api_error")
@@ -175,7 +176,7 @@ def test_only_who_knows_the_word_gets_through_and_only_to_the_upstream(tmp_path)
         root = url.removesuffix(TOKEN).rstrip("/")
         refused = [parts(call(root, path=path))[0] for path in ("/v1/messages", f"/{TOKEN}", f"/{TOKEN}x/v1/messages")]
         other = parts(call(url, method="GET", path="/api/hello?x=%2F"))[0]
-        parts(call(url, BODY.encode(), path="/v1/messages?beta=true"))
+        parts(call(url, BODY, path="/v1/messages?beta=true"))
 
     assert (refused, other) == ([404] * 3, 200)
     assert asked == [b"GET /base/api/hello?x=%2F", b"POST /base/v1/messages?beta=true"]
@@ -196,7 +197,7 @@ def test_a_request_is_on_record_and_the_barrier_passed_before_the_first_byte(tmp
         order.append("passed")
 
     with answering(answer) as upstream, proxied(upstream, tmp_path / "x", barrier=barrier) as (url, _):
-        call(url, BODY.encode())
+        call(url, BODY)
         order.append("answered")
 
     assert sorted(order[:2]) == ["barrier 1: 1 on record", "upstream asked"]
@@ -254,7 +255,7 @@ def test_a_rewrite_takes_the_place_of_the_clients_body_and_both_are_kept(tmp_pat
         return Sent(other, ("messages 0",)) if said.context is Context.SIDE and b"hi" in arrived.body else None
 
     with answering(answer) as upstream, proxied(upstream, tmp_path / "x", rewrite=rewrite) as (url, _):
-        call(url, BODY.encode())
+        call(url, BODY)
         call(url, b'{"model":"m"}')
 
     store = exchanges(tmp_path / "x")
@@ -270,9 +271,12 @@ def test_a_rewrite_that_refuses_stops_the_call(tmp_path):
         raise Invalid("the branch left the recorded path")
 
     asked = []
-    with answering(lambda *given: asked.append(given)) as upstream:
-        with proxied(upstream, tmp_path / "x", rewrite=rewrite) as (url, _):
-            status, _, body, _ = parts(call(url, BODY.encode()))
+    answer = asked.append
+    with (
+        answering(lambda *given: answer(given)) as upstream,
+        proxied(upstream, tmp_path / "x", rewrite=rewrite) as (url, _),
+    ):
+        status, _, body, _ = parts(call(url, BODY))
 
     assert (status, asked) == (400, [])
     assert b"left the recorded path" in body
@@ -322,7 +326,7 @@ def test_the_capture_files_are_views_and_stay_small(tmp_path):
     store = exchanges(tmp_path / "x")
     with answering(chunked(EVENTS)) as upstream, proxied(upstream, tmp_path / "x") as (url, _):
         for _ in range(3):
-            call(url, BODY.encode())
+            call(url, BODY)
 
     publish(tmp_path / "full", pages(store))
     publish(tmp_path / "small", pages(store, full_bytes=len(BODY) + len(EVENTS)))
@@ -343,7 +347,7 @@ def test_a_capture_goes_on_counting_where_an_earlier_one_ended(tmp_path):
     with answering(plain(b"{}")) as upstream:
         for _ in range(2):
             with proxied(upstream, tmp_path / "x") as (url, _):
-                call(url, BODY.encode())
+                call(url, BODY)
 
     assert [each.index for each in exchanges(tmp_path / "x").read()] == [1, 2]
 
@@ -413,13 +417,13 @@ def test_the_real_agents_compaction_is_known_by_what_it_says(tmp_path):
     bench = make_bench(tmp_path / "bench")
     session = new_session()
     replies = [{"when": {"prompt": "TEXT ONLY"}, "replies": [{"text": "<analysis>a</analysis><summary>s</summary>"}]}]
-    with serve(parse({"rules": [*replies, {"replies": [{"text": "ok"}]}]})) as model:
-        with proxied(model.url, tmp_path / "x") as (url, _):
-            for prompt, more in (("Begin.", {"session": session}), ("/compact", {"resume": session})):
-                ask = Ask(prompt, cwd=bench.project, environment=bench.environment(url), **more)
-                running = bench.client.start(ask)
-                running.wait(60)
-                running.stop()
+    script = parse({"rules": [*replies, {"replies": [{"text": "ok"}]}]})
+    with serve(script) as model, proxied(model.url, tmp_path / "x") as (url, _):
+        for prompt, more in (("Begin.", {"session": session}), ("/compact", {"resume": session})):
+            ask = Ask(prompt, cwd=bench.project, environment=bench.environment(url), **more)
+            running = bench.client.start(ask)
+            running.wait(60)
+            running.stop()
 
     found = exchanges(tmp_path / "x").read()
     assert [(each.request.is_compaction, each.request.context) for each in found] == [
@@ -490,10 +494,9 @@ def test_an_edited_transcript_is_no_longer_vouched_for():
 def test_subagents_are_told_apart_in_every_client_version(version):
     case = "subagent-foreground" if version == "2.1.325" else "subagent"
     recogniser = Recogniser()
-    found = []
-    for each in captured_requests():
-        if (each["version"], each["case"]) == (version, case):
-            found.append(recogniser.read(each["headers"], json.dumps(each["body"]).encode()).context.value)
+    ours = [each for each in captured_requests() if (each["version"], each["case"]) == (version, case)]
+
+    found = [recogniser.read(each["headers"], json.dumps(each["body"]).encode()).context.value for each in ours]
 
     assert [context for context in found if context != "side"] == ["main", "subagent", "subagent", "main"]
 
