@@ -124,7 +124,7 @@ def test_fifty_sessions_killed_a_hundred_times_lose_nothing(tmp_path):
         root.mkdir()
         killed += killed_until_done(root, 50, 100 - killed, chance)
         interrupted += judged(root, 50)
-    print(f"{killed} kills, {interrupted} in the middle of a session, {rounds} runs of 50 sessions")
+        print(f"{killed} kills, {interrupted} in the middle of a session, {rounds} runs of 50 sessions")
 
 
 def test_what_was_in_flight_is_marked_and_not_run_again_unless_asked(tmp_path):

@@ -77,10 +77,10 @@ def play(stage: Stage, start: Start, upstream: str) -> str:
     return reason
 
 
-def last_tree(stage: Stage, session: str, attempt: int, trees: Trees | None) -> str:
-    """Save the tree a session left and return its name."""
+def last_tree(stage: Stage, session: str, attempt: int, trees: Trees | None, late: str = "") -> str:
+    """Save the tree a session left and return its name; `late` makes it another than the one a dead process gave."""
     again = f"_a{attempt}" if attempt > 1 else ""
-    saved = stage.ground.save(trees, session + again)
+    saved = stage.ground.save(trees, session + again + late)
     if saved is None:
         return ""
     stage.book.note(Saved(session, attempt, saved.name, 0, at_ms=int(stage.setting.now_s() * 1000)))
