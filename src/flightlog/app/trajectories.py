@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from flightlog.app import open_archive
 from flightlog.model.errors import NotFound, Unreadable
-from flightlog.model.events import ContextGiven, Entry
 from flightlog.model.known import Known
 from flightlog.model.session import Session
 from flightlog.store.files import replace
@@ -68,10 +67,7 @@ def lint_path(path: Path, source: str = "") -> list[Linted]:
 
 
 def _is_file(folder: Path, name: str) -> bool:
-    try:
-        return (folder / name).is_file()
-    except ValueError:  # a name no file can have
-        return False
+    return (folder / name).is_file()
 
 
 def _documents(path: Path) -> Iterator[tuple[Path, Any]]:
@@ -116,12 +112,7 @@ def _fidelity(place: Path, document: Any, source: str) -> list[Kept] | None:
     if not source and wanted not in archive.recordings:
         return None
     session = archive.session(wanted)
-    context = [
-        entry.event.text
-        for entry in archive.records(session.id)
-        if isinstance(entry, Entry) and isinstance(entry.event, ContextGiven) and entry.event.text
-    ]
-    return fidelity(session, _family(place, document), archive.known(session.id), context)
+    return fidelity(session, _family(place, document), archive.known(session.id))
 
 
 def _family(place: Path, document: dict[str, Any]) -> list[Any]:

@@ -34,7 +34,8 @@ class Ending(enum.Enum):
 class Body(Struct, frozen=True):
     """A body that is kept: its digest, its size, and the pieces its bytes are joined from.
 
-    `pieces` of requests with messages are those of exchange `base` up to `keep`, then these.
+    A request that repeats another (exchange `base`) names only what is new: its pieces are the
+    first `keep` of that one's, then `pieces`, then the last `tail` of that one's.
     """
 
     digest: str
@@ -42,6 +43,7 @@ class Body(Struct, frozen=True):
     pieces: tuple[str, ...] = ()
     base: int = 0
     keep: int = 0
+    tail: int = 0
 
 
 class Request(Struct, frozen=True, tag="requested"):

@@ -21,9 +21,10 @@ from flightlog.model.errors import NotFound, Unavailable
 from flightlog.model.exchange import Body, Ending, Exchange, Request, Response
 from flightlog.store.files import ensure_dir, told
 from flightlog.store.journal import Journal, Record
-from flightlog.store.pieces import Pieces, common
+from flightlog.store.pieces import Pieces, common, told_by
 
 CHAIN_MAX = 64
+RESOLVED_MAX = 16
 
 
 class Exchanges:
@@ -48,9 +49,8 @@ class Exchanges:
         whole = request.session_id + "/" + request.agent_id
         made = msgspec.structs.replace(request, sent=self._against(whole, request.index, sent, pieces))
         if given is not None:
-            own = self._pieces.keep(given)
-            keep = common(pieces, own)
-            made = msgspec.structs.replace(made, given=_body(given, own[keep:], request.index, keep))
+            own = _body(given, self._pieces.keep(given), request.index, pieces)
+            made = msgspec.structs.replace(made, given=own)
         self._journal.append(made)
         return made
 
@@ -124,10 +124,9 @@ class Exchanges:
     def _against(self, thread: str, index: int, data: bytes, pieces: tuple[str, ...]) -> Body:
         """Name the pieces against the request before, beginning anew often enough that damage costs little."""
         base, length, before = self._last.get(thread, (0, 0, ()))
-        keep = common(before, pieces)
-        fresh = not keep or length >= CHAIN_MAX
+        fresh = length >= CHAIN_MAX or not base
         self._last[thread] = (index, 0 if fresh else length + 1, pieces)
-        return _body(data, pieces) if fresh else _body(data, pieces[keep:], base, keep)
+        return _body(data, pieces) if fresh else _body(data, pieces, base, before)
 
     def _bytes(self, body: Body) -> bytes:
         return self._pieces.joined(body, self._all(body))
@@ -139,10 +138,10 @@ class Exchanges:
             chain.append(self._request(chain[-1].base).sent)
         pieces: tuple[str, ...] = ()
         for each in reversed(chain):
-            pieces = self._resolved.get(each.digest) or pieces[: each.keep] + each.pieces
-            self._resolved = (
-                {**self._resolved, each.digest: pieces} if len(self._resolved) < 8 else {each.digest: pieces}
-            )
+            pieces = self._resolved.get(each.digest) or told_by(each, pieces)
+            if len(self._resolved) >= RESOLVED_MAX:
+                self._resolved.clear()
+            self._resolved[each.digest] = pieces
         return pieces
 
     def _request(self, index: int) -> Request:
@@ -156,5 +155,7 @@ class Exchanges:
         return self.folder / "open" / f"{index:06d}"
 
 
-def _body(data: bytes, pieces: tuple[str, ...], base: int = 0, keep: int = 0) -> Body:
-    return Body(hashlib.sha256(data).hexdigest(), len(data), pieces, base, keep)
+def _body(data: bytes, pieces: tuple[str, ...], base: int = 0, before: tuple[str, ...] = ()) -> Body:
+    keep, tail = common(before, pieces)
+    own = pieces[keep : len(pieces) - tail]
+    return Body(hashlib.sha256(data).hexdigest(), len(data), own, base, keep, tail)

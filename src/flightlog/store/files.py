@@ -24,7 +24,7 @@ sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
 
 def replace(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
     """Make `path` hold `data`, whole, or leave it as it was."""
-    with temporary(path) as (temp, file), told(path):
+    with temporary(path, durable=durable) as (temp, file), told(path):
         write_all(file, data)
         os.fchmod(file, mode)
         commit(temp, file, path, durable=durable)
@@ -54,9 +54,9 @@ def renamed(path: Path, name: str) -> Path:
 
 
 @contextmanager
-def temporary(path: Path) -> Iterator[tuple[Path, int]]:
+def temporary(path: Path, *, durable: bool = True) -> Iterator[tuple[Path, int]]:
     """Open a private file beside `path`; it is gone afterwards unless it was committed."""
-    ensure_dir(path.parent)
+    ensure_dir(path.parent, durable=durable)
     temp = path.with_name(f".{path.name[:120]}.{process_tag()}-{threading.get_native_id()}.tmp")
     with told(path):
         temp.unlink(missing_ok=True)
@@ -135,17 +135,18 @@ def lock(path: Path, who: str = "") -> Iterator[None]:
         os.close(file)
 
 
-def ensure_dir(path: Path) -> None:
-    """Make `path` and its parents, for their owner only, with names that survive a power cut."""
+def ensure_dir(path: Path, *, durable: bool = True) -> None:
+    """Make `path` and its parents, for their owner only, with names that survive a power cut if `durable`."""
     if path.is_dir():
         return
-    ensure_dir(path.parent)
+    ensure_dir(path.parent, durable=durable)
     with told(path):
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
         if not path.is_dir():
             raise Invalid(f"not a directory: {path}", hint="move that file away")
-        sync_dir(path.parent)
+        if durable:
+            sync_dir(path.parent)
 
 
 def inside(root: Path, name: str) -> Path:

@@ -25,7 +25,6 @@ _CONFIG = """\
 	logallrefupdates = false
 	hookspath = /dev/null
 	fsync = committed,reference
-	fsyncmethod = batch
 [gc]
 	auto = 0
 [maintenance]
@@ -77,23 +76,26 @@ class Repository(Struct, frozen=True):
         held: int | None = None,
     ) -> bytes:
         """Run one git command and return what it says; a child keeps the lock `held` while it lives."""
+        return self.start(command, more=more, held=held).finish(stdin)
+
+    def start(
+        self, command: Sequence[str], *, more: Mapping[str, str] | None = None, held: int | None = None
+    ) -> "Running":
+        """Start a git command, to be finished later; several may run at once."""
         environment = {**_SETTINGS, "PATH": self.programs, "GIT_DIR": str(self.git_dir), **(more or {})}
         try:
-            done = subprocess.run(
+            child = subprocess.Popen(
                 ["git", *command],
-                input=stdin,
-                capture_output=True,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
                 env=environment,
                 cwd=environment.get("GIT_WORK_TREE", str(self.git_dir)),
                 pass_fds=() if held is None else (held,),
-                check=False,
             )
         except FileNotFoundError as error:
             raise Unavailable("git cannot be run here", hint="install git") from error
-        if done.returncode:
-            said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-            raise GitFailed(command[0], done.returncode, said[0] if said else "")
-        return done.stdout
+        return Running(child, next(word for word in command if word.islower() and "=" not in word and word[0] != "-"))
 
     def resolve(self, names: Iterable[str]) -> list[str]:
         """Return the object ids of these names, or say which is unknown."""
@@ -104,6 +106,24 @@ class Repository(Struct, frozen=True):
             if answer.endswith((" missing", " ambiguous")):
                 raise NotFound(f"no such snapshot: {name[:80]!r}", hint="`git tag` in the run's .shadow_git lists them")
         return found
+
+
+class Running:
+    """A git command at work."""
+
+    def __init__(self, child: "subprocess.Popen[bytes]", name: str) -> None:
+        """Take a child that was started."""
+        self._child = child
+        self._name = name
+
+    def finish(self, stdin: bytes = b"") -> bytes:
+        """Wait for its end and return what it says."""
+        with self._child:
+            said, complaint = self._child.communicate(stdin)
+        if self._child.returncode:
+            lines = complaint.decode("utf-8", "replace").strip().splitlines()
+            raise GitFailed(self._name, self._child.returncode, lines[0] if lines else "")
+        return said
 
 
 class GitFailed(Unavailable):

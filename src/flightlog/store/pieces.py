@@ -2,7 +2,7 @@
 
 A JSON body is cut into its members, and lists among them into their elements, at the very bytes
 the client sent: joined again they are the body. What cannot be cut that way is kept whole.
-Large pieces are blobs, small ones stand in the list itself. Knows JSON's outer shape and
+Large pieces are blobs, others stand in the list itself (a file each would cost more). Knows JSON's outer shape and
 nothing of what is said in it.
 """
 
@@ -16,7 +16,7 @@ from flightlog.model.errors import Unreadable
 from flightlog.model.exchange import Body
 from flightlog.store import blobs
 
-INLINE_BYTES_MAX = 160
+INLINE_BYTES_MAX = 4 << 10
 _INLINE = "="
 _LISTS = frozenset({"messages", "system"})
 _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -47,6 +47,9 @@ class Pieces:
         if hashlib.sha256(data).hexdigest() != body.digest:
             raise Unreadable(f"a body is not what was kept: {body.digest}", hint="run `flightlog doctor`")
         return data
+
+    def _piece(self, name: str) -> bytes:
+        return name[1:].encode() if name.startswith(_INLINE) else blobs.get(self.root, name)
 
     def _kept(self, piece: bytes) -> str:
         if len(piece) <= INLINE_BYTES_MAX:
@@ -90,6 +93,16 @@ def _listed(raw: bytes) -> Iterator[bytes]:
         yield b"," + bytes(each) if at else bytes(each)
 
 
-def common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Count the leading pieces two bodies share."""
-    return next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+def common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:
+    """Count the pieces two bodies share at their beginning, and after those at their end."""
+    shorter = min(len(one), len(other))
+    pairs = enumerate(zip(one, other, strict=False))
+    keep = next((at for at, (a, b) in pairs if a != b), shorter)
+    backwards = enumerate(zip(reversed(one), reversed(other), strict=False))
+    tail = next((at for at, (a, b) in backwards if a != b), shorter)
+    return keep, min(tail, shorter - keep)
+
+
+def told_by(body: Body, base: tuple[str, ...]) -> tuple[str, ...]:
+    """Return all pieces of a body, given those of the body it builds on."""
+    return base[: body.keep] + body.pieces + base[len(base) - body.tail :]

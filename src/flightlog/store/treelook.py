@@ -16,6 +16,7 @@ from flightlog.model.errors import Invalid
 
 UNWATCHED = "not watched"
 _NOT_THERE = "not there"
+_GONE, _NEW = "D", "?"
 HEAVY = (
     *("node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
     *(".gradle", ".terraform", ".next", ".turbo", ".cache", ".DS_Store", ".hypothesis", ".direnv"),
@@ -70,6 +71,9 @@ class Git(Protocol):
     def __call__(self, command: list[str], inside: str = "") -> bytes:
         """Run it."""
 
+    def both(self, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
+        """Run two commands at once."""
+
 
 def look(git: Git, policy: Policy, rules: Path, also: Iterable[str], *, survey: bool) -> Seen:
     """Say what differs from the index; `rules` is the file of patterns.
@@ -77,20 +81,19 @@ def look(git: Git, policy: Policy, rules: Path, also: Iterable[str], *, survey: 
     `survey` names the unwatched directories too, at the price of a second walk.
     """
     given = [*(["--exclude-standard"] if policy.ignored == "leave" else []), f"--exclude-from={rules}"]
-    found: dict[str, bytes] = {}
+    tracked, others = git.both(
+        ["diff-files", "-z", "--name-status", "--no-renames"], ["ls-files", "-z", "--others", *given]
+    )
+    pairs = _entries(tracked)
+    found = {path: how for how, path in zip(pairs, pairs, strict=True)}
     nested: list[str] = []
-    for entry in _entries(git(["ls-files", "-z", "-t", "--modified", "--deleted", "--others", *given])):
-        path = entry[2:]
-        if path.endswith("/"):
-            found.update((each, b"?") for each in _inside(git, path, given, nested))
-        else:
-            # A deleted file is named as modified too; gone is the last word.
-            found[path] = b"R" if "R" in {entry[0], found.get(path, b"").decode()} else entry[0].encode()
+    for path in _entries(others):
+        found |= dict.fromkeys(_inside(git, path, given, nested) if path.endswith("/") else [path], _NEW)
     if nested and policy.nested == "refuse":
         raise Invalid(
             f"a repository inside the work tree: {nested[0]}", hint="leave it out, or allow it as plain files"
         )
-    found |= {path: b"?" for each in also if (path := _plain(each)) and path not in found}
+    found |= {path: _NEW for each in also if (path := _plain(each)) and path not in found}
     unwatched = _unwatched(git, given) if survey else []
     return _sorted_out(git.work_tree, policy, found, nested, unwatched)
 
@@ -116,20 +119,20 @@ def _unwatched(git: Git, given: list[str]) -> list[LeftOut]:
 
 
 def _sorted_out(
-    work_tree: Path, policy: Policy, found: Mapping[str, bytes], nested: list[str], unwatched: list[LeftOut]
+    work_tree: Path, policy: Policy, found: Mapping[str, str], nested: list[str], unwatched: list[LeftOut]
 ) -> Seen:
     changed: list[str] = []
-    gone = [path for path, how in found.items() if how == b"R"]
+    gone = [path for path, how in found.items() if how == _GONE]
     left_out = []
     total = 0
     for path, how in found.items():
-        if how == b"R":
+        if how == _GONE:
             continue
         size, why = _weighed(work_tree / path, policy.file_bytes_max)
         if not why:
             changed.append(path)
             total += size
-        elif how != b"?":
+        elif how != _NEW:
             gone.append(path)  # a snapshot holds a file as it is, or not at all
         if why and why != _NOT_THERE:
             left_out.append(LeftOut(path, why))

@@ -104,7 +104,8 @@ def messages(session, known):
     answers = sum(call.result is not None for step in session.steps for call in step.calls)
     warmups = sum(lane.warmup for lane in session.lanes)  # each is a step that refers to a trajectory: two messages
     system = bool("" in known and known[""].system)
-    return system + prompts + notes + len(session.steps) + answers + 2 * warmups
+    context = len(known[""].context) if "" in known else 0
+    return system + context + prompts + notes + len(session.steps) + answers + 2 * warmups
 
 
 def is_note(item, kind):

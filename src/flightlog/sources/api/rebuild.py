@@ -144,10 +144,12 @@ class _Log:
         for content in self._replies.values():
             self._keep({"role": "assistant", "content": content})
             calls = [str(block.get("id")) for block in content if isinstance(block, dict) and "id" in block]
-            results = [self._results[call] for call in calls if call in self._results]
-            # One record per result; the request holds those of one reply in one message.
-            for count in range(2, len(results) + 1):
-                self._keep({"role": "user", "content": results[:count]})
+            # One record per result; the request holds those of one reply in one message, as they
+            # were called or as they came back.
+            for order in (calls, [call for call in self._results if call in calls]):
+                results = [self._results[call] for call in order if call in self._results]
+                for count in range(2, len(results) + 1):
+                    self._keep({"role": "user", "content": results[:count]})
         for name, message in list(self._messages.items()):
             if _message_hash(message) != name:
                 del self._messages[name]  # edited since: it no longer vouches for anything

@@ -7,16 +7,20 @@ clients note nothing, and nothing is claimed of them.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.known import Known
+from flightlog.model.events import ContextGiven
+from flightlog.model.known import Context, Known
+from flightlog.sources.claude_code.decode import decode
 from flightlog.sources.claude_code.discover import Transcript
 from flightlog.store.reading import raw_lines
 
 _NEEDLES = (b'"requestRef"', b'"api-request')
+_ATTACHMENT = b'"attachment"'
 
 
 class _Message(Struct, gc=False):
@@ -41,6 +45,7 @@ class _Noted:
         self.shapes: dict[str, dict[str, Any]] = {}
         self.sent: dict[str, str] = {}
         self.replies: dict[str, dict[str, str]] = defaultdict(dict)
+        self.context: dict[str, dict[str, Context]] = defaultdict(dict)
 
     def take(self, line: _Line, lane: str) -> None:
         if line.type == "api-request-shape" and line.shapeHash and line.shape:
@@ -50,29 +55,34 @@ class _Noted:
         elif line.type == "assistant" and line.requestRef and line.message:
             self.replies[lane or line.agentId or ""][line.message.id] = line.requestRef
 
+    def attach(self, line: bytes, lane: str) -> None:
+        for entry in decode(line) or ():
+            event = entry.event
+            if isinstance(event, ContextGiven) and event.text:
+                self.context[lane or entry.lane][entry.key] = Context(event.kind, event.text, entry.at_ms)
+
 
 def known(transcripts: Iterable[Transcript]) -> dict[str, Known]:
     """Read the files of one session; the answer is by lane, the main thread's is ""."""
     noted = _Noted()
     for transcript in transcripts:
         for line in _lines(transcript.path):
-            noted.take(line, transcript.lane)
-    return {lane: _known(noted, replies) for lane, replies in noted.replies.items()}
-
-
-def _lines(path: str) -> Iterator[_Line]:
-    try:
-        for line in raw_lines(path, 0):
+            if _ATTACHMENT in line:
+                noted.attach(line, transcript.lane)
             if any(needle in line for needle in _NEEDLES):
-                try:
-                    yield _decode(line)
-                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                    continue
-    except OSError:
-        return
+                with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                    noted.take(_decode(line), transcript.lane)
+    lanes = dict.fromkeys([*noted.replies, *noted.context])
+    return {lane: _known(noted, lane) for lane in lanes}
 
 
-def _known(noted: _Noted, replies: dict[str, str]) -> Known:
+def _lines(path: str) -> Iterator[bytes]:
+    with suppress(OSError):
+        yield from raw_lines(path, 0)
+
+
+def _known(noted: _Noted, lane: str) -> Known:
+    replies = noted.replies[lane]
     copied = frozenset(message for message, sent in replies.items() if sent not in noted.sent) if noted.sent else ()
     hashes = dict.fromkeys(noted.sent[sent] for sent in replies.values() if sent in noted.sent)
     shapes = [noted.shapes[each] for each in hashes if each in noted.shapes]
@@ -83,7 +93,8 @@ def _known(noted: _Noted, replies: dict[str, str]) -> Known:
         if isinstance(tool, dict) and tool.get("name")
     }
     system = next((text for shape in shapes if (text := _text(shape.get("system")))), "")
-    return Known(tuple(tools.values()), system, frozenset(copied))
+    context = sorted(noted.context[lane].values(), key=lambda each: each.at_ms or 0)
+    return Known(tuple(tools.values()), system, frozenset(copied), tuple(context))
 
 
 def _text(system: Any) -> str:

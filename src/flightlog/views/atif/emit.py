@@ -115,12 +115,13 @@ class _Emission:
                 refs.setdefault(lane.call_id, []).append(self._ref(lane))
         thread = Thread(Address(self._session.id, lane=name), turns, known.copied, refs, self._pictures, self._extras)
         told = steps(thread)
+        given = [system("context", each.text, each.at_ms, given=each.kind) for each in known.context]
+        told = _merged(told, given)
+        if not name:
+            told = _merged(told, [self._loose_step(lane) for lane in self._loose])
         if known.system:
             first = next((step.timestamp for step in told if step.timestamp is not UNSET), UNSET)
             told.insert(0, Step(0, "system", known.system, first, extra={"kind": "system prompt"}))
-        if not name:
-            for lane in self._loose:
-                _insert(told, self._loose_step(lane))
         return told or [system("empty", "", self._session.started_ms)]
 
     def _loose_step(self, lane: Lane) -> Step:
@@ -197,12 +198,21 @@ def _calls(turns: Sequence[Turn]) -> Iterator[Called]:
     return (call for turn in turns for step in turn.steps for call in step.calls)
 
 
-def _insert(told: list[Step], new: Step) -> None:
-    """Put a step where its time belongs."""
-    stamps = [step.timestamp if isinstance(step.timestamp, str) else "" for step in told]
-    at = new.timestamp if isinstance(new.timestamp, str) else ""
-    place = next((place for place, when in enumerate(stamps) if when > at), len(told))
-    told.insert(place, new)
+def _merged(told: list[Step], new: list[Step]) -> list[Step]:
+    """Put new steps where their times belong: after everything said until then, copied where that is."""
+    merged: list[Step] = []
+    waiting = sorted(new, key=_time)
+    place = 0
+    for step in told:
+        while place < len(waiting) and _time(step) > _time(waiting[place]):
+            merged.append(replace(waiting[place], is_copied_context=step.is_copied_context))
+            place += 1
+        merged.append(step)
+    return merged + waiting[place:]
+
+
+def _time(step: Step) -> str:
+    return step.timestamp if isinstance(step.timestamp, str) else ""
 
 
 def _definition(tool: dict[str, Any]) -> dict[str, Any]:

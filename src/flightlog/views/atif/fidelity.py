@@ -33,13 +33,8 @@ class Kept(Struct, frozen=True):
         return max(self.recorded - self.kept, 0)
 
 
-def fidelity(
-    session: Session, documents: Sequence[Any], known: Mapping[str, Known] | None = None, context: Sequence[str] = ()
-) -> list[Kept]:
-    """Compare a session with its documents, those of its subagents included.
-
-    `context` are the texts the client put into the model's context by itself.
-    """
+def fidelity(session: Session, documents: Sequence[Any], known: Mapping[str, Known] | None = None) -> list[Kept]:
+    """Compare a session with its documents, those of its subagents included."""
     told = _Told(_all(documents))
     turns = [turn for thread in (session.turns, *(lane.turns for lane in session.lanes)) for turn in thread]
     rows = [
@@ -48,7 +43,7 @@ def fidelity(
         *_figures(turns, told, known or {}),
         *_rest(session, turns, told),
     ]
-    rows += [*_of_threads(session, told, known or {}), _found("context the client gave", context, told.others)]
+    rows += _of_threads(session, told, known or {})
     return [row for row in rows if row.recorded]
 
 
@@ -168,6 +163,7 @@ def _of_threads(session: Session, told: _Told, known: Mapping[str, Known]) -> It
     threads = [known[lane] for lane in ("", *(lane.id for lane in session.lanes)) if lane in known]
     defined = sum(len(list(dicts(inner(document, "agent"), "tool_definitions"))) for document in told.documents)
     yield Kept("tool definitions", sum(len(each.tools) for each in threads), defined)
+    yield _found("context the client gave", [each.text for one in threads for each in one.context], told.others)
     yield _found("system prompts", [each.system for each in threads if each.system], told.others)
 
 
