@@ -17,7 +17,8 @@ SCENARIO = """
   rules:
     - when: {prompt: "number (\\\\d+)"}
       replies:
-        - blocks: [{tool: Bash, input: {command: "cat next >> log; n=$(cat next); echo $n > f$n; echo $((n+1)) > next"}}]
+        - blocks:
+            - {tool: Bash, input: {command: "cat next >> log; n=$(cat next); echo $n > f$n; echo $((n+1)) > next"}}
         - text: done
 """
 
@@ -72,7 +73,7 @@ def killed_until_done(root, sessions, kills, chance):
     killed = 0
     while True:
         try:
-            out, err = running.communicate(timeout=chance.uniform(0.5, 3.0) if killed < kills else 600)
+            _, err = running.communicate(timeout=chance.uniform(0.5, 3.0) if killed < kills else 600)
         except subprocess.TimeoutExpired:
             running.send_signal(signal.SIGKILL)
             running.communicate()
@@ -131,7 +132,7 @@ def test_what_was_in_flight_is_marked_and_not_run_again_unless_asked(tmp_path):
     config = configured(tmp_path, 3)
     config.write_text(config.read_text().replace("cat next >> log;", "touch began; sleep 30; cat next >> log;", 1))
     running = harness(tmp_path, "run", str(config), "--run-name", "run")
-    until(lambda: (tmp_path / "work" / "began").exists())
+    until((tmp_path / "work" / "began").exists)
     running.send_signal(signal.SIGKILL)
     running.communicate()
     text = (tmp_path / "runs" / "run" / "config.yaml").read_text()
@@ -157,7 +158,7 @@ def test_a_run_that_is_being_carried_out_is_not_taken_up_by_another(tmp_path):
     config = configured(tmp_path, 1)
     config.write_text(config.read_text().replace("cat next >> log;", "touch began; sleep 30;", 1))
     running = harness(tmp_path, "run", str(config), "--run-name", "run")
-    until(lambda: (tmp_path / "work" / "began").exists())
+    until((tmp_path / "work" / "began").exists)
 
     second = harness(tmp_path, "run", "--resume", "run")
     _, said = second.communicate(timeout=60)
