@@ -21,12 +21,12 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import uvloop
+from tools.bench.table import Table
 
 from flightlog.sources.api.proxy import Settings
 from flightlog.sources.api.recorder import Recorder
 from flightlog.sources.api.serving import serving
 from flightlog.store.exchanges import Exchanges
-from tools.bench.table import Table
 
 FIRST_BYTE_MS = 1.0
 RATE = 0.8
@@ -121,7 +121,9 @@ class Call:
         """Return milliseconds to the first byte of the answer, MB/s of its body, and the body's digest."""
         head = f"POST {self._prefix}{path} HTTP/1.1\r\nhost: x\r\nx-api-key: sk-bench-key\r\n"
         began = time.perf_counter()
-        self._writer.write(f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        self._writer.write(
+            f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+        )
         await self._reader.readuntil(b"\r\n\r\n")
         digest, count = hashlib.sha256(), 0
         size = await self._size()
