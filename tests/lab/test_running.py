@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from flightlog.agents.namespace import Means
 from flightlog.app import lab as app
 from flightlog.lab.inspect import Where, inspected
+from flightlog.lab.running import asking
 from flightlog.lab.running.run import begin
 from flightlog.model.errors import Conflict, Invalid, Unavailable
 from labs import again, bash, changelog, config, environment, lines, meta, proven, replies, run, script, tree
@@ -44,13 +45,17 @@ def test_chained_sessions_go_on_with_what_was_said_and_their_copies_are_marked(t
     assert not any("did two" in str(step["message"]) for step in copies)
     mapped = json.loads((book.path / "session_02" / "uuid_map.json").read_bytes())
     assert (len(mapped["turns"]), mapped["copied_turns"]) == (2, 2)
-    rows = meta(book)["sessions"]
+    told = meta(book)
+    as_root = ("acceptEdits", asking.AS_ROOT) if os.geteuid() == 0 else ("bypassPermissions", None)
+    assert (told["permission_mode"], told["permission_note"]) == as_root
+    rows = told["sessions"]
     assert rows[1]["resumed_from"] == rows[0]["session_id"] != rows[1]["session_id"]
     assert (tmp_path / "work" / "who").read_text() == "two\n"
 
 
 def test_isolated_sessions_know_nothing_of_each_other_but_the_files(tmp_path):
-    given = config(tmp_path, WHO, "make one", "make two", memory_file="MEMORY.md", memory_seed="# Mine\n")
+    notes = {"memory_file": "MEMORY.md", "memory_seed": "# Mine\n"}
+    given = config(tmp_path, WHO, "make one", "make two", engine="scripted", **notes)
 
     book = run(tmp_path, given)
 
@@ -80,7 +85,8 @@ def test_four_at_once_each_see_their_own_tree_at_the_configured_path(tmp_path):
 
 
 def test_without_namespaces_they_run_one_after_the_other_and_the_run_says_so(tmp_path):
-    given = config(tmp_path, WHO, "make one", {"prompt": "make two", "count": 2}, session_mode="forked")
+    sessions = ("make one", {"prompt": "make two", "count": 2})
+    given = config(tmp_path, WHO, *sessions, session_mode="forked", engine="scripted")
     setting = replace(app.setting(lambda *_: None, environment(tmp_path)), means=Means.NONE, leash=())
 
     book = begin(tmp_path / "runs" / "run", given, setting)
@@ -126,7 +132,7 @@ def test_why_a_session_stopped_is_a_field(tmp_path):
 
     turns = stopped("turns", FOREVER, max_turns=2)
     login = stopped("login", failing(401))
-    slow = stopped("slow", script([bash("sleep 20")], "done"), session_timeout_seconds=1.5)
+    slow = stopped("slow", script([bash("sleep 20")], "done"), session_timeout_seconds=0.8, engine="scripted")
 
     assert [each["stop_reason"] for each in turns["sessions"]] == ["max_turns", "max_turns"]
     assert turns["sessions"][0]["ended_early"]
@@ -146,13 +152,13 @@ def test_a_session_may_have_a_budget_of_its_own_and_the_run_goes_on(tmp_path):
 def test_commands_run_before_and_after_and_a_failure_that_counts_ends_the_run(tmp_path):
     before = {"command": 'echo ready > ready; test -d "$HARNESS_RUN_DIR" && test "$PWD" = "$HARNESS_WORK_DIR"'}
     after = {"command": "cat who > graded; exit 3", "check": False}
-    given = config(tmp_path, WHO, "make one", pre_run_commands=[before], post_run_commands=[after])
+    given = config(tmp_path, WHO, "make one", engine="scripted", pre_run_commands=[before], post_run_commands=[after])
 
     told = meta(run(tmp_path, given))
 
     assert (tmp_path / "work" / "graded").read_text() == "one\n"
     assert "post-run command 1 ended with 3" in told["errors"][0]["error"]
-    failing = config(tmp_path, WHO, "make one", pre_run_commands=[{"command": "exit 4"}])
+    failing = config(tmp_path, WHO, "make one", engine="scripted", pre_run_commands=[{"command": "exit 4"}])
     with pytest.raises(Unavailable, match="pre-run command 1 failed with 4"):
         run(tmp_path, failing, "failed")
     assert meta(again(tmp_path, "failed"))["sessions"][0]["stop_reason"] == "pending"
@@ -163,24 +169,15 @@ def test_the_work_directory_is_set_back_when_asked(tmp_path):
     (tmp_path / "work" / "mine").write_text("as it was\n")
     scenario = script([bash("echo changed > mine; echo new > new")], "done")
 
-    book = run(tmp_path, config(tmp_path, scenario, "go", revert_work_dir=True))
+    book = run(tmp_path, config(tmp_path, scenario, "go", engine="scripted", revert_work_dir=True))
 
     assert tree(tmp_path / "work") == {"mine": (b"as it was\n", False)}
     assert {entry["file_path"] for entry in changelog(book)} == {"mine", "new"}
 
 
-def test_as_root_the_tools_are_named_and_the_run_says_so(tmp_path):
-    told = meta(run(tmp_path, config(tmp_path, WHO, "make one", engine="claude_code")))
-
-    if os.geteuid() == 0:
-        assert told["permission_mode"] == "acceptEdits"
-        assert "root" in told["permission_note"]
-    else:
-        assert (told["permission_mode"], told["permission_note"]) == ("bypassPermissions", None)
-
-
 def test_a_run_can_be_moved_and_says_nothing_of_where_it_was(tmp_path):
-    book = run(tmp_path, config(tmp_path, WHO, "make one", "make two", session_mode="chained"))
+    given = config(tmp_path, WHO, "make one", "make two", session_mode="chained", engine="scripted")
+    book = run(tmp_path, given)
     shutil.move(book.path, tmp_path / "elsewhere")
     shutil.rmtree(tmp_path / "work")
     moved = again(tmp_path, "../elsewhere")

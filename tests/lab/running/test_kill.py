@@ -108,9 +108,9 @@ def judged(root, sessions):
 
 
 def test_a_run_killed_at_random_points_loses_nothing(tmp_path):
-    killed = killed_until_done(tmp_path, 5, 4, random.Random(4))
+    killed = killed_until_done(tmp_path, 4, 3, random.Random(4))
 
-    judged(tmp_path, 5)
+    judged(tmp_path, 4)
     assert killed
 
 
