@@ -155,3 +155,28 @@ def test_a_subagents_change_is_its_own_and_two_at_once_share_theirs(place):
     assert "subagent" not in one["main.txt"]
     assert two["s1"]["attribution"] == two["s2"]["attribution"] == "shared"
     assert two["m"]["attribution"] == "exact"
+
+
+def test_without_capture_the_tree_is_saved_after_each_tool_call(place):
+    failing = bash("echo failed > failed; exit 3")
+    late = bash("sleep 0.5; echo late > late", run_in_background=True)
+    scenario = script(
+        [bash("echo one > one")], [failing], [late], [bash("sleep 0.9")], [bash("echo end > end")], "done"
+    )
+
+    book = run(place, config(place, scenario, "do it", capture_api_requests=False))
+
+    told = {entry["file_path"]: entry for entry in proven(book, place)}
+    assert {path: entry["attribution"] for path, entry in told.items()} == {
+        "one": "exact",
+        "failed": "exact",
+        "late": "background",
+        "end": "background",
+    }
+    steps = json.loads((book.path / "session_01" / "trajectory.json").read_bytes())["steps"]
+    calls = {step["step_id"]: str(step.get("tool_calls")) for step in steps}
+    assert "echo one" in calls[told["one"]["step_id"]]
+    assert "echo failed" in calls[told["failed"]["step_id"]]
+    turns = json.loads((book.path / "session_01" / "uuid_map.json").read_bytes())["turns"]
+    assert turns[0]["shadow_git_tag"] == "_step_01_001"
+    assert not (book.path / "session_01" / "api_captures.jsonl").exists()
