@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from flightlog.app.trajectories import lint_path
 from labs import bash, config, meta, proven, replies, run, script, tree
 
 BYTES = r"printf '\000\001\377\n\r\n' "
@@ -72,17 +73,6 @@ def scenarios(work):
                 {"replies": replies([agent("first"), agent("second")], [bash("echo m > m")], "done")},
             ]
         },
-        "compaction": {
-            "rules": [
-                {
-                    "replies": [
-                        {"blocks": [bash("echo a > a")], "usage": {"input_tokens": 190000}},
-                        {"blocks": [bash("echo b > b")]},
-                        {"text": "done"},
-                    ]
-                }
-            ]
-        },
     }
 
 
@@ -108,6 +98,7 @@ def test_the_changes_of_each_step_in_order_give_the_final_tree(place, name):
     final = tree(place / "work")
     assert tree(place / "final") == {path: what for path, what in final.items() if "/.git/" not in f"/{path}"}
     assert (name == "words only") == (not entries)
+    assert [each.findings for each in lint_path(book.path) if each.findings] == []
 
 
 def attributed(book, place):
@@ -180,3 +171,23 @@ def test_without_capture_the_tree_is_saved_after_each_tool_call(place):
     turns = json.loads((book.path / "session_01" / "uuid_map.json").read_bytes())["turns"]
     assert turns[0]["shadow_git_tag"] == "_step_01_001"
     assert not (book.path / "session_01" / "api_captures.jsonl").exists()
+
+
+def test_a_compacted_conversation_keeps_its_changes_and_is_counted(place):
+    scenario = {
+        "rules": [
+            {"when": {"prompt": "do it"}, "replies": replies([bash("echo a > a")], "done")},
+            {"when": {"prompt": "do more"}, "replies": replies([bash("echo b > b")], "done")},
+        ]
+    }
+    sessions = ("do it", "/compact be brief", "do more")
+
+    book = run(place, config(place, scenario, *sessions, session_mode="chained"))
+
+    told = meta(book)
+    assert [each["stop_reason"] for each in told["sessions"]] == ["completed"] * 3, told["errors"]
+    assert {entry["file_path"]: entry["attribution"] for entry in proven(book, place)} == {"a": "exact", "b": "exact"}
+    rows = [json.loads(line) for line in (book.path / "session_02/api_captures.jsonl").read_bytes().splitlines()]
+    assert [row["is_compaction"] for row in rows] == [True]
+    assert [each["compaction_count"] for each in told["sessions"]] == [0, 1, 0]
+    assert [each.findings for each in lint_path(book.path) if each.findings] == []
