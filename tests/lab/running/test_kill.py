@@ -169,3 +169,29 @@ def test_a_run_that_is_being_carried_out_is_not_taken_up_by_another(tmp_path):
     assert running.returncode == 130, told
     assert inspected(tmp_path)["stop_reason"] == "interrupted"
     until(lambda: not players(tmp_path))
+
+
+def test_a_death_in_the_middle_of_parallel_sessions_leaves_the_directory_as_it_was(tmp_path):
+    config = configured(tmp_path, 2)
+    slow = f"touch began$(cat next); test $(cat next) = 1 -o -e {tmp_path}/go || sleep 30; cat next >> log;"
+    text = config.read_text().replace("cat next >> log;", slow, 1)
+    config.write_text(text.replace("prompt: number 2}", "prompt: number 2, count: 3}"))
+    running = harness(tmp_path, "run", str(config), "--run-name", "run")
+    trees = tmp_path / "runs" / ".work-run" / "trees"
+    until(lambda: len(list(trees.glob("session_02_r0?/began2"))) == 3)
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    until(lambda: not players(tmp_path))
+
+    assert (tmp_path / "work" / "log").read_text().split() == ["1"], "only what was finished is in the directory"
+
+    (tmp_path / "go").touch()
+    resumed = harness(tmp_path, "run", "--resume", "run", "--again")
+    _, said = resumed.communicate(timeout=120)
+
+    assert resumed.returncode == 0, said
+    state = again(tmp_path).state
+    for name in ("session_02_r01", "session_02_r02", "session_02_r03"):
+        assert [each.stop_reason for each in state.attempts[name]] == ["interrupted", "completed"]
+    assert (tmp_path / "work" / "log").read_text().split() == ["1", "2"]
+    assert not trees.exists()
