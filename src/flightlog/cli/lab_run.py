@@ -34,7 +34,6 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
     told = Told()
     if resume is not None:
         book = app.open_book(runs_dir, resume)
-        told.of(book)
         carry_on(book, app.setting(told), again=given["again"])
     else:
         assert config is not None
@@ -43,7 +42,6 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
         if given["dry_run"]:
             _print_plan(path, frozen, as_json=as_json)
             return 0
-        told.of(None)
         book = begin(path, frozen, app.setting(told))
     meta = run_meta(book.name, book.config, book.state)
     print_json(meta) if as_json else _print_run(meta, book.path)
