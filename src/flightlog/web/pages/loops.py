@@ -5,11 +5,12 @@ A question that waits for an answer can be answered here.
 
 from collections import deque
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from flightlog.app import loop_look
+from flightlog.app import Watch, loop_look
 from flightlog.app.privacy import redactor
 from flightlog.loop.core.times import stamp
 from flightlog.loop.layout.decisions import Decisions
@@ -23,6 +24,7 @@ from flightlog.web.desk import DESK, aside
 from flightlog.web.family import Family
 
 DECISIONS_SHOWN = 100
+TAKEN_WITHIN_S = 2.0
 ERRORS_SHOWN = 50
 
 
@@ -53,6 +55,14 @@ def _answer(name: str, given: str) -> None:
         raise Invalid(f"not an answer: {given[:40]!r}", hint=f"one of: {', '.join(asked.options)}")
     if not loop.request(name, "answer", question=asked.question, answer=given, why="on the page"):
         raise Conflict(f"nobody is at work on {name}", hint=f"ralph-runtime resume --session {name}")
+    directory, watch = loop_look.found(name), Watch(TAKEN_WITHIN_S, look_s=0.1)
+    while _is_open(directory, asked.question) and watch.pause():
+        pass
+
+
+def _is_open(directory: Path, question: str) -> bool:
+    open_one = look(directory).state.question
+    return open_one is not None and open_one.asked.question == question
 
 
 def _told(name: str) -> dict[str, Any]:
