@@ -24,7 +24,7 @@ _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "e
 _NAME_MAX = 40
 _NAME_BYTES = (string.ascii_letters + string.digits + "_-.").encode()
 _GAP_MAX = 40
-_FILLERS_MAX = 4
+_FILLERS_MAX = 5
 _VALUE_MAX = 300
 _FILLERS = (
     "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
@@ -33,21 +33,25 @@ _FILLERS = (
 # Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
 _TAIL = re.compile(rb"[\w.\-]*")
 _MARKS = re.compile(rb"[^A-Za-z0-9\x00]+")
+_NUMBER = re.compile(rb"[0-9]{1,6}(?:\t|\xe2\x86\x92)[ \t]*")
 _FILLER = re2.compile(f"(?i)(?:{_FILLERS})\\b".encode(), LATIN)
 _WORD = re2.compile("(?i)(?:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode(), LATIN)
-_OPERATOR = re.compile(rb"[=:>(|]|,\s|<-")
+_OPERATOR = re.compile(rb"[=:>(|,]|<-|\s-\s")
 _OPENED = re.compile(rb"(?:[\"'`]|&quot;)\s*$")
 _BARE = re.compile(rb"[^\s\"'`<>,;\x00\\)\]}]+")
 _BORING = re2.compile(
-    rb"(?i)pub(?:lic)?[_-]?key|publickey|key(?:word|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
-    rb"|code|s?tore|ring|s\b|map|chain|less|note|noun)|monkey|turkey|hockey|donkey|whiskey|jockey|mickey|primary.?key"
-    rb"|foreign.?key|cache.?key|sort.?key|partition.?key|hash.?key|index.?key|hot.?key|short.?cut|key.?event"
-    rb"|tokeniz|token.?(?:type|count|limit|usage|url|uri|endpoint|path|name|enum|kind|budget|len)|tokens|author|passive"
+    rb"(?i)pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
+    rb"|code|s?tore|ring|s\b|map|chain|less|note|noun|down|up\b|left|right|selector|mesh|pair|alias|id\b|vault|tab|ing)"
+    rb"|monkey|turkey|hockey|donkey|whiskey|jockey|mickey"
+    rb"|(?:primary|foreign|cache|sort|partition|hash|index|idx|hot|bucket|schema|sequence|natural|issuer|package).?key"
+    rb"|short.?cut|key.?event"
+    rb"|tokeniz|token.?(?:type|count|limit|usage|url|uri|endpoint|path|name|enum|kind|budget|len|file)|tokens|csrf|author\b|passive"
     rb"|pass(?:ed|ing|es|age|enger|ion|port)|bypass|compass|surpass|secretar|accessib|accessor|access.?log"
     rb"|session.?(?:id|dir|path|file|name|count|s\b)|sessions|sha(?:1|256|384|512)|checksum|hash|digest|integrity"
     rb"|fingerprint|auth.?(?:type|method|url|uri|endpoint|mode|source|results|enticat)|api.?(?:version|url|path|base"
-    rb"|host|endpoint|group|doc)|signature.?(?:algo|version|method)|uuid|guid|thinking|tool.?use|etag|nonce|seeds|cookies"
-    rb"|request.?id|commit|stylesheet|accession|secret.?name|key.?vault|license.?(?:file|type|url)",
+    rb"|host|endpoint|group|doc|name)|signature.?(?:algo|version|method)|uuid|guid|thinking|tool.?use|etag|nonce|seeds|cookies"
+    rb"|request.?id|stylesheet|accession|secrets?.?(?:name|id|len|size)|credentials?.?(?:id|url|uri|endpoint)|withcredentials"
+    rb"|license.?(?:file|type|url)",
     LATIN,
 )
 _NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
@@ -55,12 +59,17 @@ _DIGIT = re.compile(rb"[0-9]")
 _TYPED = re.compile(rb"[0-9!@#$%^&*+=?~-]")
 _HUMPED = re2.compile(rb"[a-z][A-Z].*[a-z][A-Z]", LATIN)
 _PROSE = re.compile(rb"[A-Za-z]{1,14}[.:!?]?\Z")
-_ALPHABET = re.compile(rb"[A-Za-z0-9_+/=.:~|%-]+")
+# Other marks make it another thing than a key; a percent sign only as addresses write it.
+_ALPHABET = re.compile(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
+_LATER = re.compile(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,200})(?=[\s\"'`<>,;}\])]|\Z)")
+_LATER_MAX = 260
+_HASHY = re.compile(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
 _LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0")
 # The next line begins with a run of a value, not with a name and its own value.
 _NEXT_LINE = re2.compile(
     rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])", LATIN
 )
+_NAMED_NEXT = re.compile(rb"[\w.-]+ ?[=:]")
 _HEX_WHOLE = re.compile(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
 _NOISE = re2.compile(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]", LATIN)
 _HEX = re.compile(rb"[0-9a-fA-F]{16,}")
@@ -82,11 +91,10 @@ def trigger() -> str:
         first = f"[^\\W{barred}{barred.upper()}]|[.-]" if barred else r"[\w.-]"
         words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]{{0,24}})?")
     more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]{{1,12}}){{0,2}}"
+    numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]{1,16})?"
     # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
     typed = rf"(?:[ :]{{1,3}}(?:{_FILLERS}))?"
-    assigned = (
-        rf"{typed}[^A-Za-z0-9\x00]{{0,16}}[=:>(|,\"'`][^A-Za-z0-9\x00]{{0,16}}{more}[A-Za-z0-9_\-+/~.$!@#%^&*]{{6}}"
-    )
+    assigned = rf"{typed}[^A-Za-z0-9\x00]{{0,16}}(?:[=:>(|,\"'`]| - )[^A-Za-z0-9\x00]{{0,16}}{numbered}{more}[A-Za-z0-9_\-+/~.$!@#%^&*]{{6}}"
     blank = r"[ \t]{1,4}[A-Za-z_\-+/.~$!@#%^&*]{0,16}[0-9]"
     return rf"(?:{'|'.join(words)}|authori[sz]ation)(?:{assigned}|{blank})"
 
@@ -106,11 +114,27 @@ def judge(view: bytes, start: int, end: int) -> Hit | None:
     name = _name_before(view, start) + view[start:tail]
     if _is_boring(name):
         return None
-    value = _value(view, tail, _gap_end(view, tail), name)
-    if value is None or not value.text:
+    high = _gap_end(view, tail)
+    value = _value(view, tail, high, name)
+    weight = _weigh(word, name.lower(), value) if value is not None and value.text else 0
+    if value is None or not weight:
+        return _later(view, word, tail, high)
+    return Hit(value.start, value.end, _rule(word), value.text, weight)
+
+
+def _later(view: bytes, word: bytes, low: int, high: int) -> Hit | None:
+    """Return a key that stands a few words after the mark: `<secret>{vendor kind KEY}`, `token: use KEY`."""
+    operator = _OPERATOR.search(view, low, high)
+    if operator is None or operator.group() not in (b"=", b":", b">") or word.decode("latin-1") not in STRONG:
         return None
-    weight = _weigh(word, name.lower(), value)
-    return Hit(value.start, value.end, _rule(word), value.text, weight) if weight else None
+    later = _LATER.match(view, high, high + _LATER_MAX)
+    if later is None or _HASHY.search(view, high, later.start(1)):
+        return None
+    stop, text = unwrapped(view, *later.span(1))
+    if len(text) < 16:
+        return None
+    random = chance.is_random(text) if not chance.is_uuid(text) else view[later.start() - 1 : later.start()] == b"{"
+    return Hit(later.start(1), stop, _rule(word), text, MEDIUM) if random else None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -125,6 +149,10 @@ def _gap_end(view: bytes, at: int) -> int:
         if marks is None:
             break
         at = marks.end()
+        number = _NUMBER.match(view, at, at + 10) if b"\n" in marks.group() else None
+        if number is not None:
+            at = number.end()
+            continue
         filler = _FILLER.match(view, at, at + 16)
         if filler is None or _MARKS.match(view, filler.end(), filler.end() + 1) is None:
             break
@@ -145,6 +173,8 @@ def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     marks = operator.group() if operator else b""
     # Passwords may begin with a mark that the gap took: the value begins after the quote or the blank.
     opened = _first_quote(gap, operator.end() if operator else 0)
+    if b"\n" in gap and opened is None and _NAMED_NEXT.match(view, high, high + _NAME_MAX):
+        return None  # nothing was assigned, and the next line begins with a name of its own
     if opened is not None:
         return _inside_quotes(view, low + opened[0], opened[1], marks)
     if gap.endswith((b"{", b"[")):
@@ -173,7 +203,8 @@ def _inside_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _Valu
     if line >= 0 and (close < 0 or line < close):
         text, back = joined(view, start, _VALUE_MAX)
         end = text.find(quote)
-        whole = text[:end] if end >= 0 else b""
+        whole = text[:end].rstrip(b"\\") if end >= 0 else b""
+        end = len(whole)
         return _Value(start, back(end), whole, quoted=True, operator=marks) if whole.strip() else None
     text = view[start:close].rstrip(b"\\")
     return _Value(start, start + len(text), text, quoted=True, operator=marks)
@@ -221,7 +252,7 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
 def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 - a fact about the word
     if chance.is_uuid(value.text):
         return any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
-    if b"secret" not in name and _ALPHABET.fullmatch(value.text) is None:
+    if _ALPHABET.fullmatch(value.text) is None:
         return False
     if not strong:
         return len(value.text) >= 16 and value.operator != b"" and chance.is_random(value.text, floor=3.5)

@@ -33,10 +33,17 @@ _EVIDENCE = re2.compile(rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd
 _SECRETIVE = re2.compile(rb"(?i)token|key|secret|pass|pwd|auth|cred|api", LATIN)
 _OWNER = re2.compile(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id", LATIN)
 _Judge = Callable[[bytes, int], tuple[int, Hit | None]]
-_VALUE = re.compile(rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{%d}" % _LEAST)
-_PROMISING = re.compile(rb"[0-9]|[A-Za-z_+/-]{20}")
+# Long enough, or cut by the end of a line.
+_VALUE = re.compile(
+    rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{6}(?:[A-Za-z0-9_\-+/]{%d}|[A-Za-z0-9_\-+/]{0,5}[ \\]{0,2}(?:\r?\n|\\n))"
+    % (_LEAST - 6)
+)
+_PROMISING = re.compile(rb"[0-9]|[A-Za-z_+/-]{13}")
 _USUAL_FORM = "{hex:32}"
-_ANY_FORMS = ("{uuid}", "{url:16-100}", "{b64:20-100}=", "{dots:20-120}", "{b64:20-100}")
+_ANY_FORMS = ("{uuid}", "{dots:16-120}", "{b64:20-100}=", "{b64:20-100}")
+# A word before the value that says it is something else.
+_LABEL = re2.compile(rb"(?i)(?:name|label|title|region|version|url|uri|host|path|file|dir)[\"'`\]\s]*[:=>]", LATIN)
+_ASSIGNED = re.compile(rb"[\s\"'`]*[:=][\s\"'`=>]*")
 
 
 class _Tables(NamedTuple):
@@ -76,8 +83,16 @@ def has_value(view: bytes, end: int) -> bool:
 @functools.cache
 def _bounded(form: str) -> Any:
     # Marks that no separator uses make it another, longer value, or a damaged one.
-    edge = r"A-Za-z0-9_+?^!@#%*~-"
-    return re2.compile(rf"(?:^|[^{edge}])({forms.pattern(form)})(?:$|[^=/$\\{edge}]|\\[nrt\"'\\])".encode(), LATIN)
+    edge = r"A-Za-z0-9_+?^!@#%*~$-"
+    made = re.sub(r"\[(0-9A-Za-z_\.?)-\]\{(\d+)(,?\d*)\}", _padded, forms.pattern(form))
+    return re2.compile(rf"(?:^|[^{edge}])({made})(?:$|[^=/\\{edge}]|\\[nrt\"'\\])".encode(), LATIN)
+
+
+def _padded(field: re.Match[str]) -> str:
+    """Return the field with `=` among its characters, but not first: some alphabets have it."""
+    low, high = int(field[2]), field[3]
+    more = f",{int(high[1:]) - 1}" if len(high) > 1 else high
+    return f"[{field[1]}-][{field[1]}=-]{{{low - 1}{more}}}"
 
 
 def find(view: bytes, meter: Meter) -> Iterator[Hit]:
@@ -158,7 +173,18 @@ def _first(text: bytes, near: tuple[Rule, ...]) -> Hit | None:
             if hit is not None:
                 return hit
     # Many providers hand out more kinds of keys than they write about; this is the most usual.
-    return _shaped(text, _USUAL_FORM, near[0])
+    return _shaped(text, _USUAL_FORM, near[0]) or _any(text, near[0])
+
+
+def _any(text: bytes, rule: Rule) -> Hit | None:
+    """Return what stands beside a provider's name and looks drawn at random, of whatever form."""
+    if not rule.forms:
+        return None
+    for form in _ANY_FORMS:
+        hit = _shaped(text, form, Rule(rule.id, rule.provider))
+        if hit is not None:
+            return hit
+    return None
 
 
 def _wrapped(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
@@ -194,15 +220,15 @@ def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
         return False
     if not rule.forms:
         if form == "{uuid}":
-            return _SECRETIVE.search(gap) is not None
-        return chance.is_random(value) and not chance.is_uuid(value)
+            return _SECRETIVE.search(gap) is not None or _ASSIGNED.fullmatch(gap) is not None
+        return chance.is_random(value) and not chance.is_uuid(value) and _LABEL.search(gap) is None
     if form == "{uuid}" and b"id" in gap.lower() and _SECRETIVE.search(gap) is None:
         return False
     return _mixed(value, form) and chance.entropy(value) >= 2.2
 
 
 def _mixed(value: bytes, form: str) -> bool:
-    if form.startswith("{digits") or not form.startswith("{"):
+    if form.startswith("{digits") or forms.FIELD.sub("", form):
         return True
     digits = chance.count_digits(value)
     if not digits:

@@ -15,21 +15,26 @@ from flightlog.privacy.detect.meter import Meter
 _PEM_MAX = 20_000
 PATTERN = (
     rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\x00]*:[^\s@\"'<>\x00]+@"
-    rb"|\bkind[\"']?: *[\"']?Secret\b"
+    rb"|\bkind[\"']?: *[\"']?[Ss]ecret\b|\$ANSIBLE_VAULT;"
     rb"|(?i:\b(?:bearer|basic|ssws)[ ]+[A-Za-z0-9._~+/=-]{12,}"
-    rb"|(?:[ ]-u[ =]?|--user[ =]|--proxy-user[ =])[\"']?[^\s:\"'\x00/]*:[^\s\"'\x00]+"
+    rb"|[ ](?:-u|--user|--proxy-user)[ =]{0,3}(?:[\"'][^\s\"'\x00]*[\"']|[^\s:\"'\x00/]+):?[\"']?[^\s\"'\x00]*"
     rb"|\bsshpass -p *[^\s\x00]+"
     rb"|\b(?:mysql|mysqldump|docker login|redis-cli|psql)\b[^\n\x00|;&]{0,60} -(?:p|a) ?[^\s\x00-][^\s\x00]{4,}"
     rb"|\bmachine \S+ login \S+ password \S+)"
 )
 _TRIGGER = re2.compile(PATTERN, LATIN)
 _MANIFEST_MAX = 2_000
+_NO_PASSWORDS = frozenset(
+    b"password pass pwd test token secret changeme changeit yyy xxx apikey password> key>".split()
+)
+_DIGIT = re2.compile(rb"[0-9]", LATIN)
 _LOOK = 200
 _ENTRY = re2.compile(
     rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])", LATIN
 )
 _END = b"-----END "
 _BODY = re2.compile(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*", LATIN)
+_VAULT = re2.compile(rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+", LATIN)
 _STAND_IN = re2.compile(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+", LATIN)
 
 
@@ -48,7 +53,9 @@ def find(view: bytes, meter: Meter) -> Iterator[Hit]:
             yield from _manifest(view, start)
             at = found.end()
             continue
-        if text.startswith(b"-----BEGIN"):
+        if text.startswith(b"$"):
+            secret = _vault(view, start)
+        elif text.startswith(b"-----BEGIN"):
             pem_end = pem_end if pem_end > start else _pem_end(view, start)
             secret = _pem(view, start, pem_end)
         else:
@@ -56,6 +63,12 @@ def find(view: bytes, meter: Meter) -> Iterator[Hit]:
         at = secret.end if secret else found.end() if not text.startswith(b"://") else start + 3
         if secret:
             yield secret
+
+
+def _vault(view: bytes, start: int) -> Hit | None:
+    """Return a file encrypted by Ansible: its key may be as weak as a password."""
+    body = _VAULT.match(view, start, start + _PEM_MAX)
+    return Hit(start, body.end(), "ansible-vault", b"".join(body.group().split()), MEDIUM) if body else None
 
 
 def _pem_end(view: bytes, start: int) -> int:
@@ -112,8 +125,8 @@ def _header_or_flag(text: bytes, start: int) -> Hit | None:
     words = rest.strip(b"\"' ").split()
     value = words[-1] if words else b""
     if word.startswith(b"-"):
-        value, rule = text.partition(b":")[2], "curl-user"
-        fine = _is_typed(value) and not value.isdigit()
+        value, rule = _user_password(text), "curl-user"
+        fine = _is_typed(value) and not value.isdigit() and value.lower() not in _NO_PASSWORDS
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"
         fine = chance.is_random(value, floor=2.8) or (
@@ -124,6 +137,14 @@ def _header_or_flag(text: bytes, start: int) -> Hit | None:
         fine = _is_typed(value)
     at = start + text.rfind(value)
     return Hit(at, at + len(value), rule, value, LOW if rule == "curl-user" else MEDIUM) if fine else None
+
+
+def _user_password(text: bytes) -> bytes:
+    """Return the password of `-u name:password`, however quoted; the name where there is no password."""
+    name, mark, password = text.lstrip(b"-userproxy= ").partition(b":")
+    password = password.strip(b"\"'{}")
+    name = name.strip(b"\"'{}")
+    return password or (name if mark and _DIGIT.search(name) and len(name) >= 10 else b"")
 
 
 def _is_typed(value: bytes) -> bool:

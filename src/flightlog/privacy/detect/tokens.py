@@ -25,6 +25,7 @@ _WANTED_ELSE = 1
 _HEAD_CHARS = 2
 
 
+_ADDRESS_LEAD = re.compile(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")
 _RUN = re.compile(rb"[A-Za-z0-9_.$/+=:|~%?&@;-]*")
 _LOOK = 100
 
@@ -152,13 +153,47 @@ def _try(view: bytes, start: int, form: _Form, lines: _Joined | None) -> Hit | N
     if not form.lead:
         return _around(view, start, form, pattern)
     match = pattern.match(view, start, start + _WIDTH_MAX * 4)  # type: ignore[attr-defined]
+    whole = _joined(lines, start, form, pattern) if lines is not None else None
     if match and _ends(form.text, view[match.end() : match.end() + 1]):
-        return _hit(match.group(), start, match.end(), form.rule)
-    if lines is None:
-        return None
+        hit = _hit(match.group(), start, match.end(), form.rule)
+        if hit and whole and _goes_on(view, hit, whole):
+            hit = whole
+        return _from_scheme(view, hit, form.head)
+    return _from_scheme(view, whole, form.head)
+
+
+def _joined(lines: _Joined, start: int, form: _Form, pattern: object) -> Hit | None:
     text, back = lines
     match = pattern.match(text)  # type: ignore[attr-defined]
     return _hit(match.group(), start, back(match.end()), form.rule) if match else None
+
+
+def _goes_on(view: bytes, hit: Hit, whole: Hit) -> bool:
+    """Say whether a token that could end with its line goes on in the next, which then holds nothing else."""
+    extra = whole.value[len(hit.value) :]
+    alone = view[whole.end : whole.end + 1] in (
+        b"",
+        b"\n",
+        b"\r",
+        b'"',
+        b"'",
+        b"`",
+        b"<",
+        b"\\",
+        b"\0",
+        b";",
+        b",",
+        b" ",
+    )
+    return alone and len(extra) >= 4 and (chance.count_digits(extra) > 1 or chance.wordiness(extra) < 0.5)
+
+
+def _from_scheme(view: bytes, hit: Hit | None, head: bytes) -> Hit | None:
+    """Return a hit in an address from where the address begins: its host names the owner."""
+    if hit is None or b"/" not in head or b"." not in head or head.startswith(b"http"):
+        return hit
+    lead = _ADDRESS_LEAD.search(view, max(0, hit.start - 50), hit.start)
+    return hit._replace(start=lead.start()) if lead else hit
 
 
 def _around(view: bytes, at: int, form: _Form, pattern: object) -> Hit | None:
@@ -181,12 +216,14 @@ def _ends(form: str, after: bytes) -> bool:
 def _hit(value: bytes, start: int, end: int, rule: Rule) -> Hit | None:
     if chance.entropy(value) < rule.entropy or _is_stand_in(value):
         return None
+    if value[1:2] in b"._-" and not chance.count_digits(value):
+        return None  # a head of one letter tells little
     return Hit(start, end, rule.id, value, HIGH)
 
 
 def _is_stand_in(value: bytes) -> bool:
     low = value.lower()
-    return b"xxxx" in low or b"example" in low or b"****" in low or _repeats(value)
+    return b"xxxx" in low or b"example" in low or b"****" in low or b"abcdefghij" in value or _repeats(value)
 
 
 def _repeats(value: bytes) -> bool:

@@ -79,6 +79,8 @@ def flat(data: bytes) -> bytes:
         data = data.replace(b"&quot;", b'     "').replace(b"&#34;", b'    "').replace(b"&#39;", b"    '")
     if b"\\" not in data:
         return data
+    if b"\\\\" in data:  # escaped twice
+        data = data.replace(b"\\\\n", b"  \n").replace(b"\\\\t", b"  \t")
     data = data.replace(b"\\n", b" \n").replace(b"\\t", b" \t")
     if b"\\u00" in data:
         data = _UNICODE_ESCAPE.sub(lambda match: b"     " + bytes((int(match.group()[4:], 16),)), data)
