@@ -28,7 +28,7 @@ _FILLERS_MAX = 5
 _VALUE_MAX = 300
 _FILLERS = (
     "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
-    "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified"
+    "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified|is"
 )
 # Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
 _TAIL = re.compile(rb"[\w.\-]*")
@@ -60,6 +60,14 @@ _TYPED = re.compile(rb"[0-9!@#$%^&*+=?~-]")
 _HUMPED = re2.compile(rb"[a-z][A-Z].*[a-z][A-Z]", LATIN)
 _PROSE = re.compile(rb"[A-Za-z]{1,14}[.:!?]?\Z")
 # Other marks make it another thing than a key; a percent sign only as addresses write it.
+_USER = re.compile(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:])\s*[^\s=]")
+_USER_REACH = 120
+_LONE = re.compile(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})[ \t]*(?=[\r\n\"'<;\\\x00]|\Z)")
+# Types, selectors, variables, pages about passwords.
+_NO_PASSWORD = re.compile(
+    rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
+    rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
+)
 _ALPHABET = re.compile(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
 _LATER = re.compile(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,200})(?=[\s\"'`<>,;}\])]|\Z)")
 _LATER_MAX = 260
@@ -81,6 +89,7 @@ class _Value(NamedTuple):
     text: bytes
     quoted: bool
     operator: bytes
+    told: bool = False
 
 
 def trigger() -> str:
@@ -91,10 +100,11 @@ def trigger() -> str:
         first = f"[^\\W{barred}{barred.upper()}]|[.-]" if barred else r"[\w.-]"
         words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]{{0,24}})?")
     more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]{{1,12}}){{0,2}}"
+    chars = r"[A-Za-z0-9_\-+/~.$!@#%^&*]"
     numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]{1,16})?"
     # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
     typed = rf"(?:[ :]{{1,3}}(?:{_FILLERS}))?"
-    assigned = rf"{typed}[^A-Za-z0-9\x00]{{0,16}}(?:[=:>(|,\"'`]| - )[^A-Za-z0-9\x00]{{0,16}}{numbered}{more}[A-Za-z0-9_\-+/~.$!@#%^&*]{{6}}"
+    assigned = rf"{typed}[^A-Za-z0-9\x00]{{0,16}}(?:[=:>(|,\"'`]| - | is [\"'`])[^A-Za-z0-9\x00]{{0,16}}{numbered}{more}{chars}{{3}}(?:{chars}{{3}}|{chars}{{0,2}}(?:\n|\\n))"
     blank = r"[ \t]{1,4}[A-Za-z_\-+/.~$!@#%^&*]{0,16}[0-9]"
     return rf"(?:{'|'.join(words)}|authori[sz]ation)(?:{assigned}|{blank})"
 
@@ -116,6 +126,10 @@ def judge(view: bytes, start: int, end: int) -> Hit | None:
         return None
     high = _gap_end(view, tail)
     value = _value(view, tail, high, name)
+    if value is not None and not value.quoted and word.decode("latin-1").startswith(PASSWORDS):
+        value = _with_lone_line(view, value)
+    if value is not None and word.decode("latin-1").startswith(PASSWORDS):
+        value = value._replace(told=_is_told(view, start, value, name))
     weight = _weigh(word, name.lower(), value) if value is not None and value.text else 0
     if value is None or not weight:
         return _later(view, word, tail, high)
@@ -167,6 +181,8 @@ def _name_before(view: bytes, start: int) -> bytes:
 
 def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     gap = view[low:high]
+    if b'""' in gap or b"''" in gap:
+        return None  # empty, and what follows is something else
     operator = _OPERATOR.search(gap)
     if operator is None and not (name.startswith(b"-") or gap.strip() == b"" or _OPENED.search(gap)):
         return None
@@ -235,13 +251,21 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
 
 
+def _with_lone_line(view: bytes, value: _Value) -> _Value:
+    """Return the typed value with the next line, if that holds one word and nothing else: a name would need its mark."""
+    lone = _LONE.match(view, value.end, value.end + _NAME_MAX * 2) if len(value.text) >= 3 else None
+    if lone is None:
+        return value
+    return value._replace(end=lone.end(1), text=value.text + lone[1])
+
+
 def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     text = value.text.rstrip(b".")
-    if len(text) < 4 or chance.is_placeholder(text) or b"\0" in text:
+    if len(text) < 4 or text.endswith(b":") or chance.is_placeholder(text) or b"\0" in text:
         return 0
     if word.decode("latin-1").startswith(PASSWORDS):
-        told = word != b"pass" or value.operator in (b"=", b":", b">")
-        return _typed_by_a_person(text, value) if told and text.lower() not in name else 0
+        told = value.operator != b"|" and (word != b"pass" or value.operator in (b"=", b":", b">"))
+        return _typed_by_a_person(text, value) if told and text.lower().rstrip(b":*?") not in name else 0
     if value.quoted and b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
         return MEDIUM if chance.entropy(text) >= 3.5 else 0
     if b" " in text or len(text) < 10 or chance.is_code(text):
@@ -263,15 +287,28 @@ def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 -
 
 def _typed_by_a_person(text: bytes, value: _Value) -> int:
     listed = value.operator[:1] in (b"(", b",")
-    if chance.is_code(text) or (listed and not (value.quoted and _TYPED.search(text))):
+    if chance.is_code(text) or _NO_PASSWORD.search(text) or (listed and not (value.quoted and _TYPED.search(text))):
         return 0
     if value.quoted:
         return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _sentence(text) else 0
+    if value.told and len(text) >= 5:
+        return LOW
     if value.operator == b">" or (value.operator == b"=" and chance.wordiness(text) < 0.5):
         return LOW if (len(text) >= 6 and not _PROSE.match(text[:20])) or _HUMPED.search(text) else 0
     if not value.operator and len(text) < 8:
         return 0
     return LOW if len(text) >= 6 and _TYPED.search(text) and not _PROSE.match(text) else 0
+
+
+def _is_told(view: bytes, start: int, value: _Value, name: bytes) -> bool:
+    """Say whether any word after `password` is one: beside a user's name, or in an environment's syntax."""
+    if value.operator not in (b"=", b":") or value.quoted:
+        return False
+    if view[value.start - 1 : value.start] not in (b"=", b":", b" "):
+        return False
+    if value.operator == b"=" and name.isupper() and b"_" in name and view[value.start - 1 : value.start] == b"=":
+        return True
+    return _USER.search(view, max(0, start - _USER_REACH), start) is not None
 
 
 def _sentence(text: bytes) -> bool:

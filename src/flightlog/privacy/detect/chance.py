@@ -48,7 +48,7 @@ _N_LOG_N = [0.0, *(n * math.log2(n) for n in range(1, _SHORT_MAX + 1))]
 _LETTERS = string.ascii_letters.encode()
 _PLACEHOLDER = re2.compile(
     rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|\*\*\*|\.\.\.|dummy|sample|insert|replace.?(?:me|with|this)"
-    rb"|redacted|not.?a.?real|fake|my.?(?:secret|token|key|pass)|<[^>]*>|\$\{|\$\(|\{\{|%\(|^%[a-z]|^\$[A-Za-z_]+$"
+    rb"|redacted|not.?a.?real|fake|my.?(?:secret|token|key|pass)|<[^>]*>|\$\{|\$\(|\{\{|%\(\w|^%[a-z]|^\$[A-Za-z_]+$"
     rb"|todo|fixme|undefined|process\.env|environ|getenv|^env[.(\[]|secrets\.|abcdef123|0123456789|123456789"
     rb"|00000000|abcdefgh|<secret:|<person:"
 )

@@ -22,6 +22,7 @@ CLASSES = {
     "dots": "0-9A-Za-z_.-",
     "dotq": "0-9A-Za-z_.=-",
     "b64u": "0-9A-Za-z+/=_-",
+    "crypt": "./0-9A-Za-z",
     "pct": "0-9A-Za-z%",
     "tilde": "0-9A-Za-z_~.-",
     "digits": "0-9",

@@ -5,6 +5,7 @@ records, and every look ahead is bounded.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import re2
 
@@ -19,8 +20,9 @@ PATTERN = (
     rb"|(?i:\b(?:bearer|basic|ssws)[ ]+[A-Za-z0-9._~+/=-]{12,}"
     rb"|[ ](?:-u|--user|--proxy-user)[ =]{0,3}(?:[\"'][^\s\"'\x00]*[\"']|[^\s:\"'\x00/]+):?[\"']?[^\s\"'\x00]*"
     rb"|\bsshpass -p *[^\s\x00]+"
-    rb"|\b(?:mysql|mysqldump|docker login|redis-cli|psql)\b[^\n\x00|;&]{0,60} -(?:p|a) ?[^\s\x00-][^\s\x00]{4,}"
-    rb"|\bmachine \S+ login \S+ password \S+)"
+    rb"|\b(?:mysql|mysqldump|docker login|redis-cli|psql|psexec)\b[^\n\x00|;&]{0,60} -(?:p|a) ?[^\s\x00-][^\s\x00]{4,}"
+    rb"|\bmachine\s+[^\s\x00]+\s+login\s+[^\s\x00]+\s+password\s+[^\s\x00]+)"
+    rb"|\b(?:NetworkCredential|DirectoryEntry)\((?:\s*\\{0,3}\"[^\"\n\x00]{1,100}\"\s*,){1,2}\s*\\{0,3}\"[^\"\n\x00]{3,80}\""
 )
 _TRIGGER = re2.compile(PATTERN, LATIN)
 _MANIFEST_MAX = 2_000
@@ -34,6 +36,7 @@ _ENTRY = re2.compile(
 )
 _END = b"-----END "
 _BODY = re2.compile(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*", LATIN)
+_SECOND_AT = re2.compile(rb"[^\s/:@\"'<>\x00]{1,40}@", LATIN)
 _VAULT = re2.compile(rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+", LATIN)
 _STAND_IN = re2.compile(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+", LATIN)
 
@@ -59,7 +62,7 @@ def find(view: bytes, meter: Meter) -> Iterator[Hit]:
             pem_end = pem_end if pem_end > start else _pem_end(view, start)
             secret = _pem(view, start, pem_end)
         else:
-            secret = _address(text, start) if text.startswith(b"://") else _header_or_flag(text, start)
+            secret = _address(_whole(view, found), start) if text.startswith(b"://") else _header_or_flag(text, start)
         at = secret.end if secret else found.end() if not text.startswith(b"://") else start + 3
         if secret:
             yield secret
@@ -107,6 +110,12 @@ def _manifest(view: bytes, at: int) -> Iterator[Hit]:
             yield Hit(start, end, "kubernetes-secret", value, MEDIUM)
 
 
+def _whole(view: bytes, found: Any) -> bytes:
+    """Return the address up to its host: a password may hold an `@` itself."""
+    more = _SECOND_AT.match(view, found.end(), found.end() + 80)
+    return bytes(view[found.start() : more.end()]) if more else bytes(found.group())
+
+
 def _address(text: bytes, start: int) -> Hit | None:
     middle = text.index(b":", 3)
     password = text[middle + 1 : -1]
@@ -130,8 +139,11 @@ def _header_or_flag(text: bytes, start: int) -> Hit | None:
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"
         fine = chance.is_random(value, floor=2.8) or (
-            word.lower() == b"basic" and len(value) > 15 and value[-1:] == b"="
+            (value[-1:] == b"=" if word.lower() == b"basic" else _is_dense(value)) and not chance.is_placeholder(value)
         )
+    elif word.endswith(b'"') or b"(" in word:
+        value, rule = text.rsplit(b'"', 2)[1].rstrip(b"\\"), "credential-call"
+        fine = _is_typed(value)
     else:
         value, rule = value.removeprefix(b"-p").strip(b"\"'"), "password-flag"
         fine = _is_typed(value)
@@ -145,6 +157,10 @@ def _user_password(text: bytes) -> bytes:
     password = password.strip(b"\"'{}")
     name = name.strip(b"\"'{}")
     return password or (name if mark and _DIGIT.search(name) and len(name) >= 10 else b"")
+
+
+def _is_dense(value: bytes) -> bool:
+    return chance.entropy(value) >= 3 and chance.count_digits(value) >= 2 and not chance.is_code(value)
 
 
 def _is_typed(value: bytes) -> bool:
