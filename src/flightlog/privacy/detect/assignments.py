@@ -17,7 +17,7 @@ from flightlog.privacy.detect.wraps import joined
 
 PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "securestring", "mnemonic")
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
-WEAK = ("sessid", "sessionid=", "connect.sid", "cookie", "webhook", "salt", "license", "_session")
+WEAK = ("sessid", "sessionid=", "connect.sid", "cookie", "webhook", "salt", "license_key", "licensekey", "license-key", "license key", "_session=")
 WORDS = (*PASSWORDS, *STRONG, *WEAK)
 # Letters that make another word of it: tokens, keyword, author.
 _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
@@ -35,14 +35,14 @@ _TAIL = re.compile(rb"[\w.\-]*")
 _MARKS = re.compile(rb"[^A-Za-z0-9\x00]+")
 _NUMBER = re.compile(rb"[0-9]{1,6}(?:\t|\xe2\x86\x92)[ \t]*")
 _FILLER = re2.compile(f"(?i)(?:{_FILLERS})\\b".encode(), LATIN)
-_WORD = re2.compile("(?i)(?:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode(), LATIN)
+_WORD = re.compile("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
 _OPERATOR = re.compile(rb"[=:>(|,]|<-|\s-\s")
 _OPENED = re.compile(rb"(?:[\"'`]|&quot;)\s*$")
 _BARE = re.compile(rb"[^\s\"'`<>,;\x00\\)\]}]+")
 _BORING = re2.compile(
     rb"(?i)pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
     rb"|code|s?tore|ring|s\b|map|chain|less|note|noun|down|up\b|left|right|selector|mesh|pair|alias|id\b|vault|tab|ing)"
-    rb"|monkey|turkey|hockey|donkey|whiskey|jockey|mickey"
+    rb"|monkeys?\b|monkey[_-]|turkey|hockey|donkey|whiskey|jockey|mickey"
     rb"|(?:primary|foreign|cache|sort|partition|hash|index|idx|hot|bucket|schema|sequence|natural|issuer|package).?key"
     rb"|short.?cut|key.?event"
     rb"|tokeniz|token.?(?:type|count|limit|usage|url|uri|endpoint|path|name|enum|kind|budget|len|file)|tokens|csrf|author\b|passive"
@@ -98,21 +98,36 @@ def trigger() -> str:
     for word in sorted(WORDS, key=len, reverse=True):
         barred = _NOT_NEXT.get(word, "")
         first = f"[^\\W{barred}{barred.upper()}]|[.-]" if barred else r"[\w.-]"
-        words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]{{0,24}})?")
-    more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]{{1,12}}){{0,2}}"
+        words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]*)?")
+    more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]+)*"
     chars = r"[A-Za-z0-9_\-+/~.$!@#%^&*]"
-    numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]{1,16})?"
+    numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]+)?"
     # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
-    typed = rf"(?:[ :]{{1,3}}(?:{_FILLERS}))?"
-    assigned = rf"{typed}[^A-Za-z0-9\x00]{{0,16}}(?:[=:>(|,\"'`]| - | is [\"'`])[^A-Za-z0-9\x00]{{0,16}}{numbered}{more}{chars}{{3}}(?:{chars}{{3}}|{chars}{{0,2}}(?:\n|\\n))"
-    blank = r"[ \t]{1,4}[A-Za-z_\-+/.~$!@#%^&*]{0,16}[0-9]"
+    typed = rf"(?:[ :]+(?:{_FILLERS}))?"
+    assigned = rf"{typed}[^A-Za-z0-9\x00]*(?:[=:>(|,\"'`]| - | is [\"'`])[^A-Za-z0-9\x00]*{numbered}{more}{chars}{{3}}(?:{chars}{{3}}|{chars}{{0,2}}(?:\n|\\n))"
+    blank = r"[ \t]+[A-Za-z_\-+/.~$!@#%^&*]*[0-9]"
     return rf"(?:{'|'.join(words)}|authori[sz]ation)(?:{assigned}|{blank})"
 
 
 def word_end(view: bytes, start: int) -> int:
     """Return where the word for a secret that begins at `start` ends, or 0 if none begins there."""
     word = _WORD.match(view, start)
-    return int(word.end()) if word else 0
+    return word.end() if word else 0
+
+
+def holds_word(text: bytes) -> bool:
+    """Say whether a word for a secret stands somewhere in `text`."""
+    return _WORD.search(text) is not None
+
+
+def is_worth_judging(view: bytes, start: int) -> bool:
+    """Say, of text with its escapes, whether the word at `start` may introduce a secret: most do not."""
+    end = word_end(view, start)
+    word = view[start:end].lower()
+    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _VALUE_MAX // 2) is None:
+        return False
+    tail = _TAIL.match(view, end, end + _NAME_MAX)
+    return not _is_boring(_name_before(view, start) + view[start : tail.end() if tail else end])
 
 
 def judge(view: bytes, start: int, end: int) -> Hit | None:

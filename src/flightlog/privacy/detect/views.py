@@ -87,6 +87,11 @@ def flat(data: bytes) -> bytes:
     return data
 
 
+def has_escaped_marks(data: bytes) -> bool:
+    """Say whether letters or marks of ASCII are written as `\\u00..`."""
+    return b"\\u00" in data and _UNICODE_ESCAPE.search(data) is not None
+
+
 def others(data: bytes) -> Iterator[View]:
     """Yield the views that this text needs, but for base64: most need none."""
     if b"\x1b" in data or b"1b[" in data:
