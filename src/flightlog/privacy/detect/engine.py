@@ -20,7 +20,7 @@ from flightlog.privacy.detect.meter import UNJUDGED, Meter
 _REACH = {b"-----BEGIN": (100, 20_100), b"kind": (2_100, 2_100), b"data:": (1 << 20, 1 << 20)}
 _REACH_ELSE = (600, 1_200)
 # What raw JSON writes in another way than the string it stands for.
-_HIDING = (b"\x1b", b"1b[", b"data:")
+_HIDING = (b"\x1b", b"1b[", b"data:", b"\\u00")
 TAG = re2.compile(rb"<(?:secret|person):[a-z0-9.-]{1,80}:[0-9a-f]{4,64}>", LATIN)
 
 
@@ -71,8 +71,7 @@ def look(data: bytes, known: Known | None = None, meter: Meter | None = None) ->
     """Return what is private in `data`, and where it must be decoded to be sure."""
     looking = Looking(known, meter or Meter())
     data = TAG.sub(lambda tag: b"\0" * len(tag.group()), data) if b"<secret:" in data or b"<person:" in data else data
-    escaped = b"&quot;" in data or views.has_escaped_marks(data)
-    sighted = triggers.sight(views.flat(data) if escaped else data, looking.meter)
+    sighted = triggers.sight(data, looking.meter)
     hits = [*looking.known.find(data), *sighted.hits] if looking.known else sighted.hits
     found = [_found(hit, ((hit.start, hit.end),)) for hit in hits]
     for low, high in _windows(data, sighted.places):
@@ -99,6 +98,8 @@ def _windows(data: bytes, places: Iterable[triggers.Place]) -> list[tuple[int, i
 def _closer(window: bytes, looking: Looking) -> Iterator[Found]:
     """Yield what has a syntax of its own, and what shows when the window is read another way."""
     plain = views.flat(window)
+    if views.has_escaped_marks(window):
+        yield from (_found(hit, ((hit.start, hit.end),)) for hit in triggers.sight(plain, looking.meter).hits)
     for hit in specials.find(plain, looking.meter):
         yield _found(hit, ((hit.start, hit.end),))
     for view in itertools.chain(views.others(window), views.base64_texts(plain)):

@@ -21,8 +21,7 @@ def lines_in(data: bytes, known: Known) -> list[int]:
     records = data.replace(b"\n", b"\0")
     looked = engine.look(records, known)
     places = {one.start for one in looked.found} | set(looked.hiding)
-    begins = {records.rfind(b"\0", 0, place) + 1 for place in places}
-    return sorted(begins | set(_begins(records, _DEEP, b"\0") if b"\\u00" in records else ()))
+    return sorted({records.rfind(b"\0", 0, place) + 1 for place in places})
 
 
 def deep_lines_in(records: bytes) -> Iterator[int]:

@@ -88,7 +88,9 @@ def flat(data: bytes) -> bytes:
 
 
 def has_escaped_marks(data: bytes) -> bool:
-    """Say whether letters or marks of ASCII are written as `\\u00..`."""
+    """Say whether letters or marks of ASCII are written as JSON or HTML may write them."""
+    if b"&quot;" in data:
+        return True
     return b"\\u00" in data and _UNICODE_ESCAPE.search(data) is not None
 
 
