@@ -17,7 +17,19 @@ from flightlog.privacy.detect.wraps import joined
 
 PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "securestring", "mnemonic")
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
-WEAK = ("sessid", "sessionid=", "connect.sid", "cookie", "webhook", "salt", "license_key", "licensekey", "license-key", "license key", "_session=")
+WEAK = (
+    "sessid",
+    "sessionid=",
+    "connect.sid",
+    "cookie",
+    "webhook",
+    "salt",
+    "license_key",
+    "licensekey",
+    "license-key",
+    "license key",
+    "_session=",
+)
 WORDS = (*PASSWORDS, *STRONG, *WEAK)
 # Letters that make another word of it: tokens, keyword, author.
 _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
@@ -249,7 +261,11 @@ def _unwrapped(view: bytes, start: int, end: int, marks: bytes) -> _Value:
 def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
     plain = view[start:end]
-    if view[end : end + 1] not in (b"\n", b"\\") or len(plain) < 6 or _NEXT_LINE.match(view, end, end + 80) is None:
+    if (
+        (view[end : end + 1] not in (b"\n", b"\\") and view[end : end + 2] != b" \n")
+        or len(plain) < 6
+        or _NEXT_LINE.match(view, end, end + 80) is None
+    ):
         return end, plain
     if chance.is_code(plain) or chance.is_placeholder(plain):
         return end, plain
@@ -267,7 +283,7 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
 
 
 def _with_lone_line(view: bytes, value: _Value) -> _Value:
-    """Return the typed value with the next line, if that holds one word and nothing else: a name would need its mark."""
+    """Return the typed value with the next line, if that is one word: a name would have its mark."""
     lone = _LONE.match(view, value.end, value.end + _NAME_MAX * 2) if len(value.text) >= 3 else None
     if lone is None:
         return value

@@ -36,17 +36,11 @@ _RUN = re.compile(rb"[A-Za-z0-9_\-+/.=:]{6,}")
 _DIGIT = re.compile(rb"[0-9]")
 _HUMP = re.compile(rb"[a-z][A-Z]")
 _SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers"
-_LEADING = re.compile(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|\Z)" % _SECRETIVE_WORDS.encode())
-# Names that are words of the language or of programming: only with a word of credentials after them.
-AMBIGUOUS = frozenset(
-    """airplane akamai ambee amplitude apollo autopilot backlog box canva canny chatbot cicero circle clockwork close cloze
-    copper courier deputy diffbot drone elastic envoy eraser expedia findl fixer flexport fountain front fulcrum fusebill
-    gemini ghost google guardian guru harbor harvest hive holistic hunter impala juro kanban kong linear line luno
-    magnetic metabase miro mite monday mongo nasdaq neon nexus nimble nitro oracle orbit orca owlbot paddle percy persona
-    phrase pinata planyo prisma ramp raven refiner route4me rumble segment semaphore shortcut sigma sonix spectral
-    square stability steam streak stripe substack swell tableau toggl together twist uber vault viewneo wistia zoom
-    particle postman discourse pastebin discord timescale teamwork graphhopper persona""".split()
-)
+_LEADING = re.compile(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\Z)" % _SECRETIVE_WORDS.encode())
+# Names that are usual words: only with a word of credentials or a quoted value after them.
+_AMBIGUOUS = """backlog box canva circle copper findl fixer front ghost guru hive hunter monday neon orbit
+persona phrase segment semaphore shortcut sigma spectral stability steam together toggl twist zoom"""
+AMBIGUOUS = frozenset(_AMBIGUOUS.split())
 _USUAL_FORM = "{hex:32}"
 _ANY_FORMS = ("{uuid}", "{dots:16-120}", "{b64:20-100}=", "{b64:20-100}")
 # A word before the value that says it is something else.
@@ -77,7 +71,7 @@ def names() -> str:
     # A short name inside a word is that word.
     made = [(r"\b" if len(name) < 5 else "") + re.escape(name) for name in plain]
     words = "|".join(re.escape(name) for name in every if name in AMBIGUOUS)
-    return tokens.either([*made, rf"\b(?:{words})[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})"])
+    return tokens.either([*made, rf"\b(?:{words})(?:[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?[\"'`])"])
 
 
 def is_name(text: bytes) -> bool:
@@ -206,7 +200,7 @@ def _wrapped(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
 
 
 def _is_quoted(text: bytes, hit: Hit) -> bool:
-    before, after = text[hit.start - 1 : hit.start], text[hit.end : hit.end + 1]
+    before, after = text[hit.start - 1 : hit.start], text[hit.end : hit.end + 4].lstrip(b"\\")[:1]
     return before == after and before in (b'"', b"'", b"`")
 
 

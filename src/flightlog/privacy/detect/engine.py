@@ -84,7 +84,9 @@ def _windows(data: bytes, places: Iterable[triggers.Place]) -> list[tuple[int, i
     made: list[tuple[int, int]] = []
     for place in sorted(places):
         before, after = next((reach for mark, reach in _REACH.items() if place.text.startswith(mark)), _REACH_ELSE)
-        low = max(0, place.start - before)
+        if made and place.end + min(after, _REACH_ELSE[1]) <= made[-1][1]:
+            continue
+        low = max(0, place.start - before, made[-1][1] if made and place.start < made[-1][1] else 0)
         low = max(low, data.rfind(b"\0", low, place.start) + 1)
         stop = data.find(b"\0", place.end, place.end + after)
         high = stop if stop >= 0 else min(len(data), place.end + after)

@@ -29,6 +29,7 @@ _MANIFEST_MAX = 2_000
 _NO_PASSWORDS = frozenset(
     b"password pass pwd test token secret changeme changeit yyy xxx apikey password> key>".split()
 )
+_FLAG = re2.compile(rb"--?(?:user|u|proxy-user)[ =]*", LATIN)
 _DIGIT = re2.compile(rb"[0-9]", LATIN)
 _LOOK = 200
 _ENTRY = re2.compile(
@@ -121,7 +122,8 @@ def _address(text: bytes, start: int) -> Hit | None:
     password = text[middle + 1 : -1]
     if not password or len(password) < 3 or len(password) > 200 or _STAND_IN.search(password):
         return None
-    if b"/" in password and (password.split(b"/")[0].isdigit() or b"//" in password):
+    port = password.split(b"/")[0]
+    if b"/" in password and ((port.isdigit() and len(port) > 1) or b"//" in password):
         return None  # a port and a path that holds an @
     if chance.is_placeholder(password) or password.lower() in (b"password", b"pass", b"pwd", b"secret", b"token"):
         return None
@@ -153,7 +155,8 @@ def _header_or_flag(text: bytes, start: int) -> Hit | None:
 
 def _user_password(text: bytes) -> bytes:
     """Return the password of `-u name:password`, however quoted; the name where there is no password."""
-    name, mark, password = text.lstrip(b"-userproxy= ").partition(b":")
+    flag = _FLAG.match(text)
+    name, mark, password = text[flag.end() if flag else 0 :].partition(b":")
     password = password.strip(b"\"'{}")
     name = name.strip(b"\"'{}")
     return password or (name if mark and _DIGIT.search(name) and len(name) >= 10 else b"")

@@ -20,8 +20,13 @@ def lines_in(data: bytes, known: Known) -> list[int]:
     """Return where the lines of `data` begin that hold something private or hide something, in order."""
     records = data.replace(b"\n", b"\0")
     looked = engine.look(records, known)
-    places = {one.start for one in looked.found} | set(looked.hiding)
-    return sorted({records.rfind(b"\0", 0, place) + 1 for place in places})
+    begins, end = [], -1
+    for place in sorted([*(one.start for one in looked.found), *looked.hiding]):
+        if place > end:
+            begins.append(records.rfind(b"\0", 0, place) + 1)
+            end = records.find(b"\0", place)
+            end = end if end >= 0 else len(records)
+    return begins
 
 
 def deep_lines_in(records: bytes) -> Iterator[int]:
