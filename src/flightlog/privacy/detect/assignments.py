@@ -116,7 +116,9 @@ def trigger() -> str:
     numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]+)?"
     # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
     typed = rf"(?:[ :]+(?:{_FILLERS}))?"
-    assigned = rf"{typed}[^A-Za-z0-9\x00]*(?:[=:>(|,\"'`]| - | is [\"'`])[^A-Za-z0-9\x00]*{numbered}{more}{chars}{{3}}(?:{chars}{{3}}|{chars}{{0,2}}(?:\n|\\n))"
+    marks = r"[^A-Za-z0-9\x00]*"
+    value = rf"{chars}{{3}}(?:{chars}{{3}}|{chars}{{0,2}}(?:\n|\\n))"
+    assigned = rf"{typed}{marks}(?:[=:>(|,\"'`]| - | is [\"'`]){marks}{numbered}{more}{value}"
     blank = r"[ \t]+[A-Za-z_\-+/.~$!@#%^&*]*[0-9]"
     return rf"(?:{'|'.join(words)}|authori[sz]ation)(?:{assigned}|{blank})"
 
@@ -208,10 +210,9 @@ def _name_before(view: bytes, start: int) -> bytes:
 
 def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     gap = view[low:high]
-    if b'""' in gap or b"''" in gap:
-        return None  # empty, and what follows is something else
     operator = _OPERATOR.search(gap)
-    if operator is None and not (name.startswith(b"-") or gap.strip() == b"" or _OPENED.search(gap)):
+    empty = b'""' in gap or b"''" in gap  # and what follows is something else
+    if empty or (operator is None and not (name.startswith(b"-") or gap.strip() == b"" or _OPENED.search(gap))):
         return None
     marks = operator.group() if operator else b""
     # Passwords may begin with a mark that the gap took: the value begins after the quote or the blank.
