@@ -15,8 +15,8 @@ from flightlog.privacy.redact import Redactor
 
 _ROOT = Path(__file__).parents[2]
 _RECORDINGS = _ROOT / "tests" / "recordings" / "claude-code"
-sys.path.insert(0, str(_ROOT / "tests"))
-from privacy import hostile  # noqa: E402 - the tests' own texts
+sys.path.insert(0, str(_ROOT / "tests" / "privacy"))
+import hostile  # noqa: E402 - the texts of the tests
 
 _WORDS = (
     "the",

@@ -31,7 +31,7 @@ _NO_PASSWORDS = frozenset(
 )
 _FLAG = re2.compile(rb"--?(?:user|u|proxy-user)[ =]*", LATIN)
 _DIGIT = re2.compile(rb"[0-9]", LATIN)
-_LOOK = 200
+_LOOK = 400
 _ENTRY = re2.compile(
     rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])", LATIN
 )

@@ -22,7 +22,7 @@ _BEFORE = 160
 _AFTER = 800
 _TOKEN_AFTER = 3_200
 _LONG = 200
-_PLACE_LOOK = 20
+_PLACE_LOOK = 40
 _REMEMBERED_MAX = 10_000
 _MARK = rb"[^A-Za-z0-9\x00]"
 _ESCAPED = rb"\\[nt]"
@@ -186,9 +186,9 @@ class _Looker:
         window = self._cut(low, start + _AFTER)
         key = judge, start - low, window
         answer = self._judged.get(key)
+        if not self._meter.affords(start, cost if answer is None else _PLACE_LOOK):
+            return self._unjudged(start)
         if answer is None:
-            if not self._meter.affords(start, cost):
-                return self._unjudged(start)
             answer = judge(views.flat(window), start - low)
             if len(self._judged) < _REMEMBERED_MAX:
                 self._judged[key] = answer
