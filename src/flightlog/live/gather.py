@@ -147,7 +147,7 @@ class _Gathering:
         for name in names:
             memo = self.memory.sessions.setdefault(name, Memo(name, self.now_ms, secrets_ms=self.now_ms))
             recording = self.recordings.get(name)
-            fresh = observe.look(memo, self.where.home / "sessions" / AGENT / name, recording)
+            fresh = observe.look(memo, f"{self.where.home}/sessions/{AGENT}/{name}", recording)
             accounts.saw(name, fresh, self._project(memo), str(self.where.config_dir))
             signs = self._signs(memo)
             if healths.is_live(signs):
@@ -260,14 +260,14 @@ class _Gathering:
             memo = self.memory.sessions.get(session.session_id)
             if memo is None or session.session_id not in live.launches:
                 continue
-            page = layout.session_page(session, live.launches[session.session_id], live.state, self.where.template)
-            mark = layout.mark(page)
+            launched = live.launches[session.session_id]
+            mark = layout.mark(session, launched, self.where.template)
             # Not all at the same moment: each session has its own.
             every_ms = PAGE_EVERY_MS + 1000 * (zlib.crc32(session.session_id.encode()) % PAGE_SPREAD_S)
             mine = session.session_id == self.effort.only
             if mine or mark != memo.page_print or self.now_ms - memo.page_ms > every_ms:
                 memo.page_print, memo.page_ms = mark, self.now_ms
-                due.append(page)
+                due.append(layout.session_page(session, launched, live.state, self.where.template))
         shared = layout.shared_pages(live.state, self.now_ms, self.where.template)
         return len(publish(self.where.folder, [*due, *shared], durable=False))
 

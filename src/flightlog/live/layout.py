@@ -55,13 +55,11 @@ def session_page(session: RuntimeSession, launched: Launched, state: RuntimeStat
     return _page(f"{session.session_id}.json", body)
 
 
-def mark(page: Page) -> int:
-    """A print of a page that does not change with the clock alone."""
-    assert isinstance(page.body, str)
-    body = msgspec.json.decode(page.body)
-    # Billing is shared by all sessions of a profile and moves with each of them.
-    body.pop("billing", None)
-    return zlib.crc32(msgspec.json.encode(body))
+def mark(session: RuntimeSession, launched: Launched, template: str) -> int:
+    """A print of what a page says of its own session; billing moves with every session of a profile."""
+    parts = [getattr(session, name) for name in RuntimeSession.__struct_fields__ if name != "transcript"]
+    size = session.transcript.size_bytes if session.transcript else 0
+    return zlib.crc32(msgspec.msgpack.encode([parts, size, launched, template]))
 
 
 def shared_pages(state: RuntimeState, now_ms: int, template: str) -> list[Page]:

@@ -85,9 +85,9 @@ _hook = msgspec.json.Decoder(_HookEvent).decode
 _spoken = msgspec.json.Decoder(_Spoken, strict=False).decode
 
 
-def look(memo: Memo, folder: Path, recording: Recording | None) -> list[Told]:
+def look(memo: Memo, folder: str, recording: Recording | None) -> list[Told]:
     """Bring a memo up to date; return the payloads that are new."""
-    lines, memo.hooks_at = new_lines(folder / "hooks.jsonl", memo.hooks_at)
+    lines, memo.hooks_at = new_lines(f"{folder}/hooks.jsonl", memo.hooks_at)
     for line in lines:
         try:
             event = _hook(line)
@@ -95,36 +95,40 @@ def look(memo: Memo, folder: Path, recording: Recording | None) -> list[Told]:
             continue
         if event.at_ms >= memo.event_ms:
             memo.last_event, memo.event_ms = event.event, event.at_ms
-    lines, memo.status_at = new_lines(folder / "status.jsonl", memo.status_at)
+    lines, memo.status_at = new_lines(f"{folder}/status.jsonl", memo.status_at)
     fresh = [each for line in lines if (each := told(line)) is not None]
     if fresh:
         memo.told = fresh[-1]
     main = recording.main if recording else None
     if main is not None:
-        _read_transcript(memo, Path(main.path))
+        _read_transcript(memo, main.path)
     return fresh
 
 
-def new_lines(path: Path, start: int) -> tuple[list[bytes], int]:
+def new_lines(path: str, start: int) -> tuple[list[bytes], int]:
     """The whole lines from `start` on, of a first look the last two megabytes at most, and where they end."""
     try:
-        reader = open_reader(str(path))
-    except OSError:
-        return [], 0
-    try:
-        size = path.stat().st_size
+        size = os.stat(path).st_size  # noqa: PTH116 - two hundred sessions, three files each
+        if size == start:
+            return [], start
         if size < start:
             start = 0
         skipped = start or max(size - TAIL_BYTES, 0)
-        data = reader.read(skipped, size - skipped)
-    finally:
-        reader.close()
+        data = _read(path, skipped, size - skipped)
+    except OSError:
+        return [], 0
     begin = data.find(b"\n") + 1 if skipped and not start else 0
     end = data.rfind(b"\n") + 1
     return [line for line in data[begin:end].split(b"\n") if line], skipped + end if end else start
 
 
-def _read_transcript(memo: Memo, path: Path) -> None:
+def _read(path: str, start: int, length: int) -> bytes:
+    with open(path, "rb") as file:  # noqa: PTH123
+        file.seek(start)
+        return file.read(length)
+
+
+def _read_transcript(memo: Memo, path: str) -> None:
     start = memo.transcript_at
     lines, memo.transcript_at = new_lines(path, start)
     for line in lines:
@@ -229,6 +233,8 @@ def look_for_secrets(memo: Memo, recording: Recording, now_ms: int) -> None:
     for file in recording.files:
         start = memo.secrets_at.get(file.path, 0)
         start = start if start <= file.size else 0
+        if start == file.size:
+            continue
         try:
             reader = open_reader(file.path)
         except OSError:

@@ -105,8 +105,10 @@ def update(folder: Path, now_ms: int, change: Change, *, durable: bool = True) -
             except Broken as broken:
                 kept = _kept(folder)
                 return Outcome(change(_state(kept.chunks if kept else [])), broken.message)
-            new = change(_state(chunks))
-            after, removed = _applied(chunks, new, now_ms)
+            state = _state(chunks)
+            old = _encoded(state)
+            new = change(state)
+            after, removed = _applied(chunks, new, (now_ms, old))
             text = "".join(chunk.text for chunk in after).encode()
             if text == data or edited.rewrite(folder / NAME, data, text, folder / OWN / "before.yaml", durable=durable):
                 _keep(folder, Kept(_print(text), after, _print(data) if data and text != data else b""))
@@ -142,7 +144,7 @@ def cleanup_old_sessions(folder: Path, now_ms: int, days: int = KEEP_DAYS) -> Ou
     """Take sessions out that nobody used for `days`; their text is in what is returned."""
 
     def recent(state: RuntimeState) -> RuntimeState:
-        state.sessions = [each for each in state.sessions if now_ms - _last_ms(each) <= days * DAY_MS]
+        state.sessions = [each for each in state.sessions if not is_old(each, now_ms, days)]
         return state
 
     return update(folder, now_ms, recent)
@@ -164,9 +166,11 @@ def _with_profile(state: RuntimeState, profile: AuthProfile) -> RuntimeState:
     return state
 
 
-def _last_ms(session: RuntimeSession) -> int:
+def is_old(session: RuntimeSession, now_ms: int, days: int) -> bool:
+    """Whether nobody used a session for `days`."""
     told = session.metadata
-    return max(told.last_activity, told.gathered_at if not told.last_activity else 0) if told else 0
+    last_ms = (told.last_activity or told.gathered_at) if told else 0
+    return now_ms - last_ms > days * DAY_MS
 
 
 def _state(chunks: list[Chunk]) -> RuntimeState:
@@ -185,13 +189,23 @@ def _state(chunks: list[Chunk]) -> RuntimeState:
     return state
 
 
-def _applied(chunks: list[Chunk], new: RuntimeState, now_ms: int) -> tuple[list[Chunk], list[tuple[str, str]]]:
+def _encoded(state: RuntimeState) -> dict[str, bytes]:
+    """Every item as bytes, to tell which of them changed."""
+    items = [(name, each) for name, attribute in _LISTS for each in getattr(state, attribute)]
+    return {f"{name}:{_id(each)}": msgspec.msgpack.encode(each) for name, each in items}
+
+
+def _applied(
+    chunks: list[Chunk], new: RuntimeState, known: tuple[int, dict[str, bytes]]
+) -> tuple[list[Chunk], list[tuple[str, str]]]:
+    now_ms, old = known
     before = "".join(chunk.text for chunk in chunks)
     chunks = _with_frame(chunks, new)
     removed: list[tuple[str, str]] = []
     for name, attribute in _LISTS:
         items = {f"{name}:{_id(each)}": each for each in getattr(new, attribute)}
-        chunks, gone = _with_items(chunks, name, items, new)
+        same = {key for key, item in items.items() if old.get(key) == msgspec.msgpack.encode(item)}
+        chunks, gone = _with_items(chunks, name, (items, same), new)
         removed += gone
     if "".join(chunk.text for chunk in chunks) != before or not before:
         _stamp(chunks, new, now_ms)
@@ -221,8 +235,9 @@ def _root(name: str, plain: dict[str, Any], lead: str) -> Chunk:
 
 
 def _with_items(
-    chunks: list[Chunk], name: str, items: dict[str, Any], state: RuntimeState
+    chunks: list[Chunk], name: str, given: tuple[dict[str, Any], set[str]], state: RuntimeState
 ) -> tuple[list[Chunk], list[tuple[str, str]]]:
+    items, same = given
     places = {profile.profile_id: at for at, profile in enumerate(state.auth_profiles)}
     kept: list[Chunk] = []
     removed: list[tuple[str, str]] = []
@@ -235,22 +250,27 @@ def _with_items(
                 kept[-1].text += "\n"
             continue
         if mine:
-            chunk = _updated(chunk, items.pop(chunk.key), places)  # noqa: PLW2901 - the chunk as it is then
+            item = items.pop(chunk.key)
+            if chunk.key not in same:
+                chunk = _updated(chunk, item, places)  # noqa: PLW2901 - the chunk as it is then
             indent = len(chunk.text) - len(chunk.text.lstrip(" "))
         kept.append(chunk)
         if mine or chunk.key == f"r:{name}":
             at = len(kept)
-    if items:
-        _open_list(kept[at - 1], name)
-    blank = "\n" if kept and at and kept[at - 1].text.endswith("\n\n") and items else ""
-    if blank:
-        kept[at - 1].text = kept[at - 1].text[:-1]
-    elif items and kept[at - 1].text and not kept[at - 1].text.endswith("\n"):
-        kept[at - 1].text += "\n"
     made = [new_item(key, _plain(name, item), indent, _comments(item, places)) for key, item in items.items()]
-    if made and blank:
-        made[-1].text += blank
+    if made:
+        _make_room(kept[at - 1], made[-1], name)
     return [*kept[:at], *made, *kept[at:]], removed
+
+
+def _make_room(before: Chunk, last: Chunk, name: str) -> None:
+    """Let new items follow `before`; the blank line after it comes after the last of them."""
+    _open_list(before, name)
+    if before.text.endswith("\n\n"):
+        before.text = before.text[:-1]
+        last.text += "\n"
+    elif not before.text.endswith("\n"):
+        before.text += "\n"
 
 
 def _open_list(chunk: Chunk, name: str) -> None:

@@ -79,7 +79,7 @@ def _edits(text: str, node: Node, new: Mapping[str, Any]) -> Iterator[Edit]:
         child = (node.keys or {}).get(key)
         if child is None or key.startswith(NOTES):
             continue
-        if isinstance(value, Mapping) and child.keys is not None:
+        if isinstance(value, dict) and child.keys is not None:
             yield from _edits(text, child, value)
         elif child.is_opaque or child.keys is not None or not _same(child.value, value):
             yield _exchange(text, child, value)
@@ -133,7 +133,7 @@ def _missing(node: Node, new: Mapping[str, Any], path: tuple[str, ...] = ()) -> 
         if child is None:
             if value is not None and not (key.startswith(NOTES) and path_has(node, new, key)):
                 more[key] = value
-        elif isinstance(value, Mapping) and child.keys is not None:
+        elif isinstance(value, dict) and child.keys is not None:
             yield from _missing(child, value, (*path, key))
     if any(not key.startswith(NOTES) for key in more):
         yield path, more
