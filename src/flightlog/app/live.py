@@ -131,7 +131,8 @@ def cleaned(days: int, *, dry_run: bool) -> list[str]:
 
 def preview(given: bytes | None, width: int, template: str, *, color: bool) -> dict[str, Any]:
     """What the status line says of a payload, or of the session seen last."""
-    payload, page = _decoded(given or b""), {}
+    payload = _decoded(given or b"")
+    page: dict[str, Any] = {}
     for place in places():
         pages = sorted(place.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
         own = [path for path in pages if path.stem == payload.get("session_id")] or [

@@ -17,6 +17,7 @@ from flightlog.views.usage import BLOCK_MS, HOUR_MS
 
 WEEK_MS = 7 * 24 * HOUR_MS
 MINUTE_MS = 60_000
+BURN_LEAST_MS = 5 * MINUTE_MS  # a first response says nothing about an hour
 SLOPE_MS = 90 * MINUTE_MS
 SLOPE_LEAST_MS = 5 * MINUTE_MS
 SAME_WINDOW_MS = 600_000
@@ -71,7 +72,7 @@ def billing(spends: Sequence[Spend], known: Known, now_ms: int, zone: tzinfo) ->
     block = [each for each in spends if start <= each.last_ms < end]
     cost = sum(each.usd for each in block)
     tokens = sum(each.tokens for each in block)
-    elapsed_ms = max(now_ms - min((max(each.first_ms, start) for each in block), default=now_ms), MINUTE_MS)
+    elapsed_ms = max(now_ms - min((max(each.first_ms, start) for each in block), default=now_ms), BURN_LEAST_MS)
     window = known.limits.five_hour if known.limits and official else None
     week = now_ms - WEEK_MS
     burn = cost / elapsed_ms * HOUR_MS if block else 0.0

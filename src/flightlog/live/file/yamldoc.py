@@ -129,6 +129,8 @@ class _Events:
         if kind == "ScalarEvent":
             quote = event.style if event.style in {"'", '"'} else ""
             value = resolved(event.value) if event.style is None and event.tag is None else event.value
+            if event.style is None and not event.value:
+                start = end = after  # the parser puts nothing where the next thing begins
             return Node(start, max(end, start), after, value, quote=quote)
         if kind == "MappingStartEvent":
             return self._mapping(event, after)
@@ -172,7 +174,7 @@ def _chunks(text: str, root: Node) -> Iterator[Chunk]:
     starts = [_line_start(text, _key_place(text, node)) for node in keys.values()]
     heads = [_with_comments(text, start, 0) for start in starts]
     yield Chunk(HEADER, text[: heads[0]] if heads else text)
-    for (name, node), start, end in zip(keys.items(), heads, [*heads[1:], len(text)], strict=True):
+    for (name, node), start, end in zip(keys.items(), heads, [*heads[1:], len(text)], strict=False):
         if name in ITEM_KEYS:
             yield from _list_chunks(text, name, node, (start, end))
         else:
@@ -190,7 +192,7 @@ def _list_chunks(text: str, name: str, node: Node, span: tuple[int, int]) -> Ite
     heads = [_with_comments(text, _line_start(text, item.start), node.indent) for item in items]
     yield Chunk(f"r:{name}", text[start : heads[0] if heads else end], _moved(node, -start) if not heads else None)
     seen: set[str] = set()
-    for item, head, stop in zip(items, heads, [*heads[1:], end], strict=True):
+    for item, head, stop in zip(items, heads, [*heads[1:], end], strict=False):
         own = item.keys.get(ITEM_KEYS[name]) if item.keys is not None else None
         at = text.count("\n", 0, item.start) + 1
         if own is None or own.value is None:

@@ -71,7 +71,13 @@ def _is_plain(value: str) -> bool:
 
 def _quoted(value: str) -> str:
     shown = json.dumps(value, ensure_ascii=False)
-    return shown if shown.isprintable() else json.dumps(value)
+    # JSON would write what is beyond 16 bits in two halves, which YAML does not put together.
+    return shown if shown.isprintable() else "".join(map(_escaped, shown))
+
+
+def _escaped(letter: str) -> str:
+    code = ord(letter)
+    return letter if letter.isprintable() else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _edits(text: str, node: Node, new: Mapping[str, Any]) -> Iterator[Edit]:
@@ -154,12 +160,7 @@ def _added(text: str, root: Node, found: tuple[tuple[str, ...], Any], comments: 
         node = node.keys[key]
     assert node.keys is not None
     if node.is_flow:
-        plain = {key: value for key, value in more.items() if not key.startswith(NOTES)}
-        at = text.rindex("}", 0, node.end)
-        said = (", " if node.keys else "") + written(plain)[1:-1]
-        _grow(root, at, len(said))
-        node.keys.update({key: Node(at, at, at, value, is_opaque=True) for key, value in plain.items()})
-        return text[:at] + said + text[at:]
+        return _added_to_flow(text, root, node, more)
     at = text.find("\n", node.end)
     at = len(text) if at < 0 else at + 1
     lead = "" if at == 0 or text[at - 1] == "\n" else "\n"
@@ -168,6 +169,23 @@ def _added(text: str, root: Node, found: tuple[tuple[str, ...], Any], comments: 
     _grow(root, at, len(said))
     node.keys.update(fresh.keys or {})
     _stretch(root, path)
+    return text[:at] + said + text[at:]
+
+
+def _added_to_flow(text: str, root: Node, node: Node, more: Mapping[str, Any]) -> str:
+    """Add to `{a: 1}` on its line; comments have no place there."""
+    assert node.keys is not None
+    at = text.rindex("}", 0, node.end)
+    said, fresh = "", {}
+    for key, value in more.items():
+        if not key.startswith(NOTES):
+            lead = ", " if node.keys or said else ""
+            shown = written(value)
+            start = at + len(said) + len(lead) + len(key) + 2
+            fresh[key] = Node(start, start + len(shown), start - 1, _kept(value))
+            said += f"{lead}{key}: {shown}"
+    _grow(root, at, len(said))
+    node.keys.update(fresh)
     return text[:at] + said + text[at:]
 
 
