@@ -110,7 +110,8 @@ class _Gathering:
         self.projects: dict[str, str] = {}
 
     def run(self) -> Live:
-        if not (self.where.folder / runtime_state.NAME).exists():
+        # A file deleted later is made again from the journal, not from our own old pages.
+        if not (self.where.folder / runtime_state.NAME).exists() and not self.journal.path.exists():
             runtime_state.migrate(self.where.folder, self.now_ms, layout.old_billing(self.where.folder))
         seen = runtime_state.look(self.where.folder, self.now_ms)
         accounts = Accounts(seen.state, self.book, self.memory, self.now_ms)
@@ -140,14 +141,16 @@ class _Gathering:
         }
 
     def _look(self, accounts: Accounts) -> list[Memo]:
-        recent = {name for name, each in self.recordings.items() if self.now_ms - each.changed_ms < healths.LIVE_MS}
         marked = layout.marked(self.where.home, self.where.config_dir)
-        names = sorted({*recent, *marked, *self.memory.sessions})
+        names = sorted({*self.recordings, *marked, *self.memory.sessions})
         memos = []
         for name in names:
             memo = self.memory.sessions.setdefault(name, Memo(name, self.now_ms, secrets_ms=self.now_ms))
             recording = self.recordings.get(name)
-            fresh = observe.look(memo, f"{self.where.home}/sessions/{AGENT}/{name}", recording)
+            recent = recording is not None and self.now_ms - recording.changed_ms < healths.LIVE_MS
+            # Of a session that rests, only what was noted is read: who paid for it counts all week.
+            read = recording if recent or observe.alive(memo) else None
+            fresh = observe.look(memo, f"{self.where.home}/sessions/{AGENT}/{name}", read)
             accounts.saw(name, fresh, self._project(memo), str(self.where.config_dir))
             signs = self._signs(memo)
             if healths.is_live(signs):
