@@ -16,6 +16,8 @@ from flightlog.live.state import AuthProfile, RuntimeSession, Window
 from flightlog.model.text import one_line
 
 WIDTH_LEAST = 40
+SQUEEZE = 1.15  # a row may be this much too wide before a column goes
+CELL_LEAST = 9
 _ORDER = {"critical": 0, "warning": 1, "unknown": 2, "healthy": 3}
 _COLOURS = {"critical": "red", "warning": "yellow", "healthy": "green"}
 
@@ -33,6 +35,13 @@ class Screen(NamedTuple):
     width: int
     height: int
     zone: tzinfo
+
+
+class Shape(NamedTuple):
+    """Which columns stand to the right, and which go first where there is too little room."""
+
+    right: tuple[int, ...]
+    dropped: tuple[int, ...]
 
 
 def board(lives: Sequence[Live], screen: Screen) -> list[Line]:
@@ -89,7 +98,7 @@ def _profiles(profiles: Sequence[AuthProfile], now_ms: int, screen: Screen) -> l
                 _limit(limits.seven_day if limits else None, now_ms, "%a %H:%M", screen.zone) or "-",
             )
         )
-    return _table(rows, ("left", "right", "right", "right", "right", "left", "left"), screen, {})
+    return _table(rows, Shape(right=(1, 2, 3, 4), dropped=(2, 3, 4, 6)), screen, {})
 
 
 def _sessions(sessions: Sequence[RuntimeSession], labels: dict[str, str], now_ms: int, screen: Screen) -> list[Line]:
@@ -115,24 +124,31 @@ def _sessions(sessions: Sequence[RuntimeSession], labels: dict[str, str], now_ms
                 ", ".join(each.health.issues) or each.health.status,
             )
         )
-    sides = ("left", "left", "left", "left", "right", "right", "left", "right", "left")
-    return _table(rows, sides, screen, colours) if sessions else [Line("Start an agent and it appears here.")]
+    return (
+        _table(rows, Shape(right=(4, 5, 7), dropped=(7, 3, 6, 2, 5)), screen, colours)
+        if sessions
+        else [Line("Start an agent and it appears here.")]
+    )
 
 
-def _table(
-    rows: Sequence[tuple[str, ...]], sides: Sequence[str], screen: Screen, colours: dict[int, str]
-) -> list[Line]:
-    """Columns as wide as they need, the widest narrowed until the row fits; the last takes what is left."""
+def _table(rows: Sequence[tuple[str, ...]], shape: Shape, screen: Screen, colours: dict[int, str]) -> list[Line]:
+    """Columns as wide as they need; where there is too little room some go, then the widest are narrowed."""
     clean = [[one_line(cell, 60) for cell in row] for row in rows]
-    widths = [max(len(row[at]) for row in clean) for at in range(len(rows[0]))]
+    widths = {at: max(len(row[at]) for row in clean) for at in range(len(rows[0]))}
     limit = max(screen.width, WIDTH_LEAST)
-    while sum(widths) + len(widths) - 1 > limit and max(widths) > 5:
-        widths[widths.index(max(widths))] -= 1
+    last = max(widths)
+    for column in shape.dropped:
+        if sum(widths.values()) + len(widths) - 1 > limit * SQUEEZE:
+            del widths[column]
+    while sum(widths.values()) + len(widths) - 1 > limit:
+        narrow = max((at for at in widths if at != last), key=lambda at: widths[at])
+        # What is wrong stands last and is narrowed last.
+        widths[narrow if widths[narrow] > CELL_LEAST or widths[last] <= CELL_LEAST else last] -= 1
     lines = []
     for number, row in enumerate(clean):
         cells = [
-            one_line(cell, width).rjust(width) if side == "right" else one_line(cell, width).ljust(width)
-            for cell, width, side in zip(row, widths, sides, strict=True)
+            one_line(row[at], width).rjust(width) if at in shape.right else one_line(row[at], width).ljust(width)
+            for at, width in widths.items()
         ]
         lines.append(Line(" ".join(cells).rstrip(), colours.get(number, "dim" if number == 0 else "")))
     return lines

@@ -12,7 +12,20 @@ OLD_S = 600.0
 COMPACTION_PERCENT = 78.0
 NEAR_PERCENT = 70.0
 # What goes first when there is too little room: first its long form, then all of it.
-DROPPED = ("forecast", "today", "project", "week", "git", "burn", "five", "profile", "cost", "model", "alerts")
+DROPPED = (
+    "forecast",
+    "today",
+    "project",
+    "week",
+    "git",
+    "burn",
+    "five",
+    "profile",
+    "cost",
+    "model",
+    "alerts",
+    "context",
+)
 
 _RED, _YELLOW, _GREEN, _DIM = "31", "33", "32", "2"
 _LABEL_CHARS_MAX = 24
