@@ -124,11 +124,8 @@ def _sessions(sessions: Sequence[RuntimeSession], labels: dict[str, str], now_ms
                 ", ".join(each.health.issues) or each.health.status,
             )
         )
-    return (
-        _table(rows, Shape(right=(4, 5, 7), dropped=(7, 3, 6, 2, 5)), screen, colours)
-        if sessions
-        else [Line("Start an agent and it appears here.")]
-    )
+    shape = Shape(right=(4, 5, 7), dropped=(7, 3, 6, 2, 5))
+    return _table(rows, shape, screen, colours) if sessions else [Line("Start an agent and it appears here.")]
 
 
 def _table(rows: Sequence[tuple[str, ...]], shape: Shape, screen: Screen, colours: dict[int, str]) -> list[Line]:
