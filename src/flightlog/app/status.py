@@ -14,7 +14,7 @@ from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store.kept import kept_sessions
-from flightlog.views.overview import DAY_MS
+from flightlog.views.usage import DAY_MS
 
 
 class Status(Struct, frozen=True):
