@@ -63,11 +63,15 @@ class Pages:
 
 
 @contextmanager
-def running(config_dir: Path, *, read_only: bool = False) -> Iterator[Pages]:
+def running(config_dir: Path, *, read_only: bool = False, live: object = None) -> Iterator[Pages]:
     """Serve what is below `config_dir`."""
     dirs = [str(config_dir)]
     sources = Sources(
-        lambda: Archive(dirs, str(config_dir / "home")), UTC, now_ms, redact=lambda: Records(Redactor(b"k" * 32)).value
+        lambda: Archive(dirs, str(config_dir / "home")),
+        UTC,
+        now_ms,
+        redact=lambda: Records(Redactor(b"k" * 32)).value,
+        live=live,
     )
     told: list[str] = []
     up = threading.Event()

@@ -13,7 +13,7 @@ import msgspec
 from flightlog.app import home, local_zone, now_ms, open_archive
 from flightlog.app.config import in_force
 from flightlog.app.hook.line import TEMPLATE, Look, render
-from flightlog.app.paths import claude_config_dirs
+from flightlog.app.paths import SAMPLES, claude_config_dirs
 from flightlog.archive import Archive
 from flightlog.live.board import room
 from flightlog.live.file import runtime_state
@@ -42,6 +42,12 @@ def gather_here(*, secrets: bool = True) -> list[Live]:
         archive.books.close()
 
 
+def look_here() -> list[Live]:
+    """What was gathered last, read and nothing written."""
+    found = [(place, runtime_state.look(place.folder, place.now_ms)) for place in places()]
+    return [Live(str(place.config_dir), each.state, each.broken, place.now_ms, {}) for place, each in found]
+
+
 def gather_after(archive: Archive, only: str) -> tuple[str, ...]:
     """Look after a settle of `only` one session, or of all; what goes wrong is told, and stops nothing."""
     wanted = [Path(file.path) for file in archive.recordings[only].files] if only in archive.recordings else []
@@ -61,8 +67,12 @@ def folders() -> Sequence[Path]:
 
 
 def _is_used(place: Where) -> bool:
-    """A directory no agent ever wrote to gets no pages of ours."""
-    return (place.config_dir / "projects").is_dir() and os.access(place.config_dir, os.W_OK)
+    """A directory no agent ever wrote to gets no pages of ours, nor do the samples."""
+    return (
+        place.config_dir != SAMPLES
+        and (place.config_dir / "projects").is_dir()
+        and os.access(place.config_dir, os.W_OK)
+    )
 
 
 def _where(config_dir: Path) -> Where:
