@@ -86,6 +86,16 @@ def states() -> list[tuple[Path, runtime_state.Outcome]]:
     return [(path, runtime_state.look(place.folder, place.now_ms)) for path, place in found if path.exists()]
 
 
+def clean(told: dict[str, Any]) -> dict[str, Any]:
+    """The same without what is private: what is printed for programs is passed on."""
+    from flightlog.app.privacy import redactor  # noqa: PLC0415 - its rules take a while to read
+    from flightlog.privacy.records import Records  # noqa: PLC0415
+
+    done = Records(redactor()).value(told)
+    assert isinstance(done, dict)
+    return done
+
+
 def labelled(profile: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfile]:
     """Give a profile another label; return the one it had, and the profile."""
     for place in places():

@@ -31,14 +31,16 @@ def statusline(width: int, template: str, *, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the state as JSON, in the file's own names.")
 def state(*, as_json: bool) -> int:
     """Read runtime-state.yaml: profiles and running sessions; freshness is worked out, not believed."""
-    from flightlog.app.live import states
+    from flightlog.app.live import clean, states
     from flightlog.cli.output import print_json
     from flightlog.live.state import wire
     from flightlog.model.text import inert
 
     told = states()
     if as_json:
-        print_json([{"file": str(path), "broken": each.broken, "state": wire(each.state)} for path, each in told])
+        print_json(
+            [clean({"file": str(path), "broken": each.broken, "state": wire(each.state)}) for path, each in told]
+        )
     for path, each in told:
         if not as_json:
             click.echo(
@@ -53,7 +55,7 @@ def state(*, as_json: bool) -> int:
 @click.option("--json", "as_json", is_flag=True, help="Print the profiles as JSON.")
 def profiles(*, as_json: bool) -> None:
     """List who is billed, with most room first."""
-    from flightlog.app.live import gather_here
+    from flightlog.app.live import clean, gather_here
     from flightlog.cli.output import print_json, print_table
     from flightlog.live.profiles import advice
     from flightlog.live.state import wire
@@ -61,7 +63,7 @@ def profiles(*, as_json: bool) -> None:
     found = [each for told in gather_here(secrets=False) for each in told.state.auth_profiles]
     ranked = advice(found)
     if as_json:
-        print_json([{**wire(each), "urgency": round(pressing, 1)} for each, pressing in ranked])
+        print_json([clean({**wire(each), "urgency": round(pressing, 1)}) for each, pressing in ranked])
         return
     rows = [
         (

@@ -75,7 +75,9 @@ def show_board(lives: "Sequence[Live]") -> None:
 
 
 def live_json(live: "Live") -> dict[str, Any]:
-    """What was gathered, in the names of the file."""
+    """What was gathered, in the names of the file, fit to be passed on: a path or a branch may hold a secret."""
+    from flightlog.app.live import clean
     from flightlog.live.state import wire
 
-    return {"configDir": live.config_dir, "broken": live.broken, "state": wire(live.state)}
+    told = {"configDir": live.config_dir, "broken": live.broken, "state": wire(live.state)}
+    return clean(told)
