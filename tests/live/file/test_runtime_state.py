@@ -4,6 +4,8 @@ import json
 import multiprocessing
 import re
 import stat
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,8 @@ from flightlog.live.file.runtime_state import (
 from flightlog.live.state import AuthProfile, RuntimeSession, SessionMetadata
 from live_files import EXAMPLE, EXAMPLE_MS
 from strace_points import kill_everywhere
+from strace_points import run as strace
+from waiting import until
 
 DAY_MS = 86_400_000
 
@@ -312,3 +316,26 @@ def test_a_state_reads_as_json(tmp_path):
     told = json.loads(json.dumps(states.wire(read(tmp_path, EXAMPLE_MS))))
 
     assert list(told["authProfiles"][0]) == ["profileId", "label", "billing", "metadata"]
+
+
+def test_a_save_between_our_last_look_and_the_exchange_goes_back_and_is_read_again(tmp_path):
+    path = put(tmp_path / "state")
+    code = """
+from flightlog.live.file.runtime_state import update
+def change(state):
+    state.sessions[0].context.tokens_used = 99
+    return state
+update(root, 1, change)
+"""
+    # The exchange is held up at its door for half a second, once.
+    held = ("-o", "/dev/null", "-e", "trace=renameat2", "-e", "inject=renameat2:delay_enter=500000:when=1")
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(strace, code, path.parent, *held)
+        until(lambda: [each for each in path.parent.glob(".*.tmp") if b"tokensUsed: 99" in each.read_bytes()])
+        time.sleep(0.2)
+        (tmp_path / "editor").write_text(EXAMPLE.replace("Primary Account", "Ada"))
+        (tmp_path / "editor").rename(path)
+        assert done.result(60).returncode == 0, done.result().stderr
+
+    assert "label: Ada" in path.read_text()
+    assert "tokensUsed: 99" in path.read_text()
