@@ -10,6 +10,7 @@ update takes with 13 and with 200 running sessions. Exits 1 when a bar is missed
 import argparse
 import json
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -65,16 +66,20 @@ def race(table: Table, payload: bytes, env: dict[str, str], runs: int) -> None:
         if peer.program is not None:
             contenders[name] = command
     times: dict[str, list[float]] = {name: [] for name in contenders}
+    cpu: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(runs):
         for name, command in contenders.items():
             if name not in {"bare python", "flightlog"} and turn % 4:
                 continue  # the slow ones fewer times
+            before = children_ms()
             took, said = timed(command, payload, env)
+            cpu[name].append(children_ms() - before)
             assert said.strip() or name == "bare python", f"{name} printed nothing"
             times[name].append(took)
     table.title(f"one status line, {len(times['flightlog'])} runs")
     for name, each in times.items():
         table.note(f"  {name}", f"median {at(each, 50):7.1f} ms   p95 {at(each, 95):7.1f} ms   n {len(each)}")
+        table.note("", f"processor median {at(cpu[name], 50):4.0f} ms")
     ours = times["flightlog"]
     table.most("flightlog p95, ms", at(ours, 95), 50)
     table.most("flightlog over bare python, median", at(ours, 50) / at(times["bare python"], 50), 3)
@@ -107,18 +112,20 @@ def update(table: Table, root: Path, count: int, bar_ms: float) -> None:
     """A state update after one session wrote, with `count` running."""
     now = time.time_ns() // 1_000_000
     paths = [session(root / "config", number, now - 60_000) for number in range(count)]
-    took = []
+    took, cpu = [], []
     for turn in range(12):
         with paths[0].open("a") as file:
             file.write(json.dumps({"type": "user", "uuid": f"x{turn}"}) + "\n")
         archive = Archive([str(root / "config")], str(root / "home"))
         archive.books.refresh()  # as settle has done by then
         where = Where(root / "config", root / "home", now + turn * 1000, UTC, lambda: str(uuid.uuid4()))
-        began = time.perf_counter()
+        began, busy = time.perf_counter(), time.process_time()
         gather(where, archive, Effort(only=paths[0].stem, durable=False))
         took.append((time.perf_counter() - began) * 1000)
+        cpu.append((time.process_time() - busy) * 1000)
         archive.books.close()
-    table.note(f"  state update, {count} running", f"first {took[0]:.0f} ms, then median {at(took[1:], 50):.0f} ms")
+    spans = f"first {took[0]:.0f} ms, then median {at(took[1:], 50):.0f} ms, processor {at(cpu[1:], 50):.0f} ms"
+    table.note(f"  state update, {count} running", spans)
     table.most(f"state update with {count} running, ms", at(took[1:], 50), bar_ms)
 
 
@@ -177,6 +184,12 @@ def timed(command: str, payload: bytes, env: dict[str, str]) -> tuple[float, byt
     began = time.perf_counter()
     done = subprocess.run(["sh", "-c", command], input=payload, env=env, capture_output=True, check=False)
     return (time.perf_counter() - began) * 1000, done.stdout
+
+
+def children_ms() -> float:
+    """Processor time of everything started so far; other programs disturb it less than the clock."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return (used.ru_utime + used.ru_stime) * 1000
 
 
 def at(times: Sequence[float], percent: int) -> float:
