@@ -6,7 +6,7 @@
 import asyncio
 import http.client
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
@@ -63,13 +63,15 @@ class Pages:
 
 
 @contextmanager
-def running(config_dir: Path, *, read_only: bool = False, live: object = None) -> Iterator[Pages]:
-    """Serve what is below `config_dir`."""
+def running(
+    config_dir: Path, *, read_only: bool = False, clock: Callable[[], int] = now_ms, live: object = None
+) -> Iterator[Pages]:
+    """Serve what is below `config_dir`, at the time `clock` says."""
     dirs = [str(config_dir)]
     sources = Sources(
         lambda: Archive(dirs, str(config_dir / "home")),
         UTC,
-        now_ms,
+        clock,
         redact=lambda: Records(Redactor(b"k" * 32)).value,
         live=live,
     )
