@@ -65,11 +65,17 @@ class Pages:
 
 
 @contextmanager
-def running(config_dir: Path, *, read_only: bool = False, clock: Callable[[], int] = now_ms) -> Iterator[Pages]:
+def running(
+    config_dir: Path, *, read_only: bool = False, clock: Callable[[], int] = now_ms, live: object = None
+) -> Iterator[Pages]:
     """Serve what is below `config_dir`, at the time `clock` says."""
     dirs = [str(config_dir)]
     sources = Sources(
-        lambda: Archive(dirs, str(config_dir / "home")), UTC, clock, redact=lambda: Records(Redactor(b"k" * 32)).value
+        lambda: Archive(dirs, str(config_dir / "home")),
+        UTC,
+        clock,
+        redact=lambda: Records(Redactor(b"k" * 32)).value,
+        live=live,
     )
     told: list[str] = []
     up = threading.Event()
