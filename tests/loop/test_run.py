@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 from flightlog.loop.look.session import look
-from loop.loops import conduct, final, journal, kinds, project, ralph, session_of, start, twenty
+from loop.loops import RALPH, conduct, environment, final, journal, kinds, project, ralph, session_of, start, twenty
 from waiting import alive, environ, processes, until
 
 TWO = """
@@ -433,3 +433,21 @@ def _kinds(root):
 def _answer(root):
     (event,) = [event for event in journal(session_of(root)) if event["kind"] == "answer"]
     return event["answer"], event["by"]
+
+
+def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path):
+    root = project(tmp_path / "p", TWO + "config: {answer_timeout_seconds: 60}\n")
+    ours, theirs = os.openpty()
+    runner = subprocess.Popen([RALPH, "run", "--plan", "plan.yaml"], cwd=root, env=environment(root), stdin=theirs,
+                              stdout=subprocess.DEVNULL, stderr=theirs, start_new_session=True)  # fmt: skip
+    os.close(theirs)
+    said = b""
+    while b"[pause]" not in said:
+        said += os.read(ours, 1000)
+
+    os.write(ours, b"perhaps\ngo\n")
+
+    assert runner.wait(60) == 0
+    os.close(ours)
+    assert "2 tasks?" in said.decode()
+    assert _answer(root) == ("go", "person")
