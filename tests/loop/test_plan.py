@@ -37,7 +37,7 @@ def test_the_least_plan_is_a_name_and_tasks():
     ("text", "place", "said", "hint"),
     [
         ("plan: x\ntasks:\n  - {task_id: a, name: b, rum: {command: x}}\n", ":3:27", "no `rum`", "`run`"),
-        ("plan: x\ntasks:\n- {task_id: a, name: b, run: {command: x}, dependencies: [b]}\n", ":3:60", "no task", "a"),
+        ("plan: x\ntasks:\n- {task_id: a, name: b, run: {command: x}, dependencies: [b]}\n", ":3:59", "no task", "a"),
         ("plan: x\ntasks:\n- {task_id: a, name: b, run: {}}\n", ":3:25", "one of command, agent, python", ""),
         ("plan: x\nconfig: {max_iterations: many}\ntasks: []\n", ":2:10", "Expected `int`", ""),
         ("plan: x\n  tasks: [\n", ":2:8", "not allowed", ""),

@@ -209,12 +209,16 @@ def test_stopping_leaves_no_orphan_and_no_lock(tmp_path, number):
     runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
     until((root / "up").exists)
     mark = f"FLIGHTLOG_LOOP={look(session_of(root)).state.mark}".encode()
-    family = [pid for pid in processes() if mark in environ(pid).split(b"\0")]
+
+    def marked():
+        found = [pid for pid in processes() if mark in environ(pid).split(b"\0")]
+        return found if len(found) >= 4 else []
+
+    family = until(marked)
 
     os.kill(runner.pid, number)
     runner.communicate(timeout=30)
 
-    assert len(family) >= 4
     until(lambda: not [pid for pid in family if alive(pid)])
     resumed = start(root, "resume", "--session", "session-001")
     until(lambda: kinds(session_of(root)).count("runner_took") == 2)
@@ -411,7 +415,7 @@ def killed_runs(tmp_path, kills, seed):
 
 @pytest.mark.slow
 def test_killed_at_random_instants_the_plan_comes_to_the_same_end(tmp_path):
-    assert killed_runs(tmp_path, 6, seed=1) >= 6
+    assert killed_runs(tmp_path, 3, seed=1) >= 3
 
 
 @pytest.mark.soak

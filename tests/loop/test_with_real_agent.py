@@ -146,8 +146,12 @@ def _journal(project):
     ("breaker", "condition"),
     [
         ({"no_progress": 2}, "no progress in 2 attempts"),
-        ({"no_progress": 0, "same_error": 2}, "the same error 2 times"),
-        ({"no_progress": 0, "same_error": 0, "failure_threshold": 3, "error_rate": 0}, "3 failures in a row"),
+        pytest.param({"no_progress": 0, "same_error": 2}, "the same error 2 times", marks=pytest.mark.soak),
+        pytest.param(
+            {"no_progress": 0, "same_error": 0, "failure_threshold": 3, "error_rate": 0},
+            "3 failures in a row",
+            marks=pytest.mark.soak,
+        ),
         ({"no_progress": 0, "same_error": 0, "conditions": [{"when": "calls >= 2", "action": "stop"}]}, "calls >= 2"),
     ],
 )
