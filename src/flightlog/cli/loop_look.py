@@ -14,7 +14,7 @@ _session = click.option("--session", "written", required=True, help="session-001
 _json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 
 
-@click.command(epilog="Example: ralph-runtime status --session session-001")
+@click.command(epilog="Example: flightlog loop status --session session-001")
 @click.option("--session", "written", default="", help="One session; all of them when none is named.")
 @_json
 def status(written: str, *, as_json: bool) -> None:
@@ -44,7 +44,7 @@ def status(written: str, *, as_json: bool) -> None:
     print_table(("session", "status", "tasks", "runner", "reason"), rows, right=(2,))
 
 
-@click.command(epilog="Example: ralph-runtime monitor --session session-001")
+@click.command(epilog="Example: flightlog loop monitor --session session-001")
 @_session
 @click.option("--once", is_flag=True, help="Show it once and end.")
 @click.option("--idle", "idle_s", type=float, default=0.0, help="End after so many seconds without news; 0 is never.")
@@ -69,7 +69,7 @@ def monitor(written: str, *, once: bool, idle_s: float) -> None:
             return
 
 
-@click.command(epilog="Example: ralph-runtime logs --session session-001 --tail 20")
+@click.command(epilog="Example: flightlog loop logs --session session-001 --tail 20")
 @_session
 @click.option("--tail", type=click.IntRange(1), help="Only the last so many.")
 @click.option("--event", help="Only this one, as e12.")
@@ -92,7 +92,7 @@ def logs(written: str, tail: int | None, event: str | None, task: str | None, *,
         click.echo(inert(f"{entry['details']['event']:>6}  {entry['timestamp']}  {entry['event_type']:<18} {words}"))
 
 
-@click.command("generate-report", epilog="Example: ralph-runtime generate-report --session session-001")
+@click.command("generate-report", epilog="Example: flightlog loop generate-report --session session-001")
 @_session
 @_json
 def generate_report(written: str, *, as_json: bool) -> None:
@@ -106,7 +106,7 @@ def generate_report(written: str, *, as_json: bool) -> None:
     print_json({"session": directory.name, "report": text}) if as_json else click.echo(inert(text), nl=False)
 
 
-@click.command(epilog="Example: ralph-runtime analyze --session session-001")
+@click.command(epilog="Example: flightlog loop analyze --session session-001")
 @_session
 @_json
 def analyze(written: str, *, as_json: bool) -> None:
@@ -118,7 +118,7 @@ def analyze(written: str, *, as_json: bool) -> None:
     print_json(told) if as_json else click.echo(inert(plain(told)))
 
 
-@click.command(epilog="Example: ralph-runtime insights --session session-001")
+@click.command(epilog="Example: flightlog loop insights --session session-001")
 @_session
 @_json
 def insights(written: str, *, as_json: bool) -> None:
@@ -137,7 +137,7 @@ def insights(written: str, *, as_json: bool) -> None:
         click.echo("Nothing: too little happened for a sentence that its events would support.")
 
 
-@click.command(epilog="Example: ralph-runtime compare --sessions session-001,session-002")
+@click.command(epilog="Example: flightlog loop compare --sessions session-001,session-002")
 @click.option("--sessions", "written", required=True, help="Sessions, separated by commas.")
 @_json
 def compare(written: str, *, as_json: bool) -> None:

@@ -19,7 +19,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 _INTERVENTIONS = ("ask_first", "never", "always", "on_error", "on_low_confidence")
 
 
-@click.command(epilog="Example: ralph-runtime run --plan plan.yaml --autonomous")
+@click.command(epilog="Example: flightlog loop run --plan plan.yaml --autonomous")
 @click.option("--plan", required=True, type=click.Path(path_type=Path), help="The plan, a YAML file.")
 @click.option("--session", "where", default="", help="Name a new session, or one made by hand from the templates.")
 @click.option("--autonomous", is_flag=True, help="Begin without asking first.")
@@ -40,7 +40,7 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
     return _told(app.conduct(directory, ask=_terminal(), resume=began), directory, as_json=as_json)
 
 
-@click.command(epilog="Example: ralph-runtime resume --session session-001")
+@click.command(epilog="Example: flightlog loop resume --session session-001")
 @_session
 @click.option("--steal", is_flag=True, help="Take it over from a runner that hangs; that one can write nothing more.")
 @click.option("--max-usd", type=float, help="A new limit in USD.")
@@ -58,7 +58,7 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
     return _told(state, directory, as_json=as_json)
 
 
-@click.command(epilog="Example: ralph-runtime pause --session session-001")
+@click.command(epilog="Example: flightlog loop pause --session session-001")
 @_session
 @click.option("--now", is_flag=True, help="At once, in the middle of the task.")
 def pause(written: str, *, now: bool) -> None:
@@ -66,7 +66,7 @@ def pause(written: str, *, now: bool) -> None:
     _send(written, "stop" if now else "pause", "a person paused it")
 
 
-@click.command(epilog="Example: ralph-runtime stop --session session-001")
+@click.command(epilog="Example: flightlog loop stop --session session-001")
 @_session
 @click.option("--after-task", is_flag=True, help="Let the task it is at come to its end.")
 def stop(written: str, *, after_task: bool) -> None:
@@ -74,7 +74,7 @@ def stop(written: str, *, after_task: bool) -> None:
     _send(written, "pause" if after_task else "stop", "a person stopped it")
 
 
-@click.command(epilog="Example: ralph-runtime answer --session session-001 continue")
+@click.command(epilog="Example: flightlog loop answer --session session-001 continue")
 @_session
 @click.argument("answer", required=False)
 @_json
@@ -135,7 +135,7 @@ def schema() -> None:
     print_json(json_schema())
 
 
-@click.command(epilog="Example: ralph-runtime retain --dry-run")
+@click.command(epilog="Example: flightlog loop retain --dry-run")
 @click.option("--dry-run", is_flag=True, help="Show what would be done.")
 @click.option("--yes", is_flag=True, help="Delete raw logs older than a year; their summaries stay.")
 @_json
