@@ -1,0 +1,64 @@
+"""What may be written of a row: no words without consent, nothing private with it.
+
+The order matters: withhold, redact whole, then cut. A secret that is cut in half before it is looked
+for is a secret that is written.
+"""
+
+from collections.abc import Iterable
+
+from flightlog.dataset.rows import WITHHELD, AnyRow, Row, plain
+from flightlog.dataset.telling import INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS
+from flightlog.privacy.records import Records
+
+_WORDS = ("input", "output", "summary", "message", "result_summary", "feedback_comment")
+_LIMITS = {
+    "input": INPUT_CHARS,
+    "output": OUTPUT_CHARS,
+    "message": INPUT_CHARS,
+    "summary": RESULT_CHARS,
+    "target": RESULT_CHARS,
+    "result_summary": RESULT_CHARS,
+}
+CUT = "…"
+
+
+def permitted(rows: Iterable[AnyRow | Row], records: Records, *, words: bool) -> list[Row]:
+    """Return rows as they may be written."""
+    return [_cut(_redacted(row if words else withheld(row), records)) for row in map(_plain, rows)]
+
+
+def withheld(row: Row) -> Row:
+    """Return a row without its words; how many there were stays."""
+    made = dict(row)
+    for name in _WORDS:
+        if made.get(name):
+            made.setdefault(f"{name}_chars", len(made[name]))
+        if name in made:
+            made[name] = None
+    if made.get("target_chars"):
+        made["target"] = None
+    if "words" in made or any(name in made for name in ("input", "output", "summary", "message")):
+        made["words"] = WITHHELD
+    made.pop("result_summary", None)
+    made.pop("result_summary_chars", None)
+    return made
+
+
+def _plain(row: AnyRow | Row) -> Row:
+    return row if isinstance(row, dict) else plain(row)
+
+
+def _redacted(row: Row, records: Records) -> Row:
+    clean = records.value(row)
+    assert isinstance(clean, dict)
+    # Names of fields and kinds are ours; a redactor that took them for something else must not break the row.
+    return {**clean, "kind": row["kind"]}
+
+
+def _cut(row: Row) -> Row:
+    made = dict(row)
+    for name, limit in _LIMITS.items():
+        value = made.get(name)
+        if isinstance(value, str) and len(value) > limit:
+            made[name] = value[: limit - 1] + CUT
+    return made
