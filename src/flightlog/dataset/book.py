@@ -16,7 +16,7 @@ from flightlog.model.damage import Damage
 from flightlog.store.lines import Line, read
 
 _KIND_OF = {name: kind for kind, name in BASES.items()}
-_FIELDS = frozenset({"ci_result", "ci_details", "reverted", "reverted_by", "feedback", "related_commit", "task"})
+FIELDS = frozenset({"ci_result", "ci_details", "reverted", "reverted_by", "feedback", "related_commit", "task"})
 GENERATION = "generation.jsonl"
 
 
@@ -89,7 +89,7 @@ class Book:
         updates = sorted((row for row in self.rows.values() if row.get("kind") == "update"), key=_order)
         judged: dict[str, Row] = {}
         for row in updates:
-            if row.get("field") in _FIELDS:
+            if row.get("field") in FIELDS:
                 judged.setdefault(str(row.get("of", "")), {})[str(row["field"])] = row.get("value")
         return judged
 

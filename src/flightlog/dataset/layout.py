@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from flightlog.dataset.book import GENERATION, base_files
 from flightlog.dataset.rows import BASES, Row, encoded
-from flightlog.dataset.shards import named, shard
+from flightlog.dataset.shards import named, session_of, shard
 from flightlog.model.pages import Page, Tier
 from flightlog.privacy import tiers
 from flightlog.privacy.records import Records
@@ -90,7 +90,7 @@ def write_bodies(place: Place, bodies: Iterable[tuple[str, bytes]], records: Rec
     for name, body in bodies:
         clean = records.clean(line for line in body.split(b"\n") if line.strip())
         text = clean.text.encode("utf-8", "replace")
-        final = name if text == body else named(name[11:-18], text, name[:10]).name
+        final = name if text == body else named(session_of(name), text, name[:10]).name
         pages.append(Page(f"pending/{final}", Tier.TRACKED, clean))
     return publish(place.tracked, pages)
 

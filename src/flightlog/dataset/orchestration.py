@@ -76,6 +76,7 @@ def _agent(lane: Lane, chats: Mapping[str, str], failed: set[str]) -> AgentUse:
         started_at=moment(began),
         duration_ms=max(end - began, 0),
         actions=sum(len(step.calls) for turn in lane.turns for step in turn.steps),
+        cost_usd=round(sum(step.cost.usd or 0.0 for turn in lane.turns for step in turn.steps), 6),
         warmup=lane.warmup,
         succeeded=lane.call_id not in failed,
         steps=[use(step) for turn in lane.turns for step in turn.steps],

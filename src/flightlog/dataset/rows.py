@@ -123,6 +123,7 @@ class AgentUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     started_at: str = ""
     duration_ms: int = 0
     actions: int = 0
+    cost_usd: float = 0.0
     warmup: bool = False
     succeeded: bool = True
     steps: list[StepUse] = []

@@ -6,7 +6,7 @@ may not be written. Takes whole sessions or the end of one; `Before` carries wha
 
 import posixpath
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from flightlog.dataset.rows import (
     REDACTED,
     ActionRow,
+    AgentUse,
     AnyRow,
     ChatRow,
     SessionRow,
@@ -77,8 +78,8 @@ def actions(session: Session, turn: Turn, top: str, lane: str = "") -> Iterator[
             yield _action(session, step, call, top, (chat_id, lane))
 
 
-def session_row(session: Session, total: Before) -> SessionRow:
-    """Return the row of a session whose turns add up to `total`."""
+def session_row(session: Session, total: Before, crew: Sequence[AgentUse]) -> SessionRow:
+    """Return the row of a session whose turns add up to `total`, with its subagents."""
     started = total.started_ms or session.started_ms
     title = total.title or session.title
     ended = session.ended_ms or started or 0
@@ -98,14 +99,14 @@ def session_row(session: Session, total: Before) -> SessionRow:
         version=session.version,
         duration_seconds=(ended - (started or ended)) / 1000,
         steps=total.steps,
-        actions=total.actions,
+        actions=total.actions + sum(agent.actions for agent in crew),
         failed_actions=total.failed,
-        sub_agents=sum(not lane.warmup for lane in session.lanes),
+        sub_agents=sum(not agent.warmup for agent in crew),
         compactions=total.compactions,
         tools_used=dict(sorted(total.tools.items())),
         files_modified=total.files[:FILES_MAX],
         models=total.models,
-        cost_usd=round(total.cost_usd, 6) if total.steps else None,
+        cost_usd=round(total.cost_usd + sum(agent.cost_usd for agent in crew), 6) if total.steps else None,
     )
 
 

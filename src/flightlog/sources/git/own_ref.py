@@ -4,7 +4,7 @@ A private index, `commit-tree`, and `update-ref` that compares and swaps: any nu
 do so at once, and a killed one leaves nothing behind that stops the user's git.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from flightlog.model.errors import Conflict
@@ -19,20 +19,17 @@ _WHO = (
 )
 ZERO = "0" * 40
 
-Change = Callable[[dict[str, str]], dict[str, str]]
 
-
-def put(repository: Repository, ref: str, files: Mapping[str, bytes], index: Path, drop: Change | None = None) -> str:
+def put(repository: Repository, ref: str, files: Mapping[str, bytes], index: Path) -> str:
     """Add `files` (path to content) to the tree of `ref` and return its commit; nothing new makes no commit.
 
-    `drop` may take files out of the tree: it is given path to blob, and returns what stays. `index` is a path
-    for the private index; git makes and removes it.
+    `index` is where git may keep the private index meanwhile; the caller takes it away.
     """
     new = _stored(repository, files)
     for _ in range(_TRIES):
         before = asked(repository, "rev-parse", "--quiet", "--verify", ref)
         held = tree_files(repository, before) if before else {}
-        wanted = {**(drop(dict(held)) if drop else held), **new}
+        wanted = {**held, **new}
         if wanted == held and before:
             return before
         commit = _commit(repository, _tree(repository, wanted, index), before)
