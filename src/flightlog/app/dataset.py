@@ -137,6 +137,7 @@ def stats_here(place: Place) -> dict[str, Any]:
         "tombstones": len(book.gone),
         "damage": len(book.damage),
         "safety": msgspec.to_builtins(remote.safety(place)),
+        "now_ms": now_ms(),
     }
 
 

@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
+
 from flightlog.dataset.compact import Compaction
+from flightlog.dataset.remote import Safety
 from flightlog.views.story import counted
 
 
@@ -35,12 +38,27 @@ def stats_lines(told: dict[str, Any]) -> Iterator[str]:
     yield f"quality {told['quality']['score']} of 100"
     if told["words"]["chats_without_words"]:
         yield f"{told['words']['chats_without_words']:,} chats without words"
-    safe = told["safety"]
-    behind = max(safe["last_record_ms"] - safe["last_safe_ms"], 0) // 1000
-    if not safe["last_safe_ms"]:
-        yield "nothing of it is safe elsewhere yet: commit and push, or flightlog dataset push"
-    elif behind or safe["shards_unsafe"]:
-        unsafe = counted(safe["shards_unsafe"], "shard")
-        yield f"the last {behind:,} s are not safe elsewhere yet ({unsafe}): flightlog dataset push"
-    else:
-        yield "all of it is safe elsewhere"
+    yield safety_line(msgspec.convert(told["safety"], Safety), told["now_ms"])
+
+
+def safety_line(safe: Any, now_ms: int) -> str:
+    """Tell what would be lost if this machine went now."""
+    if not safe.last_record_ms:
+        return "none yet"
+    if not safe.last_safe_ms:
+        return "nothing of it is safe elsewhere yet: commit and push, or flightlog dataset push"
+    age = age_of(now_ms - safe.last_safe_ms)
+    behind = (safe.last_record_ms - safe.last_safe_ms) // 1000
+    if behind <= 0 and not safe.shards_unsafe:
+        return f"all of it is safe elsewhere, the last record of {age} ago too"
+    unsafe = counted(safe.shards_unsafe, "shard")
+    return f"the last record that is safe elsewhere is {age} old, {unsafe} not: flightlog dataset push"
+
+
+def age_of(ms: int) -> str:
+    """Tell an age in its largest unit."""
+    seconds = max(ms, 0) // 1000
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            return counted(seconds // size, unit)
+    return counted(seconds, "second")

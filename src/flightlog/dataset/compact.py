@@ -17,7 +17,7 @@ from flightlog.dataset.book import GENERATION, Book, base_files, read_blobs, rea
 from flightlog.dataset.layout import PENDING, Place, prepare, total_bytes, write_bodies
 from flightlog.dataset.rows import BASES, OTHER, Row, encoded
 from flightlog.dataset.shards import FOLDED, foldable, free_number, indented, named
-from flightlog.model.pages import Page, Tier
+from flightlog.model.pages import Clean, Page, Tier
 from flightlog.privacy.records import Records
 from flightlog.sources.git.history import head
 from flightlog.sources.git.repository import asked, blobs, current_branch, default_branch, tree_files
@@ -72,20 +72,30 @@ def _into_base(place: Place, records: Records, branch: str, *, dry_run: bool) ->
     before = total_bytes(place)
     book = read_files([*base_files(place.tracked), *shards])
     restored = _restored(place, book)
-    lines = base_texts(book)
-    clean = {name: records.clean(each) for name, each in lines.items()}
+    clean = {name: records.clean(each) for name, each in base_texts(book).items()}
     after = sum(len(each.text.encode()) for each in clean.values())
     aside: list[Path] = []
     if not dry_run:
         prepare(place, records)
-        aside = _set_aside(place, book)
-        damaged = {Path(one.path) for one in book.damage}
-        pages = [Page(name, Tier.TRACKED, each) for name, each in clean.items()]
-        mark = records.clean([_generation({name: each.text.encode() for name, each in clean.items()})])
-        publish(place.tracked, [*pages, Page(GENERATION, Tier.TRACKED, mark)])
-        files.remove(path for path in shards if path not in damaged)
+        aside = write_base(place, book, clean, records)
+        remove_shards(book, shards)
         _remember_head(place)
     return _told(book, branch, "base", before, after, shards=len(shards), restored=restored, aside=aside, dry=dry_run)
+
+
+def write_base(place: Place, book: Book, clean: Mapping[str, Clean], records: Records) -> list[Path]:
+    """Write the base files; return copies of those that could not be read whole before."""
+    aside = _set_aside(place, book)
+    pages = [Page(name, Tier.TRACKED, each) for name, each in clean.items()]
+    mark = records.clean([_generation({name: each.text.encode() for name, each in clean.items()})])
+    publish(place.tracked, [*pages, Page(GENERATION, Tier.TRACKED, mark)])
+    return aside
+
+
+def remove_shards(book: Book, shards: Iterable[Path]) -> None:
+    """Remove shards whose rows are in the base files; one that could not be read whole stays."""
+    damaged = {Path(one.path) for one in book.damage}
+    files.remove(path for path in shards if path not in damaged)
 
 
 def _into_shard(place: Place, records: Records, branch: str, default: str, *, dry_run: bool) -> Compaction:
