@@ -23,9 +23,9 @@ _BEFORE = "before-flightlog-dataset"
 
 SCRIPT = f"""#!/usr/bin/env python3
 {MARK}: the entry point of the dataset in this repository; see `flightlog dataset --help`.
-from ml_data_collector import main
-
-main()
+import os, sys
+beside = os.path.join(os.path.dirname(sys.executable), "ml-data-collector")
+os.execvp(beside if os.path.exists(beside) else "ml-data-collector", ["ml-data-collector", *sys.argv[1:]])
 """
 
 CAPTURE = f"""#!/bin/sh

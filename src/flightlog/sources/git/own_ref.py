@@ -66,7 +66,7 @@ def gather(repository: Repository, remote: str, theirs: str, ours: str) -> list[
 
 def _raced(error: GitFailed) -> bool:
     words = ("fetch first", "non-fast-forward", "cannot lock ref", "failed to update ref", "stale info", "rejected")
-    return any(word in error.message for word in words)
+    return any(word in error.said for word in words)
 
 
 def _stored(repository: Repository, files: Mapping[str, bytes]) -> dict[str, str]:

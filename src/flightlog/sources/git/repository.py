@@ -27,7 +27,12 @@ class Repository(Struct, frozen=True):
 
 
 class GitFailed(Unavailable):
-    """Git said no; its own words are the message."""
+    """Git said no: its last words are the message, all of them in `said`."""
+
+    def __init__(self, message: str, *, hint: str = "", said: str = "") -> None:
+        """Keep what git said."""
+        super().__init__(message, hint=hint)
+        self.said = said
 
 
 def find(folder: Path) -> Repository | None:
@@ -53,8 +58,9 @@ def git(repository: Repository, *words: str, given: bytes = b"", variables: Sequ
     """Run git in `repository` and return what it printed; `variables` are `NAME=value`."""
     done = _run(repository.top, words, given, variables)
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise GitFailed(f"git {words[0]} failed: {said[-1] if said else done.returncode}", hint="git status")
+        said = done.stderr.decode("utf-8", "replace").strip()
+        last = said.splitlines()[-1] if said else str(done.returncode)
+        raise GitFailed(f"git {words[0]} failed: {last}", hint="git status", said=said)
     return done.stdout
 
 
