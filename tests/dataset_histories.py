@@ -177,7 +177,10 @@ class History:
             self.git("commit", "-q", "-m", "squashed")
 
     def cherry_pick(self):
-        found = self.out("rev-list", "--all", "--no-merges", "--max-count=40", "--invert-grep", "--grep=^begin").split()
+        """Any commit of somebody's work; a compaction is of its branch, and is done again elsewhere, not picked."""
+        found = self.out(
+            "rev-list", "--all", "--no-merges", "--max-count=40", "--invert-grep", "--grep=^begin", "--grep=^compact"
+        ).split()
         if not found:
             return
         self._settle(self.git("cherry-pick", self.draw.choice(found), check=False), "cherry-pick", "--abort")

@@ -159,13 +159,12 @@ def test_rows_of_the_tool_the_document_describes_are_taken_as_they_are(ground):
     assert (row["kind"], row["hash"], row["insertions"]) == ("commit", "abc123", 3)
 
 
-def test_the_merge_driver_keeps_every_row_once(tmp_path):
-    ours, theirs = tmp_path / "ours", tmp_path / "theirs"
-    ours.write_bytes(b'{"kind":"chat","id":"b","rev":1}\n{"kind":"chat","id":"a","rev":2}\n')
-    theirs.write_bytes(b'{"kind":"chat","id":"a","rev":1}\n{"kind":"chat","id":"c","rev":1}\n')
+def test_the_merge_driver_keeps_every_row_once():
+    ours = b'{"id":"b","rev":1}\n{"id":"a","rev":2}\n<<<<<<< x\n'
+    theirs = b'{"id":"a","rev":1}\n{"id":"c","rev":1}\n'
 
-    assert merged([ours, theirs]) == merged([theirs, ours])
-    assert [line[21:22] for line in merged([ours, theirs]).splitlines()] == [b"a", b"b", b"c"]
+    assert merged("chats.jsonl", [ours, theirs]) == merged("chats.jsonl", [theirs, ours])
+    assert merged("chats.jsonl", [ours, theirs]) == b'{"id":"a","rev":2}\n{"id":"b","rev":1}\n{"id":"c","rev":1}\n'
 
 
 SCENARIO = """

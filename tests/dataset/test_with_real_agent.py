@@ -127,7 +127,7 @@ def test_what_was_committed_is_in_a_new_clone_whatever_happened_to_the_machine(t
     chats = again.chats()
     assert set(chats) == {"Do the first thing.", "Do the second thing."}
     assert chats["Do the first thing."]["output"] == "Did the first."
-    assert sorted(row["result_summary"] for row in again.actions()) == ["one", "two"]
+    assert sorted(row["target"] for row in again.actions()) == ["echo one", "echo two"]
 
 
 def test_with_push_on_nothing_has_to_be_committed(tmp_path, origin):
@@ -151,7 +151,7 @@ def test_with_push_on_nothing_has_to_be_committed(tmp_path, origin):
     again.flightlog("dataset", "pull")
 
     assert again.chats()["Do the first thing."]["output"] == "Did the first."
-    assert sorted(row["result_summary"] for row in again.actions()) == ["one", "two"]
+    assert sorted(row["target"] for row in again.actions()) == ["echo one", "echo two"]
     assert tokens(again.book) == counted
     again.flightlog("dataset", "pull")
     assert len(list((again.bench.project / ".git-ml/tracked/pending").glob("*.jsonl"))) == 1

@@ -77,13 +77,14 @@ def compact(*, dry_run: bool, as_json: bool) -> None:
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("ours", type=click.Path(path_type=Path))
 @click.argument("theirs", type=click.Path(path_type=Path))
-def merge(base: Path, ours: Path, theirs: Path) -> None:
-    """Merge three versions of a file of rows, as git asks of its merge drivers."""
+@click.argument("name")
+def merge(base: Path, ours: Path, theirs: Path, name: str) -> None:
+    """Merge versions of the base file NAME, as git asks of its merge drivers."""
     from flightlog.dataset.compact import merged
     from flightlog.store.files import replace
 
     del base  # rows are never edited, so what both sides began with says nothing
-    replace(ours, merged([ours, theirs]), durable=False)
+    replace(ours, merged(Path(name).name, [ours.read_bytes(), theirs.read_bytes()]), durable=False)
 
 
 @dataset.command(epilog="Example: flightlog dataset stats --json | jq .counts")

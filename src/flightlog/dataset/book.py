@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from flightlog.dataset.rows import BASES, OTHER, Row, key_of, rev_of
+from flightlog.dataset.rows import BASES, OTHER, WITHHELD, Row, key_of, rev_of
 from flightlog.model.damage import Damage
 from flightlog.store.lines import Line, read
 
@@ -21,9 +21,10 @@ GENERATION = "generation.jsonl"
 
 
 class Version(NamedTuple):
-    """One line of one key; the greatest is the one that counts."""
+    """One line of one key; the greatest counts: the newest, then one with words, then the one that says more."""
 
     rev: int
+    has_words: bool
     size: int
     line: bytes
 
@@ -49,7 +50,7 @@ class Book:
             row = {"kind": kind, **row}
             line = msgspec.json.encode(row)
         key = key_of(row)
-        version = Version(rev_of(row), len(line), line)
+        version = _version(row, line)
         known = self.lines.get(key)
         if known is not None:
             same = known.line == line
@@ -67,7 +68,7 @@ class Book:
         known = self.lines.get(key)
         if key in self.gone:
             return True
-        return known is not None and Version(rev_of(msgspec.json.decode(line)), len(line), line) <= known
+        return known is not None and _version(msgspec.json.decode(line), line) <= known
 
     def of(self, kind: str) -> Iterator[Row]:
         """Yield the rows of a kind, later judgements applied, in the order of their keys."""
@@ -124,17 +125,22 @@ def read_into(book: Book, path: Path) -> None:
 
 
 def read_blobs(blobs: Mapping[str, bytes]) -> Book:
-    """Read shards that stand in git and not in the work tree."""
+    """Read files that stand in git and not in the work tree."""
     book = Book()
     for name, body in blobs.items():
-        kind = _KIND_OF.get(name.rpartition("/")[2], "")
-        for line in body.split(b"\n"):
-            if line.strip():
-                try:
-                    book.add(line.strip(), kind)
-                except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                    book.damage.append(Damage(name, 0, len(line), str(error)))
+        read_blob(book, name, body)
     return book
+
+
+def read_blob(book: Book, name: str, body: bytes) -> None:
+    """Read the bytes of one more file."""
+    kind = _KIND_OF.get(name.rpartition("/")[2], "")
+    for line in body.split(b"\n"):
+        if line.strip():
+            try:
+                book.add(line.strip(), kind)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                book.damage.append(Damage(name, 0, len(line), str(error)))
 
 
 def base_files(tracked: Path) -> list[Path]:
@@ -145,6 +151,10 @@ def base_files(tracked: Path) -> list[Path]:
 def shard_files(tracked: Path) -> list[Path]:
     """Return the shards there are, in the order of their names."""
     return sorted((tracked / "pending").glob("*.jsonl"))
+
+
+def _version(row: Row, line: bytes) -> Version:
+    return Version(rev_of(row), row.get("words") != WITHHELD, len(line), line)
 
 
 def _order(row: Row) -> tuple[int, str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.dataset.book import Book, base_files, read_book, read_files, shard_files
-from flightlog.dataset.compact import is_generation
+from flightlog.dataset.compact import base_texts, is_generation
 from flightlog.dataset.layout import Place, prepare, write_bodies
 from flightlog.dataset.rows import complaint
 from flightlog.dataset.shards import indented, is_whole, named, session_of
@@ -61,7 +61,8 @@ def fix(place: Place, records: Records) -> list[str]:
             write_bodies(place, [made] if sound else [], records)
             files.remove([path])
         else:
-            publish(place.tracked, [Page(path.name, Tier.TRACKED, records.clean(sound))])
+            lines = base_texts(found).get(path.name, sound)
+            publish(place.tracked, [Page(path.name, Tier.TRACKED, records.clean(lines))])
         done.append(f"copied aside as {aside}, its {len(sound)} sound rows written anew: {path.name}")
     return done
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from flightlog.dataset.layout import ROOT
-from flightlog.dataset.rows import REDACTED, AnyRow, CommitRow, UpdateRow, chat_name, moment, short
+from flightlog.dataset.rows import AnyRow, CommitRow, UpdateRow, chat_name, moment, short
 from flightlog.dataset.telling import ended_ms, uuid_of
 from flightlog.model.session import Session, ToolCall, Turn
 from flightlog.sources.git.history import FILES_MAX, Commit
@@ -75,7 +75,6 @@ def _row(commit: Commit, maker: Maker | None, before_ms: int | None) -> CommitRo
         timestamp=moment(commit.at_ms),
         message=commit.message,
         message_chars=len(commit.message),
-        words=REDACTED,
         files_changed=list(commit.files[:FILES_MAX]),
         insertions=commit.insertions,
         deletions=commit.deletions,

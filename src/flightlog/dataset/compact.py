@@ -13,9 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.dataset.book import GENERATION, Book, base_files, read_blobs, read_files, shard_files
+from flightlog.dataset.book import GENERATION, Book, base_files, read_blob, read_blobs, read_files, shard_files
 from flightlog.dataset.layout import PENDING, Place, prepare, total_bytes, write_bodies
-from flightlog.dataset.rows import BASES, OTHER, Row, encoded
+from flightlog.dataset.rows import BASES, OTHER, Row, based, encoded
 from flightlog.dataset.shards import FOLDED, foldable, free_number, indented, named
 from flightlog.model.pages import Clean, Page, Tier
 from flightlog.privacy.records import Records
@@ -55,16 +55,18 @@ def base_texts(book: Book) -> dict[str, list[bytes]]:
     lines: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
     for key, line in book.kept().items():
         row = book.rows[key]
-        lines[BASES.get(str(row.get("kind", "")), OTHER)].append((_time(row), line))
+        kind = str(row.get("kind", ""))
+        lines[BASES.get(kind, OTHER)].append((_time(row), based(line, kind) if kind in BASES else line))
     names = [*BASES.values(), *([OTHER] if OTHER in lines else [])]
     return {name: [line for _, line in sorted(lines[name])] for name in names}
 
 
-def merged(versions: Iterable[Path]) -> bytes:
-    """Merge versions of one file: every row of each once, sorted, the gone ones left out."""
-    book = read_files(versions)
-    lines = sorted((_time(book.rows[key]), line) for key, line in book.kept().items())
-    return b"".join(line + b"\n" for _, line in lines)
+def merged(name: str, versions: Iterable[bytes]) -> bytes:
+    """Merge versions of the base file `name`: every row of each once, sorted."""
+    book = Book()
+    for number, body in enumerate(versions):
+        read_blob(book, f"{number}/{name}", body)
+    return b"".join(line + b"\n" for line in base_texts(book).get(name, []))
 
 
 def _into_base(place: Place, records: Records, branch: str, *, dry_run: bool) -> Compaction:

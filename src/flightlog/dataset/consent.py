@@ -24,7 +24,7 @@ CUT = "…"
 
 def permitted(rows: Iterable[AnyRow | Row], records: Records, *, words: bool) -> list[Row]:
     """Return rows as they may be written."""
-    return [_cut(_redacted(row if words else withheld(row), records)) for row in map(_plain, rows)]
+    return [_cut(_redacted(_uncounted(row) if words else withheld(row), records)) for row in map(_plain, rows)]
 
 
 def withheld(row: Row) -> Row:
@@ -37,10 +37,19 @@ def withheld(row: Row) -> Row:
             made[name] = None
     if made.get("target_chars"):
         made["target"] = None
-    if "words" in made or any(name in made for name in ("input", "output", "summary", "message")):
+    if any(name in made for name in ("input", "output", "summary", "message")):
         made["words"] = WITHHELD
     made.pop("result_summary", None)
     made.pop("result_summary_chars", None)
+    return made
+
+
+def _uncounted(row: Row) -> Row:
+    """Return a row without the counts of words that stand in it; a text that was cut keeps its count."""
+    made = {name: value for name, value in row.items() if name != "target_chars"}
+    for name in _WORDS:
+        if isinstance(made.get(name), str) and made.get(f"{name}_chars", 0) <= _LIMITS.get(name, 0):
+            made.pop(f"{name}_chars", None)
     return made
 
 

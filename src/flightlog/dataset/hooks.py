@@ -88,7 +88,7 @@ def apply(repository: Repository, changes: list[Change], command: str) -> None:
         asked(repository, "config", "--local", "--remove-section", f"merge.{DRIVER}")
     else:
         git(repository, "config", "--local", f"merge.{DRIVER}.name", "training rows, each once")
-        git(repository, "config", "--local", f"merge.{DRIVER}.driver", f"{command} dataset tracked merge %O %A %B")
+        git(repository, "config", "--local", f"merge.{DRIVER}.driver", f"{command} dataset tracked merge %O %A %B %P")
 
 
 def _hook(repository: Repository) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from flightlog.dataset.rows import REDACTED, Row
+from flightlog.dataset.rows import Row
 
 FOLDERS = {"chats": "chat", "sessions": "session", "actions": "action"}
 _BYTES_MAX = 16 << 20
@@ -54,9 +54,7 @@ def _chat(said: dict[str, Any]) -> Row:
         "files": _names(said, "files") or list(dict.fromkeys([*referenced, *modified])),
         "input_chars": len(asked or ""),
         "output_chars": len(answered or ""),
-        "words": REDACTED,
         "uuid": str(said.get("uuid") or ""),
-        "agent": str(said.get("agent") or "claude-code"),
         "rev": 0,
     }
     return made | _some(said, ("files_modified", "duration_seconds", "resulted_in_commit", "related_commit"))
@@ -75,7 +73,6 @@ def _session(said: dict[str, Any]) -> Row:
         "commits": _names(said, "commits"),
         "session": name,
         "agent": str(said.get("agent") or "claude-code"),
-        "words": REDACTED,
         "rev": 0,
         "summary_chars": len(summary or ""),
     }
@@ -90,7 +87,6 @@ def _action(said: dict[str, Any]) -> Row:
         "session_id": str(said.get("session_id") or ""),
         "action_type": str(said.get("action_type") or "other"),
         "target": target,
-        "rev": 0,
         "target_chars": 0 if said.get("action_type") in ("read", "edit") else len(target),
     }
     return made | _some(said, ("success", "result_summary"))

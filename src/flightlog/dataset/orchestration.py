@@ -45,7 +45,7 @@ def row(session: str, known: Mapping[str, tuple[int, AgentUse]], tools: Iterable
         rev=max(began + agent.duration_ms for began, agent in ordered),
         total_sub_agents=len(everyone),
         batch_count=len(groups),
-        models_used=sorted({step.model for agent in everyone for step in agent.steps}),
+        models_used=sorted({step.model or agent.model for agent in everyone for step in agent.steps}),
         total_tools_used=sum(agent.actions for agent in everyone),
         unique_tools=len(set(names)),
         total_duration_ms=sum(agent.duration_ms for agent in everyone),
@@ -69,17 +69,20 @@ def _batch(group: list[tuple[int, AgentUse]]) -> Batch:
 def _agent(lane: Lane, chats: Mapping[str, str], failed: set[str]) -> AgentUse:
     began = _began(lane)
     end = max((ended_ms(turn) for turn in lane.turns), default=began)
+    steps = [step for turn in lane.turns for step in turn.steps]
+    model = steps[0].model if steps else ""
     return AgentUse(
         id=lane.id,
+        model=model,
         agent_type=lane.agent_type,
         chat_id=chats.get(lane.call_id, ""),
         started_at=moment(began),
         duration_ms=max(end - began, 0),
-        actions=sum(len(step.calls) for turn in lane.turns for step in turn.steps),
-        cost_usd=round(sum(step.cost.usd or 0.0 for turn in lane.turns for step in turn.steps), 6),
+        actions=sum(len(step.calls) for step in steps),
+        cost_usd=round(sum(step.cost.usd or 0.0 for step in steps), 6),
         warmup=lane.warmup,
         succeeded=lane.call_id not in failed,
-        steps=[use(step) for turn in lane.turns for step in turn.steps],
+        steps=[use(step, model) for step in steps],
     )
 
 

@@ -31,15 +31,15 @@ WITHHELD, REDACTED = "withheld", "redacted"
 
 
 class StepUse(Struct, frozen=True, array_like=True):
-    """One model response: its id, model and tokens. The same id in two rows is the same response."""
+    """One model response: its id, tokens, and model where it is not the row's. One id is one response, in any row."""
 
     id: str
-    model: str
     input: int
     output: int
     cache_read: int
     cache_write_5m: int
     cache_write_1h: int
+    model: str
 
 
 class SessionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="session"):
@@ -53,8 +53,8 @@ class SessionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
     commits: list[str]
     session: str
     agent: str
-    words: str
     rev: int
+    words: str = REDACTED
     summary_chars: int = 0
     branch: str = ""
     version: str = ""
@@ -80,13 +80,13 @@ class ChatRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     output: str | None
     tools: list[str]
     files: list[str]
-    input_chars: int
-    output_chars: int
-    words: str
     uuid: str
-    agent: str
     rev: int
+    words: str = REDACTED
+    input_chars: int = 0
+    output_chars: int = 0
     by: str = "human"
+    model: str = ""
     files_modified: list[str] = []
     duration_seconds: float = 0.0
     steps: list[StepUse] = []
@@ -96,14 +96,13 @@ class ChatRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
 
 
 class ActionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="action"):
-    """A tool call."""
+    """A tool call. It has no `rev`: the version that knows the result says more, and counts."""
 
     id: str
     timestamp: str
     session_id: str
     action_type: str
     target: str | None
-    rev: int
     tool: str = ""
     target_chars: int = 0
     chat_id: str = ""
@@ -112,12 +111,14 @@ class ActionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
     duration_ms: int = 0
     result_chars: int = 0
     result_summary: str = ""
+    rev: int = 0
 
 
 class AgentUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A subagent of a session."""
 
     id: str
+    model: str = ""
     agent_type: str = ""
     chat_id: str = ""
     started_at: str = ""
@@ -165,8 +166,6 @@ class CommitRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
     hash: str
     timestamp: str
     message: str | None
-    message_chars: int
-    words: str
     files_changed: list[str]
     insertions: int
     deletions: int
@@ -176,6 +175,8 @@ class CommitRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
     is_merge: bool
     is_initial: bool
     rev: int
+    words: str = REDACTED
+    message_chars: int = 0
     files_left_out: int = 0
     seconds_since_last_commit: int | None = None
     session_id: str | None = None
@@ -219,6 +220,12 @@ def plain(row: AnyRow) -> Row:
 def encoded(row: Row) -> bytes:
     """Return the one line of a row."""
     return msgspec.json.encode(row)
+
+
+def based(line: bytes, kind: str) -> bytes:
+    """Return a row's line as its base file holds it, whose name says the kind."""
+    said = b'{"kind":' + msgspec.json.encode(kind) + b","
+    return b"{" + line.removeprefix(said) if line.startswith(said) else line
 
 
 def complaint(line: bytes) -> str:

@@ -1,11 +1,11 @@
 """What a dataset amounts to: counts, tokens, milestones, growth, quality. Pure, over a book."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from flightlog.dataset.book import Book
-from flightlog.dataset.rows import COUNTED, WITHHELD, Row
+from flightlog.dataset.rows import COUNTED, WITHHELD, Row, short
 
 PLURALS = {"session": "sessions", "chat": "chats", "action": "actions", "commit": "commits"}
 MILESTONES = {
@@ -50,6 +50,11 @@ def responses(book: Book) -> Iterator[Response]:
     yield from (best[name] for name in sorted(best))
 
 
+def agents(book: Book) -> dict[str, str]:
+    """Return which agent each session was, by the id that chats and actions name it by."""
+    return {short(str(row.get("session", ""))): str(row.get("agent", "")) for row in book.of("session")}
+
+
 def tokens(book: Book) -> dict[str, int]:
     """Add up the tokens of every response."""
     sums = [0] * len(_TOKENS)
@@ -85,12 +90,12 @@ def quality(book: Book) -> dict[str, float]:
     """Return the source's score out of 100: completeness, freedom from anomalies, diversity."""
     chats, sessions = list(book.of("chat")), list(book.of("session"))
     commits = list(book.of("commit"))
-    complete = _share(chats, lambda row: row.get("output_chars") and row.get("input_chars"))
+    complete = _share(chats, lambda row: _said(row, "output") and _said(row, "input"))
     with_commits = _share(sessions, lambda row: row.get("commits"))
     with_ci = _share(commits, lambda row: row.get("ci_result"))
     with_feedback = _share(chats, lambda row: row.get("feedback"))
     completeness = 100 * (0.4 * complete + 0.3 * with_commits + 0.2 * with_ci + 0.1 * with_feedback)
-    odd = _share(chats, lambda row: not row.get("output_chars") or row.get("rewound"))
+    odd = _share(chats, lambda row: not _said(row, "output") or row.get("rewound"))
     tools = {tool for row in chats for tool in row.get("tools", ())}
     files = {name for row in chats for name in row.get("files", ())}
     diversity = 100 * (0.5 * min(len(tools) / 5, 1) + 0.5 * min(len(files) / 50, 1))
@@ -106,26 +111,31 @@ def withheld(book: Book) -> int:
 
 
 def _chat_steps(book: Book) -> Iterator[Response]:
+    homes = agents(book)
     for row in book.of("chat"):
-        place = (str(row.get("agent", "")), str(row.get("session_id", "")), str(row["id"]), "")
-        yield from _steps(row.get("steps", ()), place, str(row.get("timestamp", "")))
+        session = str(row.get("session_id", ""))
+        yield from _steps(row, (homes.get(session, ""), session, str(row["id"]), ""), str(row.get("timestamp", "")))
 
 
 def _agent_steps(book: Book) -> Iterator[Response]:
-    homes = {str(row.get("session", "")): str(row.get("agent", "")) for row in book.of("session")}
+    homes = agents(book)
     for row in book.of("orchestration"):
+        session = str(row.get("session_id", ""))
         for agent in row.get("agents", ()):
-            home = homes.get(str(row.get("session", "")), "")
-            place = (home, str(row.get("session_id", "")), str(agent.get("chat_id", "")), str(agent["id"]))
-            yield from _steps(agent.get("steps", ()), place, str(agent.get("started_at", "")))
+            place = (homes.get(session, ""), session, str(agent.get("chat_id", "")), str(agent["id"]))
+            yield from _steps(agent, place, str(agent.get("started_at", "")))
 
 
-def _steps(steps: Iterable[Any], place: tuple[str, str, str, str], at: str) -> Iterator[Response]:
-    for step in steps:
+def _steps(row: Row, place: tuple[str, str, str, str], at: str) -> Iterator[Response]:
+    for step in row.get("steps", ()):
         if isinstance(step, list) and len(step) == len(_TOKENS) + 2:
-            name, model, *parts = step
+            name, *parts, model = step
             numbers = (parts[0], parts[1], parts[2], parts[3], parts[4])
-            yield Response(str(name), str(model), *place, at, numbers)
+            yield Response(str(name), str(model or row.get("model", "")), *place, at, numbers)
+
+
+def _said(row: Row, name: str) -> bool:
+    return bool(row.get(name) or row.get(f"{name}_chars"))
 
 
 def _share(rows: list[Row], holds: Any) -> float:

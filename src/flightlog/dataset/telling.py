@@ -13,7 +13,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.dataset.rows import (
-    REDACTED,
     ActionRow,
     AgentUse,
     AnyRow,
@@ -92,7 +91,6 @@ def session_row(session: Session, total: Before, crew: Sequence[AgentUse]) -> Se
         commits=total.commits,
         session=session.id,
         agent=session.agent,
-        words=REDACTED,
         rev=ended,
         summary_chars=len(title),
         branch=session.branch,
@@ -143,13 +141,12 @@ def added(before: Before, turns: Iterable[Turn], top: str) -> Before:
     )
 
 
-def use(step: Step) -> StepUse:
-    """Return a response's tokens."""
+def use(step: Step, model: str) -> StepUse:
+    """Return a response's tokens, and its model where that is not `model`."""
     spent = step.usage
     name = step.message_id or step.request_id
-    return StepUse(
-        name, step.model, spent.input, spent.output, spent.cache_read, spent.cache_write_5m, spent.cache_write_1h
-    )
+    tokens = (spent.input, spent.output, spent.cache_read, spent.cache_write_5m, spent.cache_write_1h)
+    return StepUse(name, *tokens, "" if step.model == model else step.model)
 
 
 def relative(path: str, top: str) -> str:
@@ -190,6 +187,7 @@ def _chat(session: Session, turn: Turn, top: str) -> ChatRow:
     said = turn.text
     answer = next((text for step in reversed(turn.steps) if (text := words(step.content))), "")
     end = ended_ms(turn)
+    model = turn.steps[0].model if turn.steps else ""
     return ChatRow(
         id=chat_name(session.id, uuid_of(turn), turn.at_ms),
         timestamp=moment(turn.at_ms),
@@ -200,14 +198,13 @@ def _chat(session: Session, turn: Turn, top: str) -> ChatRow:
         files=list(dict.fromkeys([*files, *modified]))[:FILES_MAX],
         input_chars=len(said),
         output_chars=len(answer),
-        words=REDACTED,
         uuid=uuid_of(turn),
-        agent=session.agent,
         rev=end,
+        model=model,
         by=_BY.get(turn.kind, "client") if turn.kind else "client",
         files_modified=list(dict.fromkeys(modified))[:FILES_MAX],
         duration_seconds=max(end - (turn.at_ms or end), 0) / 1000,
-        steps=[use(step) for step in turn.steps],
+        steps=[use(step, model) for step in turn.steps],
         rewound=turn.rewound,
     )
 
@@ -224,14 +221,13 @@ def _action(session: Session, step: Step, call: ToolCall, top: str, place: tuple
         action_type=action_type(call.name),
         target=target,
         target_chars=said,
-        rev=max(started, ended),
         tool=call.name,
         chat_id=place[0],
         lane=place[1],
         success=None if call.result is None else not (call.is_error or call.denied),
         duration_ms=max(ended - started, 0) if ended else 0,
-        result_chars=len(output),
-        result_summary=output[: RESULT_CHARS + MARGIN_CHARS],
+        result_chars=len(output) if call.is_error else 0,
+        result_summary=output[: RESULT_CHARS + MARGIN_CHARS] if call.is_error else "",
     )
 
 

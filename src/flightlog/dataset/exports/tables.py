@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from flightlog.dataset.book import Book
-from flightlog.dataset.stats import responses
+from flightlog.dataset.rows import REDACTED
+from flightlog.dataset.stats import agents, responses
 
 Cell = Any
 Record = dict[str, Cell]
@@ -59,14 +60,17 @@ def table(book: Book, name: str) -> Iterator[tuple[str, str, Record]]:
     if name == "responses":
         yield from _responses(book)
         return
-    homes = {str(row.get("session", "")): str(row.get("agent", "")) for row in book.of("session")}
-    short = {str(row["id"]).partition("_")[2]: str(row.get("agent", "")) for row in book.of("session")}
+    homes = agents(book)
     for row in book.of(_KINDS.get(name, name)):
         at = str(row.get("timestamp") or row.get("started_at") or "")
-        agent = row.get("agent") or homes.get(str(row.get("session"))) or short.get(str(row.get("session_id")))
+        agent = row.get("agent") or homes.get(str(row.get("session_id")))
         cells: Record = {column: row.get(column) for column in COLUMNS[name]}
+        if "words" in COLUMNS[name]:
+            cells["words"] = row.get("words", REDACTED)
         if name == "chats":
-            cells["responses"] = len(row.get("steps", ()))
+            cells |= {"responses": len(row.get("steps", ())), "by": row.get("by", "human")}
+            for text in ("input", "output"):
+                cells[f"{text}_chars"] = row.get(f"{text}_chars", len(row.get(text) or ""))
         yield str(agent or NO_AGENT), at[:10] or "unknown", cells
 
 
