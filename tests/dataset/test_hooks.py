@@ -107,7 +107,7 @@ def test_a_commit_of_rows_alone_starts_nothing(ground):
     ground.git("add", "scripts")
     ground.git("commit", "-q", "-m", "scripts")
 
-    until(marker.exists)
+    until(lambda: marker.exists() and marker.read_text())
     assert marker.read_text() == "x\n"
 
 

@@ -3,12 +3,14 @@
 from contextlib import suppress
 from pathlib import Path
 
+MARK = "flightlog/dataset/collecting"  # this clone collects, also on branches that have no rows yet
+
 
 def collecting(folder: Path) -> Path | None:
     """Return the top of the work tree that holds `folder` if it collects rows."""
     for each in (folder, *folder.parents):
         if (each / ".git").exists():
-            on = (each / ".git-ml" / "tracked").is_dir() or (common(each) / "flightlog" / "dataset").is_dir()
+            on = (each / ".git-ml" / "tracked").is_dir() or (common(each) / MARK).exists()
             return each if on else None
     return None
 

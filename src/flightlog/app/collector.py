@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from flightlog.app import now_ms
-from flightlog.app.dataset import options, place_here, records
+from flightlog.app.capturing import options, place_here, records
 from flightlog.dataset.consent import permitted
 from flightlog.dataset.layout import Place, cache_pages, write_shard
 from flightlog.dataset.older import as_row

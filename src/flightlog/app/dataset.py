@@ -1,4 +1,4 @@
-"""Wiring of the dataset: which repository, what its project said yes to, and who this clone is."""
+"""Wiring of the dataset's commands: the repository one stands in, its settings, the clock."""
 
 import os
 import shlex
@@ -9,35 +9,22 @@ from typing import Any
 
 import msgspec
 
-from flightlog.app import now_ms, open_archive
-from flightlog.app.collecting import collecting, common
-from flightlog.app.config import Value, settings
-from flightlog.app.privacy import redactor
-from flightlog.archive import Archive, Recording
+from flightlog.app import now_ms
+from flightlog.app.capturing import OFF, kit, options, place_here, push_if_on, records, said
+from flightlog.archive import Archive
 from flightlog.dataset import remote, stats
 from flightlog.dataset.book import FIELDS, Book, read_book, shard_files
-from flightlog.dataset.capture import Kit, Options, capture
+from flightlog.dataset.capture import Kit
 from flightlog.dataset.commits import judged
 from flightlog.dataset.compact import Compaction, compact
 from flightlog.dataset.consent import permitted
 from flightlog.dataset.layout import Place, total_bytes, write_shard
-from flightlog.dataset.memory import writer
 from flightlog.dataset.retain import WHY, due, tombstones
-from flightlog.dataset.sync import SyncReport, belonging, is_inside, sync, sync_commits
-from flightlog.model.errors import FlightlogError, Invalid, NotFound
+from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
+from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Move
-from flightlog.privacy.records import Records
-from flightlog.sources.git import repository as repositories
-from flightlog.sources.git.repository import Repository
 
-OFF = "ML_COLLECTION_ENABLED"
-
-
-def place_here(folder: Path | None = None) -> Place:
-    """Return the dataset of the repository that holds `folder`."""
-    place = Place(repositories.at(folder or Path.cwd()))
-    writer(place.state, os.urandom(4).hex())
-    return place
+__all__ = ["place_here", "push_if_on", "records", "said"]
 
 
 def existing_place(folder: Path | None = None) -> Place:
@@ -50,60 +37,11 @@ def existing_place(folder: Path | None = None) -> Place:
     return place
 
 
-def said(place: Place) -> dict[str, Value]:
-    """Return the settings in force for a repository; what it may not decide by itself needs trust."""
-    return settings(os.environ, place.repository.top)
-
-
-def options(place: Place) -> Options:
-    """Return what the project said yes to."""
-    values = said(place)
-    return Options(
-        words=values["dataset.track_words"].value is True, local_cache=values["dataset.local_cache"].value is True
-    )
-
-
-def records(place: Place) -> Records:
-    """Return the redactor for rows of a repository; its own directory is called `.`."""
-    return Records(redactor(place.repository.top, {str(place.repository.top): "."}))
-
-
-def kit(place: Place, archive: Archive | None = None) -> Kit:
-    """Return what a capture works with."""
-    return Kit(place, archive or open_archive(), records(place), options(place))
-
-
 def sync_here(place: Place) -> SyncReport:
     """Write every row that the files of this repository lack."""
     tools = kit(place)
     default = str(said(place)["dataset.default_branch"].value)
     return sync(tools, belonging(tools.archive, place), default)
-
-
-def capture_settled(archive: Archive, recording: Recording) -> int:
-    """Capture a session that was just settled, if its repository collects rows; then push, if that is on."""
-    cwd = archive.cwd(recording)
-    top = collecting(Path(cwd)) if cwd and os.environ.get(OFF) != "0" else None
-    if top is None or not is_inside(cwd, top):
-        return 0
-    place = Place(Repository(top, common(top)))
-    writer(place.state, os.urandom(4).hex())
-    tools = kit(place, archive)
-    rows = capture(tools, recording).rows + sync_commits(tools)
-    push_if_on(place)
-    return rows
-
-
-def push_if_on(place: Place) -> FlightlogError | None:
-    """Push the rows if the project said so; a network that is away costs nothing but the safety of the last ones."""
-    values = said(place)
-    if values["dataset.push"].value is not True:
-        return None
-    try:
-        remote.push(place, str(values["dataset.remote"].value), now_ms())
-    except FlightlogError as error:
-        return error
-    return None
 
 
 def sync_commits_here(place: Place) -> int:

@@ -89,9 +89,9 @@ def _captured(archive: Archive, recording: Recording) -> int:
     cwd = archive.cwd(recording)
     if not cwd or collecting(Path(cwd)) is None:
         return 0
-    from flightlog.app.dataset import capture_settled  # noqa: PLC0415 - its redactor takes a while to load
+    from flightlog.app.capturing import capture_settled  # noqa: PLC0415 - its redactor takes a while to load
 
-    return capture_settled(archive, recording)
+    return capture_settled(archive, recording, cwd)
 
 
 def _index(archive: Archive) -> None:

@@ -24,7 +24,11 @@ CUT = "…"
 
 def permitted(rows: Iterable[AnyRow | Row], records: Records, *, words: bool) -> list[Row]:
     """Return rows as they may be written."""
-    return [_cut(_redacted(_uncounted(row) if words else withheld(row), records)) for row in map(_plain, rows)]
+    told = [_uncounted(row) if words else withheld(row) for row in map(_plain, rows)]
+    # All of them in one go: a look costs the same for one row as for a hundred.
+    clean = records.value(told)
+    # Names of kinds are ours; a redactor that took one for something else must not break the row.
+    return [_cut({**after, "kind": before["kind"]}) for before, after in zip(told, clean, strict=True)]
 
 
 def withheld(row: Row) -> Row:
@@ -55,13 +59,6 @@ def _uncounted(row: Row) -> Row:
 
 def _plain(row: AnyRow | Row) -> Row:
     return row if isinstance(row, dict) else plain(row)
-
-
-def _redacted(row: Row, records: Records) -> Row:
-    clean = records.value(row)
-    assert isinstance(clean, dict)
-    # Names of fields and kinds are ours; a redactor that took them for something else must not break the row.
-    return {**clean, "kind": row["kind"]}
 
 
 def _cut(row: Row) -> Row:

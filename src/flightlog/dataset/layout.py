@@ -17,11 +17,12 @@ from msgspec import Struct
 
 from flightlog.dataset.book import GENERATION, base_files
 from flightlog.dataset.rows import BASES, Row, encoded
-from flightlog.dataset.shards import named, session_of, shard
+from flightlog.dataset.shards import column, day_of, named, session_of
 from flightlog.model.pages import Page, Tier
 from flightlog.privacy import tiers
 from flightlog.privacy.records import Records
 from flightlog.sources.git.repository import Repository
+from flightlog.store.files import create
 from flightlog.store.pages import publish
 
 ROOT = ".git-ml"
@@ -54,14 +55,11 @@ class Place(Struct, frozen=True):
         """What this clone remembers."""
         return self.repository.common / "flightlog" / "dataset"
 
-    @property
-    def is_on(self) -> bool:
-        """Whether this repository collects rows: this branch does, or another did in this clone."""
-        return self.tracked.is_dir() or self.state.is_dir()
-
 
 def prepare(place: Place, records: Records) -> list[Path]:
-    """Make what is missing; what is there stays as it is."""
+    """Make what is missing; what is there stays as it is. From now on this clone collects, on any branch."""
+    if not (place.state / "collecting").exists():
+        create(place.state / "collecting", b"")
     layout = tiers.layout("dataset")
     wanted = {
         ".gitignore": tiers.gitignore(layout, root=""),
@@ -75,11 +73,13 @@ def prepare(place: Place, records: Records) -> list[Path]:
 
 
 def write_shard(place: Place, session: str, rows: Sequence[Row], number: int, records: Records) -> Path | None:
-    """Write rows as one shard; they were redacted, and are looked at once more on the way."""
-    made = shard(session, rows, number)
-    clean = records.clean(made.body.split(b"\n")[:-1])
-    body = clean.text.encode("utf-8", "replace")
-    name = made.name if body == made.body else named(session, body, made.name[:10]).name
+    """Write rows as one shard; they were redacted, and are looked at once more on the way.
+
+    `number` counts the shards of a session. Returns None when there is such a shard already.
+    """
+    clean = records.clean_rows(list(rows), column(number))
+    day = max(map(day_of, rows), default="")
+    name = named(session, clean.text.encode("utf-8", "replace"), day).name
     written = publish(place.tracked, [Page(f"pending/{name}", Tier.TRACKED, clean)])
     return written[0] if written else None
 

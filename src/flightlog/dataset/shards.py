@@ -9,10 +9,10 @@ are only folded into one that is twice as large as any of them.
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from flightlog.dataset.rows import Row, encoded
+from flightlog.dataset.rows import Row
 
 _NAME = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)-(?P<session>[A-Za-z0-9][A-Za-z0-9._-]*)-(?P<sha>[0-9a-f]{12})\.jsonl")
 _COLUMNS = 62
@@ -29,22 +29,21 @@ class Shard(NamedTuple):
     body: bytes
 
 
-def shard(session: str, rows: Sequence[Row], number: int) -> Shard:
-    """Return the shard of `rows`; `number` counts the shards of its session."""
-    lines = sorted(encoded(row) for row in rows)
-    return named(session, indented(lines, number), max(map(_day, rows), default=""))
-
-
 def indented(lines: Iterable[bytes], number: int) -> bytes:
-    """Return lines as a shard holds them, at a column that `number` decides; the first is for base files."""
-    margin = b" " * (1 + number * _STRIDE % _COLUMNS)
+    """Return lines as a shard holds them."""
+    margin = b" " * column(number)
     return b"".join(margin + line + b"\n" for line in lines)
+
+
+def column(number: int) -> int:
+    """Return where the lines of the shard with this number in its session begin; 0 is for base files."""
+    return 1 + number * _STRIDE % _COLUMNS
 
 
 def free_number(bodies: Iterable[bytes]) -> int:
     """Return a number whose column none of these shards begins at, if there is one."""
     taken = {len(body) - len(body.lstrip(b" ")) for body in bodies}
-    return next((number for number in range(_COLUMNS) if 1 + number * _STRIDE % _COLUMNS not in taken), 0)
+    return next((number for number in range(_COLUMNS) if column(number) not in taken), 0)
 
 
 def named(session: str, body: bytes, day: str) -> Shard:
@@ -75,7 +74,8 @@ def foldable(sizes: Iterable[tuple[str, int]]) -> list[str]:
     return []
 
 
-def _day(row: Row) -> str:
+def day_of(row: Row) -> str:
+    """Return the day a row is about; empty when it does not say."""
     for name in ("timestamp", "ended_at", "started_at"):
         value = row.get(name)
         if isinstance(value, str) and re.match(r"\d{4}-\d\d-\d\d", value):

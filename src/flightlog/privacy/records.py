@@ -63,6 +63,11 @@ class Records:
         """Return lines of JSON, redacted, as text that may be published."""
         return Clean(b"".join(line + b"\n" for line in self.lines(lines)).decode("utf-8", "replace"))
 
+    def clean_rows(self, rows: list[Any], indent: int = 0) -> Clean:
+        """Return values, redacted, one line of JSON each, sorted, as text that may be published."""
+        lines = sorted(_encoded(row) for row in self.value(rows))
+        return Clean("".join(" " * indent + line.decode("utf-8", "replace") + "\n" for line in lines))
+
     def _batch(self, lines: list[bytes]) -> list[bytes]:
         """Redact lines, most of them by one look: what holds no trigger of any detector is done."""
         data = self.redactor.homeless(b"\n".join(lines))

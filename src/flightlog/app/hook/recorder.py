@@ -93,8 +93,8 @@ def collects(folder: str) -> bool:
     """Whether the repository that holds `folder` collects training rows: the rule of `app.collecting`, in short."""
     while folder and os.path.isabs(folder):
         if os.path.exists(os.path.join(folder, ".git")):
-            own = os.path.join(folder, ".git", "flightlog", "dataset")
-            return os.path.isdir(os.path.join(folder, ".git-ml", "tracked")) or os.path.isdir(own)
+            own = os.path.join(folder, ".git", "flightlog", "dataset", "collecting")
+            return os.path.isdir(os.path.join(folder, ".git-ml", "tracked")) or os.path.exists(own)
         above = os.path.dirname(folder)
         folder = above if above != folder else ""
     return False
