@@ -20,6 +20,7 @@ run: .venv/.run ## The main job: what your own sessions say
 test: .venv/.dev ## Run every test
 	tools/install_agents.sh
 	tools/install_browser.sh
+	tools/install_judges.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
 	tools/try_wheel.sh
 
@@ -39,7 +40,7 @@ soak: .venv/.dev ## The slow tests
 	$(BIN)/python -m pytest -m soak
 
 lock: .venv/.dev ## Pin the requirement files again
-	for name in run build rooms dev; do \
+	for name in run build rooms dev judges; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --upgrade --generate-hashes --no-emit-index-url \
 	    --no-annotate --no-header --output-file requirements/$$name.txt requirements/$$name.in; done
 

@@ -25,6 +25,8 @@ SHARED = {
     "export html": ("session", "export", SESSION, "--redact", "--format", "html"),
     "export json": ("session", "export", SESSION, "--redact", "--format", "json"),
     "export to a file": ("session", "export", SESSION, "--redact", "--output", "shared.md"),
+    "export of a trajectory": ("session", "export", SESSION, "--redact", "--atif"),
+    "export of a trajectory to files": ("session", "export", SESSION, "--redact", "--atif", "--output", "shared.atif"),
     "share": ("share", SESSION),
     "share to a file": ("share", SESSION, "--output", "shared.html"),
     "scan": ("privacy", "scan", "."),
@@ -89,7 +91,8 @@ def shared(place, *words):
                           check=False, stdin=subprocess.DEVNULL)  # fmt: skip
     said = done.stdout + done.stderr
     pages = [Path(place / "repository" / name) for name in words if name.startswith("shared.")]
-    return said + b"".join(page.read_bytes() for page in pages if page.exists())
+    files = [file for page in pages for file in ([page] if page.is_file() else page.rglob("*")) if file.is_file()]
+    return said + b"".join(file.read_bytes() for file in files)
 
 
 @pytest.mark.parametrize("command", SHARED)

@@ -3,7 +3,7 @@
 import pytest
 
 from flightlog.model.damage import Damage
-from flightlog.store.reading import open_reader, raw_lines, sound_lines
+from flightlog.store.reading import blocks, open_reader, raw_lines, sound_lines
 from flightlog.store.recordings import seal
 
 LINES = [b'{"n":%d,"pad":"%s"}' % (number, b"x" * (number % 90)) for number in range(5_000)]
@@ -35,6 +35,30 @@ def test_any_span_reads_the_same(path):
             assert WHOLE[offset:].startswith(bytes(buffer[:filled]))
     finally:
         reader.close()
+
+
+@pytest.mark.parametrize("size", [64, 1000, 1 << 20])
+@pytest.mark.parametrize("start", [0, len(LINES[0]) + 1])
+def test_blocks_are_whole_lines_whatever_the_buffer(path, start, size):
+    reader = open_reader(path)
+    try:
+        found = [bytes(block.view[: block.end]) for block in blocks(reader, start, bytearray(size))]
+    finally:
+        reader.close()
+    assert b"".join(found) == WHOLE[start:]
+    assert all(block.endswith(b"\n") for block in found)
+
+
+def test_what_follows_the_last_newline_is_a_block_of_its_own(tmp_path):
+    path = tmp_path / "torn.jsonl"
+    path.write_bytes(b"one\ntwo\nthr")
+    reader = open_reader(str(path))
+    found = [(bytes(block.view[: block.end]), block.whole) for block in blocks(reader, 0, bytearray(2))]
+    reader.close()
+
+    assert b"".join(part for part, _ in found) == b"one\ntwo\nthr"
+    assert [whole for _, whole in found][-1] is False
+    assert all(part.endswith(b"\n") == whole for part, whole in found)
 
 
 @pytest.mark.parametrize("start", [0, len(LINES[0]) + 1])

@@ -39,7 +39,8 @@ def test_hits_stand_in_the_order_of_the_session(data):
 
     hits = data.find(name, "greet", 200)
 
-    rows = [row.id for row in data.held(name).rows()]
+    thread = data.held(name).thread()
+    rows = [thread.id_at(row) for row in range(thread.total)]
     assert [hit.row for hit in hits] == sorted((hit.row for hit in hits), key=rows.index)
     assert all(hit.found.lower() == "greet" for hit in hits)
     assert len(data.find(name, "greet", 2)) == 2

@@ -1,59 +1,78 @@
 """What is held is what would be told: the same rows, the same words, whatever was left in the recording."""
 
-from msgspec.structs import replace
-
+from flightlog.archive.growing import outline
 from flightlog.model.session import Step, Turn
-from flightlog.views.timeline import rows
-from flightlog.web.held import hold, text_of
+from flightlog.views.outline.shape import Mark
+from flightlog.views.timeline import RowKind, rows
+from flightlog.web.held import GONE, Held, text_of
 from recordings import CASES, archive
+
+
+def held_of(found, name=None):
+    return Held(found, outline(found, name or found.latest()))
+
+
+def every(held, lane=""):
+    return held.shown(range(held.thread(lane).total), lane)
 
 
 def shown(row):
     item = row.item
+    lanes = [lane.id for lane in row.lanes]
     if isinstance(item, Turn):
-        return (row.id, item.prompt, item.kind, item.rewound)
-    return (row.id, item)
+        return (row.id, row.kind, item.prompt, item.kind, item.at_ms, item.rewound, lanes)
+    return (row.id, row.kind, item, row.failed, lanes)
 
 
-def test_full_rows_say_what_the_whole_session_says(tmp_path):
+def test_shown_rows_say_what_the_whole_session_says(tmp_path):
     for number, case in enumerate(CASES):
         found = archive(tmp_path / str(number), case)
         for name in found.recordings:
             session = found.session(name)
-            held = hold(found, name)
+            held = held_of(found, name)
             for lane in (None, *session.lanes):
-                mine = next((each for each in held.session.lanes if lane and each.id == lane.id), None)
-                told = held.full(held.rows(mine))
+                told = every(held, lane.id if lane else "")
 
-                assert [shown(row) for row in told] == [shown(row) for row in rows(session, lane)]
+                assert [shown(row) for row in told] == [shown(row) for row in rows(session, lane)], case
 
 
-def test_long_texts_are_left_in_the_recording(tmp_path):
+def test_some_rows_are_read_like_all_of_them(tmp_path):
+    found = archive(tmp_path, "2.1.325/multi-turn-tools")
+    held = held_of(found)
+    told = every(held)
+
+    assert [held.shown([row])[0] for row in range(len(told))] == told
+    assert held.chunk(0) == told[:20]
+
+
+def test_long_texts_stay_in_the_recording(tmp_path):
     found = archive(tmp_path, "2.1.325/odd-outputs")
-    held = hold(found, found.latest())
-    slim, full = held.rows(), held.full(held.rows())
+    held = held_of(found)
 
-    longest = max(len(call.output) for row in slim if isinstance(row.item, Step) for call in row.item.calls)
+    longest = max(len(call.output) for row in every(held) if isinstance(row.item, Step) for call in row.item.calls)
 
-    assert longest < 600
-    assert any(len(call.output) > 1_500 for row in full if isinstance(row.item, Step) for call in row.item.calls)
+    assert longest > 1_500
+    assert held.size < 1_500
 
 
-def test_a_recording_that_vanished_shows_what_is_held(tmp_path):
+def test_a_recording_that_vanished_is_said_to_be_gone(tmp_path):
     found = archive(tmp_path, "2.1.325/single-turn")
-    held = hold(found, found.latest())
+    held = held_of(found)
     for file in tmp_path.glob("projects/*/*.jsonl"):
         file.unlink()
 
-    assert held.full(held.rows()) == [replace(row) for row in held.rows()]
+    told = every(held)
+
+    steps = [row for row, mark in zip(told, held.thread().marks, strict=True) if mark == Mark.STEP]
+    assert {(row.kind, row.item) for row in steps} == {(RowKind.NOTE, GONE)}
 
 
 def test_every_place_leads_to_a_row(tmp_path):
     found = archive(tmp_path, "2.1.325/subagent-foreground")
-    held = hold(found, found.latest())
-    lanes = {lane for lane, _ in held.by_place.values()}
+    held = held_of(found)
+    lanes = {lane for lane, _ in held.rows_by_place.values()}
 
-    assert lanes == {"", *(lane.id for lane in held.session.lanes)}
+    assert lanes == {"", *(lane.id for lane in held.outline.lanes)}
 
 
 def test_the_words_of_a_record_are_those_a_page_shows(tmp_path):

@@ -8,11 +8,12 @@ from flightlog.app import now_ms
 from flightlog.web.hub import QUEUE_MAX, Hub
 from flightlog.web.news import news
 from flightlog.web.render import environment
+from flightlog.web.shelf import Shelf
 from recordings import archive
 
 
-def hub():
-    return Hub(news(environment(UTC, now_ms)))
+def hub(found):
+    return Hub(news(environment(UTC, now_ms)), Shelf(lambda _: found, lambda _: ""))
 
 
 async def told(queue):
@@ -30,7 +31,7 @@ def test_pages_share_one_reader_and_each_gets_the_news(tmp_path):
     file.write_bytes(b"".join(lines[:8]))
 
     async def watch():
-        watched = hub()
+        watched = hub(found)
         queues = [await watched.join(found, session) for _ in range(50)]
         first = await told(queues[0])
         with file.open("ab") as out:
@@ -59,7 +60,7 @@ def test_a_page_that_comes_later_is_told_where_things_stand(tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
 
     async def watch():
-        watched = hub()
+        watched = hub(found)
         first = await watched.join(found, found.latest())
         await told(first)
         later = await told(await watched.join(found, found.latest()))
@@ -76,7 +77,7 @@ def test_a_page_that_does_not_read_is_told_to_begin_again(tmp_path):
     found = archive(tmp_path, "2.1.325/single-turn")
 
     async def watch():
-        watched = hub()
+        watched = hub(found)
         queue = await watched.join(found, found.latest())
         await told(queue)
         reader = watched._readers[found.latest()]

@@ -29,6 +29,10 @@ class Table:
         """A figure that must not pass `bar`."""
         self._row(name, f"{value:.3g}", f"<= {bar:g}", good=value <= bar)
 
+    def least(self, name: str, value: float, bar: float) -> None:
+        """A figure that must reach `bar`."""
+        self._row(name, f"{value:.3g}", f">= {bar:g}", good=value >= bar)
+
     def truth(self, name: str, value: bool) -> None:  # noqa: FBT001 - the value itself
         """Something that must hold."""
         self._row(name, "yes" if value else "NO", "yes", good=value)

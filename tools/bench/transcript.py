@@ -40,6 +40,7 @@ class Session:
         self.truths: list[Truth] = []
         self.context = 12_000
         self.calls: list[str] = []
+        self.scale = 1.0  # how long texts are, against what real sessions hold
 
     def turn(self) -> Iterator[str]:
         """Yield the lines of one prompt and its steps."""
@@ -124,7 +125,7 @@ class Session:
 
     def _block(self, block: int) -> str:
         draw = self.draw
-        size = min(int(draw.lognormvariate(6.55, 1.0)), 30_000)
+        size = min(int(self.scale * draw.lognormvariate(6.55, 1.0)), 30_000)
         said = self.words.cut(draw, size)
         if block == 0 and draw.random() < 0.5:
             return f'{{"type":"thinking","thinking":"{said}","signature":"{draw.getrandbits(1600):x}"}}'
@@ -140,7 +141,7 @@ class Session:
 
     def _result(self, call: str) -> str:
         draw = self.draw
-        size = min(int(draw.lognormvariate(7.25, 1.5)), 310_000)
+        size = min(int(self.scale * draw.lognormvariate(7.25, 1.5)), 310_000)
         said = self.words.cut(draw, size)
         body = (
             f'{{"role":"user","content":[{{"tool_use_id":"{call}","type":"tool_result",'

@@ -1,12 +1,17 @@
 """Usage reports: cold, after growth, unchanged; against ccusage and tokscale, totals against the manifest."""
 
 import json
+from datetime import UTC
 from pathlib import Path
 
 from tools.bench.corpus import grow
 from tools.bench.measure import Contender, Result, clear, parsed, plain_env, race
 from tools.bench.peers import Peer
 from tools.bench.table import Table
+
+from flightlog.archive.books import Books
+from flightlog.sources.claude_code.discover import discover
+from flightlog.views.usage import By
 
 GROWTH_BYTES = 5_000_000
 
@@ -68,6 +73,7 @@ def again(ground: Ground, table: Table, rounds: int) -> None:
     race(contenders, 1)
     found = race(contenders, rounds)
     table.results("unchanged", found)
+    table.most("  lines decoded", _decoded(ground), 0)
     _compare(table, found, "tokscale", 4.0)
     _compare(table, found, "ccusage", 0.0)
     seed = 100
@@ -81,8 +87,18 @@ def again(ground: Ground, table: Table, rounds: int) -> None:
     found = race([contenders[0]._replace(before=step), *contenders[1:]], rounds)
     _check(race([ground.ours(cold=False)], 1)["flightlog"], ground.corpus, table)
     table.results("after 5 MB more", found)
+    step()
+    table.note("  lines decoded", _decoded(ground))
     _compare(table, found, "tokscale", 5.0)
     _compare(table, found, "ccusage", 12.0)
+
+
+def _decoded(ground: Ground) -> int:
+    """Count the lines one more report decodes."""
+    books = Books(discover(str(ground.corpus)).transcripts, ground.index / "index.db")
+    books.usage(By.DAY, UTC)
+    books.close()
+    return books.work.decoded
 
 
 def _compare(table: Table, found: dict[str, Result], peer: str, bar: float) -> None:

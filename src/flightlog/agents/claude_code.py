@@ -22,6 +22,8 @@ from flightlog.model.errors import NotFound
 
 AGENT = "claude-code"
 VERSION_TIMEOUT_S = 20
+_FOLDER_CHARS_MAX = 200
+_LEFT_BEHIND = re.compile(r"ANTHROPIC_|CLAUDE|AI_AGENT$|OTEL_|IS_SANDBOX$|MCP_|FLIGHTLOG_")
 
 
 class World(Struct, frozen=True):
@@ -65,7 +67,9 @@ class ClaudeCode(Struct, frozen=True):
 
     def start(self, ask: Ask) -> "Session":
         """Start a `-p` session and return at once."""
-        return Session(JsonProcess(_command(self.program, ask), cwd=ask.cwd, environment=ask.environment))
+        return Session(
+            JsonProcess([*ask.before, *_command(self.program, ask)], cwd=ask.cwd, environment=ask.environment)
+        )
 
     def run(self, ask: Ask, timeout_s: float) -> Outcome:
         """Run a `-p` session to its end."""
@@ -132,6 +136,32 @@ def isolated(world: World, path: str) -> dict[str, str]:
         "DISABLE_ERROR_REPORTING": "1",
         "CLAUDE_CODE_MAX_RETRIES": str(world.retries),
     }
+
+
+def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
+    """An environment without what a surrounding agent leaves in it: its keys, its session, its settings."""
+    return {name: value for name, value in environ.items() if not _LEFT_BEHIND.match(name)}
+
+
+def project_folder(path: str) -> str:
+    """Name the folder of a project's transcripts, as the client does; `path` is the real one."""
+    units = path.encode("utf-16-le", "surrogatepass")
+    codes = [int.from_bytes(units[at : at + 2], "little") for at in range(0, len(units), 2)]
+    name = "".join(chr(code) if code < 128 and chr(code).isalnum() else "-" for code in codes)
+    if len(name) <= _FOLDER_CHARS_MAX:
+        return name
+    digest = 0
+    for code in codes:
+        digest = (digest * 31 + code + 2**31) % 2**32 - 2**31
+    return f"{name[:_FOLDER_CHARS_MAX]}-{_base36(abs(digest))}"
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + digits
+    return digits or "0"
 
 
 def session_id(records: tuple[dict[str, Any], ...]) -> str:

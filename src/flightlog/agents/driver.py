@@ -12,7 +12,10 @@ from msgspec import Struct
 
 
 class Ask(Struct, frozen=True):
-    """One prompt for one agent: a new session, or more of an old one."""
+    """One prompt for one agent: a new session, or more of an old one.
+
+    `before` are words put before the agent's command, as `agents.namespace` makes them.
+    """
 
     prompt: str
     cwd: Path
@@ -21,6 +24,7 @@ class Ask(Struct, frozen=True):
     resume: str = ""
     fork: bool = False
     arguments: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
 
 
 class Outcome(Struct, frozen=True):

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -83,6 +84,24 @@ class JsonProcess:
         # A tool that outlived the agent may still hold the pipe; what it says is not the agent's.
         for reader in self._readers:
             reader.join(0.5)
+
+
+def end_family(pid: int) -> None:
+    """End a process that is not our child, and all it started; the caller knows that it is the right one."""
+    family = {pid, *descendants(pid)}
+    _send(family, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_GRACE_S
+    while time.monotonic() < deadline and any(_is_there(each) for each in family):
+        time.sleep(0.05)
+    _send(family | descendants(pid), signal.SIGKILL)
+
+
+def _is_there(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
 
 
 def descendants(pid: int) -> set[int]:

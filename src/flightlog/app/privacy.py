@@ -15,6 +15,7 @@ import platformdirs
 from flightlog.app import open_archive
 from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
+from flightlog.model.known import Known
 from flightlog.model.session import Session
 from flightlog.privacy import key as keys
 from flightlog.privacy.detect.known import dotenv_values, secret_values
@@ -65,6 +66,12 @@ def clean_session(told: Session) -> Session:
     """Return a session with every string in it redacted, before anything shortens or lays it out."""
     plain = msgspec.to_builtins(told, enc_hook=str)
     return msgspec.convert(Records(redactor()).value(plain), Session)
+
+
+def clean_known(known: Mapping[str, Known]) -> dict[str, Known]:
+    """Return what is known of threads with every string in it redacted."""
+    plain = msgspec.to_builtins(known)
+    return msgspec.convert(Records(redactor()).value(plain), dict[str, Known])
 
 
 def trust() -> Trust:

@@ -16,7 +16,7 @@ from flightlog.archive import Archive
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.git.repository import Repository
 from flightlog.store.kept import kept_sessions
-from flightlog.views.overview import DAY_MS
+from flightlog.views.usage import DAY_MS
 
 
 class SafeRows(Struct, frozen=True):

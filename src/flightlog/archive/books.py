@@ -40,6 +40,7 @@ class Books:
     def __init__(self, files: Sequence[Transcript], index: Path | None) -> None:
         """Take `files` into account; keep the index at `index`, or nowhere."""
         self._files = files
+        self._sources = [source(file) for file in files]
         self._index = Index(index)
         self._sync: UsageSync | None = None
         self._work = Work()
@@ -55,10 +56,9 @@ class Books:
             sync = self._synced()
             return report(limited(map(_decode, sync.digests.values()), only), by, zone, sync.damaged)
         name = f"{by.value} {_rules(zone)} {MADE_BY}"
-        sources = [source(file) for file in self._files]
-        kept = self._index.asked(lambda database: kept_report(database, name, sources))
+        kept = self._index.asked(lambda database: kept_report(database, name, self._sources))
         if kept is not None:
-            self._work = Work(files=len(sources))
+            self._work = Work(files=len(self._sources))
             return _decode_report(kept)
         sync = self._synced()
         made = report([_decode(body) for body in sync.digests.values()], by, zone, sync.damaged)
@@ -85,8 +85,7 @@ class Books:
         self._index.close()
 
     def _synced(self) -> UsageSync:
-        sources = [source(file) for file in self._files]
-        self._sync = self._index.asked(lambda each: sync_usage(each, sources, self._scan, self._digest, MADE_BY))
+        self._sync = self._index.asked(lambda each: sync_usage(each, self._sources, self._scan, self._digest, MADE_BY))
         self._work = self._sync.work
         return self._sync
 

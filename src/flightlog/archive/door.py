@@ -18,10 +18,12 @@ from msgspec.structs import replace
 from flightlog.archive.books import Books
 from flightlog.archive.catalogue import Catalogue
 from flightlog.archive.finder import Finder, Found
+from flightlog.archive.known import known_of
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.events import Entry, LaneFacts
 from flightlog.model.ids import checked
+from flightlog.model.known import Known
 from flightlog.model.session import Session
 from flightlog.sources.claude_code.discover import (
     AGENT,
@@ -49,6 +51,7 @@ from flightlog.views.usage import By
 Progress = Callable[[int, int], None]
 Place = tuple[str, int, int]  # path, offset, length
 SPILLED_BYTES_MAX = 64 << 20
+LONG_BYTES = 4 << 20  # what is longer is never held whole
 
 
 class Recording(Struct, frozen=True):
@@ -62,6 +65,11 @@ class Recording(Struct, frozen=True):
     def changed_ms(self) -> int:
         """When the agent last wrote to any of them."""
         return max(file.changed_ns for file in self.files) // 1_000_000
+
+    @property
+    def size(self) -> int:
+        """How many bytes they hold."""
+        return sum(file.size for file in self.files)
 
     @property
     def main(self) -> Transcript | None:
@@ -151,7 +159,7 @@ class Archive:
         for recording in self._newest_first():
             count = catalogue.known(recording.session, recording.files)
             if count is None and (bytes_max is None or read < bytes_max):
-                read += sum(file.size for file in recording.files)
+                read += recording.size
                 count = catalogue.one(recording.session, recording.files, self._secret_counts)
             if count is not None:
                 counts[recording.session] = count
@@ -187,6 +195,12 @@ class Archive:
         said = (entry for entry in self.records_of(recording.files) if isinstance(entry, Entry))
         return next((entry.scene.cwd for entry in said if entry.scene.cwd), "")
 
+    def known(self, written: str) -> dict[str, Known]:
+        """Say what the model was given in each thread of a session, and what of it is a copy."""
+        recording = self.find(written)
+        others = (file for file in self._found.transcripts if file.session != recording.session)
+        return known_of(recording.files, others)
+
     def records_at(self, places: Iterable[Place]) -> Iterator[Entry]:
         """Read single records again, from where they were found."""
         for path, group in groupby(places, key=lambda place: place[0]):
@@ -206,7 +220,7 @@ class Archive:
         read: dict[str, int] = {}
         told: set[Damage] = set()
         while True:
-            for file in self._fresh(session):
+            for file in self.fresh(session):
                 start = read.get(file.path, 0)
                 if file.size < start:
                     start = 0
@@ -261,11 +275,15 @@ class Archive:
 
     def _summary(self, session: str) -> SessionSummary:
         recording = self.recordings[session]
+        if recording.size >= LONG_BYTES:
+            from flightlog.archive.growing import outline  # noqa: PLC0415 - it knows the archive
+
+            return replace(outline(self, session).told, changed_ms=recording.changed_ms)
         return summarise(self._told(recording), recording.changed_ms)
 
     def state(self, session: str) -> tuple[tuple[str, int, int], ...]:
         """Say how the files of a session stand now, by path, size and time; it changes when they do."""
-        return tuple((file.path, file.size, file.changed_ns) for file in self._fresh(self.find(session).session))
+        return tuple((file.path, file.size, file.changed_ns) for file in self.fresh(self.find(session).session))
 
     def _secret_counts(self, session: str) -> dict[str, int]:
         from flightlog.privacy.stream import secret_counts  # noqa: PLC0415 - its rules take a while to read
@@ -273,7 +291,7 @@ class Archive:
         files = self.recordings[session].files
         return secret_counts(line for file in files for line in raw_lines(file.path, 0))
 
-    def _fresh(self, session: str) -> tuple[Transcript, ...]:
+    def fresh(self, session: str) -> tuple[Transcript, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
         folders = {os.path.dirname(file.path) for file in self.recordings[session].files if not file.lane}  # noqa: PTH120
         found = [file for folder in sorted(folders) for file in session_files(folder, session)]
@@ -288,9 +306,9 @@ class Archive:
             if file.lane:
                 yield lane_facts(file)
             else:
-                yield from self._summaries(os.path.dirname(file.path))  # noqa: PTH120
+                yield from self.summaries(os.path.dirname(file.path))  # noqa: PTH120
 
-    def _summaries(self, folder: str) -> Iterable[Entry]:
+    def summaries(self, folder: str) -> Iterable[Entry]:
         """Titles noted in a project's other files, read once."""
         if folder not in self._noted:
             files = [file for each in self.recordings.values() for file in each.files]

@@ -1,8 +1,17 @@
-"""The lab group."""
+"""The lab group, also installed as `harness`; each family of verbs is in a file of its own."""
 
 import click
 
+from flightlog.cli.lab_collect import collect
+from flightlog.cli.lab_lint import lint
+from flightlog.cli.lab_look import compare, inspect, list_runs
+from flightlog.cli.lab_run import run
 
-@click.group(epilog="Example: flightlog lab --help")
+
+@click.group(epilog="Example: flightlog lab run experiment.yaml")
 def lab() -> None:
     """Experiments: runs, replicates, trajectories, replay, resample."""
+
+
+for _verb in (run, list_runs, inspect, compare, collect, lint):
+    lab.add_command(_verb)

@@ -147,13 +147,22 @@ def _typed(word: str) -> str:
     return f'{key}:"{rest}"' if colon and key.isalpha() else f'"{word}"'
 
 
-@session.command(epilog="Example: flightlog session export 2123f2df --format html --output session.html")
+@session.command(
+    epilog="Examples: flightlog session export 2123f2df --format html --output session.html    "
+    "flightlog session export 2123f2df --atif --output trajectory/"
+)
 @click.argument("session_id")
 @click.option("--format", "form", type=click.Choice(["md", "html", "json"]), default="md", show_default=True)
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
+@click.option("--atif", "atif", flag_value="1.6", help="Write an ATIF 1.6 trajectory; --output is then a directory.")
+@click.option("--atif-1.7", "atif", flag_value="1.7", help="The same, in version 1.7.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write here instead of stdout.")
 @click.option("--redact", is_flag=True, help="Take out secrets and personal data, to share it.")
-def export(session_id: str, *, form: str, output: Path | None, redact: bool) -> None:
-    """Write a session as Markdown, one HTML page, or JSON; nothing is left out, nor taken out but with --redact."""
+def export(session_id: str, *, form: str, atif: str | None, output: Path | None, redact: bool) -> None:
+    """Write a session as Markdown, one HTML page, JSON, or an ATIF trajectory.
+
+    Nothing is left out, nor taken out but with --redact. A trajectory's subagents and pictures
+    are files beside it.
+    """
     from flightlog.app import local_zone, open_archive, write_export
     from flightlog.model.address import parse
     from flightlog.views.export import exported
@@ -161,6 +170,11 @@ def export(session_id: str, *, form: str, output: Path | None, redact: bool) -> 
 
     archive = open_archive()
     told = archive.session(parse(session_id).session)
+    if atif:
+        from flightlog.cli.trajectory import write_trajectory
+
+        write_trajectory(archive, told, atif, output, redact=redact)
+        return
     telling = Telling(local_zone(), full=True, spilled=lambda said: archive.spilled(told.id, said))
     body = _redacted(told, form, telling) if redact else exported(told, form, telling)
     if output is None:

@@ -92,6 +92,7 @@ class Replied(Struct, frozen=True):
     aborted: bool = False
     synthetic: bool = False
     error: str = ""
+    effort: str = ""
 
 
 class ToolReturned(Struct, frozen=True):

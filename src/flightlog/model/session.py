@@ -79,6 +79,7 @@ class Step(Struct, frozen=True, tag="step"):
     request_id: str = ""
     uuids: tuple[str, ...] = ()
     aborted: bool = False
+    effort: str = ""
 
 
 class Turn(Struct, frozen=True):

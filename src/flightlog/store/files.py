@@ -24,7 +24,7 @@ sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
 
 def replace(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
     """Make `path` hold `data`, whole, or leave it as it was."""
-    with temporary(path) as (temp, file), told(path):
+    with temporary(path, durable=durable) as (temp, file), told(path):
         write_all(file, data)
         os.fchmod(file, mode)
         commit(temp, file, path, durable=durable)
@@ -54,9 +54,9 @@ def renamed(path: Path, name: str) -> Path:
 
 
 @contextmanager
-def temporary(path: Path) -> Iterator[tuple[Path, int]]:
+def temporary(path: Path, *, durable: bool = True) -> Iterator[tuple[Path, int]]:
     """Open a private file beside `path`; it is gone afterwards unless it was committed."""
-    ensure_dir(path.parent)
+    ensure_dir(path.parent, durable=durable)
     temp = path.with_name(f".{path.name[:120]}.{process_tag()}-{threading.get_native_id()}.tmp")
     with told(path):
         temp.unlink(missing_ok=True)
@@ -133,7 +133,7 @@ def sweep(directory: Path, older_than_s: float, now: float) -> list[Path]:
         listed = sorted(directory.iterdir())
     for path in listed:
         named = _TEMP.fullmatch(path.name)
-        if not named or _is_running(named["owner"]):
+        if not named or is_running(named["owner"]):
             continue
         with suppress(FileNotFoundError), told(path):
             if now - path.lstat().st_mtime > older_than_s:
@@ -158,17 +158,18 @@ def lock(path: Path, who: str = "") -> Iterator[None]:
         os.close(file)
 
 
-def ensure_dir(path: Path) -> None:
-    """Make `path` and its parents, for their owner only, with names that survive a power cut."""
+def ensure_dir(path: Path, *, durable: bool = True) -> None:
+    """Make `path` and its parents, for their owner only, with names that survive a power cut if `durable`."""
     if path.is_dir():
         return
-    ensure_dir(path.parent)
+    ensure_dir(path.parent, durable=durable)
     with told(path):
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
         if not path.is_dir():
             raise Invalid(f"not a directory: {path}", hint="move that file away")
-        sync_dir(path.parent)
+        if durable:
+            sync_dir(path.parent)
 
 
 def inside(root: Path, name: str) -> Path:
@@ -206,8 +207,18 @@ def sync_dir(path: Path) -> None:
 
 def process_tag() -> str:
     """Name this process so that no other has the name: number, start, boot."""
-    pid = os.getpid()
+    return process_name(os.getpid())
+
+
+def process_name(pid: int) -> str:
+    """Name a process so that no other has the name; `is_running` knows it by that."""
     return f"{pid}-{_started(pid)}-{_boot()}"
+
+
+def is_running(name: str) -> bool:
+    """Say whether the process that was named still runs on this machine."""
+    pid, started, boot = name.split("-")
+    return boot == _boot() and started != "0" and _started(int(pid)) == int(started)
 
 
 def _claim(file: int, path: Path) -> None:
@@ -223,11 +234,6 @@ def _claim(file: int, path: Path) -> None:
 def _is_plain(part: str) -> bool:
     plain = part not in {"", ".", ".."} and part.isprintable() and "\\" not in part
     return plain and len(part.encode("utf-8", "surrogatepass")) <= _PART_BYTES_MAX
-
-
-def _is_running(owner: str) -> bool:
-    pid, started, boot = owner.split("-")
-    return boot == _boot() and started != "0" and _started(int(pid)) == int(started)
 
 
 def _started(pid: int) -> int:

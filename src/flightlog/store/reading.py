@@ -8,7 +8,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from flightlog.model.damage import Damage
@@ -55,6 +55,31 @@ def mapped(path: str) -> mmap.mmap | None:
         return None
     finally:
         os.close(file)
+
+
+class Block(NamedTuple):
+    """A piece of a file: `view[:end]` are whole lines, or what follows the last newline."""
+
+    view: memoryview
+    end: int
+    whole: bool
+
+
+def blocks(file: Reader, start: int, buffer: bytearray) -> Iterator[Block]:
+    """Read a file from `start` on through one buffer, cut at line ends; each block is gone with the next."""
+    kept = 0
+    while got := file.fill(memoryview(buffer)[kept:], start + kept):
+        filled = kept + got
+        end = buffer.rfind(b"\n", kept, filled) + 1
+        if end:
+            yield Block(memoryview(buffer), end, whole=True)
+            start += end
+            buffer[: filled - end] = buffer[end:filled]
+        kept = filled - end
+        if kept == len(buffer):
+            buffer = buffer + bytes(len(buffer))
+    if kept:
+        yield Block(memoryview(buffer), kept, whole=False)
 
 
 def raw_lines(path: str, start: int) -> Iterator[bytes]:

@@ -2,21 +2,23 @@
 
 Every time zone's days, every month and every 5-hour block is made of whole quarters, so
 reports add up digests instead of responses. Sessions that share responses are worked out
-together by the ledger's rule; one that shares none takes a short cut to the same digest.
+together by the ledger's rule.
 """
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, CostSource, Response, Row, Usage, response, row_of
 from flightlog.views.ledger import better, settled
-from flightlog.views.prices import is_priced, long_above, price_at
-from flightlog.views.truth import Account, Evidence, Truth, counted_here, last, truth_of
+from flightlog.views.prices import is_priced, long_above, price, price_at
+from flightlog.views.truth import Account, Evidence, Truth, counted_here, is_doubtful, last, truth_of
 from flightlog.views.usage import Priced, priced
 
 QUARTER_MS = 900_000
+_name, _model, _at_ms, _first = itemgetter(0), itemgetter(2), itemgetter(9), itemgetter(9, 0, 10)
 _USD_DIGITS = 9  # a billionth of a dollar: finer than any price, coarser than the order of a sum
 
 
@@ -52,11 +54,12 @@ class Said(Struct, frozen=True):
 
 
 AskEvidence = Callable[[str], Evidence]
+PriceOf = Callable[[Response], float | None]
 
 
 def digested(group: Sequence[Said], evidence: AskEvidence) -> list[SessionDigest]:
     """Work out the digests of sessions that share responses with each other, and with nobody else."""
-    rows = {said.session: _counted(said.rows) for said in group}
+    rows: Mapping[str, Sequence[Row]] = {said.session: _counted(said.rows) for said in group}
     copies: Mapping[str, Sequence[Response]] = {}
     if len(group) > 1:
         rows, copies = _shared_out(rows, {said.session: said.born_ms for said in group if said.born_ms})
@@ -90,16 +93,52 @@ def _digest(
     history: Mapping[str, Sequence[ClientTotals]],
     evidence: AskEvidence,
 ) -> SessionDigest:
-    if all(is_priced(model) for model in {row.model for row in rows}):
+    if all(map(is_priced, set(map(_model, rows)))):
         tallies = _tallied_rows(rows)
-        truth = None if copies and _may_inherit(said, history) else _plain_truth(said, tallies)
-        if truth is not None or not said.totals:
-            project = _project((row.at_ms, row[0], row.project) for row in rows)
-            return SessionDigest(said.session, project, tallies, truth)
-    return _long_way(said, rows, copies, history, evidence)
+        price_of: PriceOf = _table_price
+    else:
+        tallies, price_of = _client_priced(said, rows, copies, history)
+    truth = truth_of(_account(said, rows, copies, tallies, price_of), history, evidence) if said.totals else None
+    return SessionDigest(said.session, _project(rows), tallies, truth)
 
 
-def _counted(rows: Iterable[Row]) -> list[Row]:
+def _account(
+    said: Said, rows: Sequence[Row], copies: Sequence[Response], tallies: Sequence[Tally], price_of: PriceOf
+) -> Account:
+    client = last(said.totals)
+    doubtful = [response(row) for row in rows if is_doubtful(row[9], client, aborted=row.aborted)]
+    known = [tally.usd for tally in tallies if tally.usd is not None]
+    return Account(
+        said.session,
+        sum((tally.usage for tally in tallies), Usage()),
+        round(sum(known), _USD_DIGITS) if len(known) == len(tallies) else None,
+        min(map(_at_ms, rows), default=None),
+        tuple((each, price_of(each)) for each in doubtful),
+        tuple(copies),
+    )
+
+
+def _table_price(said: Response) -> float | None:
+    return price(said.model, said.usage, said.at_ms).usd
+
+
+def _client_priced(
+    said: Said, rows: Sequence[Row], copies: Sequence[Response], history: Mapping[str, Sequence[ClientTotals]]
+) -> tuple[tuple[Tally, ...], PriceOf]:
+    """Price every response by itself: what the table does not know is shared out from what the client said."""
+    responses = sorted((response(row) for row in rows), key=lambda each: (each.at_ms, each.message_id))
+    client = {}
+    if said.totals:
+        unpriced = _account(said, rows, copies, (), lambda _: None)
+        client[said.session] = counted_here(unpriced, history)
+    known = priced(responses, client)
+    costs = {item.response.message_id: item.cost.usd for item in known}
+    return tuple(_joined(map(_single, known))), lambda each: costs[each.message_id]
+
+
+def _counted(rows: Sequence[Row]) -> Sequence[Row]:
+    if len(set(map(_name, rows))) == len(rows):
+        return rows
     best: dict[str, Row] = {}
     for row in rows:
         known = best.get(row[0])
@@ -161,50 +200,12 @@ def _sum(parts: list[Tally]) -> Tally:
     )
 
 
-def _may_inherit(said: Said, history: Mapping[str, Sequence[ClientTotals]]) -> bool:
-    """Whether the session may have gone on from another one's total: a fork keeps the time its client started."""
-    started = {totals.started_ms for totals in said.totals}
-    return any(
-        totals.started_ms in started for session, each in history.items() if session != said.session for totals in each
-    )
-
-
-def _plain_truth(said: Said, tallies: Iterable[Tally]) -> Truth | None:
-    """The truth where client and record agree to the token, which needs no evidence."""
-    if not said.totals:
-        return None
-    client = last(said.totals)
-    recorded = sum((tally.usage for tally in tallies), Usage())
-    if client.usage != recorded:
-        return None
-    usd = round(sum(tally.usd or 0.0 for tally in tallies), _USD_DIGITS)
-    return Truth(said.session, client, recorded, usd, Usage(), 0.0, "", ())
-
-
-def _long_way(
-    said: Said,
-    rows: Sequence[Row],
-    copies: Sequence[Response],
-    history: Mapping[str, Sequence[ClientTotals]],
-    evidence: AskEvidence,
-) -> SessionDigest:
-    """Price every response, and ask for evidence where the client disagrees."""
-    responses = sorted((response(row) for row in rows), key=lambda each: (each.at_ms, each.message_id))
-    unpriced = Account(said.session, tuple((each, None) for each in responses), tuple(copies))
-    known = priced(responses, {said.session: counted_here(unpriced, history)} if said.totals else {})
-    account = Account(said.session, tuple((item.response, item.cost.usd) for item in known), tuple(copies))
-    truth = truth_of(account, history, evidence) if said.totals else None
-    project = _project((row.at_ms, row[0], row.project) for row in rows)
-    parts = (_single(item) for item in known)
-    return SessionDigest(said.session, project, tuple(_joined(parts)), truth)
-
-
 def _single(item: Priced) -> Tally:
     said, at_ms = item.response, item.response.at_ms
     quarter_ms = at_ms // QUARTER_MS * QUARTER_MS
     return Tally(said.model, quarter_ms, item.cost.source, item.cost.usd, 1, at_ms, at_ms, said.usage)
 
 
-def _project(said: Iterable[tuple[int, str, str]]) -> str:
+def _project(rows: Iterable[Row]) -> str:
     """A session belongs to the directory of its first response."""
-    return min((each for each in said if each[2]), default=(0, "", ""))[2]
+    return min((each for each in map(_first, rows) if each[2]), default=(0, "", ""))[2]

@@ -11,8 +11,8 @@ from flightlog.model.text import one_line
 from flightlog.model.usage import Cost, Usage
 from flightlog.views.story import counted, moment, money
 from flightlog.views.summary import SessionSummary, TurnCost
+from flightlog.views.usage import DAY_MS
 
-DAY_MS = 86_400_000
 CENT_FRACTION = 0.00005
 PROJECT_WIDTH = 500
 

@@ -13,7 +13,7 @@ from msgspec.structs import astuple
 from flightlog.model.usage import Cost, Usage
 from flightlog.views.digest import SessionDigest, Tally
 from flightlog.views.truth import Truth
-from flightlog.views.usage import BLOCK_MS, HOUR_MS, By, UsageRow, summed
+from flightlog.views.usage import BLOCK_MS, DAY_MS, HOUR_MS, By, UsageRow, summed
 
 
 class UsageReport(Struct, frozen=True):
@@ -103,17 +103,35 @@ def _keys(items: Sequence[Item], by: By, zone: tzinfo) -> Callable[[SessionDiges
 
 
 def _dated(length: int, zone: tzinfo) -> Callable[[SessionDigest, Tally], str]:
-    known: dict[int, str] = {}
+    offsets: dict[int, int | None] = {}
+    days: dict[int, str] = {}
 
     def key(_: SessionDigest, tally: Tally) -> str:
         quarter = tally.quarter_ms
         if not quarter:
             return ""  # a response without a time belongs to no day
-        if quarter not in known:
-            known[quarter] = datetime.fromtimestamp(quarter / 1000, tz=UTC).astimezone(zone).date().isoformat()[:length]
-        return known[quarter]
+        day = quarter // DAY_MS
+        if day not in offsets:
+            offsets[day] = _offset_ms(day, zone)
+        offset = offsets[day]
+        if offset is None:
+            return _moment(quarter).astimezone(zone).date().isoformat()[:length]
+        there = (quarter + offset) // DAY_MS
+        if there not in days:
+            days[there] = _moment(there * DAY_MS).date().isoformat()[:length]
+        return days[there]
 
     return key
+
+
+def _offset_ms(day: int, zone: tzinfo) -> int | None:
+    """What the zone adds on a day of UTC; None on a day on which that changes."""
+    begin, end = (_moment(at * DAY_MS).astimezone(zone).utcoffset() for at in (day, day + 1))
+    return None if begin is None or begin != end else int(begin.total_seconds() * 1000)
+
+
+def _moment(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC)
 
 
 def _blocked(items: Sequence[Item]) -> Callable[[SessionDigest, Tally], str]:
@@ -125,7 +143,5 @@ def _blocked(items: Sequence[Item]) -> Callable[[SessionDigest, Tally], str]:
             start = quarter - quarter % HOUR_MS
             end = start + BLOCK_MS
         starts[quarter] = start
-    names = {
-        each: datetime.fromtimestamp(begin / 1000, tz=UTC).isoformat()[:-6] + "Z" for each, begin in starts.items()
-    }
+    names = {each: _moment(begin).isoformat()[:-6] + "Z" for each, begin in starts.items()}
     return lambda _, tally: names.get(tally.quarter_ms, "")

@@ -48,7 +48,7 @@ class SessionFold:
     def add(self, entry: Entry) -> None:
         """Take one more record into account; of two versions of one record the fuller counts."""
         known = self._entries.get(entry.key)
-        if known is None or _fullness(entry) > _fullness(known):
+        if known is None or fullness(entry) > fullness(known):
             self._entries[entry.key] = entry
 
     def add_damage(self, damage: Damage) -> None:
@@ -74,7 +74,7 @@ class SessionFold:
             title=_title(ordered, main),
             cwd=scenes[0].cwd if scenes else "",
             branch=scenes[-1].branch if scenes else "",
-            version=max((scene.version for scene in scenes), key=_version, default=""),
+            version=max((scene.version for scene in scenes), key=version_of, default=""),
             entrypoint=scenes[0].entrypoint if scenes else "",
             started_ms=min(times, default=None),
             ended_ms=max(times, default=None),
@@ -117,7 +117,7 @@ def fold(session: str, agent: str, price: Pricer, entries: Iterable[Entry | Dama
     return folded.value()
 
 
-def _fullness(entry: Entry) -> tuple[int, int, str, int, str]:
+def fullness(entry: Entry) -> tuple[int, int, str, int, str]:
     """More output, more bytes; then the later one, as a title given again is; then any fixed order."""
     output = entry.event.usage.output if isinstance(entry.event, Replied) else 0
     return (output, entry.length, repr(entry.event), entry.order_ms, repr(entry))
@@ -146,5 +146,6 @@ def _title(ordered: list[Entry], main: list[Turn]) -> str:
     return one_line(options[0], TITLE_WIDTH) if options else ""
 
 
-def _version(version: str) -> tuple[int, ...]:
+def version_of(version: str) -> tuple[int, ...]:
+    """Order versions as people count them."""
     return tuple(int(part) if part.isdecimal() and len(part) < 10 else 0 for part in version.split("."))

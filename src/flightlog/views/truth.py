@@ -55,21 +55,22 @@ class Truth(Struct, frozen=True):
 
 
 class Account(Struct, frozen=True):
-    """What one session's files hold: its own responses with their cost, and copies of others'."""
+    """What one session's files hold: the sum of its own responses, and copies of others'.
+
+    `doubtful` are those of its own that the client may not have counted, with their cost.
+    """
 
     session: str
-    own: tuple[tuple[Response, float | None], ...]
+    usage: Usage
+    usd: float | None
+    began_ms: int | None
+    doubtful: tuple[tuple[Response, float | None], ...]
     copies: tuple[Response, ...]
 
-    @property
-    def usage(self) -> Usage:
-        """All tokens of the session's own responses."""
-        return sum((response.usage for response, _ in self.own), Usage())
 
-    @property
-    def usd(self) -> float | None:
-        """Their cost, when every one of them has a price."""
-        return None if any(usd is None for _, usd in self.own) else sum(usd or 0.0 for _, usd in self.own)
+def is_doubtful(at_ms: int, client: ClientTotals, *, aborted: bool) -> bool:
+    """Whether a response may be missing from what its client counted: said before it started, or cut off."""
+    return aborted or at_ms < client.started_ms
 
 
 def last(totals: Iterable[ClientTotals]) -> ClientTotals:
@@ -124,7 +125,7 @@ def _inherited(
     if not account.copies:
         return None
     parent = max(account.copies, key=lambda response: (response.at_ms, response.message_id)).session
-    began = min((response.at_ms for response, _ in account.own), default=None)
+    began = account.began_ms
     known = [
         totals
         for totals in history.get(parent, ())
@@ -135,8 +136,8 @@ def _inherited(
 
 def _explained(gap: Gap, account: Account, client: ClientTotals, evidence: Callable[[str], Evidence]) -> Iterator[Gap]:
     """Take out what is known exactly, then name what remains."""
-    copied = [pair for pair in account.own if pair[0].at_ms < client.started_ms]
-    aborted = [pair for pair in account.own if pair[0].aborted and pair not in copied]
+    copied = [pair for pair in account.doubtful if pair[0].at_ms < client.started_ms]
+    aborted = [pair for pair in account.doubtful if pair[0].aborted and pair not in copied]
     rest, rest_usd = gap.usage, gap.cost_usd
     for reason, uncounted in ((Reason.COPY, copied), (Reason.INTERRUPTED, aborted)):
         if uncounted:

@@ -31,7 +31,7 @@ from flightlog.model.events import (
 from flightlog.model.session import Note, NoteKind, Step, ToolCall, Turn
 from flightlog.model.usage import Cost, Usage
 
-_STARTS = frozenset({PromptKind.HUMAN, PromptKind.TASK, PromptKind.COMMAND})
+STARTS = frozenset({PromptKind.HUMAN, PromptKind.TASK, PromptKind.COMMAND})
 _NOTES = {
     PromptKind.CLIENT: NoteKind.CLIENT,
     PromptKind.HOOK: NoteKind.HOOK,
@@ -99,9 +99,9 @@ class _Thread:
         return told
 
     def _prompt(self, entry: Entry, event: Prompted) -> None:
-        if event.kind in _STARTS and self._is_opening():
+        if event.kind in STARTS and self._is_opening():
             self._turns[-1] = (entry, self._turns[-1][1])
-        elif event.kind in _STARTS:
+        elif event.kind in STARTS:
             self._turns.append((entry, []))
         else:
             self._note(entry, _NOTES[event.kind], words(event.content))
@@ -163,6 +163,7 @@ class _Thread:
             request_id=whole.request_id,
             uuids=tuple(entry.uuid for entry, _ in replies),
             aborted=any(reply.aborted for _, reply in replies),
+            effort=whole.effort,
         )
 
     def _call(self, entry: Entry, asked: ToolUse) -> ToolCall:
@@ -222,7 +223,7 @@ def _rewound(entries: Sequence[Entry]) -> set[str]:
     dead: set[str] = set()
     keys = set()
     for entry in entries:
-        starts = isinstance(entry.event, Prompted) and entry.event.kind in _STARTS
+        starts = isinstance(entry.event, Prompted) and entry.event.kind in STARTS
         if entry.uuid and entry.uuid not in living and (entry.parent in dead or (starts and entry.parent in living)):
             dead.add(entry.uuid)
             keys.add(entry.key)

@@ -17,6 +17,7 @@ from flightlog.model.usage import ClientTotals, Cost, CostSource, Response, Usag
 from flightlog.views.prices import is_priced, price
 
 HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
 BLOCK_MS = 5 * HOUR_MS
 
 
@@ -98,9 +99,11 @@ def summed(costs: Iterable[Cost]) -> Cost:
     amounts = [cost.usd for cost in known if cost.usd is not None]
     if known and not amounts:
         return Cost(None, CostSource.UNKNOWN)
-    sources = {cost.source for cost in known if cost.usd is not None}
-    source = sources.pop() if len(sources) == 1 else CostSource.MIXED if sources else CostSource.TABLE
-    return Cost(sum(amounts, 0.0), source)
+    source: CostSource | None = None
+    for cost in known:
+        if cost.usd is not None and source is not CostSource.MIXED and cost.source is not source:
+            source = cost.source if source is None else CostSource.MIXED
+    return Cost(sum(amounts, 0.0), source or CostSource.TABLE)
 
 
 def blocks(items: Sequence[Priced]) -> list[tuple[int, int]]:

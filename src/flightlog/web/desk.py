@@ -9,8 +9,10 @@ from jinja2 import Environment
 from msgspec import Struct
 
 from flightlog.web.data import Data
+from flightlog.web.family import Family
 from flightlog.web.hub import Hub
 
+ACTIVE_MS = 120_000
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 
@@ -21,6 +23,7 @@ class Desk(Struct, frozen=True):
     data: Data
     templates: Environment
     hub: Hub
+    families: tuple[Family, ...]
     read_only: bool = False
 
     def html(self, template: str, **values: Any) -> str:
@@ -28,6 +31,7 @@ class Desk(Struct, frozen=True):
         common = {
             "read_only": self.read_only,
             "sample": self.data.sources.sample,
+            "families": self.families,
             "page": template.partition(".")[0],
             "offline": False,
             "prefix": "",

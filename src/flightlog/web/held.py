@@ -1,206 +1,165 @@
-"""A session in memory with its long texts left in the recording.
+"""A session as a page shows it: the outline in memory, the words of a screen read when they are drawn.
 
-The fold is the one everybody uses; only what goes into it is shortened, and remembered by
-place. What a page shows is read again from there: 50,000 steps cost tens of megabytes, a
-screen of them a few milliseconds.
+Rows come out as the fold of the whole session would tell them; only their own records are read.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.archive import Archive, Place
-from flightlog.model.damage import Damage
-from flightlog.model.events import (
-    Block,
-    Entry,
-    Image,
-    InputRewritten,
-    LaneFacts,
-    Prompted,
-    Replied,
-    Text,
-    Thinking,
-    ToolReturned,
-    ToolUse,
-    words,
-)
-from flightlog.model.session import Lane, Session, Step, Turn
+from flightlog.archive import Archive
+from flightlog.model.errors import NotFound
+from flightlog.model.events import Block, Entry, Prompted, Replied, Text, Thinking, ToolReturned, ToolUse, words
+from flightlog.model.session import Note, NoteKind, Session, Step, Turn
+from flightlog.views.outline.shape import CHUNK_ROWS, LaneHead, Line, Mark, Outline, Thread
 from flightlog.views.prices import price
-from flightlog.views.session import SessionFold, fold
-from flightlog.views.timeline import Row, rows
+from flightlog.views.session import fold
+from flightlog.views.timeline import Bar, Row, RowKind
 
-Kept = TypeVar("Kept")
+FILES_MAX = 1_000
+KINDS = {Mark.TURN: RowKind.TURN, Mark.STEP: RowKind.STEP}
+GONE = Note(NoteKind.REMARK, "no longer in the recording")
 
-SHORT_BYTES = 2_000
-KEEP_CHARS = 400
-_PROMPT_CHARS = 100_000
-_MATCHED = "prompt"  # a subagent is matched to its call by these words
+
+class Shown(Struct, frozen=True):
+    """One row, its words included; `lanes` are the subagents it started."""
+
+    id: str
+    kind: RowKind
+    item: Turn | Step | Note
+    lanes: tuple[LaneHead, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """How many things went wrong here."""
+        return Row(self.id, self.kind, self.item).failed
 
 
 class Held:
     """One session as it stood at one moment."""
 
-    def __init__(self, archive: Archive, session: Session, places: dict[str, Place]) -> None:
-        """Hold `session`; `places` says where its records are."""
+    def __init__(self, archive: Archive, outline: Outline, version: str = "", title: str = "") -> None:
+        """Hold an outline; `title` is one that another file gave to the session."""
         self._archive = archive
-        self._places = places
-        self._laid: dict[str, list[Row]] = {}
-        self._kept: dict[str, Any] = {}
-        self.session = session
-        self.version = ""
+        self._bars: dict[str, list[Bar]] = {}
+        self._firsts: dict[str, list[str]] = {}
+        self._files: dict[str, list[tuple[str, str]]] = {}
+        self.outline = outline
+        self.version = version
+        self.session: Session = replace(outline.session, title=title or outline.session.title)
 
-    def rows(self, lane: Lane | None = None) -> list[Row]:
-        """The rows of a thread, long texts shortened."""
-        name = lane.id if lane else ""
-        if name not in self._laid:
-            self._laid[name] = rows(self.session, lane)
-        return self._laid[name]
+    @property
+    def size(self) -> int:
+        """About how many bytes this takes."""
+        return sum(len(chunk) + 40 for thread in self.outline.threads.values() for chunk in thread.chunks)
 
-    def kept(self, name: str, make: Callable[[], Kept]) -> Kept:
-        """What was made of this state once, made again for nobody."""
-        if name not in self._kept:
-            self._kept[name] = make()
-        known: Kept = self._kept[name]
-        return known
+    def lane(self, name: str) -> LaneHead:
+        """A subagent by its id."""
+        found = next((each for each in self.outline.lanes if each.id == name), None)
+        if found is None:
+            raise NotFound(f"no subagent {name[:40]!r} in this session", hint="flightlog session show")
+        return found
 
-    def full(self, some: Sequence[Row]) -> list[Row]:
-        """The same rows with nothing shortened."""
-        read = _Read(self._archive.records_at(sorted({place for row in some for place in self._of(row)})))
-        return [replace(row, item=read.whole(row.item)) for row in some]
+    def thread(self, lane: str = "") -> Thread:
+        """The rows of a thread."""
+        return self.outline.threads[lane]
+
+    def bars(self, lane: str = "") -> list[Bar]:
+        """The strip of a thread, added up once."""
+        if lane not in self._bars:
+            self._bars[lane] = self.thread(lane).bars()
+        return self._bars[lane]
+
+    def files(self, lane: str = "") -> list[tuple[str, str]]:
+        """Every file a thread changed, with the row that did so last."""
+        if lane not in self._files:
+            thread = self.thread(lane)
+            self._files[lane] = [(path, thread.id_at(row)) for path, row in list(thread.files.items())[:FILES_MAX]]
+        return self._files[lane]
+
+    def firsts(self, lane: str = "") -> list[str]:
+        """The id of each chunk's first row."""
+        if lane not in self._firsts:
+            self._firsts[lane] = self.thread(lane).firsts()
+        return self._firsts[lane]
+
+    def chunk(self, number: int, lane: str = "") -> list[Shown]:
+        """The rows of one chunk."""
+        total = self.thread(lane).total
+        return self.shown(range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, total)), lane)
+
+    def shown(self, rows: Sequence[int], lane: str = "") -> list[Shown]:
+        """Some rows, read from the recording."""
+        thread = self.thread(lane)
+        lines = [thread.lines(row, row + 1)[0] for row in rows] if not _is_run(rows) else _run(thread, rows)
+        read = _Read(self._archive.records_at(sorted({place for line in lines for place in self._places(line)})))
+        return [self._shown(thread, row, line, read) for row, line in zip(rows, lines, strict=True)]
 
     @functools.cached_property
-    def by_place(self) -> dict[tuple[str, int], tuple[str, str]]:
-        """Which row, of which lane, a record belongs to."""
-        known: dict[tuple[str, int], tuple[str, str]] = {}
-        for lane in (None, *self.session.lanes):
-            for row in self.rows(lane):
-                known.update(((path, offset), (lane.id if lane else "", row.id)) for path, offset, _ in self._of(row))
-        return known
+    def rows_by_place(self) -> dict[tuple[str, int], tuple[str, int]]:
+        """Which row, of which thread, a record belongs to."""
+        return dict(self.outline.rows_by_place())
 
-    def _of(self, row: Row) -> Iterable[Place]:
-        names: list[str] = []
-        match row.item:
-            case Turn() as turn:
-                names = [turn.uuid]
-            case Step() as step:
-                names = [*step.uuids]
-                for call in step.calls:
-                    names += [f"result:{call.id}", f"rewrite:{call.id}"]
-            case _:
-                pass
-        return (self._places[name] for name in names if name in self._places)
+    def _places(self, line: Line) -> list[tuple[str, int, int]]:
+        return [(self.outline.files[file], offset, length) for file, offset, length in line.places]
 
+    def _shown(self, thread: Thread, row: int, line: Line, read: "_Read") -> Shown:
+        name, mark = thread.id_at(row), thread.marks[row]
+        item: Turn | Step | Note
+        if mark == Mark.TURN:
+            item = _turn(int(name), line, read)
+        elif line.said is not None:
+            item = line.said
+        else:
+            found = read.step(self._places(line))
+            item = replace(found, number=int(name.partition(".")[2])) if found else GONE
+        if isinstance(item, Note):
+            mark = Mark.NOTE if mark == Mark.STEP else mark
+        return Shown(name, KINDS.get(Mark(mark), RowKind.NOTE), item, self._lanes(item, line))
 
-class Holding:
-    """Takes a session's records one by one; gives what is held when asked."""
+    def _lanes(self, item: Turn | Step | Note, line: Line) -> tuple[LaneHead, ...]:
+        if line.lane:
+            return (self.lane(line.lane),)
+        calls = [call.id for call in item.calls] if isinstance(item, Step) else []
+        return tuple(self._started[call] for call in calls if call in self._started)
 
-    def __init__(self, archive: Archive, session: str, agent: str) -> None:
-        """Begin with nothing known of `session`."""
-        self._archive = archive
-        self._fold = SessionFold(session, agent, price)
-        self._places: dict[str, Place] = {}
-
-    def add(self, item: Entry | Damage | LaneFacts) -> None:
-        """Take one more record into account."""
-        match item:
-            case Damage():
-                self._fold.add_damage(item)
-            case LaneFacts():
-                self._fold.add_facts(item)
-            case Entry():
-                self._remember(item)
-                self._fold.add(slim(item))
-
-    def value(self) -> Held:
-        """Hold the session as far as it is known."""
-        return Held(self._archive, self._fold.value(), dict(self._places))
-
-    def _remember(self, entry: Entry) -> None:
-        place = (entry.path, entry.offset, entry.length)
-        match entry.event:
-            case Replied() | Prompted():
-                self._places[entry.uuid] = place
-            case ToolReturned() as event:
-                self._places.setdefault(f"result:{event.call_id}", place)
-            case InputRewritten() as event:
-                self._places[f"rewrite:{event.call_id}"] = place
-            case _:
-                pass
+    @functools.cached_property
+    def _started(self) -> dict[str, LaneHead]:
+        return {lane.call_id: lane for lane in self.outline.lanes if lane.call_id}
 
 
-def hold(archive: Archive, session: str) -> Held:
-    """Read a session and hold it."""
-    recording = archive.find(session)
-    holding = Holding(archive, recording.session, recording.agent)
-    for item in archive.records(recording.session):
-        holding.add(item)
-    return holding.value()
+def _is_run(rows: Sequence[int]) -> bool:
+    return isinstance(rows, range) and rows.step == 1
 
 
-def slim(entry: Entry) -> Entry:
-    """Shorten the long texts of one record."""
-    if entry.length <= SHORT_BYTES:
-        return entry
-    match entry.event:
-        case Replied() as said:
-            return replace(entry, event=replace(said, content=_slim(said.content, KEEP_CHARS)))
-        case ToolReturned() as said:
-            return replace(entry, event=replace(said, content=_slim(said.content, KEEP_CHARS), detail=None))
-        case Prompted() as said:
-            return replace(entry, event=replace(said, content=_slim(said.content, _PROMPT_CHARS)))
-        case InputRewritten() as said:
-            return replace(entry, event=replace(said, input=_slim_input(said.input)))
-        case _:
-            return entry
+def _run(thread: Thread, rows: Sequence[int]) -> list[Line]:
+    return thread.lines(rows[0], rows[-1] + 1) if rows else []
 
 
-def _slim(content: Iterable[Block], keep: int) -> tuple[Block, ...]:
-    return tuple(_slim_block(block, keep) for block in content)
-
-
-def _slim_block(block: Block, keep: int) -> Block:
-    match block:
-        case Text() | Thinking() if len(block.text) > keep:
-            return replace(block, text=block.text[:keep] + "…")
-        case ToolUse():
-            return replace(block, input=_slim_input(block.input))
-        case Image():
-            return replace(block, data="")
-        case _:
-            return block
-
-
-def _slim_input(given: dict[str, Any]) -> dict[str, Any]:
-    return {key: value if key == _MATCHED else _slim_value(value) for key, value in given.items()}
-
-
-def _slim_value(value: Any) -> Any:
-    if isinstance(value, str):
-        return value if len(value) <= KEEP_CHARS else value[:KEEP_CHARS] + "…"
-    return "…" if isinstance(value, list | dict) and len(value) > 20 else value
+def _turn(number: int, line: Line, read: "_Read") -> Turn:
+    head = line.turn
+    assert head is not None, "a turn has a head"
+    prompt = read.prompts.get(head.uuid, head.prompt) if line.places else head.prompt
+    return Turn(number, head.kind, prompt, head.at_ms, (), rewound=head.rewound, uuid=head.uuid)
 
 
 class _Read:
-    """Records read again, as the steps and turns they make."""
+    """Records read again, as the steps and prompts they make."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
         # Read as one thread: which lane they are of is already known.
-        told = fold("", "", price, (replace(entry, lane="") for entry in entries))
-        self.steps = {step.uuids[0]: step for step in told.steps if step.uuids}
-        self.turns = {turn.uuid: turn for turn in told.turns}
+        read = [replace(entry, lane="") for entry in entries]
+        told = fold("", "", price, read)
+        self._steps = {uuid: step for step in told.steps for uuid in step.uuids}
+        self._uuids = {(each.path, each.offset): each.uuid for each in read if isinstance(each.event, Replied)}
+        self.prompts = {turn.uuid: turn.prompt for turn in told.turns}
 
-    def whole(self, item: Any) -> Any:
-        match item:
-            case Step() if item.uuids and item.uuids[0] in self.steps:
-                read = self.steps[item.uuids[0]]
-                return replace(item, content=read.content, calls=read.calls)
-            case Turn() if item.uuid in self.turns:
-                return replace(item, prompt=self.turns[item.uuid].prompt)
-            case _:
-                return item
+    def step(self, places: Iterable[tuple[str, int, int]]) -> Step | None:
+        """The step made of these records."""
+        uuids = (self._uuids.get((path, offset)) for path, offset, _ in places)
+        return next((self._steps[uuid] for uuid in uuids if uuid in self._steps), None)
 
 
 def text_of(entry: Entry) -> str:

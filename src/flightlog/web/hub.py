@@ -1,6 +1,6 @@
 """Following running sessions for any number of open pages: one reader per session, whoever watches.
 
-A reader is a thread that waits for new lines, folds them and hands the new state to the event
+A reader is a thread that waits for new lines, adds them and hands the new state to the event
 loop; each page gets what changed, made once. The reader ends when the last page is closed.
 """
 
@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable
 
 from flightlog.archive import Archive
-from flightlog.web.data import stamp
-from flightlog.web.held import Held, Holding
+from flightlog.web.held import Held
+from flightlog.web.shelf import Shelf, stamp
 
 LOOK_EVERY_S = 0.2
-FOLD_SHARE = 4  # rest four times as long as a fold took: a huge session costs a fifth of a core
+LOOK_SHARE = 4  # rest four times as long as a look took: a huge session costs a fifth of a core
 QUEUE_MAX = 64
 
 
@@ -25,9 +25,9 @@ Make = Callable[[Held | None, Held], bytes]
 class Hub:
     """Every session somebody watches."""
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: Make, shelf: Shelf) -> None:
         """`make` turns the old (or no) state and the new one into what pages are sent; it runs in a thread."""
-        self._make = make
+        self._make, self._shelf = make, shelf
         self._readers: dict[str, _Reader] = {}
 
     async def join(self, archive: Archive, session: str, have: str = "") -> Told:
@@ -38,7 +38,7 @@ class Hub:
         queue: Told = asyncio.Queue(QUEUE_MAX)
         reader = self._readers.get(session)
         if reader is None:
-            reader = self._readers[session] = _Reader(archive, session, self._make, asyncio.get_running_loop())
+            reader = self._readers[session] = _Reader(archive, session, self._make, self._shelf)
             reader.pages.add(queue)
             reader.start(have)
             return queue
@@ -81,21 +81,19 @@ class Hub:
 class _Reader:
     """One thread that reads one session."""
 
-    def __init__(self, archive: Archive, session: str, make: Make, loop: asyncio.AbstractEventLoop) -> None:
-        recording = archive.find(session)
+    def __init__(self, archive: Archive, session: str, make: Make, shelf: Shelf) -> None:
         self.pages: set[Told] = set()
-        self._archive = archive
-        self._session = recording.session
-        self._holding = Holding(archive, recording.session, recording.agent)
+        self._archive, self._shelf = archive, shelf
+        self._growing = shelf.growing(session)
+        self._session = self._growing.session
         self._make = make
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self.waits_for = ""
         self._stopped = threading.Event()
         self._hurried = threading.Event()
         self.last: Held | None = None
         self._welcome: tuple[Held | None, bytes] = (None, b"")
         self._lock = threading.Lock()
-        self._fresh = False
         self._rest_until = 0.0
 
     def start(self, have: str) -> None:
@@ -121,24 +119,26 @@ class _Reader:
         while self.waits_for == stamp(self._archive, self._session) and not self._hurried.is_set():
             if self._stopped.wait(LOOK_EVERY_S):
                 return
-        for item in self._archive.follow(self._session, self._pause):
-            if self._stopped.is_set():
+        while True:
+            if time.monotonic() >= self._rest_until:
+                self._look()
+            if self._stopped.wait(LOOK_EVERY_S):
                 return
-            self._holding.add(item)
-            self._fresh = True
 
-    def _pause(self) -> bool:
-        if self._fresh and time.monotonic() >= self._rest_until:
-            self._tell()
-        return not self._stopped.wait(LOOK_EVERY_S)
-
-    def _tell(self) -> None:
+    def _look(self) -> None:
+        """Read what is new; tell the pages if there is something."""
         began = time.monotonic()
-        self._fresh = False
-        held = self._holding.value()
+        version = stamp(self._archive, self._session)
+        if self.last is not None and self.last.version == version:
+            return
+        outline = self._growing.look()
+        if self.last is not None and self.last.outline is outline:
+            self.last.version = version
+            return
+        held = self._shelf.hold(self._archive, outline, version)
         message = self._make(self.last, held)
         self.last = held
-        self._rest_until = time.monotonic() + FOLD_SHARE * (time.monotonic() - began)
+        self._rest_until = time.monotonic() + LOOK_SHARE * (time.monotonic() - began)
         if message and not self._stopped.is_set():
             self._loop.call_soon_threadsafe(self._send, message)
 

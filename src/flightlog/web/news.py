@@ -2,17 +2,15 @@
 
 import json
 from collections.abc import Callable
+from itertools import zip_longest
 
 from jinja2 import Environment
 
-from flightlog.model.session import Session
-from flightlog.views.summary import summarise
-from flightlog.views.timeline import Row, strip
-from flightlog.web.held import Held
+from flightlog.views.outline.shape import CHUNK_ROWS, unpacked
+from flightlog.web.held import Held, Shown
 from flightlog.web.render import row_print
-from flightlog.web.sessions import CHUNK_ROWS, files_changed
 
-ROWS_MAX = 400
+CHUNKS_MAX = 20
 WELCOME_CHUNKS = 2
 
 
@@ -20,45 +18,67 @@ def news(templates: Environment) -> Callable[[Held | None, Held], bytes]:
     """Make the function that says what changed between two states."""
 
     def make(old: Held | None, new: Held) -> bytes:
-        before = {row.id: row for row in old.rows()} if old else {}
-        laid = new.rows()
-        changed = [place for place, row in enumerate(laid) if before.get(row.id) != row]
-        changed = [place for place in changed if old is not None or place >= _tail(len(laid))][-ROWS_MAX:]
-        full = dict(zip(changed, new.full([laid[place] for place in changed]), strict=True))
-        touched = sorted({place // CHUNK_ROWS for place in changed})
+        rows = _changed(old, new) if old else _last(new)
+        touched = sorted({row // CHUNK_ROWS for row in rows})
         told = {
-            "total": len(laid),
+            "total": new.thread().total,
             "size": CHUNK_ROWS,
-            "chunks": [_chunk(number, laid) for number in touched],
-            "rows": {row.id: _drawn(templates, new.session, row) for row in full.values()},
+            "chunks": [_chunk(number, new) for number in touched],
+            "rows": {row.id: _drawn(templates, new, row) for row in new.shown(rows)},
             "facts": _facts(templates, new),
-            "strip": _strip(templates, laid),
+            "strip": _strip(templates, new),
         }
         return b"event: news\ndata: " + json.dumps(told, ensure_ascii=False).encode("utf-8", "replace") + b"\n\n"
 
     return make
 
 
-def _tail(total: int) -> int:
-    """Where the chunks begin that a page gets when it joins."""
-    return max((max(total - 1, 0) // CHUNK_ROWS - WELCOME_CHUNKS + 1) * CHUNK_ROWS, 0)
+def _last(new: Held) -> list[int]:
+    """The rows that a page gets when it joins."""
+    total = new.thread().total
+    first = max((max(total - 1, 0) // CHUNK_ROWS - WELCOME_CHUNKS + 1) * CHUNK_ROWS, 0)
+    return list(range(first, total))
 
 
-def _chunk(number: int, laid: list[Row]) -> dict[str, object]:
-    part = laid[number * CHUNK_ROWS : (number + 1) * CHUNK_ROWS]
-    return {"number": number, "ids": [row.id for row in part]}
+def _changed(old: Held, new: Held) -> list[int]:
+    """The rows that differ; chunks that were not touched are not opened."""
+    pairs = list(zip_longest(old.thread().chunks, new.thread().chunks, fillvalue=b"\x90"))
+    touched = [number for number, (before, after) in enumerate(pairs) if before is not after and before != after]
+    changed = []
+    for number in touched[-CHUNKS_MAX:]:
+        before, after = (unpacked(chunk) for chunk in pairs[number])
+        changed += [
+            number * CHUNK_ROWS + place
+            for place, line in enumerate(after)
+            if place >= len(before) or before[place] != line
+        ]
+    if old.outline.lanes != new.outline.lanes:
+        changed += _with_lanes(new)
+    return sorted(set(changed))
 
 
-def _drawn(templates: Environment, session: Session, row: Row) -> dict[str, str]:
-    values = {"session": session, "lane": None, "whole": False, "spilled": "", "offline": False, "prefix": ""}
+def _with_lanes(new: Held) -> list[int]:
+    """Rows near the end that show a subagent, which may have moved on."""
+    rows = _last(new)
+    return [row for row, shown in zip(rows, new.shown(rows), strict=True) if shown.lanes]
+
+
+def _chunk(number: int, new: Held) -> dict[str, object]:
+    thread = new.thread()
+    rows = range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, thread.total))
+    return {"number": number, "ids": [thread.id_at(row) for row in rows]}
+
+
+def _drawn(templates: Environment, held: Held, row: Shown) -> dict[str, str]:
+    values = {"session": held.session, "lane": None, "whole": False, "spilled": "", "offline": False, "prefix": ""}
     return {"print": row_print(row), "html": templates.get_template("row.html").render(row=row, **values)}
 
 
 def _facts(templates: Environment, held: Held) -> str:
-    values = {"session": held.session, "told": summarise(held.session), "files": files_changed(held.rows())}
+    values = {"session": held.session, "told": held.outline.told, "files": held.files()}
     return templates.get_template("facts.html").render(**values)
 
 
-def _strip(templates: Environment, laid: list[Row]) -> str:
-    place = max(len(laid) - 1, 0)
-    return templates.get_template("strip.html").render(bars=strip(laid), total=len(laid), position=place)
+def _strip(templates: Environment, held: Held) -> str:
+    total = held.thread().total
+    return templates.get_template("strip.html").render(bars=held.bars(), total=total, position=max(total - 1, 0))

@@ -15,14 +15,16 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from flightlog.model.events import Image
-from flightlog.model.session import ToolCall, Turn
+from flightlog.model.session import Lane, ToolCall, Turn
 from flightlog.model.text import inert, one_line
 from flightlog.model.usage import Cost, CostSource
 from flightlog.views.arguments import arguments
 from flightlog.views.changes import change_of, changed_files
 from flightlog.views.health import health
+from flightlog.views.outline.shape import LaneHead
 from flightlog.views.story import counted, moment, money
 from flightlog.views.timeline import Row
+from flightlog.web.held import Shown
 from flightlog.web.markdown import rendered
 
 HERE = Path(__file__).parent
@@ -70,6 +72,7 @@ def environment(zone: tzinfo, now_ms: Callable[[], int]) -> Environment:
         health=health,
         inert=inert,
         iso=_iso,
+        lane_steps=lane_steps,
         line=one_line,
         markdown=rendered,
         model=short_model,
@@ -168,12 +171,17 @@ def short_model(name: str) -> str:
     return re.sub(r"-20\d{6}$", "", inert(name).removeprefix("claude-")) or "?"
 
 
-def row_print(row: Row) -> str:
+def row_print(row: Row | Shown) -> str:
     """A short print of a row's content, by which a page tells whether it has this version."""
     item = row.item
     said = repr((item.prompt, item.rewound) if isinstance(item, Turn) else item)
-    said += repr([(lane.id, sum(len(turn.items) for turn in lane.turns)) for lane in row.lanes])
+    said += repr([(lane.id, lane_steps(lane)) for lane in row.lanes])
     return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+
+
+def lane_steps(lane: Lane | LaneHead) -> int:
+    """How many steps a subagent took."""
+    return lane.steps if isinstance(lane, LaneHead) else sum(len(turn.steps) for turn in lane.turns)
 
 
 def _cost(cost: Cost) -> Markup:

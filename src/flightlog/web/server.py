@@ -1,6 +1,6 @@
 """The server: loopback only, one token, every page behind the guard.
 
-Knows addresses and sockets; what the pages show is decided in `lists` and `sessions`.
+Knows addresses and sockets; which addresses there are and what they show is decided in `pages`.
 """
 
 import asyncio
@@ -15,16 +15,15 @@ from aiohttp import web
 from msgspec import Struct
 
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unavailable
-from flightlog.web import lists, sessions
 from flightlog.web.data import Data, Sources
 from flightlog.web.desk import DESK, Desk, page
 from flightlog.web.guard import Guard, add_headers
 from flightlog.web.hub import Hub
 from flightlog.web.news import news
+from flightlog.web.pages import FAMILIES
 from flightlog.web.render import STATIC, environment
 
 HOSTS = ("127.0.0.1", "::1")
-SESSION = r"{session:[A-Za-z0-9][A-Za-z0-9._-]{0,127}}"
 STATUS: tuple[tuple[type[FlightlogError], int], ...] = (
     (NotFound, 404),
     (Invalid, 400),
@@ -50,27 +49,14 @@ def application(serving: Serving) -> web.Application:
     guard = Guard(serving.token, read_only=serving.read_only)
     app = web.Application(middlewares=[guard.middleware(), _told])
     templates = environment(serving.sources.zone, serving.sources.now_ms)
-    app[DESK] = Desk(Data(serving.sources), templates, Hub(news(templates)), serving.read_only)
+    data = Data(serving.sources)
+    app[DESK] = Desk(data, templates, Hub(news(templates), data.shelf), FAMILIES, serving.read_only)
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(_end_streams)
     app.on_cleanup.append(_close)
-    app.add_routes(
-        [
-            web.get("/", lists.sessions),
-            web.get("/sessions", lists.sessions_part),
-            web.get("/sessions/more", lists.sessions_more),
-            web.get("/sessions/words", lists.words),
-            web.get("/usage", lists.usage),
-            web.get(f"/sessions/{SESSION}", sessions.session),
-            web.get(f"/sessions/{SESSION}/rows/{{number:[0-9]{{1,7}}}}", sessions.rows),
-            web.get(f"/sessions/{SESSION}/call", sessions.call),
-            web.get(f"/sessions/{SESSION}/find", sessions.find),
-            web.get(f"/sessions/{SESSION}/text", sessions.text),
-            web.get(f"/sessions/{SESSION}/share", sessions.shared),
-            web.get(f"/sessions/{SESSION}/live", sessions.live),
-            web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _static),
-        ]
-    )
+    for family in FAMILIES:
+        app.add_routes(family.routes)
+    app.add_routes([web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _static)])
     return app
 
 

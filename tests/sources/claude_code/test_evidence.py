@@ -1,7 +1,9 @@
 import json
+from pathlib import Path
 
 from flightlog.archive import Archive
 from flightlog.sources.claude_code.evidence import Signs, signs
+from flightlog.store.recordings import seal
 
 
 def write(tmp_path, *records):
@@ -29,3 +31,14 @@ def test_replies_whose_requests_stand_elsewhere_are_copies(tmp_path):
 
 def test_an_archive_without_files_has_no_usage(tmp_path):
     assert Archive([str(tmp_path)]).recordings == {}
+
+
+def test_a_sealed_recording_explains_as_much_as_a_plain_one(tmp_path):
+    boundary = {"type": "system", "subtype": "compact_boundary"}
+    padding = [{"type": "user", "message": {"content": "x" * 1000}}] * 400
+    paths = write(tmp_path, *padding, boundary, *padding, {**boundary, "uuid": "2"}, *padding)
+    plain = signs(paths)
+    seal(Path(paths[0]))
+
+    assert plain == Signs(2, 0, copied=False)
+    assert signs(paths) == plain

@@ -16,7 +16,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.model.errors import FlightlogError, Unavailable
+from flightlog.agents.claude_code import project_folder
+from flightlog.model.errors import FlightlogError, NotFound, Unavailable
 from flightlog.store.files import ensure_dir, replace
 from flightlog.store.lines import append
 
@@ -36,44 +37,80 @@ class Desk(Struct, frozen=True):
     config_dir: Path
     now_ms: Callable[[], int]
     new_id: Callable[[], str]
+    model: str = MODEL
+    steps_max: int = STEPS_MAX
+
+
+class Restless(Unavailable):
+    """The agent did not rest within the steps it was allowed."""
 
 
 class ScriptedAgent:
     """One session of the scripted agent."""
 
-    def __init__(self, desk: Desk, session: str) -> None:
-        """Begin `session` at `desk`."""
+    def __init__(self, desk: Desk, session: str, parent: str = "") -> None:
+        """Begin `session` at `desk`, with a copy of all that `parent` said, as a fork has."""
         self._desk = desk
         self._session = session
         self._messages: list[dict[str, Any]] = []
         self._last: str | None = None
-        folder = "".join(char if char.isascii() and char.isalnum() else "-" for char in str(desk.project))
+        folder = project_folder(str(desk.project))
         ensure_dir(desk.config_dir / "projects" / folder)
         self.transcript = desk.config_dir / "projects" / folder / f"{session}.jsonl"
+        self.steps = 0
+        if parent:
+            self._copy(self.transcript.with_name(f"{parent}.jsonl"))
 
     def ask(self, prompt: str) -> str:
         """Let the agent work on `prompt` until it rests; return its last words."""
         self._messages.append({"role": "user", "content": prompt})
         self._write("user", {"message": self._messages[-1], "promptSource": "sdk", "turnOrigin": "sdk"})
-        for _ in range(STEPS_MAX):
+        for _ in range(self._desk.steps_max):
             reply = self._request()
+            self.steps += 1
             self._messages.append({"role": "assistant", "content": reply["content"]})
             calls = self._note(reply)
             if not calls:
                 return "\n".join(block["text"] for block in reply["content"] if block["type"] == "text")
             self._messages.append({"role": "user", "content": [self._tool(call) for call in calls]})
-        raise Unavailable(f"the scripted agent did not rest within {STEPS_MAX} steps")
+        raise Restless(f"the scripted agent did not rest within {self._desk.steps_max} steps")
+
+    def _copy(self, parent: Path) -> None:
+        """Take over a parent's records and what was said in them."""
+        try:
+            lines = parent.read_bytes().splitlines()
+        except FileNotFoundError as error:
+            raise NotFound(f"no conversation found with session id {parent.stem}") from error
+        for line in lines:
+            record = json.loads(line)
+            append(self.transcript, json.dumps({**record, "sessionId": self._session}, separators=(",", ":")).encode())
+            self._last = record["uuid"]
+            self._heard(record["message"])
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        """Put a recorded message, of which each line holds one block, back together."""
+        last = self._messages[-1] if self._messages else {}
+        content = message["content"]
+        both = isinstance(content, list) and isinstance(last.get("content"), list)
+        if both and last["role"] == message["role"] and last.get("id") == message.get("id"):
+            last["content"] = [*last["content"], *content]
+        else:
+            self._messages.append(dict(message))
 
     def _request(self) -> dict[str, Any]:
-        body = {"model": MODEL, "max_tokens": 4096, "messages": self._messages, "tools": [{"name": "Bash"}]}
+        said = [{"role": each["role"], "content": each["content"]} for each in self._messages]
+        body = {"model": self._desk.model, "max_tokens": 4096, "messages": said, "tools": [{"name": "Bash"}]}
         request = urllib.request.Request(  # noqa: S310 - always http to loopback, made by `serve`
-            f"{self._desk.url}/v1/messages", json.dumps(body).encode(), {"content-type": "application/json"}
+            f"{self._desk.url}/v1/messages", json.dumps(body).encode(), self._headers()
         )
         try:
             with _DIRECT.open(request, timeout=TOOL_TIMEOUT_S) as answer:
                 return {**json.load(answer), "request_id": answer.headers.get("request-id", "")}
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unavailable(f"the scripted model did not answer: {error}") from error
+
+    def _headers(self) -> dict[str, str]:
+        return {"content-type": "application/json", "x-claude-code-session-id": self._session}
 
     def _note(self, reply: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """Write a line for each block, as the client does; return the tool calls with their records."""

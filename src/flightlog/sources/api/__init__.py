@@ -1,1 +1,1 @@
-"""Captured API exchanges."""
+"""The API between a client and its model: captured by a proxy, read back, and rebuilt from transcripts."""

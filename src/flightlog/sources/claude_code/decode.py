@@ -97,6 +97,7 @@ def _replied(record: dict[str, Any]) -> Replied:
         aborted=record.get("isAbortedMidStream") is True,
         synthetic=text(message, "model") == SYNTHETIC_MODEL,
         error=error if record.get("isApiErrorMessage") is True else "",
+        effort=text(record, "effort"),
     )
 
 

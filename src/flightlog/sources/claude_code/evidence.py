@@ -3,15 +3,16 @@
 Looks only at the lines that can matter, found by byte search, so that it costs milliseconds.
 """
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import stringzilla as sz
 
 from flightlog.sources.claude_code.scan import lines_with
 from flightlog.sources.claude_code.values import mapping, parsed, text
+from flightlog.store.reading import blocks, open_reader
 
+_BLOCK_BYTES = 1 << 18  # small enough to stay in the processor's cache from one search to the next
 _NEEDLES = (b'"compact_boundary"', b'"StreamTruncated"', b'"requestRef":"', b'"api-request"')
 
 
@@ -42,11 +43,17 @@ def signs(paths: Iterable[str]) -> Signs:
     return Signs(compactions, cuts, bool(named - sent))
 
 
-def _telling(path: str) -> Iterable[bytes]:
+def _telling(path: str) -> Iterator[bytes]:
     try:
-        data = memoryview(Path(path).read_bytes())
+        file = open_reader(path)
     except OSError:
         return
-    for needle in _NEEDLES:
-        if sz.find(data, needle) >= 0:
-            yield from map(bytes, lines_with(needle, data, len(data)))
+    try:
+        for block in blocks(file, 0, bytearray(_BLOCK_BYTES)):
+            for needle in _NEEDLES:
+                if sz.find(block.view, needle, 0, block.end) >= 0:
+                    yield from map(bytes, lines_with(needle, block.view, block.end))
+    except OSError:
+        return
+    finally:
+        file.close()

@@ -57,7 +57,8 @@ def _shared(targets: Sequence[Target], sizes: Sequence[int], workers: int, finis
     def work() -> list[tuple[int, Scan]]:
         done = []
         while ticket := os.read(tickets, _TICKET_BYTES):
-            done += _batch(targets, batches[int.from_bytes(ticket, "big")], scan_mapped, finish)
+            batch = _batch(targets, batches[int.from_bytes(ticket, "big")], scan_mapped, finish)
+            done += [(place, _packed(found)) for place, found in batch]  # at once: a small process is a quick one
         return done
 
     children = [_start(work) for _ in range(workers)]
@@ -104,7 +105,7 @@ def _start(work: Callable[[], list[tuple[int, Scan]]]) -> tuple[int, int]:
     try:
         os.close(results)
         with os.fdopen(outbox, "wb") as file:
-            file.write(_encode([(place, _packed(found)) for place, found in work()]))
+            file.write(_encode(work()))
         status = 0
     finally:
         os._exit(status)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_LATEST_MS = 7_258_118_400_000  # the year 2200; what lies beyond is no time of a recording
+LATEST_MS = 7_258_118_400_000  # the year 2200; what lies beyond is no time of a recording
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
@@ -62,7 +62,7 @@ def milliseconds(stamp: str) -> int | None:
         moment = moment.replace(tzinfo=UTC)
     passed = moment - _EPOCH
     at_ms = (passed.days * 86_400 + passed.seconds) * 1000 + passed.microseconds // 1000
-    return at_ms if 0 <= at_ms < _LATEST_MS else None
+    return at_ms if 0 <= at_ms < LATEST_MS else None
 
 
 def _repaired(line: bytes) -> Any:

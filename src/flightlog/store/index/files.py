@@ -8,6 +8,7 @@ the index keeps its own account, because each is built when it is first asked fo
 import sqlite3
 import zlib
 from collections.abc import Iterable
+from mmap import mmap
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -127,6 +128,12 @@ def fingerprint(file: Reader, end: int) -> int:
     head = file.read(0, min(FINGERPRINT_BYTES, end))
     start = max(0, end - FINGERPRINT_BYTES)
     return zlib.crc32(file.read(start, end - start), zlib.crc32(head))
+
+
+def fingerprint_of(content: mmap, end: int) -> int:
+    """Return the same checksum of a file that lies in memory."""
+    start = max(0, end - FINGERPRINT_BYTES)
+    return zlib.crc32(content[start:end], zlib.crc32(content[: min(FINGERPRINT_BYTES, end)]))
 
 
 def _same(row: Known, source: Source) -> bool:

@@ -124,6 +124,7 @@ class _Update:
             work.decoded += found.decoded
             self.files[reading.file] = _advanced(self.files.get(reading.file), reading, found)
             self.stale.add(reading.source.session)
+            found.keys = found.keys or keys(found.rows)
         self.stale.update(row.session for row in self.plan.back)
         self.edges = self._new_edges()
 
@@ -192,7 +193,7 @@ class _Update:
                 (
                     reading.file,
                     reading.start,
-                    found.keys or keys(found.rows),
+                    found.keys,
                     found.packed or pack(found.rows, found.totals),
                 )
                 for reading, found in self.scans
@@ -239,25 +240,38 @@ class _Update:
         Only checksums of the names are compared: a chance hit joins two sessions that
         have nothing in common, which costs a little time and changes no answer.
         """
-        holders: dict[int, str] = {}
+        seen: set[int] = set()
+        twice: set[int] = set()
+        for _, found in self.scans:
+            held = set(numbers(found.keys))
+            twice |= held & seen
+            seen |= held
         edges: set[tuple[str, str]] = set()
-        for reading, found in self.scans:
-            session = reading.source.session
-            for number in numbers(found.keys or keys(found.rows)):
-                other = holders.setdefault(number, session)
-                if other != session:
-                    edges.add((min(session, other), max(session, other)))
-        return edges | self._stored_edges(holders) if self.plan.kept and holders else edges
+        if twice:
+            holders: dict[int, str] = {}
+            for reading, found in self.scans:
+                session = reading.source.session
+                for number in twice.intersection(numbers(found.keys)):
+                    other = holders.setdefault(number, session)
+                    if other != session:
+                        edges.add((min(session, other), max(session, other)))
+        return edges | self._stored_edges(seen) if self.plan.kept and seen else edges
 
-    def _stored_edges(self, holders: Mapping[int, str]) -> set[tuple[str, str]]:
+    def _stored_edges(self, seen: set[int]) -> set[tuple[str, str]]:
         stored = self.database.execute("SELECT file, keys FROM chunks").fetchall()
-        if holders.keys().isdisjoint(numbers(b"".join(packed for _, packed in stored))):
+        shared = seen.intersection(numbers(b"".join(packed for _, packed in stored)))
+        if not shared:
             return set()
         edges = set()
+        holders = {
+            number: reading.source.session
+            for reading, found in self.scans
+            for number in shared.intersection(numbers(found.keys))
+        }
         for file, packed in stored:
             if file in self.plan.kept:
                 other = self.plan.kept[file].session
-                sharing = {holders[number] for number in holders.keys() & set(numbers(packed))}
+                sharing = {holders[number] for number in shared.intersection(numbers(packed))}
                 edges |= {(min(one, other), max(one, other)) for one in sharing if one != other}
         return edges
 

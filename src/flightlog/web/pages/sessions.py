@@ -1,4 +1,4 @@
-"""The pages over many sessions: the list with its filters, and usage."""
+"""The list of sessions: filters, sorting, search, and the family it heads."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,17 +9,15 @@ from msgspec import Struct
 
 from flightlog.model.errors import Invalid
 from flightlog.views.health import Level, health
-from flightlog.views.prices import PRICES_FROM
-from flightlog.views.report import UsageReport
 from flightlog.views.summary import SessionSummary
-from flightlog.views.usage import By, UsageRow
-from flightlog.web.data import Hit, Listing
-from flightlog.web.desk import DESK, Desk, aside
+from flightlog.web.desk import ACTIVE_MS, DESK, Desk, aside
+from flightlog.web.family import Family
+from flightlog.web.looking import Listing
+from flightlog.web.pages import session, trajectory
+from flightlog.web.searching import Hit
 
 ROWS_SHOWN = 100
 HITS_SHOWN = 30
-TRUTHS_SHOWN = 200
-ACTIVE_MS = 120_000
 WORDS_MIN = 3
 
 
@@ -74,14 +72,7 @@ async def words(request: web.Request) -> web.StreamResponse:
     hits: list[Hit] = []
     if len(asked.q.strip()) >= WORDS_MIN:
         hits = await aside(_searched, desk, asked.q.strip())
-    titles = {each.session: each.title for each in desk.data.listing().sessions}
-    return await desk.answer("words.html", hits=hits, titles=titles, asked=asked)
-
-
-async def usage(request: web.Request) -> web.StreamResponse:
-    """Show what was used, by day, model, project and block."""
-    desk = request.app[DESK]
-    return await desk.answer("usage.html", **await aside(_usage, desk))
+    return await desk.answer("words.html", hits=hits, titles=desk.data.titles(), asked=asked)
 
 
 def _searched(desk: Desk, typed: str) -> list[Hit]:
@@ -166,37 +157,16 @@ def _totals(listing: Listing) -> Totals:
     )
 
 
-def _usage(desk: Desk) -> dict[str, Any]:
-    reports = desk.data.usage((By.DAY, By.MODEL, By.PROJECT, By.BLOCK))
-    day = reports[By.DAY]
-    truths = sorted(day.truths, key=lambda told: (-abs(sum(gap.cost_usd for gap in told.gaps)), told.session))
-    shown = truths[:TRUTHS_SHOWN]
-    return {
-        "total": day.total,
-        "days": day.rows[::-1],
-        "models": _dearest(reports[By.MODEL]),
-        "projects": _dearest(reports[By.PROJECT]),
-        "blocks": reports[By.BLOCK].rows[::-1],
-        "truths": shown,
-        "truths_more": len(truths) - len(shown),
-        "prices": PRICES_FROM,
-        "damaged": day.damaged,
-        "zone": str(desk.data.sources.zone),
-        "chart_data": {by.value: [_bar(row) for row in report.rows] for by, report in reports.items()},
-    }
-
-
-def _dearest(report: UsageReport) -> list[UsageRow]:
-    return sorted(report.rows, key=lambda row: (-(row.cost.usd or 0.0), row.key))
-
-
-def _bar(row: UsageRow) -> dict[str, Any]:
-    use = row.usage
-    return {
-        "key": row.key,
-        "usd": row.cost.usd,
-        "input": use.input,
-        "output": use.output,
-        "cache read": use.cache_read,
-        "cache write": use.cache_write,
-    }
+FAMILY = Family(
+    "Sessions",
+    "/",
+    ("sessions", "session", "reading"),
+    (
+        web.get("/", sessions),
+        web.get("/sessions", sessions_part),
+        web.get("/sessions/more", sessions_more),
+        web.get("/sessions/words", words),
+        *session.ROUTES,
+        *trajectory.ROUTES,
+    ),
+)

@@ -1,0 +1,51 @@
+"""Driving any program: words with `{prompt}`, `{session_id}`, `{resume}` and `{model}` in them.
+
+What it prints as JSON lines is kept; if it names a session as Claude Code's stream does, that is its
+session. Where no word holds `{prompt}`, the prompt is the last word. The scripted agent is driven so.
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from flightlog.agents.claude_code import Session
+from flightlog.agents.driver import Ask, Outcome
+from flightlog.agents.process import JsonProcess
+
+_PLACE = re.compile(r"\{(prompt|session_id|resume|model)\}")
+
+
+class Command(Struct, frozen=True):
+    """A program that takes a prompt and works on it."""
+
+    words: tuple[str, ...]
+    agent: str = "command"
+    model: str = ""
+    said_version: str = ""
+
+    def version(self, environment: Mapping[str, str]) -> str:  # noqa: ARG002 - the protocol's signature
+        """What was said when the driver was made: there is no way to ask any program."""
+        return self.said_version
+
+    def start(self, ask: Ask) -> Session:
+        """Start the program and return at once."""
+        return Session(JsonProcess([*ask.before, *self._filled(ask)], cwd=ask.cwd, environment=ask.environment))
+
+    def run(self, ask: Ask, timeout_s: float) -> Outcome:
+        """Run the program to its end."""
+        return self.start(ask).wait(timeout_s)
+
+    def _filled(self, ask: Ask) -> list[str]:
+        known = {"prompt": ask.prompt, "session_id": ask.session, "resume": ask.resume, "model": self.model}
+        # In one pass, so that a prompt which speaks of `{model}` is passed on as it is.
+        words = [_PLACE.sub(lambda found: known[found[1]], word) for word in self.words]
+        asked = any("{prompt}" in word for word in self.words)
+        return [*words, *ask.arguments] if asked else [*words, *ask.arguments, ask.prompt]
+
+
+def scripted(model: str, version: str) -> Command:
+    """The scripted agent as a process of its own."""
+    named = ("--session-id={session_id}", "--resume={resume}", "--model={model}", "--prompt={prompt}")
+    return Command((sys.executable, "-m", "flightlog.agents.scripted.play", *named), "scripted", model, version)

@@ -1,0 +1,81 @@
+"""Wiring of `harness collect`: which recorded sessions there are, and their bytes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.app import home, open_archive
+from flightlog.app.lab import clock, new_id
+from flightlog.archive import Archive
+from flightlog.archive.door import Recording
+from flightlog.lab.collect import collect, made_by
+from flightlog.model.address import parse
+from flightlog.store.reading import open_reader
+
+
+class Choice(Struct, frozen=True):
+    """What to collect, and from where."""
+
+    write: bool
+    projects_dir: Path | None = None
+    exclude_current: bool = False
+    limit: int | None = None
+
+
+class Collected(Struct, frozen=True):
+    """What became of one session."""
+
+    session: str
+    run: str
+    state: str
+
+
+def collected(written: str, runs_dir: Path, choice: Choice) -> list[Collected]:
+    """Make runs of recorded sessions, newest first; one that has become a run already is left alone."""
+    archive = _archive(choice.projects_dir)
+    here = str(Path.cwd())
+    chosen = [archive.find(parse(written).session)] if written else _newest(archive)
+    rows: list[Collected] = []
+    for recording in chosen:
+        if choice.limit is not None and len(rows) >= choice.limit:
+            break
+        if choice.exclude_current and archive.session(recording.session).cwd == here:
+            continue
+        rows.append(_one(archive, recording, runs_dir, write=choice.write))
+    return rows
+
+
+def _one(archive: Archive, recording: Recording, runs_dir: Path, *, write: bool) -> Collected:
+    path = (runs_dir / f"collected_{recording.session}").absolute()
+    if (path / "run_meta.json").exists():
+        return Collected(recording.session, path.name, "there already")
+    if not write:
+        return Collected(recording.session, path.name, "not collected")
+    session = archive.session(recording.session)
+    collect(path, session, dict(_files(recording)), archive.known(recording.session), made_by(clock, new_id))
+    return Collected(recording.session, path.name, "collected")
+
+
+def _archive(projects_dir: Path | None) -> Archive:
+    if projects_dir is None:
+        return open_archive()
+    root = projects_dir.absolute()
+    return Archive([str(root.parent if root.name == "projects" else root)], home())
+
+
+def _newest(archive: Archive) -> list[Recording]:
+    return sorted(archive.recordings.values(), key=lambda each: -each.changed_ms)
+
+
+def _files(recording: Recording) -> Iterator[tuple[str, bytes]]:
+    for file in recording.files:
+        reader = open_reader(file.path)
+        try:
+            data = reader.read(0, file.size)
+        finally:
+            reader.close()
+        yield f"subagents/agent-{file.lane}.jsonl" if file.lane else "transcript.jsonl", data
+        meta = Path(file.path).with_suffix(".meta.json")
+        if file.lane and meta.is_file():
+            yield f"subagents/agent-{file.lane}.meta.json", meta.read_bytes()

@@ -1,0 +1,128 @@
+"""Trajectories of this machine: recorded sessions written as ATIF, and documents on disk looked at.
+
+Reads files and writes bundles; what they say and what is wrong with them is `views.atif`.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.app import open_archive
+from flightlog.model.errors import NotFound, Unreadable
+from flightlog.model.known import Known
+from flightlog.model.session import Session
+from flightlog.store.files import replace
+from flightlog.views.atif.emit import Bundle, Profile, trajectory
+from flightlog.views.atif.fidelity import Kept, fidelity
+from flightlog.views.atif.findings import Finding
+from flightlog.views.atif.lint import is_trajectory, lint, parsed
+from flightlog.views.atif.values import dicts, results
+
+DOCUMENT_BYTES_MAX = 1 << 30
+
+
+class Linted(Struct, frozen=True):
+    """What was found out about one document; nothing is said of fidelity when no recording is known."""
+
+    path: str
+    findings: list[Finding]
+    fidelity: list[Kept] | None = None
+
+
+def bundle_of(session: Session, known: Mapping[str, Known], version: str, *, redact: bool) -> Bundle:
+    """Return a recorded session's trajectories; redacted ones leave pictures out, which cannot be searched."""
+    if redact:
+        from flightlog.app.privacy import clean_known, clean_session  # noqa: PLC0415 - its rules take a while
+
+        session, known = clean_session(session), clean_known(known)
+    return trajectory(session, Profile("1.7" if version == "1.7" else "1.6", pictures=not redact), known)
+
+
+def write_bundle(folder: Path, bundle: Bundle) -> list[Path]:
+    """Write every file of a bundle below `folder`, the main document last, so that what it names is there."""
+    written = []
+    for path, body in reversed(list(bundle.files())):
+        replace(folder / path, body, durable=False)
+        written.append(folder / path)
+    return written[::-1]
+
+
+def lint_path(path: Path, source: str = "") -> list[Linted]:
+    """Look at a document, or at every one below a directory, and at what each lost of its recording.
+
+    The recording is the session that `source` names, else the one of the document's own
+    session id, if it is on this machine.
+    """
+    documents = dict(_documents(path))
+    named = {target for place, document in documents.items() for target in _referred(place, document)}
+    linted = []
+    for place, document in documents.items():
+        found = lint(place.read_bytes(), functools.partial(_is_file, place.parent))
+        kept = None if place.resolve() in named else _fidelity(place, document, source)
+        linted.append(Linted(str(place), found, kept))
+    return linted
+
+
+def _is_file(folder: Path, name: str) -> bool:
+    return (folder / name).is_file()
+
+
+def _documents(path: Path) -> Iterator[tuple[Path, Any]]:
+    """Find trajectories; one that is asked for by name counts whatever it holds."""
+    if not path.exists():
+        raise NotFound(
+            f"no such file or directory: {path}", hint="give a trajectory.json or a directory that holds one"
+        )
+    found = False
+    for place in [path] if path.is_file() else sorted(path.rglob("*.json")):
+        document = _parsed(place)
+        if place == path or is_trajectory(document):
+            found = True
+            yield place, document
+    if not found:
+        raise NotFound(f"no trajectory below {path}", hint="flightlog session export SESSION --atif --output DIR")
+
+
+def _parsed(place: Path) -> Any:
+    try:
+        if place.stat().st_size > DOCUMENT_BYTES_MAX:
+            raise Unreadable(f"too large to be looked at: {place}", hint="split it, or look at its parts")
+        return parsed(place.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _referred(place: Path, document: Any) -> Iterator[Path]:
+    """Name the subagents' documents that a document refers to."""
+    for _, step in dicts(document if isinstance(document, dict) else {}, "steps"):
+        for _, result in results(step):
+            for _, ref in dicts(result, "subagent_trajectory_ref"):
+                if isinstance(ref.get("trajectory_path"), str):
+                    yield (place.parent / ref["trajectory_path"]).resolve()
+
+
+def _fidelity(place: Path, document: Any, source: str) -> list[Kept] | None:
+    if not isinstance(document, dict):
+        return None
+    archive = open_archive()
+    wanted = source or str(document.get("session_id") or "")
+    if not source and wanted not in archive.recordings:
+        return None
+    session = archive.session(wanted)
+    return fidelity(session, _family(place, document), archive.known(session.id))
+
+
+def _family(place: Path, document: dict[str, Any]) -> list[Any]:
+    """A document with those of its subagents, and theirs."""
+    found = {place.resolve(): document}
+    waiting = [(place, document)]
+    while waiting:
+        for target in _referred(*waiting.pop()):
+            inside = _parsed(target) if target not in found and target.is_relative_to(place.parent.resolve()) else None
+            if isinstance(inside, dict):
+                found[target] = inside
+                waiting.append((target, inside))
+    return list(found.values())

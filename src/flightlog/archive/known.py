@@ -1,0 +1,47 @@
+"""What is known of the threads of a session, by its own files and by those of its neighbours.
+
+A fork or a resumed copy repeats responses of another session of the same project. Which of
+the sessions said them first is the ledger's rule, the same one that usage is counted by.
+"""
+
+import os
+from collections.abc import Iterable, Sequence
+
+from msgspec.structs import replace
+
+from flightlog.model.known import Known
+from flightlog.model.usage import response
+from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.claude_code.grep import places
+from flightlog.sources.claude_code.known import known
+from flightlog.sources.claude_code.scan import Scan, Target, scan
+from flightlog.views.ledger import settled
+
+
+def known_of(files: Sequence[Transcript], others: Iterable[Transcript]) -> dict[str, Known]:
+    """Say what is known of each thread of the session in `files`; `others` are the files of other sessions."""
+    told = known(files)
+    main = next((file for file in files if not file.lane), None)
+    if main is not None:
+        main_thread = told.get("", Known())
+        told[""] = replace(main_thread, copied=main_thread.copied | _said_elsewhere(main, others))
+    return told
+
+
+def _said_elsewhere(main: Transcript, others: Iterable[Transcript]) -> frozenset[str]:
+    """Name the responses in `main` that an older session of the project holds; the first one tells where to look."""
+    mine = _scanned(main)
+    first = min(mine.rows, key=lambda row: row.at_ms, default=None)
+    if first is None:
+        return frozenset()
+    folder = os.path.dirname(main.path)  # noqa: PTH120 - as text, like everywhere here
+    near = [file for file in others if not file.lane and os.path.dirname(file.path) == folder]  # noqa: PTH120
+    holders = [file for file in near if any(True for _ in places(file.path, first.message_id))]
+    scans = {main.session: mine, **{file.session: _scanned(file) for file in holders if file.session != main.session}}
+    rows = [response(row) for each in scans.values() for row in each.rows]
+    ledger = settled(rows, {session: each.born_ms for session, each in scans.items() if each.born_ms})
+    return frozenset(copy.message_id for copy in ledger.copies.get(main.session, ()))
+
+
+def _scanned(file: Transcript) -> Scan:
+    return scan(Target(file.path, file.session, file.lane))

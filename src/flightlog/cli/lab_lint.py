@@ -1,0 +1,81 @@
+"""`flightlog lab lint`: what is wrong with trajectories, and what they lost."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from flightlog.app.trajectories import Linted
+    from flightlog.views.atif.findings import Finding
+
+
+@click.command(
+    "lint",
+    epilog="Examples: flightlog lab lint runs/greet    flightlog lab lint trajectory.json --strict    "
+    "Exits with 1 when there is an error (with --strict: or a warning).",
+)
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--source", default="", help="The recorded session to compare with; else by the document's session id.")
+@click.option("--strict", is_flag=True, help="Count warnings as errors.")
+@click.option("--json", "as_json", is_flag=True, help="Print findings and fidelity as JSON.")
+def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
+    """Find what is wrong with the ATIF trajectory at PATH, or with all below it, beyond what validators mind.
+
+    Beside it stands a fidelity report: what the recording had that the trajectory has not.
+    """
+    from flightlog.app.trajectories import lint_path
+    from flightlog.cli.output import print_json
+    from flightlog.views.atif.lint import is_sound
+
+    linted = lint_path(path, source)
+    if as_json:
+        print_json([_wire(each) for each in linted])
+    else:
+        for each in linted:
+            _print(each, path)
+        errors, warnings = (
+            sum(map(len, kinds)) for kinds in zip(*(_sorted(each.findings) for each in linted), strict=True)
+        )
+        click.echo(f"{len(linted)} trajectories, {errors} errors, {warnings} warnings", err=True)
+    bad = any(each.findings if strict else not is_sound(each.findings) for each in linted)
+    if bad:
+        raise click.exceptions.Exit(1)
+
+
+def _sorted(findings: "list[Finding]") -> "tuple[list[Finding], list[Finding]]":
+    from flightlog.views.atif.findings import Severity
+
+    errors = [each for each in findings if each.severity is Severity.ERROR]
+    return errors, [each for each in findings if each.severity is not Severity.ERROR]
+
+
+def _wire(linted: "Linted") -> dict[str, object]:
+    return {
+        "path": linted.path,
+        "findings": [
+            {"severity": each.severity.value, "rule": each.rule, "where": each.where, "text": each.text}
+            for each in linted.findings
+        ],
+        "fidelity": linted.fidelity,
+    }
+
+
+def _print(linted: "Linted", asked: Path) -> None:
+    from flightlog.cli.output import print_table
+    from flightlog.model.text import inert
+
+    name = linted.path if asked.is_file() else str(Path(linted.path).relative_to(asked))
+    click.echo(f"{inert(name)}: {'ok' if not linted.findings else f'{len(linted.findings)} findings'}")
+    for each in linted.findings:
+        click.echo(f"  {each.severity.value:7}  {each.rule:20}  {inert(each.where)}: {inert(each.text)}")
+    lost = [kept for kept in linted.fidelity or () if kept.lost]
+    if lost:
+        rows = [[kept.what, f"{kept.recorded:,}", f"{kept.kept:,}", kept.why] for kept in lost]
+        print_table(
+            ["  the recording had", "recorded", "kept", "why"],
+            [[f"  {row[0]}", *row[1:]] for row in rows],
+            right=(1, 2),
+        )
+    elif linted.fidelity is not None:
+        click.echo("  nothing of the recording is missing")

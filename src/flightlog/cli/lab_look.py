@@ -1,0 +1,71 @@
+"""`harness list | inspect | compare`: what came of runs."""
+
+from pathlib import Path
+
+import click
+
+from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
+
+
+@click.command("list", epilog="Example: harness list --json")
+@RUNS_DIR
+@AS_JSON
+def list_runs(runs_dir: Path, *, as_json: bool) -> None:
+    """List the runs there are."""
+    from flightlog.app import lab as app
+    from flightlog.cli.output import print_json, print_table
+    from flightlog.lab.layout import run_meta
+
+    metas = [run_meta(book.name, book.config, book.state) for book in app.open_books(runs_dir)]
+    if as_json:
+        print_json(metas)
+        return
+    rows = [
+        [
+            meta["run_name"],
+            meta["model"],
+            meta["session_mode"],
+            f"{sum(each['stop_reason'] == 'completed' for each in meta['sessions'])}/{meta['session_count']}",
+            str(meta["total_steps"]),
+            _usd(meta["total_cost_usd"]),
+            meta["stop_reason"],
+            " ".join(meta["tags"]),
+        ]
+        for meta in metas
+    ]
+    print_table(["run", "model", "mode", "done", "steps", "cost", "ended", "tags"], rows, right=(3, 4, 5))
+
+
+@click.command(epilog="Example: harness inspect my-run   ·   harness inspect my-run#2.14   (session 2, turn 14)")
+@click.argument("what", metavar="RUN[#SESSION[rREPLICATE][@SUBAGENT][.TURN]]")
+@RUNS_DIR
+@AS_JSON
+def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
+    """Show a run, one of its sessions, or one step with its request, tools, changes and cost."""
+    from flightlog.app import lab as app
+    from flightlog.cli.lab_show import print_inspected
+    from flightlog.cli.output import print_json
+    from flightlog.lab.inspect import inspected, parse
+
+    place = parse(what)
+    told = inspected(app.open_book(runs_dir, place.run), place, app.programs())
+    print_json(told) if as_json else print_inspected(told)
+
+
+@click.command(epilog="Example: harness compare run-a run-b")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN…]")
+@RUNS_DIR
+@AS_JSON
+def compare(runs: tuple[str, ...], runs_dir: Path, *, as_json: bool) -> None:
+    """Compare runs session by session, or the replicates of one run: outcome, steps, cost, time, files."""
+    from flightlog.app import lab as app
+    from flightlog.cli.lab_show import print_compared
+    from flightlog.cli.output import print_json
+    from flightlog.lab.compare import compared
+
+    told = compared([app.open_book(runs_dir, each) for each in runs], app.programs())
+    print_json(told) if as_json else print_compared(told)
+
+
+def _usd(amount: float | None) -> str:
+    return "?" if amount is None else f"${amount:.4f}"

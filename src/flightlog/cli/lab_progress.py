@@ -1,0 +1,39 @@
+"""What a person sees while a run is carried out: one line per event on stderr, with time and cost."""
+
+import sys
+import threading
+import time
+
+import click
+
+from flightlog.lab.book import Book
+from flightlog.model.text import one_line
+
+
+class Told:
+    """Tells what happens; on a terminal also each answer, on a line that is written over."""
+
+    def __init__(self) -> None:
+        """Begin the clock."""
+        self._began = time.monotonic()
+        self._book: Book | None = None
+        self._answers: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._live = sys.stderr.isatty()
+
+    def of(self, book: Book | None) -> None:
+        """Know the run, where it is known already."""
+        self._book = book
+
+    def __call__(self, session: str, words: str, spent_usd: float) -> None:
+        """Tell one thing; without words, that a session got an answer."""
+        with self._lock:
+            if not words:
+                self._answers[session] = self._answers.get(session, 0) + 1
+            steps = self._answers.get(session, 0)
+            seconds = time.monotonic() - self._began
+            line = f"{seconds:7.1f} s  {session:<16} {words or 'at work'}, {steps} answers, run ${spent_usd:.4f}"
+            if words:
+                click.echo(("\r\x1b[K" if self._live else "") + one_line(line, 200), err=True)
+            elif self._live:
+                click.echo("\r\x1b[K" + one_line(line, 110), err=True, nl=False)

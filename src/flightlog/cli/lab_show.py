@@ -1,0 +1,129 @@
+"""How runs look on a terminal: a table of sessions, a list of turns, one step with all that belongs to it."""
+
+from typing import Any
+
+import click
+
+from flightlog.cli.output import print_table
+from flightlog.model.text import inert, one_line
+
+_OUTPUT_LINES_MAX = 12
+_DIFF_LINES_MAX = 60
+
+
+def print_inspected(told: dict[str, Any]) -> None:
+    """Print what `inspect` told."""
+    {"run": print_run, "session": _print_session, "step": _print_step}[told["what"]](told)
+
+
+def print_run(meta: dict[str, Any]) -> None:
+    """Print a run and its sessions."""
+    click.echo(inert(f"{meta['run_name']}  {meta['model']}  {meta['session_mode']}  {meta['stop_reason']}"))
+    if meta["hypothesis"]:
+        click.echo(inert(f"  {one_line(meta['hypothesis'], 200)}"))
+    for note in (meta["permission_note"], meta["isolation_note"]):
+        if note:
+            click.echo(inert(f"  note: {note}"))
+    rows = [
+        [
+            each["session_dir"],
+            each["stop_reason"],
+            str(each["num_turns"]),
+            str(each["tool_call_count"]),
+            str(each["file_writes"]),
+            _usd(each["total_cost_usd"]),
+            one_line(each["error"] or "", 60),
+        ]
+        for each in meta["sessions"]
+    ]
+    print_table(["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5))
+    click.echo(f"total {_usd(meta['total_cost_usd'])}, {meta['total_steps']} steps, {meta['total_file_writes']} writes")
+    for each in meta.get("file_changes", ())[:40]:
+        click.echo(
+            inert(f"  {each['kind']:<9} {one_line(each['path'], 100)}  +{each['added'] or 0} -{each['removed'] or 0}")
+        )
+
+
+def print_compared(told: dict[str, Any]) -> None:
+    """Print runs side by side."""
+    for name, values in told["config"].items():
+        click.echo(inert(f"{name}: {one_line(' | '.join(map(str, values)), 160)}"))
+    for session in told["sessions"]:
+        click.echo(f"session {session['session_index']}")
+        rows = [
+            [
+                each["run"],
+                str(each["count"]),
+                ", ".join(f"{count} {reason}" for reason, count in each["stop_reasons"].items()),
+                *(_spread(each[name]) for name in ("num_turns", "tool_call_count", "file_writes", "total_cost_usd")),
+            ]
+            for each in session["groups"]
+        ]
+        print_table(["run", "n", "ended", "turns", "tools", "writes", "cost"], rows, right=(1, 3, 4, 5, 6))
+        click.echo(f"  files: {len(session['files_equal'])} equal, {len(session['files_different'])} different")
+        for path in session["files_different"][:20]:
+            click.echo(inert(f"    {one_line(path, 120)}"))
+
+
+def _print_session(told: dict[str, Any]) -> None:
+    head = f"{told['session_dir']}  {told['stop_reason']}  {_usd(told['total_cost_usd'])}"
+    click.echo(inert(f"{head}  session {told['session_id']}"))
+    click.echo(inert(f"prompt: {one_line(told['prompt'], 160)}"))
+    rows = [
+        [
+            str(each["turn"]),
+            one_line(", ".join(each["tools"]) or "-", 40),
+            str(each["files_changed"]),
+            _usd(each["cost_usd"]),
+            one_line(each["text"], 70),
+        ]
+        for each in told["turns"]
+    ]
+    print_table(["turn", "tools", "files", "cost", "text"], rows, right=(0, 2, 3))
+    for lane, count in told["subagents"].items():
+        click.echo(inert(f"subagent @{lane}: {count} turns"))
+
+
+def _print_step(told: dict[str, Any]) -> None:
+    lane = f"@{told['lane']}" if told["lane"] else ""
+    head = f"{told['run']} {told['session_dir']}{lane} turn {told['turn']}  {told['model']}  {_usd(told['cost_usd'])}"
+    click.echo(inert(head))
+    request = told["request"]
+    if request:
+        click.echo(inert(f"request {request['index']}: {request['messages']} messages, {request['bytes']:,} bytes, "
+                         f"status {request['status']}, {request['file']}"))  # fmt: skip
+    else:
+        click.echo("request: not captured")
+    for thought in told["thinking"]:
+        click.echo(inert(_shortened(f"thinks: {thought}", _OUTPUT_LINES_MAX)))
+    for text in told["text"]:
+        click.echo(inert(_shortened(f"says: {text}", _OUTPUT_LINES_MAX)))
+    for tool in told["tools"]:
+        state = " (denied)" if tool["denied"] else " (failed)" if tool["is_error"] else ""
+        click.echo(inert(f"calls {tool['name']}{state} {one_line(str(tool['input']), 160)}"))
+        click.echo(inert(_indented(_shortened(tool["output"], _OUTPUT_LINES_MAX))))
+    for change in told["changes"]:
+        stats = change["diff_stats"]
+        click.echo(inert(f"{change['kind']} {change['file_path']} +{stats['added']} -{stats['removed']} "
+                         f"({change['attribution']})"))  # fmt: skip
+        shown = "" if change["binary"] or "diff_encoding" in change else change["diff"]
+        click.echo(inert(_indented(_shortened(shown, _DIFF_LINES_MAX))))
+    if told["lineage"]:
+        click.echo(inert(f"after it: {told['lineage']['shadow_git_tag']}  message {told['lineage']['message_id']}"))
+
+
+def _shortened(text: str, most: int) -> str:
+    lines = text.splitlines()
+    return "\n".join(lines if len(lines) <= most else [*lines[:most], f"… {len(lines) - most} more lines"])
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.splitlines())
+
+
+def _spread(told: dict[str, Any] | None) -> str:
+    return "-" if told is None else f"{told['mean']:.4g} ± {told['sd']:.2g}"
+
+
+def _usd(amount: float | None) -> str:
+    return "?" if amount is None else f"${amount:.4f}"

@@ -1,0 +1,115 @@
+"""One run on disk: where its parts are, its journal, and how it stands.
+
+    runs/<run>/
+      config.yaml run_meta.json full_diff.patch state_changelog.jsonl analysis.md .shadow_git/
+      session_01/ session_02_r01/ …          what each session left
+      .journal.jsonl .lock .attempts/         our own: what happened, who holds it, attempts run again
+
+Everything is found from the run's own directory, which can be moved.
+"""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from flightlog.lab import config as configs
+from flightlog.lab.config import RunConfig
+from flightlog.lab.events import RunEvent, RunStarted
+from flightlog.lab.plan import Planned, plan
+from flightlog.lab.state import State, add, fold
+from flightlog.model.errors import Conflict, Invalid, NotFound
+from flightlog.store.files import ensure_dir, replace, told
+from flightlog.store.journal import Journal
+
+JOURNAL = ".journal.jsonl"
+CONFIG = "config.yaml"
+SHADOW = ".shadow_git"
+ATTEMPTS = ".attempts"
+LOCK = ".lock"
+
+
+class Book:
+    """A run's directory, its journal and its state, kept together."""
+
+    def __init__(self, path: Path, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
+        """Open the run at `path`; `now` and `new_id` are for what is written from here on."""
+        self.path = path
+        self.config = read_config(path)
+        self._journal: Journal[RunEvent] = Journal(path / JOURNAL, RunEvent, now=now, new_id=new_id)
+        self._lock = threading.Lock()
+        self.state: State = fold(self._journal.read()) if (path / JOURNAL).exists() else State()
+
+    @property
+    def name(self) -> str:
+        """The run's name: that of its directory, also after it was renamed."""
+        return self.path.name
+
+    @property
+    def shadow(self) -> Path:
+        """The shadow repository of the work tree."""
+        return self.path / SHADOW
+
+    @property
+    def scratch(self) -> Path:
+        """What belongs to a running process and not to the run: private trees, the agent's own files."""
+        return self.path.with_name(f".work-{self.path.name}")
+
+    def planned(self) -> tuple[Planned, ...]:
+        """Every session the run is to have."""
+        return plan(self.config)
+
+    def note(self, event: RunEvent, *, durable: bool = False) -> None:
+        """Write down what happened, and know it from now on."""
+        with self._lock:
+            add(self.state, self._journal.append(event, durable=durable))
+
+
+def create(path: Path, config: RunConfig, *, now: Callable[[], str], new_id: Callable[[], str]) -> Book:
+    """Make a run's directory with its frozen configuration; one that is there is an error."""
+    ensure_dir(path.parent)
+    with told(path):
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            # One that died before its configuration was there left an empty directory, or half a file of ours.
+            if not path.is_dir() or any(each.name[:1] != "." or each.suffix != ".tmp" for each in path.iterdir()):
+                hint = f"take it up again with `harness run --resume {path.name}`, or choose another --run-name"
+                raise Conflict(f"there is a run of this name: {path}", hint=hint) from None
+    replace(path / CONFIG, configs.frozen(config).encode())
+    return Book(path, now=now, new_id=new_id)
+
+
+def read_config(path: Path) -> RunConfig:
+    """Read a run's frozen configuration."""
+    try:
+        text = (path / CONFIG).read_text("utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFound(f"no run at {path}", hint="`harness list` shows the runs there are") from None
+    return configs.parse(text)
+
+
+def find(runs_dir: Path, written: str) -> Path:
+    """Find a run by its path, its name, or the beginning of its name."""
+    given = Path(written)
+    if (given / CONFIG).is_file():
+        return given.resolve()
+    if (runs_dir / written / CONFIG).is_file() and "/" not in written:
+        return (runs_dir / written).resolve()
+    matches = [path for path in paths(runs_dir) if path.name.startswith(written)]
+    if len(matches) > 1:
+        raise Invalid(f"several runs begin with {written[:60]!r}", hint=", ".join(path.name for path in matches[:5]))
+    if not matches or not written:
+        raise NotFound(f"no run named {written[:60]!r} in {runs_dir}", hint="`harness list` shows the runs there are")
+    return matches[0]
+
+
+def paths(runs_dir: Path) -> list[Path]:
+    """List the runs of a directory, by name."""
+    if not runs_dir.is_dir():
+        return []
+    return sorted(path.resolve() for path in runs_dir.iterdir() if path.name[:1] != "." and (path / CONFIG).is_file())
+
+
+def is_ours(book: Book) -> bool:
+    """Whether the run has a journal of ours that says how it began."""
+    return isinstance(book.state.started, RunStarted)

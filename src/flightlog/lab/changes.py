@@ -1,0 +1,122 @@
+"""Which step changed what: the trees saved at each request, read against the tools that ran between.
+
+A tree is saved while a request is on its way, so what differs from the one before was done in
+between, by the tools of the steps that were open then: answered, and not yet followed by the next
+request of their thread. One open step: its change, exactly. Several: shared. None, or a shell left
+running in the background: nobody's step did it, and the entry says so. Pure.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from flightlog.lab.events import Saved
+from flightlog.lab.told import SIDE, Call, lanes_of
+from flightlog.model.session import Session, Step, ToolCall
+from flightlog.views.changes import changed_file
+
+Attribution = Literal["exact", "shared", "background"]
+_DELEGATES = frozenset({"Agent", "Task"})
+_READERS = frozenset({"Read", "Grep", "Glob", "LS", "WebFetch", "WebSearch", "ToolSearch", "ListAgents"})
+
+
+class Owner(Struct, frozen=True):
+    """A step of a thread."""
+
+    lane: str
+    step: Step
+
+
+class Interval(Struct, frozen=True):
+    """What lies between two saved trees: whose step it belongs to, and how surely."""
+
+    before: str
+    after: str
+    owner: Owner | None
+    attribution: Attribution
+    at_ms: int
+    has_background: bool = False
+
+    def attributed(self, path: str) -> Attribution:
+        """How surely a change of one file is the owner's: a file its own tool names is not only the background's."""
+        if self.attribution == "background" and self.owner and _names(self.owner.step, path):
+            return "shared"
+        return self.attribution
+
+
+def intervals(start: str, saved: Sequence[Saved], calls: Sequence[Call], session: Session | None) -> Iterator[Interval]:
+    """Read the trees of one session in order; `start` is what it found."""
+    timeline = _Timeline(calls, session)
+    before = start
+    last = 0
+    for each in sorted(saved, key=lambda one: (one.request == 0, one.request)):
+        yield timeline.between(before, each, last)
+        before = each.tree
+        last = each.request or last
+
+
+class _Timeline:
+    """The steps of a session by the requests between which their tools ran."""
+
+    def __init__(self, calls: Sequence[Call], session: Session | None) -> None:
+        steps = lanes_of(session) if session else {}
+        owners = {step.message_id: Owner(lane, step) for lane, own in steps.items() for step in own}
+        self._captured = bool(calls)
+        self._all = list(owners.values())
+        self._open: list[tuple[int, float, Owner]] = []
+        following: dict[str, float] = {}
+        for call in sorted(calls, key=lambda one: -one.index):
+            owner = owners.get(call.message_id)
+            if owner is not None and call.lane != SIDE:
+                self._open.append((call.index, following.get(call.lane, float("inf")), owner))
+            following[call.lane] = call.index
+
+    def between(self, before: str, saved: Saved, last: int) -> Interval:
+        """Say whose the time between request `last` and the one that saved this tree is."""
+        until = saved.request or float("inf")
+        if not self._captured:
+            owner = self._all[-1] if self._all else None
+            return Interval(before, saved.tree, owner, "shared", saved.at_ms)
+        open_now = [owner for began, ended, owner in self._open if began <= last and ended >= until]
+        # Its last request is past and its thread said no more: a thread that rested is not at work.
+        writing = [owner for owner in open_now if _may_write(owner.step)]
+        behind = self._in_background(last)
+        latest = max((each for each in self._open if each[0] <= last), key=lambda one: one[0], default=None)
+        owner = _nearest(writing, saved.lane) or (latest[2] if latest else None)
+        if behind or not writing:
+            return Interval(before, saved.tree, owner, "background", saved.at_ms, has_background=behind)
+        return Interval(before, saved.tree, owner, "exact" if len(writing) == 1 else "shared", saved.at_ms)
+
+    def _in_background(self, last: int) -> bool:
+        """Whether a shell was left running by a step before."""
+        return any(
+            _leaves_running(call)
+            for began, ended, owner in self._open
+            if began <= last and ended <= last
+            for call in owner.step.calls
+        )
+
+
+def _nearest(writing: Sequence[Owner], lane: str) -> Owner | None:
+    """Of several, the one whose thread asks next."""
+    return next((owner for owner in writing if owner.lane == lane), writing[0] if writing else None)
+
+
+def _may_write(step: Step) -> bool:
+    return any(call.name not in _DELEGATES | _READERS for call in step.calls)
+
+
+def _leaves_running(call: ToolCall) -> bool:
+    given = call.ran_input or call.input
+    if call.name == "Bash":
+        return bool(given.get("run_in_background")) or "backgroundTaskId" in _detail(call)
+    return False
+
+
+def _detail(call: ToolCall) -> dict[str, object]:
+    return call.detail if isinstance(call.detail, dict) and call.detail.get("backgroundTaskId") else {}
+
+
+def _names(step: Step, path: str) -> bool:
+    return any(name == path or name.endswith("/" + path) for name in map(changed_file, step.calls))

@@ -1,0 +1,198 @@
+"""What a run is to be: the configuration of the source document, checked before anything starts.
+
+    model: claude-opus-5-5
+    work_dir: ./shop
+    sessions:
+      - {session_index: 1, prompt: Look around and take notes in MEMORY.md.}
+      - {session_index: 2, prompt: Go on from your notes., count: 3}
+
+The text comes in, a value comes out, or a word on what is wrong and what was probably meant.
+Reads no file and starts nothing; `frozen` writes the value back as the run keeps it, with every
+default said, so that the run means the same tomorrow.
+"""
+
+import difflib
+import io
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
+from flightlog.agents.scripted.scenario import Scenario
+from flightlog.model.errors import Misconfigured
+from flightlog.model.ids import is_safe
+
+TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
+_ODD = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2030-\ud7ff]")
+Engine = Literal["claude_code", "command", "scripted"]
+Mode = Literal["isolated", "chained", "forked"]
+Provider = Literal["anthropic", "openrouter", "bedrock", "vertex"]
+Permission = Literal["bypassPermissions", "acceptEdits", "default", "dontAsk", "plan", "auto"]
+
+
+class SessionConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """One session: what is asked, and what differs from the run's own settings."""
+
+    session_index: int
+    prompt: str
+    system_prompt: str = ""
+    max_turns: int | None = None
+    max_budget_usd: float | None = None
+    fork_from: int | None = None
+    count: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what no session can be."""
+        _at_least("session_index", self.session_index, 1)
+        _at_least("count", self.count, 1)
+        _at_least("max_turns", self.max_turns, 1)
+        _above("max_budget_usd", self.max_budget_usd)
+        if not self.prompt.strip():
+            raise ValueError("a session needs a prompt")
+        if self.fork_from is not None and not 1 <= self.fork_from < self.session_index:
+            raise ValueError(f"fork_from of session {self.session_index} names a session before it, from 1")
+
+
+class AgentConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A subagent the agent may call."""
+
+    name: str
+    description: str
+    prompt: str
+    tools: tuple[str, ...] | None = None
+    model: Literal["sonnet", "opus", "haiku", "inherit"] | None = None
+
+
+class CommandConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A shell command before or after the sessions; `check` says whether its failure ends the run."""
+
+    command: str
+    cwd: str = ""
+    timeout_seconds: float = 30
+    check: bool = True
+
+
+class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A whole run."""
+
+    model: str
+    work_dir: str
+    sessions: tuple[SessionConfig, ...]
+    run_name: str = ""
+    hypothesis: str = ""
+    repo_name: str = ""
+    tags: tuple[str, ...] = ()
+    engine: Engine = "claude_code"
+    command: tuple[str, ...] = ()
+    scenario: Scenario | None = None
+    provider: Provider = "anthropic"
+    base_url: str = ""
+    session_mode: Mode = "isolated"
+    system_prompt: str = ""
+    allowed_tools: tuple[str, ...] = TOOLS
+    permission_mode: Permission = "bypassPermissions"
+    max_turns: int = 50
+    max_budget_usd: float | None = None
+    session_timeout_seconds: float | None = None
+    max_parallel: int = 4
+    memory_file: str | None = "MEMORY.md"
+    memory_seed: str = "# Notes\n"
+    agents: tuple[AgentConfig, ...] = ()
+    capture_subagent_trajectories: bool = True
+    capture_api_requests: bool = True
+    track_changes: bool = True
+    load_project_settings: bool = False
+    revert_work_dir: bool = False
+    pre_run_commands: tuple[CommandConfig, ...] = ()
+    post_run_commands: tuple[CommandConfig, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse sessions that do not count from 1, and an engine without what it needs."""
+        if [each.session_index for each in self.sessions] != list(range(1, len(self.sessions) + 1)):
+            raise ValueError("session_index counts from 1 without a gap, in order")
+        if not self.sessions:
+            raise ValueError("a run needs at least one session")
+        _at_least("max_turns", self.max_turns, 1)
+        _at_least("max_parallel", self.max_parallel, 1)
+        _above("max_budget_usd", self.max_budget_usd)
+        _above("session_timeout_seconds", self.session_timeout_seconds)
+        if self.engine == "command" and not self.command:
+            raise ValueError("engine `command` needs `command`, a list of words")
+        if self.engine == "scripted" and self.scenario is None:
+            raise ValueError("engine `scripted` needs a `scenario`")
+        if self.run_name and not is_safe(self.run_name):
+            raise ValueError("run_name is letters, digits, '.', '_' and '-', and begins with a letter or digit")
+        if self.memory_file and (self.memory_file.startswith("/") or ".." in self.memory_file.split("/")):
+            raise ValueError("memory_file is a path inside work_dir")
+
+
+_KINDS = (RunConfig, SessionConfig, AgentConfig, CommandConfig)
+
+
+def parse(
+    text: str, overrides: Mapping[str, Any] | None = None, scenario: Callable[[str], Scenario] | None = None
+) -> RunConfig:
+    """Read a configuration, `overrides` taking the place of what it says; a `scenario` that is a name is looked up."""
+    try:
+        data = YAML(typ="safe").load(text)
+    except YAMLError as error:
+        raise Misconfigured(f"the run configuration is not YAML: {error}", hint="correct the line it names") from error
+    if not isinstance(data, dict):
+        raise Misconfigured("the run configuration is not a mapping", hint="it needs model, work_dir and sessions")
+    data |= dict(overrides or {})
+    if scenario is not None and isinstance(data.get("scenario"), str):
+        data["scenario"] = msgspec.to_builtins(scenario(data["scenario"]))
+    try:
+        return msgspec.convert(data, RunConfig)
+    except msgspec.ValidationError as error:
+        raise Misconfigured(f"the run configuration cannot be used: {error}", hint=_nearest(str(error))) from error
+
+
+def frozen(config: RunConfig) -> str:
+    """Write the configuration as the run keeps it."""
+    writer = YAML()
+    writer.indent(mapping=2, sequence=4, offset=2)
+    writer.width = 120
+    out = io.StringIO()
+    writer.dump(_quoted(msgspec.to_builtins(config)), out)
+    return out.getvalue()
+
+
+def _quoted(value: Any) -> Any:
+    """Mark texts with characters that YAML would fold or lose, so that they are written as escapes."""
+    if isinstance(value, dict):
+        return {key: _quoted(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_quoted(each) for each in value]
+    if isinstance(value, str) and _ODD.search(value):
+        return DoubleQuotedScalarString(value)
+    return value
+
+
+def _nearest(message: str) -> str:
+    found = re.search(r"unknown field `(.+?)`", message)
+    if found is None:
+        return "every field: docs/reference/run-config.md"
+    inner = re.search(r"`\$\.(sessions|agents|pre_run_commands|post_run_commands)", message)
+    kinds = {"sessions": SessionConfig, "agents": AgentConfig}
+    kind = RunConfig if inner is None else kinds.get(inner[1], CommandConfig)
+    near = difflib.get_close_matches(found[1], kind.__struct_fields__, n=1, cutoff=0.5)
+    if not near:
+        everywhere = sorted({name for each in _KINDS for name in each.__struct_fields__})
+        near = difflib.get_close_matches(found[1], everywhere, n=1, cutoff=0.6)
+    return f"did you mean `{near[0]}`?" if near else f"known are: {', '.join(kind.__struct_fields__)}"
+
+
+def _at_least(name: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise ValueError(f"{name} is at least {least}")
+
+
+def _above(name: str, value: float | None) -> None:
+    if value is not None and value <= 0:
+        raise ValueError(f"{name} is above 0")

@@ -1,0 +1,168 @@
+"""What happens in a run: the closed union its journal holds.
+
+The journal lies beside the run's pages (`.journal.jsonl`), so a run can be moved and still be
+inspected and taken up again; `lab.state` folds it. A session is named by its directory
+(`session_03_r01`) and by the attempt: one that was in flight when everything died and is run
+again is a second attempt, and the first stays on record. Trees are snapshots in `.shadow_git`.
+"""
+
+from msgspec import Struct
+
+STOPS = (
+    "completed",
+    "max_turns",
+    "budget_exhausted",
+    "rate_limited",
+    "auth_error",
+    "timeout",
+    "interrupted",
+    "error",
+)
+
+
+class Event(Struct, frozen=True, tag_field="kind", tag=True):
+    """What all events of a run have in common: a tag."""
+
+
+class RunStarted(Event, frozen=True, tag="run_started"):
+    """A run was set up: its configuration is frozen, nothing was asked yet."""
+
+    run_name: str
+    harness_version: str
+    agent: str
+    agent_version: str
+    permission_mode: str
+    permission_note: str = ""
+    isolation: str = ""
+    isolation_note: str = ""
+
+
+class RunTaken(Event, frozen=True, tag="run_taken"):
+    """A process took the run up, the first one or one after a crash."""
+
+    process: str
+
+
+class CommandRan(Event, frozen=True, tag="command_ran"):
+    """A command before or after the sessions ended."""
+
+    phase: str
+    number: int
+    exit_code: int
+    seconds: float
+    output: str = ""
+
+
+class BaselineTaken(Event, frozen=True, tag="baseline_taken"):
+    """The work directory as it was before the first session."""
+
+    tree: str
+    notes: tuple[str, ...] = ()
+
+
+class SessionStarted(Event, frozen=True, tag="session_started"):
+    """An agent is about to be started; `tree` is what it finds."""
+
+    session: str
+    attempt: int
+    session_id: str
+    tree: str
+    parent: str = ""
+    parent_id: str = ""
+    private: bool = False
+
+
+class AgentStarted(Event, frozen=True, tag="agent_started"):
+    """The agent's process, named so that no other has the name."""
+
+    session: str
+    attempt: int
+    process: str
+
+
+class Saved(Event, frozen=True, tag="saved"):
+    """The work tree was saved: when request `request` was on its way, or, with 0, at the end."""
+
+    session: str
+    attempt: int
+    tree: str
+    request: int
+    lane: str = ""
+    at_ms: int = 0
+
+
+class Spent(Event, frozen=True, tag="spent"):
+    """A response was paid for."""
+
+    session: str
+    attempt: int
+    usd: float
+    message_id: str = ""
+
+
+class SessionEnded(Event, frozen=True, tag="session_ended"):
+    """An agent came to its end and everything it left was taken in."""
+
+    session: str
+    attempt: int
+    stop_reason: str
+    tree: str
+    exit_code: int | None = None
+    error: str = ""
+    num_turns: int = 0
+    client_cost_usd: float | None = None
+    session_id: str = ""
+
+
+class SessionCounted(Event, frozen=True, tag="session_counted"):
+    """What an ended session amounts to, counted once from what it left; its pages are written."""
+
+    session: str
+    attempt: int
+    step_count: int
+    turn_count: int
+    tool_call_count: int
+    compaction_count: int
+    subagent_count: int
+    file_writes: int
+    cost_usd: float | None
+    cost_source: str
+    has_transcript: bool = True
+    captured_requests: int = 0
+
+
+class SessionSkipped(Event, frozen=True, tag="session_skipped"):
+    """A session could not be started."""
+
+    session: str
+    why: str
+
+
+class TreeSettled(Event, frozen=True, tag="tree_settled"):
+    """The work directory was brought to a tree."""
+
+    tree: str
+
+
+class RunEnded(Event, frozen=True, tag="run_ended"):
+    """No session is left that could run; `stop_reason` is `completed` or why it stopped early."""
+
+    stop_reason: str
+    tree: str
+
+
+RunEvent = (
+    RunStarted
+    | RunTaken
+    | CommandRan
+    | BaselineTaken
+    | SessionStarted
+    | AgentStarted
+    | Saved
+    | Spent
+    | SessionEnded
+    | SessionCounted
+    | SessionSkipped
+    | TreeSettled
+    | RunEnded
+)

@@ -1,0 +1,126 @@
+"""The pages of a run: `run_meta.json` and what stands in each session's directory.
+
+Pure functions of what is on record: the configuration, the journal's state, the session as its
+transcript tells it. Nothing here says where the run lies; `work_dir` is its last component.
+"""
+
+import json
+from pathlib import PurePath
+from typing import Any
+
+from flightlog.lab.config import RunConfig
+from flightlog.lab.plan import Planned, plan
+from flightlog.lab.state import Attempt, State
+from flightlog.model.pages import Page, Tier
+
+_EARLY = frozenset({"max_turns", "budget_exhausted", "rate_limited", "auth_error", "timeout", "interrupted", "error"})
+
+
+def run_meta(name: str, config: RunConfig, state: State) -> dict[str, Any]:
+    """Everything about a run as a whole, in the source document's words."""
+    sessions = [_session(config, each, state) for each in plan(config)]
+    begun = [each for each in sessions if each["started_at"]]
+    started = state.started
+    costs = [each["total_cost_usd"] for each in begun if each["total_cost_usd"] is not None]
+    return {
+        "run_name": name,
+        "hypothesis": config.hypothesis or None,
+        "model": config.model,
+        "provider": config.provider,
+        "engine": config.engine,
+        "agent": started.agent if started else None,
+        "sdk_version": (started.agent_version if started else "") or None,
+        "harness_version": started.harness_version if started else None,
+        "session_mode": config.session_mode,
+        "work_dir": PurePath(config.work_dir).name,
+        "repo_name": config.repo_name or None,
+        "tags": list(config.tags),
+        "permission_mode": started.permission_mode if started else config.permission_mode,
+        "permission_note": (started.permission_note if started else "") or None,
+        "isolation": started.isolation if started else None,
+        "isolation_note": (started.isolation_note if started else "") or None,
+        "session_count": len(sessions),
+        "sessions": sessions,
+        "started_at": state.started_at or None,
+        "finished_at": state.finished_at or None,
+        "stop_reason": state.ended.stop_reason if state.ended else "running",
+        "total_steps": sum(each["step_count"] for each in sessions),
+        "total_tool_calls": sum(each["tool_call_count"] for each in sessions),
+        "total_cost_usd": round(sum(costs), 9) if costs or not begun else None,
+        "total_spent_usd": round(state.spent_usd, 9),
+        "max_budget_usd": config.max_budget_usd,
+        "total_file_writes": sum(each["file_writes"] for each in sessions),
+        "total_compaction_events": sum(each["compaction_count"] for each in sessions),
+        "total_subagent_invocations": sum(each["subagent_count"] for each in sessions),
+        "errors": _errors(sessions, state),
+        "left_out": list(state.baseline.notes) if state.baseline else [],
+    }
+
+
+def meta_page(name: str, config: RunConfig, state: State) -> Page:
+    """The page of that."""
+    return Page("run_meta.json", Tier.PRIVATE, as_json(run_meta(name, config, state)))
+
+
+def as_json(value: Any) -> str:
+    """Write a page's value."""
+    return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
+
+
+def _session(config: RunConfig, planned: Planned, state: State) -> dict[str, Any]:
+    last = state.last(planned.name)
+    given = config.sessions[planned.index - 1]
+    replicas = {"replicate": planned.replicate, "replicate_count": planned.count} if planned.replicate else {}
+    return {
+        "session_index": planned.index,
+        "session_dir": planned.name,
+        **replicas,
+        "session_id": last.session_id if last else None,
+        "resumed_from": (last.parent_id or None) if last else None,
+        "fork_from": given.fork_from,
+        **_counts(last),
+        "stop_reason": _stop(planned, state),
+        "ended_early": last.stop_reason in _EARLY if last and last.ended else None,
+        "error": (last.ended.error or None) if last and last.ended else state.skipped.get(planned.name),
+        "exit_code": last.ended.exit_code if last and last.ended else None,
+        "attempts": len(state.attempts.get(planned.name, [])),
+        "own_tree": last.private if last else None,
+        "started_at": last.started_at if last else None,
+        "finished_at": (last.finished_at or None) if last else None,
+    }
+
+
+def _counts(last: Attempt | None) -> dict[str, Any]:
+    counted = last.counted if last else None
+    spent = last.spent_usd if last else 0.0
+    return {
+        "step_count": counted.step_count if counted else 0,
+        "tool_call_count": counted.tool_call_count if counted else 0,
+        "num_turns": counted.turn_count if counted else 0,
+        "client_num_turns": last.ended.num_turns if last and last.ended else None,
+        "total_cost_usd": counted.cost_usd if counted else (spent or None),
+        "cost_source": counted.cost_source if counted else None,
+        "client_cost_usd": last.ended.client_cost_usd if last and last.ended else None,
+        "compaction_count": counted.compaction_count if counted else 0,
+        "subagent_count": counted.subagent_count if counted else 0,
+        "file_writes": counted.file_writes if counted else 0,
+        "captured_requests": counted.captured_requests if counted else 0,
+    }
+
+
+def _stop(planned: Planned, state: State) -> str:
+    last = state.last(planned.name)
+    if last is not None:
+        return last.stop_reason or "running"
+    return "skipped" if planned.name in state.skipped else "pending"
+
+
+def _errors(sessions: list[dict[str, Any]], state: State) -> list[dict[str, Any]]:
+    said = [{"session": each["session_dir"], "error": each["error"]} for each in sessions if each["error"]]
+    said += [
+        {"session": None, "error": f"the {each.phase}-run command {each.number} ended with {each.exit_code}"}
+        for each in state.commands
+        if each.exit_code
+    ]
+    lost = [{"session": None, "error": f"damaged journal: {each.why}"} for each in state.damage]
+    return said + lost

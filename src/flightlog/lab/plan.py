@@ -1,0 +1,70 @@
+"""Which sessions a configuration means, and what each waits for.
+
+    isolated   a new conversation each time, in the work tree the one before left
+    chained    each goes on with the conversation and the tree of the one before
+    forked     each goes on from session 1, conversation and tree, whatever its siblings did
+    fork_from  the same from any earlier session, in every mode
+
+Replicates (`count`) start from the same place; where something follows, it follows the first.
+Pure: it knows no run, only what one is to be.
+"""
+
+from collections.abc import Collection, Iterator
+
+from msgspec import Struct
+
+from flightlog.lab.config import RunConfig, SessionConfig
+
+
+class Planned(Struct, frozen=True):
+    """One session to run: its directory's name, and the sessions it continues in words and in files."""
+
+    name: str
+    index: int
+    replicate: int
+    count: int
+    parent: str = ""
+    tree_of: str = ""
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The sessions that must be finished first."""
+        return frozenset({self.parent, self.tree_of} - {""})
+
+
+def plan(config: RunConfig) -> tuple[Planned, ...]:
+    """List every session of a run, in order."""
+    return tuple(each for session in config.sessions for each in _replicates(config, session))
+
+
+def ready(planned: Collection[Planned], done: Collection[str], left: Collection[str]) -> list[Planned]:
+    """The sessions among `left` that wait for nothing any more."""
+    return [each for each in planned if each.name in left and each.needs <= set(done)]
+
+
+def directory(index: int, replicate: int = 0) -> str:
+    """Name a session's directory; replicate 0 is a session that has none."""
+    return f"session_{index:02d}" + (f"_r{replicate:02d}" if replicate else "")
+
+
+def trunk(planned: Collection[Planned]) -> Planned:
+    """The session whose tree is the run's: the last one, its first replicate."""
+    last = max(each.index for each in planned)
+    return next(each for each in planned if each.index == last)
+
+
+def _replicates(config: RunConfig, session: SessionConfig) -> Iterator[Planned]:
+    before = session.session_index - 1
+    forked = session.fork_from or (1 if config.session_mode == "forked" and before else None)
+    chained = before if config.session_mode == "chained" else 0
+    parent = _first(config, forked or chained)
+    tree_of = _first(config, forked or before)
+    for number in range(1, session.count + 1):
+        replicate = number if session.count > 1 else 0
+        name = directory(session.session_index, replicate)
+        yield Planned(name, session.session_index, replicate, session.count, parent, tree_of)
+
+
+def _first(config: RunConfig, index: int) -> str:
+    """The directory of a session that others follow; nothing for session 0."""
+    return directory(index, 1 if config.sessions[index - 1].count > 1 else 0) if index else ""

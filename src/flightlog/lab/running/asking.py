@@ -1,0 +1,168 @@
+"""How an agent is asked for one session: its driver, its arguments, its environment, and what it answered.
+
+Claude Code gets a configuration directory of its own where a key or a scripted model makes the
+person's login unnecessary. As root it refuses to bypass permissions, so the allowed tools are
+named instead, and the run says so.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.agents.claude_code import ClaudeCode, find, scrubbed
+from flightlog.agents.command import Command, scripted
+from flightlog.agents.driver import Driver, Outcome
+from flightlog.lab.config import RunConfig, SessionConfig
+from flightlog.lab.running.setting import Setting
+
+AS_ROOT = "root may not bypass permissions: the allowed tools are named and edits accepted instead"
+UPSTREAMS = {"anthropic": "https://api.anthropic.com", "openrouter": "https://openrouter.ai/api"}
+_CLOUDS = {"bedrock": "CLAUDE_CODE_USE_BEDROCK", "vertex": "CLAUDE_CODE_USE_VERTEX"}
+_KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
+_CLOUD_NAMES = ("ANTHROPIC_VERTEX_", "ANTHROPIC_BEDROCK_", "CLOUD_ML_REGION")
+_ERROR_CHARS_MAX = 2000
+
+
+class Permission(Struct, frozen=True):
+    """The mode an agent runs in, and why it is not the one that was asked for."""
+
+    mode: str
+    note: str = ""
+
+
+def driver(config: RunConfig, setting: Setting) -> Driver:
+    """Find the agent a configuration names."""
+    match config.engine:
+        case "scripted":
+            return scripted(config.model, setting.version)
+        case "command":
+            return Command(config.command, model=config.model)
+        case _:
+            return ClaudeCode(find(setting.environ.get("FLIGHTLOG_CLAUDE", ""), setting.programs))
+
+
+def permission(config: RunConfig, *, is_root: bool) -> Permission:
+    """Say which permission mode the agent gets."""
+    if config.engine == "claude_code" and config.permission_mode == "bypassPermissions" and is_root:
+        return Permission("acceptEdits", AS_ROOT)
+    return Permission(config.permission_mode)
+
+
+def is_captured(config: RunConfig) -> bool:
+    """Whether requests can be captured: a signed cloud request cannot be passed on by somebody else."""
+    return config.capture_api_requests and config.provider not in _CLOUDS
+
+
+def keys(config: RunConfig, environ: Mapping[str, str]) -> dict[str, str]:
+    """The credentials a run may use, as the agent wants them named."""
+    if config.provider == "openrouter":
+        key = environ.get("OPENROUTER_API_KEY", "")
+        return {"ANTHROPIC_AUTH_TOKEN": key} if key else {}
+    return {name: environ[name] for name in _KEYS if environ.get(name)}
+
+
+def environment(config: RunConfig, setting: Setting, scratch: Path, base_url: str) -> dict[str, str]:
+    """The whole environment of one agent."""
+    own = scrubbed(setting.environ)
+    own |= {name: value for name, value in setting.environ.items() if name.startswith(_CLOUD_NAMES)}
+    own |= keys(config, setting.environ) | {"CLAUDE_CODE_TMPDIR": str(scratch / "tmp")}
+    if config.provider in _CLOUDS:
+        own[_CLOUDS[config.provider]] = "1"
+    if base_url:
+        own["ANTHROPIC_BASE_URL"] = base_url
+    if config.scenario is not None and not keys(config, setting.environ):
+        own["ANTHROPIC_API_KEY"] = "no-key-is-needed-by-a-scripted-model"
+    if has_own_config_dir(config, setting.environ):
+        own["CLAUDE_CONFIG_DIR"] = str(config_dir(scratch))
+    elif "CLAUDE_CONFIG_DIR" in setting.environ:
+        own["CLAUDE_CONFIG_DIR"] = setting.environ["CLAUDE_CONFIG_DIR"]
+    quiet = ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_AUTOUPDATER", "DISABLE_TELEMETRY")
+    return own | dict.fromkeys((*quiet, "DISABLE_ERROR_REPORTING"), "1")
+
+
+def has_own_config_dir(config: RunConfig, environ: Mapping[str, str]) -> bool:
+    """Whether the agent needs nothing of the person's own configuration."""
+    return config.scenario is not None or config.provider in _CLOUDS or bool(keys(config, environ))
+
+
+def config_dir(scratch: Path) -> Path:
+    """The configuration directory the agents of a run share."""
+    return scratch / "config"
+
+
+def arguments(
+    config: RunConfig, session: SessionConfig, mode: str, *, budget_usd: float | None, resumes: bool
+) -> list[str]:
+    """The words after an agent's name."""
+    turns = str(session.max_turns or config.max_turns)
+    if config.engine != "claude_code":
+        return ["--max-turns", turns] if config.engine == "scripted" else []
+    tools = [*config.allowed_tools, *(["Agent"] if config.agents and "Agent" not in config.allowed_tools else [])]
+    words = ["--model", config.model, "--max-turns", turns, "--permission-mode", mode, "--allowedTools", *tools]
+    words += ["--tools", ",".join(dict.fromkeys(tool.partition("(")[0] for tool in tools))]
+    if budget_usd is not None:
+        words += ["--max-budget-usd", f"{budget_usd:.6f}"]
+    if system := session.system_prompt or config.system_prompt:
+        # A resumed conversation keeps the prompt it began with, unless it is told not to.
+        words += ["--system-prompt", system, *(["--system-prompt-snapshot", "off"] if resumes else [])]
+    if config.agents:
+        words += ["--agents", json.dumps({each.name: _agent(each) for each in config.agents})]
+    if not config.load_project_settings:
+        words += ["--setting-sources", "", "--strict-mcp-config"]
+    return words
+
+
+def _agent(agent: Any) -> dict[str, Any]:
+    said = {"description": agent.description, "prompt": agent.prompt}
+    said |= {"tools": list(agent.tools)} if agent.tools is not None else {}
+    return said | ({"model": agent.model} if agent.model else {})
+
+
+class Answer(Struct, frozen=True):
+    """How an agent says it ended."""
+
+    stop_reason: str
+    error: str = ""
+    num_turns: int = 0
+    cost_usd: float | None = None
+
+
+def answer(outcome: Outcome) -> Answer:
+    """Read how a session ended off the agent's own last words."""
+    result = _last_result(outcome.records)
+    if result is None:
+        if outcome.timed_out:
+            return Answer("timeout", "the session took longer than it may")
+        # A program that says nothing of itself is judged by its exit code.
+        return Answer("completed") if outcome.exit_code == 0 else Answer("error", _complaint(outcome))
+    cost = result.get("total_cost_usd")
+    facts = (int(result.get("num_turns") or 0), float(cost) if isinstance(cost, int | float) else None)
+    reason = _reason(result)
+    return Answer(reason, "" if reason in {"completed", "max_turns"} else _words(result, outcome), *facts)
+
+
+def _reason(result: Mapping[str, Any]) -> str:
+    subtype, status = result.get("subtype"), result.get("api_error_status")
+    if subtype in {"error_max_turns", "error_max_budget_usd"}:
+        return {"error_max_turns": "max_turns", "error_max_budget_usd": "budget_exhausted"}[str(subtype)]
+    if not result.get("is_error"):
+        return "completed"
+    if status in {401, 403} or "/login" in str(result.get("result", "")):
+        return "auth_error"
+    return "rate_limited" if status == 429 else "error"
+
+
+def _last_result(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
+    return next((record for record in reversed(records) if record.get("type") == "result"), None)
+
+
+def _words(result: Mapping[str, Any], outcome: Outcome) -> str:
+    said = result.get("result") or "; ".join(map(str, result.get("errors") or ()))
+    return str(said)[:_ERROR_CHARS_MAX] or _complaint(outcome)
+
+
+def _complaint(outcome: Outcome) -> str:
+    return f"exit code {outcome.exit_code}: {outcome.stderr.strip()[-_ERROR_CHARS_MAX:]}".rstrip(": ")

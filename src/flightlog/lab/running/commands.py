@@ -1,0 +1,51 @@
+"""Commands before and after the sessions: run by a shell, with a limit, their end on record."""
+
+import subprocess
+import time
+from pathlib import Path
+
+from flightlog.agents.claude_code import scrubbed
+from flightlog.lab.config import CommandConfig
+from flightlog.lab.events import CommandRan
+from flightlog.lab.running.stage import Stage
+from flightlog.model.errors import Unavailable
+
+_OUTPUT_CHARS_MAX = 4000
+TIMED_OUT = 124
+
+
+def run_commands(stage: Stage, phase: str, commands: tuple[CommandConfig, ...]) -> None:
+    """Run the commands of a phase that did not run yet; one that fails and is checked ends the run."""
+    done = {each.number for each in stage.book.state.commands if each.phase == phase and each.exit_code == 0}
+    for number, command in enumerate(commands, 1):
+        if number in done:
+            continue
+        ran = _ran(stage, phase, number, command)
+        stage.book.note(ran, durable=True)
+        if ran.exit_code and command.check:
+            what = f"the {phase}-run command {number} failed with {ran.exit_code}"
+            raise Unavailable(f"{what}: {command.command[:200]}", hint="correct it, or give it `check: false`")
+
+
+def _ran(stage: Stage, phase: str, number: int, command: CommandConfig) -> CommandRan:
+    work_dir = stage.ground.work_dir
+    names = {"HARNESS_RUN_DIR": str(stage.book.path), "HARNESS_WORK_DIR": str(work_dir)}
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            ["sh", "-c", command.command],
+            cwd=work_dir / Path(command.cwd) if command.cwd else work_dir,
+            env=scrubbed(stage.setting.environ) | names,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=command.timeout_seconds,
+            check=False,
+        )
+        code, said = done.returncode, done.stdout
+    except subprocess.TimeoutExpired as error:
+        code, said = TIMED_OUT, error.stdout or b""
+    except OSError as error:
+        code, said = 127, str(error).encode()
+    text = said.decode("utf-8", "replace")[-_OUTPUT_CHARS_MAX:]
+    return CommandRan(phase, number, code, round(time.monotonic() - began, 3), text)

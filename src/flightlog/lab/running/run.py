@@ -1,0 +1,230 @@
+"""A whole run: begun, carried out, taken up again after any end.
+
+Sessions that wait for nothing run together, each in a room of its own, the others one after the
+other. What is on record as ended is never run again by itself; what was in flight when the process
+died is marked, and run again only when asked. The pages are written after each wave.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from flightlog.agents.driver import Driver
+from flightlog.agents.namespace import Means
+from flightlog.agents.process import end_family
+from flightlog.agents.scripted import serve
+from flightlog.lab.book import ATTEMPTS, LOCK, Book, create
+from flightlog.lab.config import RunConfig
+from flightlog.lab.events import (
+    BaselineTaken,
+    RunEnded,
+    RunStarted,
+    RunTaken,
+    SessionEnded,
+    SessionSkipped,
+    TreeSettled,
+)
+from flightlog.lab.plan import Planned, ready, trunk
+from flightlog.lab.running import asking
+from flightlog.lab.running.commands import run_commands
+from flightlog.lab.running.ground import Ground
+from flightlog.lab.running.pages import publish_run, publish_session
+from flightlog.lab.running.session import Start, last_tree, play
+from flightlog.lab.running.setting import Setting
+from flightlog.lab.running.stage import Stage
+from flightlog.lab.running.taking import take_in
+from flightlog.lab.state import Attempt
+from flightlog.store.copies import set_aside, throw_away
+from flightlog.store.files import is_running, lock
+
+BASELINE = "baseline"
+# The sessions that follow would fail the same way; they stay pending, for another day.
+_STOPS_ALL = frozenset({"auth_error", "rate_limited", "budget_exhausted", "interrupted"})
+_TRUSTED = frozenset({"completed", "max_turns"})
+_LOOK_S = 0.2
+
+
+def begin(path: Path, config: RunConfig, setting: Setting) -> Book:
+    """Make a run and carry it out."""
+    asking.driver(config, setting)  # an agent that cannot be found is said before anything is made
+    return carry_on(create(path, config, now=setting.now, new_id=setting.new_id), setting, again=False)
+
+
+def carry_on(book: Book, setting: Setting, *, again: bool) -> Book:
+    """Carry a run out from where it stands; `again` runs what was interrupted or failed once more."""
+    with lock(book.path / LOCK, who=f"process {setting.process}"):
+        config = book.config
+        driver = asking.driver(config, setting)
+        if book.state.started is None:
+            book.note(_started(book, setting, driver), durable=True)
+        book.note(RunTaken(setting.process), durable=True)
+        ground = Ground(book, Path(config.work_dir), (setting.home, setting.programs), setting.now_s)
+        stage = Stage(book, ground, setting, driver)
+        for attempt in book.state.in_flight:
+            _mark(stage, attempt)
+        with _model(config) as upstream:
+            try:
+                _prepare(stage)
+                _sessions(stage, upstream, again=again)
+            except KeyboardInterrupt:
+                stage.stop("interrupted")
+                raise
+            finally:
+                _finish(stage)
+    return book
+
+
+def _started(book: Book, setting: Setting, driver: Driver) -> RunStarted:
+    config = book.config
+    permission = asking.permission(config, is_root=setting.is_root)
+    note = ""
+    if setting.means is Means.NONE:
+        note = "no mount namespace is to be had here: sessions run one after the other"
+    elif not config.track_changes:
+        note = "changes are not tracked: sessions run one after the other, in the directory as they find it"
+    version = driver.version(setting.environ)
+    names = (book.name, setting.version, driver.agent, version, permission.mode, permission.note)
+    return RunStarted(*names, setting.means.value, note)
+
+
+def _prepare(stage: Stage) -> None:
+    book = stage.book
+    if book.state.baseline is None:
+        run_commands(stage, "pre", book.config.pre_run_commands)
+        stage.ground.seed()
+        saved = stage.ground.save(stage.ground.main, BASELINE)
+        notes = [f"{each.path}: {each.why}" for each in saved.left_out] if saved else []
+        notes += [f"{each}: a repository inside, taken as plain files" for each in saved.nested] if saved else []
+        book.note(BaselineTaken(saved.name if saved else "", tuple(notes)), durable=True)
+
+
+def _mark(stage: Stage, attempt: Attempt) -> None:
+    """Put on record that a session was in flight when its process died, with everything it left."""
+    if attempt.process and is_running(attempt.process):
+        end_family(int(attempt.process.partition("-")[0]))
+    take_in(stage, attempt.session, attempt.session_id)
+    trees = stage.ground.again(attempt.session) if attempt.private else stage.ground.main
+    tree = last_tree(stage, attempt.session, attempt.number, trees) or attempt.tree
+    why = "the process that ran it died"
+    stage.book.note(SessionEnded(attempt.session, attempt.number, "interrupted", tree, error=why), durable=True)
+    publish_session(stage, attempt.session)
+
+
+def _sessions(stage: Stage, upstream: str, *, again: bool) -> None:
+    """Run wave after wave until nothing is ready."""
+    planned = stage.book.planned()
+    left = {each.name for each in planned if _is_left(stage, each, again=again)}
+    while left and not stage.stop_reason:
+        if stage.purse.is_empty:
+            stage.stop("budget_exhausted")
+            return
+        wave = ready(planned, [each.name for each in planned if each.name not in left], left)
+        assert wave, "a plan has no circle"
+        left -= {each.name for each in wave}
+        _wave(stage, [each for each in wave if _may_start(stage, each)], upstream)
+
+
+def _is_left(stage: Stage, planned: Planned, *, again: bool) -> bool:
+    last = stage.book.state.last(planned.name)
+    if last is None:
+        return True
+    return again and last.stop_reason not in _TRUSTED
+
+
+def _may_start(stage: Stage, planned: Planned) -> bool:
+    """A conversation is gone on from only where it came to an end of its own."""
+    if not planned.parent:
+        return True
+    parent = stage.book.state.last(planned.parent)
+    if parent is not None and parent.stop_reason in _TRUSTED:
+        return True
+    why = f"{planned.parent}, which it goes on from, {parent.stop_reason if parent else 'did not run'}"
+    stage.book.note(SessionSkipped(planned.name, why))
+    return False
+
+
+def _wave(stage: Stage, wave: Sequence[Planned], upstream: str) -> None:
+    config, means = stage.book.config, stage.setting.means
+    together = len(wave) > 1 and means is not Means.NONE and config.track_changes and config.max_parallel > 1
+    if not together:
+        for planned in wave:
+            if not stage.stop_reason:
+                _judged(stage, play(stage, _start(stage, planned, private=False), upstream))
+                publish_session(stage, planned.name)
+        publish_run(stage)
+        return
+
+    def played(start: Start) -> str:
+        return _judged(stage, play(stage, start, upstream))
+
+    with ThreadPoolExecutor(min(config.max_parallel, len(wave)), thread_name_prefix="session") as pool:
+        # Copies are made of a directory nobody works in: those at work are in copies of their own.
+        _awaited(stage, [pool.submit(played, _start(stage, planned, private=True)) for planned in wave])
+    for planned in wave:
+        publish_session(stage, planned.name)
+        throw_away(stage.ground.copy_of(planned.name))
+    publish_run(stage)
+
+
+def _awaited(stage: Stage, futures: "list[Future[str]]") -> None:
+    """Wait for all; whoever interrupts stops all first."""
+    try:
+        while wait(futures, timeout=_LOOK_S).not_done:
+            pass
+    except KeyboardInterrupt:
+        stage.stop("interrupted")
+        wait(futures)
+        raise
+    for future in futures:
+        future.result()
+
+
+def _judged(stage: Stage, reason: str) -> str:
+    own = reason == "budget_exhausted" and not stage.purse.is_empty  # a session's own limit, not the run's
+    if reason in _STOPS_ALL and not own:
+        stage.stop(reason)
+    return reason
+
+
+def _start(stage: Stage, planned: Planned, *, private: bool) -> Start:
+    state = stage.book.state
+    before = state.attempts.get(planned.name, [])
+    attempt = len(before) + 1
+    folder = stage.book.path / planned.name
+    if before and folder.exists():
+        set_aside(folder, stage.book.path / ATTEMPTS / f"{planned.name}_a{attempt - 1}")
+    of = state.last(planned.tree_of) if planned.tree_of else None
+    tree = of.ended.tree if of and of.ended else (state.baseline.tree if state.baseline else "")
+    parent = state.last(planned.parent) if planned.parent else None
+    if private:
+        return Start(planned, attempt, tree, stage.ground.private(planned.name, tree), private, parent)
+    stage.ground.bring(tree, f"_before_{planned.name.removeprefix('session_')}_{attempt}_{state.taken}")
+    return Start(planned, attempt, tree, stage.ground.main, private, parent)
+
+
+def _finish(stage: Stage) -> None:
+    """Leave the work directory as the run left it, or as it was; say that the run is over; lay out the pages."""
+    book = stage.book
+    state = book.state
+    done = [each for each in book.planned() if (last := state.last(each.name)) and last.ended]
+    last = state.last(trunk(done).name) if done else None
+    tree = last.ended.tree if last and last.ended else (state.baseline.tree if state.baseline else "")
+    settled = state.baseline.tree if book.config.revert_work_dir and state.baseline else tree
+    stage.ground.bring(settled, f"_before_end_{state.taken}")
+    book.note(TreeSettled(settled))
+    try:
+        run_commands(stage, "post", book.config.post_run_commands)
+    finally:
+        whole = all((one := state.last(each.name)) and one.ended for each in book.planned())
+        reason = stage.stop_reason or ("completed" if whole else "incomplete")
+        book.note(RunEnded(reason, tree), durable=True)
+        publish_run(stage)
+        throw_away(book.scratch)
+
+
+@contextmanager
+def _model(config: RunConfig) -> Iterator[str]:
+    """The scripted model where the configuration has one; its address is the upstream."""
+    with ExitStack() as stack:
+        yield stack.enter_context(serve(config.scenario, keep=False)).url if config.scenario is not None else ""

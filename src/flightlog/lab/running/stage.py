@@ -1,0 +1,50 @@
+"""What the sessions of a run share while it is carried out, and the way to stop them all."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flightlog.agents.driver import Driver, Running
+from flightlog.lab.book import Book
+from flightlog.lab.running.ground import Ground
+from flightlog.lab.running.purse import Purse
+from flightlog.lab.running.setting import Setting
+
+
+class Stage:
+    """A run on its way: its book, its ground, its purse, its agents at work."""
+
+    def __init__(self, book: Book, ground: Ground, setting: Setting, driver: Driver) -> None:
+        """Begin with what earlier attempts spent."""
+        self.book = book
+        self.ground = ground
+        self.setting = setting
+        self.driver = driver
+        self.purse = Purse(book.config.max_budget_usd, book.state.spent_usd)
+        self.mode = book.state.started.permission_mode if book.state.started else book.config.permission_mode
+        self.stop_reason = ""
+        self._at_work: dict[str, Running] = {}
+        self._lock = threading.Lock()
+
+    def stop(self, reason: str) -> None:
+        """Let no more sessions begin, and end those at work."""
+        with self._lock:
+            self.stop_reason = self.stop_reason or reason
+            at_work = list(self._at_work.values())
+        for each in at_work:
+            each.stop()
+
+    @contextmanager
+    def at_work(self, session: str, running: Running) -> Iterator[None]:
+        """Know an agent while it works, so that it can be stopped."""
+        with self._lock:
+            self._at_work[session] = running
+            late = bool(self.stop_reason)
+        try:
+            if late:
+                running.stop()
+            yield
+        finally:
+            with self._lock:
+                del self._at_work[session]
+            running.stop()

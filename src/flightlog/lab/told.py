@@ -1,0 +1,104 @@
+"""What one session of a run says: its transcript, its exchanges, and what was only copied into it.
+
+Reads the session's own directory and nothing else, so it answers the same wherever the run is moved.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.model.errors import FlightlogError
+from flightlog.model.exchange import Context, Exchange
+from flightlog.model.session import Session, Step
+from flightlog.sources.api.sse import answer
+from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.store.exchanges import Exchanges
+from flightlog.views.prices import price
+from flightlog.views.session import fold
+
+TRANSCRIPT = "transcript.jsonl"
+EXCHANGES = ".exchanges"
+SIDE = "(side)"
+
+
+class Call(Struct, frozen=True):
+    """One request of a session: in which lane, and the message it was answered with, if it was."""
+
+    exchange: Exchange
+    lane: str
+    message_id: str
+
+    @property
+    def index(self) -> int:
+        """Its number in the capture."""
+        return self.exchange.index
+
+
+def session_of(folder: Path, session_id: str, agent: str) -> Session | None:
+    """Tell a session from its directory, or nothing where it left no transcript."""
+    files = transcripts(folder, session_id)
+    if not files:
+        return None
+    items = (item for file in files for item in (*entries(file), *((lane_facts(file),) if file.lane else ())))
+    return fold(session_id, agent, price, items)
+
+
+def exchanges_of(folder: Path) -> Exchanges:
+    """Open what was captured of a session, for reading."""
+    return Exchanges(folder / EXCHANGES, now=_never, new_id=_never)
+
+
+def calls_of(exchanges: Exchanges) -> list[Call]:
+    """List the requests of a session in order, each with the message that answered it."""
+    return [Call(each, _lane(each), _message_id(exchanges, each)) for each in exchanges.read()]
+
+
+def lanes_of(session: Session) -> dict[str, tuple[Step, ...]]:
+    """The steps of each thread, the main one under the empty name."""
+    return {"": session.steps} | {
+        lane.id: tuple(step for turn in lane.turns for step in turn.steps) for lane in session.lanes
+    }
+
+
+def message_ids(session: Session | None) -> frozenset[str]:
+    """Every response a session holds."""
+    if session is None:
+        return frozenset()
+    return frozenset(step.message_id for steps in lanes_of(session).values() for step in steps)
+
+
+def transcripts(folder: Path, session_id: str) -> list[Transcript]:
+    """The transcripts of a session: the main thread's, then its subagents'."""
+    found = [(folder / TRANSCRIPT, "")]
+    beside = folder / "subagents"
+    lanes = sorted(beside.glob("*.jsonl")) if beside.is_dir() else []
+    found += [(path, path.stem.removeprefix("agent-")) for path in lanes]
+    return [_transcript(path, session_id, lane) for path, lane in found if path.is_file()]
+
+
+def _transcript(path: Path, session_id: str, lane: str) -> Transcript:
+    there = path.stat()
+    return Transcript(str(path), session_id, there.st_size, there.st_mtime_ns, lane, there.st_dev, there.st_ino)
+
+
+def _lane(exchange: Exchange) -> str:
+    match exchange.request.context:
+        case Context.MAIN:
+            return ""
+        case Context.SUBAGENT:
+            return exchange.request.agent_id or "(unnamed subagent)"
+        case _:
+            return SIDE
+
+
+def _message_id(exchanges: Exchanges, exchange: Exchange) -> str:
+    try:
+        message = answer(exchanges.received(exchange)).message
+    except FlightlogError:
+        return ""
+    return str((message or {}).get("id") or "")
+
+
+_never: Callable[[], str] = lambda: ""  # noqa: E731 - a reader writes nothing

@@ -1,0 +1,75 @@
+"""Taking out of the copy what must never be kept: credentials and who the device belongs to.
+
+The key a request carries is known, so wherever it stands (an agent that ran `env` puts it into
+its next request) it is replaced in the copy; the wire is not touched. Knows values and bytes,
+not headers' meaning: names of headers are kept by an allow-list (`wire`).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from flightlog.privacy.detect.known import Known
+
+MARK = b"[scrubbed]"
+_CREDENTIALS = ("x-api-key", "authorization", "proxy-authorization", "cookie", "x-goog-api-key", "api-key")
+_METADATA = msgspec.Raw(b'{"user_id":"[scrubbed]"}')
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class Scrubber:
+    """The secret values of one capture, learned as they pass."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        """Begin with the values that are known beforehand."""
+        self._values = frozenset(values)
+        self._known = Known(self._values)
+        self.longest = self._measured()
+
+    def learn(self, headers: Mapping[str, str]) -> None:
+        """Remember the credentials a request carries."""
+        found = {
+            part
+            for name, value in headers.items()
+            if name.lower() in _CREDENTIALS
+            for part in (value, value.partition(" ")[2])
+            if part
+        }
+        if not found <= self._values:
+            self._values |= found
+            self._known = Known(self._values)
+            self.longest = self._measured()
+
+    def clean(self, data: bytes) -> bytes:
+        """Return `data` with every known value replaced."""
+        pattern = self._known.pattern
+        return pattern.sub(MARK, data) if pattern is not None and pattern.search(data) else data
+
+    def clean_text(self, text: str) -> str:
+        """Return `text` with every known value replaced."""
+        return self.clean(text.encode("utf-8", "replace")).decode()
+
+    def _measured(self) -> int:
+        # Base64 is a third longer, an escaped address three times as long.
+        return max((3 * len(value.encode("utf-8", "replace")) for value in self._values), default=0)
+
+
+def clean_request(scrubber: Scrubber, data: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """Return a request body as it may be kept, and what was taken out of it."""
+    cleaned = scrubber.clean(data)
+    taken = ["a credential"] if cleaned != data else []
+    try:
+        members: dict[str, Any] = _members(cleaned)
+    except (msgspec.DecodeError, RecursionError):
+        return cleaned, tuple(taken)
+    if "metadata" in members and bytes(members["metadata"]) != bytes(_METADATA):
+        old = bytes(members["metadata"])
+        written = b'"metadata":' + old
+        # Replaced in place, so that all other bytes stay as the client wrote them.
+        if cleaned.count(written) == 1:
+            cleaned = cleaned.replace(written, b'"metadata":' + bytes(_METADATA))
+        else:
+            cleaned = msgspec.json.encode({**members, "metadata": _METADATA})
+        taken.append("metadata")
+    return cleaned, tuple(taken)

@@ -1,0 +1,104 @@
+"""Running the capture proxy: on a loop that is there, or on a thread of its own.
+
+    recorder = Recorder(Exchanges(folder, now=…, new_id=…), secrets=(key,))
+    with capturing(Settings("https://api.anthropic.com", token, new_id), recorder) as base_url:
+        …  # run the client with ANTHROPIC_BASE_URL=base_url; one proxy per session
+    recorder.losses     # what could not be kept
+
+When the block ends, all that passed is on disk.
+"""
+
+import asyncio
+import queue
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import aiohttp
+import uvloop
+from aiohttp import web
+
+from flightlog.model.errors import Invalid, Unavailable
+from flightlog.sources.api.proxy import Proxy, Settings
+from flightlog.sources.api.recorder import Recorder
+
+LOOPBACK = "127.0.0.1"
+BODY_BYTES_MAX = 256 << 20
+_BUFFER_BYTES = 1 << 18
+_CONNECT_S = 30.0
+_Started = tuple[str, Callable[[], None]] | BaseException
+
+
+@contextmanager
+def capturing(settings: Settings, recorder: Recorder) -> Iterator[str]:
+    """Serve on a thread for the length of a block; the value is the client's base URL."""
+    started: queue.SimpleQueue[_Started] = queue.SimpleQueue()
+    thread = threading.Thread(target=_run, args=(settings, recorder, started), name="proxy", daemon=True)
+    thread.start()
+    begun = started.get()
+    if isinstance(begun, BaseException):
+        thread.join()
+        raise Unavailable(f"the capture proxy cannot start: {begun}", hint="free a loopback port") from begun
+    url, stop = begun
+    try:
+        yield url
+    finally:
+        stop()
+        thread.join()
+        recorder.close()
+
+
+@asynccontextmanager
+async def serving(settings: Settings, recorder: Recorder) -> AsyncIterator[str]:
+    """Serve on the running loop; the value is the client's base URL."""
+    if not settings.upstream.startswith(("https://", "http://")):
+        raise Invalid(f"not an address of an API: {settings.upstream[:80]!r}", hint="it begins with https://")
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
+    client = aiohttp.ClientSession(
+        auto_decompress=False,
+        connector=aiohttp.TCPConnector(limit=0),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        read_bufsize=_BUFFER_BYTES,
+        timeout=timeout,
+    )
+    async with client:
+        server = web.Server(
+            Proxy(settings, recorder, client).handle,
+            request_factory=_request,
+            handler_cancellation=True,
+            auto_decompress=False,
+            access_log=None,
+        )
+        runner = web.ServerRunner(server, shutdown_timeout=2.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, LOOPBACK, 0)
+            await site.start()
+            port = runner.addresses[0][1]
+            yield f"http://{LOOPBACK}:{port}/{settings.token}"
+        finally:
+            await runner.cleanup()
+
+
+def _run(settings: Settings, recorder: Recorder, started: "queue.SimpleQueue[_Started]") -> None:
+    async def main() -> None:
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        async with serving(settings, recorder) as url:
+            started.put((url, lambda: loop.call_soon_threadsafe(stopped.set) and None))
+            await stopped.wait()
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(main())
+    except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for it
+        started.put(error)
+
+
+def _request(*arguments: Any) -> web.BaseRequest:
+    """A request may be as large as the API takes; the server's own limit is a megabyte."""
+    message, payload, protocol, writer, task = arguments
+    return web.BaseRequest(
+        message, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=BODY_BYTES_MAX
+    )

@@ -1,0 +1,161 @@
+"""Exchanges on disk: a journal of what was asked and answered, and the bodies as pieces.
+
+A request is on record before its answer is; an answer is written as it streams (to a file of
+its own) and becomes a blob when it ends. A recorder that dies leaves what came so far. One
+process writes; any may read. Knows nothing of servers.
+
+    exchanges.jsonl     the journal: one line per request, two per response (begun, ended)
+    blobs/              pieces of bodies, each once (may be shared: give `blobs`)
+    open/000012         a response that has not ended
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from flightlog.model.damage import Damage
+from flightlog.model.errors import NotFound, Unavailable
+from flightlog.model.exchange import Body, Ending, Exchange, Request, Response
+from flightlog.store.files import ensure_dir, told
+from flightlog.store.journal import Journal, Record
+from flightlog.store.pieces import Pieces, common, told_by
+
+CHAIN_MAX = 64
+RESOLVED_MAX = 16
+
+
+class Exchanges:
+    """The exchanges of one session, in one folder."""
+
+    def __init__(
+        self, folder: Path, *, now: Callable[[], str], new_id: Callable[[], str], blobs: Path | None = None
+    ) -> None:
+        """Open the folder, which need not be there yet."""
+        self.folder = folder
+        self._journal: Journal[Request | Response] = Journal(
+            folder / "exchanges.jsonl", Request | Response, now=now, new_id=new_id
+        )
+        self._pieces = Pieces(blobs or folder / "blobs")
+        self._last: dict[str, tuple[int, int, tuple[str, ...]]] = {}
+        self._resolved: dict[str, tuple[str, ...]] = {}
+        self._requests: dict[int, Request] = {}
+
+    def ask(self, request: Request, sent: bytes, given: bytes | None = None) -> Request:
+        """Put a request on record with its body, and with the client's own body where that differs."""
+        pieces = self._pieces.keep(sent)
+        whole = request.session_id + "/" + request.agent_id
+        made = msgspec.structs.replace(request, sent=self._against(whole, request.index, sent, pieces))
+        if given is not None:
+            own = _body(given, self._pieces.keep(given), request.index, pieces)
+            made = msgspec.structs.replace(made, given=own)
+        self._journal.append(made)
+        return made
+
+    def stream(self, index: int, data: bytes) -> None:
+        """Write more of a response, as it comes."""
+        path = self._open(index)
+        ensure_dir(path.parent)
+        with told(path), path.open("ab", buffering=0) as file:
+            if file.write(data) != len(data):
+                raise Unavailable(f"the disk is full: {path}", hint="free some space")
+
+    def streamed(self, index: int) -> bytes:
+        """Return what has been streamed of a response so far."""
+        with suppress(FileNotFoundError), told(self._open(index)):
+            return self._open(index).read_bytes()
+        return b""
+
+    def answer(self, response: Response, body: bytes | None = None) -> Response:
+        """Put a response on record: without a body when it begins, with it when it ends."""
+        made = response
+        if body is not None:
+            made = msgspec.structs.replace(response, body=self._pieces.whole(body))
+        self._journal.append(made)
+        if body is not None:
+            with told(self.folder):
+                self._open(response.index).unlink(missing_ok=True)
+        return made
+
+    def last_index(self) -> int:
+        """Return the highest number on record, 0 when there is none."""
+        return max((each.index for each in self.read()), default=0)
+
+    def read(self) -> list[Exchange]:
+        """Return every exchange on record, by number; a response that never ended says so."""
+        return [each for each in self.read_all() if not isinstance(each, Damage)]
+
+    def read_all(self) -> Iterator[Exchange | Damage]:
+        """Yield every exchange by number, after the damage of the journal."""
+        asked: dict[int, tuple[str, Request]] = {}
+        answered: dict[int, Response] = {}
+        for entry in self._journal.read():
+            if isinstance(entry, Damage):
+                yield entry
+            elif isinstance(entry, Record):
+                event = entry.event
+                if isinstance(event, Request):
+                    asked[event.index] = (entry.ts, event)
+                else:
+                    answered[event.index] = event
+        self._requests.update((index, request) for index, (_, request) in asked.items())
+        for index, (at, request) in sorted(asked.items()):
+            yield Exchange(at, request, answered.get(index))
+
+    def sent(self, exchange: Exchange) -> bytes:
+        """Return the body that went upstream, byte for byte as it is on record."""
+        self._requests.setdefault(exchange.index, exchange.request)
+        return self._bytes(exchange.request.sent)
+
+    def given(self, exchange: Exchange) -> bytes:
+        """Return the body the client gave."""
+        self._requests.setdefault(exchange.index, exchange.request)
+        return self._bytes(exchange.request.given or exchange.request.sent)
+
+    def received(self, exchange: Exchange) -> bytes:
+        """Return the body of the response: whole, or what came of it."""
+        response = exchange.response
+        if response is None or response.body is None or response.ending is Ending.OPEN:
+            return self.streamed(exchange.index)
+        return self._bytes(response.body)
+
+    def _against(self, thread: str, index: int, data: bytes, pieces: tuple[str, ...]) -> Body:
+        """Name the pieces against the request before, beginning anew often enough that damage costs little."""
+        base, length, before = self._last.get(thread, (0, 0, ()))
+        fresh = length >= CHAIN_MAX or not base
+        self._last[thread] = (index, 0 if fresh else length + 1, pieces)
+        return _body(data, pieces) if fresh else _body(data, pieces, base, before)
+
+    def _bytes(self, body: Body) -> bytes:
+        return self._pieces.joined(body, self._all(body))
+
+    def _all(self, body: Body) -> tuple[str, ...]:
+        """Resolve a body's pieces through the bodies it builds on."""
+        chain = [body]
+        while chain[-1].base and chain[-1].digest not in self._resolved:
+            chain.append(self._request(chain[-1].base).sent)
+        pieces: tuple[str, ...] = ()
+        for each in reversed(chain):
+            pieces = self._resolved.get(each.digest) or told_by(each, pieces)
+            if len(self._resolved) >= RESOLVED_MAX:
+                self._resolved.clear()
+            self._resolved[each.digest] = pieces
+        return pieces
+
+    def _request(self, index: int) -> Request:
+        if index not in self._requests:
+            list(self.read_all())
+        if index not in self._requests:
+            raise NotFound(f"the record of exchange {index} is gone: {self.folder}", hint="run `flightlog doctor`")
+        return self._requests[index]
+
+    def _open(self, index: int) -> Path:
+        return self.folder / "open" / f"{index:06d}"
+
+
+def _body(data: bytes, pieces: tuple[str, ...], base: int = 0, before: tuple[str, ...] = ()) -> Body:
+    keep, tail = common(before, pieces)
+    own = pieces[keep : len(pieces) - tail]
+    return Body(hashlib.sha256(data).hexdigest(), len(data), own, base, keep, tail)

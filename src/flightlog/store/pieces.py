@@ -1,0 +1,108 @@
+"""Bodies of requests, cut where one repeats the other, so that a history is kept once.
+
+A JSON body is cut into its members, and lists among them into their elements, at the very bytes
+the client sent: joined again they are the body. What cannot be cut that way is kept whole.
+Large pieces are blobs, others stand in the list itself (a file each would cost more). Knows JSON's outer shape and
+nothing of what is said in it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from flightlog.model.errors import Unreadable
+from flightlog.model.exchange import Body
+from flightlog.store import blobs
+
+INLINE_BYTES_MAX = 4 << 10
+_INLINE = "="
+_LISTS = frozenset({"messages", "system"})
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class Pieces:
+    """Where pieces are kept; what this process has put once it does not look at again."""
+
+    def __init__(self, root: Path) -> None:
+        """Keep blobs below `root`."""
+        self.root = root
+        self._known: set[str] = set()
+
+    def keep(self, data: bytes) -> tuple[str, ...]:
+        """Keep a body and return the names of its pieces, in order."""
+        return tuple(map(self._kept, cut(data)))
+
+    def whole(self, data: bytes) -> Body:
+        """Keep a body as one piece."""
+        return Body(hashlib.sha256(data).hexdigest(), len(data), (self._kept(data),))
+
+    def joined(self, body: Body, pieces: Iterable[str]) -> bytes:
+        """Return the bytes of a body, checked against its digest."""
+        data = b"".join(
+            each[1:].encode() if each.startswith(_INLINE) else blobs.get(self.root, each) for each in pieces
+        )
+        if hashlib.sha256(data).hexdigest() != body.digest:
+            raise Unreadable(f"a body is not what was kept: {body.digest}", hint="run `flightlog doctor`")
+        return data
+
+    def _piece(self, name: str) -> bytes:
+        return name[1:].encode() if name.startswith(_INLINE) else blobs.get(self.root, name)
+
+    def _kept(self, piece: bytes) -> str:
+        if len(piece) <= INLINE_BYTES_MAX:
+            try:
+                return _INLINE + piece.decode()
+            except UnicodeDecodeError:
+                pass
+        digest = hashlib.sha256(piece).hexdigest()
+        if digest not in self._known:
+            blobs.put(self.root, piece, durable=False)
+            self._known.add(digest)
+        return digest
+
+
+def cut(data: bytes) -> list[bytes]:
+    """Cut a body into pieces that joined are the body."""
+    try:
+        pieces = list(_cut(data))
+    except (msgspec.DecodeError, RecursionError):
+        return [data]
+    return pieces if b"".join(pieces) == data else [data]
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    before = b"{"
+    for name, value in _members(data).items():
+        head = before + msgspec.json.encode(name) + b":"
+        raw = bytes(value)
+        if name in _LISTS and raw.startswith(b"[") and raw != b"[]":
+            yield head + b"["
+            yield from _listed(raw)
+            before = b"],"
+        else:
+            yield head + raw
+            before = b","
+    yield before.rstrip(b",") + b"}"
+
+
+def _listed(raw: bytes) -> Iterator[bytes]:
+    for at, each in enumerate(_elements(raw)):
+        yield b"," + bytes(each) if at else bytes(each)
+
+
+def common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:
+    """Count the pieces two bodies share at their beginning, and after those at their end."""
+    shorter = min(len(one), len(other))
+    pairs = enumerate(zip(one, other, strict=False))
+    keep = next((at for at, (a, b) in pairs if a != b), shorter)
+    backwards = enumerate(zip(reversed(one), reversed(other), strict=False))
+    tail = next((at for at, (a, b) in backwards if a != b), shorter)
+    return keep, min(tail, shorter - keep)
+
+
+def told_by(body: Body, base: tuple[str, ...]) -> tuple[str, ...]:
+    """Return all pieces of a body, given those of the body it builds on."""
+    return base[: body.keep] + body.pieces + base[len(base) - body.tail :]

@@ -1,0 +1,171 @@
+"""Looking at a work tree: what differs from the index, and what is left out and why.
+
+Git walks the tree (in C, near the floor of a stat of every file); only what it names is looked
+at here, so a step costs what it changed. Reads, never writes.
+"""
+
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Literal, NamedTuple, Protocol
+
+from msgspec import Struct
+
+from flightlog.model.errors import Invalid
+
+UNWATCHED = "not watched"
+_NOT_THERE = "not there"
+_GONE, _NEW = "D", "?"
+HEAVY = (
+    *("node_modules", ".venv", "venv", "__pycache__", ".tox", ".nox", ".mypy_cache", ".pytest_cache", ".ruff_cache"),
+    *(".gradle", ".terraform", ".next", ".turbo", ".cache", ".DS_Store", ".hypothesis", ".direnv"),
+)
+
+
+class Policy(Struct, frozen=True):
+    """What belongs to a snapshot.
+
+    `ignored`: "keep" takes files the project's .gitignore names too (a step may well change
+    them, and a replay needs them), "leave" does not. `heavy` names and `leave_out` patterns (of
+    .gitignore's kind) are not walked. `nested`: repositories inside are taken as plain files,
+    or refused.
+    """
+
+    ignored: Literal["keep", "leave"] = "keep"
+    nested: Literal["plain", "refuse"] = "plain"
+    file_bytes_max: int = 32 << 20
+    total_bytes_max: int = 2 << 30
+    heavy: tuple[str, ...] = HEAVY
+    leave_out: tuple[str, ...] = ()
+
+    def patterns(self, git_dir: Path, work_tree: Path) -> bytes:
+        """Return the patterns as a file for git; a shadow inside its own work tree leaves itself out."""
+        own = git_dir.resolve()
+        inside = [f"/{_escaped(str(own.relative_to(work_tree)))}/"] if own.is_relative_to(work_tree) else []
+        return "\n".join([*self.heavy, *self.leave_out, *inside, ""]).encode()
+
+
+class LeftOut(Struct, frozen=True):
+    """A path no snapshot holds, and why: too large, unreadable, not watched."""
+
+    path: str
+    why: str
+
+
+class Seen(NamedTuple):
+    """What differs from the index."""
+
+    changed: list[str]
+    gone: list[str]
+    left_out: tuple[LeftOut, ...]
+    nested: tuple[str, ...]
+    bytes: int
+
+
+class Git(Protocol):
+    """Git run in the work tree, or with nothing tracked in a directory inside it."""
+
+    work_tree: Path
+
+    def __call__(self, command: list[str], inside: str = "") -> bytes:
+        """Run it."""
+
+    def both(self, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
+        """Run two commands at once."""
+
+
+def look(git: Git, policy: Policy, rules: Path, also: Iterable[str], *, survey: bool) -> Seen:
+    """Say what differs from the index; `rules` is the file of patterns.
+
+    `survey` names the unwatched directories too, at the price of a second walk.
+    """
+    given = [*(["--exclude-standard"] if policy.ignored == "leave" else []), f"--exclude-from={rules}"]
+    tracked, others = git.both(
+        ["diff-files", "-z", "--name-status", "--no-renames"], ["ls-files", "-z", "--others", *given]
+    )
+    pairs = _entries(tracked)
+    found = {path: how for how, path in zip(pairs, pairs, strict=True)}
+    nested: list[str] = []
+    for path in _entries(others):
+        found |= dict.fromkeys(_inside(git, path, given, nested) if path.endswith("/") else [path], _NEW)
+    if nested and policy.nested == "refuse":
+        raise Invalid(
+            f"a repository inside the work tree: {nested[0]}", hint="leave it out, or allow it as plain files"
+        )
+    found |= {path: _NEW for each in also if (path := _plain(each)) and path not in found}
+    unwatched = _unwatched(git, given) if survey else []
+    return _sorted_out(git.work_tree, policy, found, nested, unwatched)
+
+
+def unwatched_in_index(git: Git, rules: Path) -> list[str]:
+    """Name what is tracked although the patterns leave it out: it was asked for by name."""
+    return list(_entries(git(["ls-files", "-z", "--cached", "--ignored", f"--exclude-from={rules}"])))
+
+
+def _inside(git: Git, folder: str, given: list[str], nested: list[str]) -> Iterator[str]:
+    """The files of a repository inside the work tree, and of those inside it."""
+    nested.append(folder.rstrip("/"))
+    for path in _entries(git(["ls-files", "-z", "--others", *given], inside=folder)):
+        if path.endswith("/"):
+            yield from _inside(git, folder + path, given, nested)
+        else:
+            yield folder + path
+
+
+def _unwatched(git: Git, given: list[str]) -> list[LeftOut]:
+    named = git(["ls-files", "-z", "--others", "--ignored", "--directory", *given])
+    return [LeftOut(path.rstrip("/"), UNWATCHED) for path in _entries(named)]
+
+
+def _sorted_out(
+    work_tree: Path, policy: Policy, found: Mapping[str, str], nested: list[str], unwatched: list[LeftOut]
+) -> Seen:
+    changed: list[str] = []
+    gone = [path for path, how in found.items() if how == _GONE]
+    left_out = []
+    total = 0
+    for path, how in found.items():
+        if how == _GONE:
+            continue
+        size, why = _weighed(work_tree / path, policy.file_bytes_max)
+        if not why:
+            changed.append(path)
+            total += size
+        elif how != _NEW:
+            gone.append(path)  # a snapshot holds a file as it is, or not at all
+        if why and why != _NOT_THERE:
+            left_out.append(LeftOut(path, why))
+    return Seen(changed, gone, (*left_out, *unwatched), tuple(nested), total)
+
+
+def _weighed(path: Path, most: int) -> tuple[int, str]:
+    """The size of a file, and why it is left out if it is."""
+    try:
+        status = path.lstat()
+    except OSError:
+        return 0, _NOT_THERE
+    if stat.S_ISLNK(status.st_mode):
+        return status.st_size, ""
+    if stat.S_ISDIR(status.st_mode):
+        return 0, _NOT_THERE  # a directory took the place of a file
+    if not stat.S_ISREG(status.st_mode):
+        return 0, "not a file"
+    if status.st_size > most:
+        return 0, f"larger than {most} bytes"
+    return status.st_size, "" if os.access(path, os.R_OK) else "unreadable"
+
+
+def _entries(said: bytes) -> Iterator[str]:
+    return map(os.fsdecode, said.split(b"\0")[:-1])
+
+
+def _plain(path: str) -> str:
+    """A path inside the work tree in git's form, or nothing."""
+    parts = PurePosixPath(path).parts
+    inside = parts and parts[0] != "/" and ".." not in parts and ".git" not in parts
+    return "/".join(parts) if inside else ""
+
+
+def _escaped(path: str) -> str:
+    return "".join("\\" + mark if mark in "*?[]\\ !#" else mark for mark in path)

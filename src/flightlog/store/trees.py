@@ -1,0 +1,332 @@
+"""Shadow git: what a work tree held at one moment, and how two moments differ.
+
+A snapshot is a commit in a git directory of our own, with an index of our own, pinned by a tag;
+the project's repository is never read or written. Snapshots form lines: one per work tree, so
+that parallel sessions share the objects and nothing else. Knows trees, not steps or sessions.
+
+    trees = open_trees(Place(run / ".shadow_git", work_dir, home, programs), Policy(), now=clock)
+    before = trees.snapshot("baseline")
+    after = trees.snapshot("_step_1_3", also=["build/ignored-but-edited.txt"])
+    trees.diff(before, after), trees.patch(before, after)
+    trees.restore("baseline")
+    other = trees.checkout("_step_1_3", into=Path("…"), line="session_01_r02")
+"""
+
+import fcntl
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
+from flightlog.store import treelook
+from flightlog.store.files import ensure_dir, replace, sync_dir, told
+from flightlog.store.git import GitFailed, Repository, remove_stale
+from flightlog.store.treediff import Change, changes, patch
+from flightlog.store.treelook import LeftOut, Policy
+
+__all__ = ["Change", "LeftOut", "Place", "Policy", "Snapshot", "Trees", "open_trees"]
+
+NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git's name for the empty tree
+PACK_FROM = 64
+_ZERO = "0" * 40
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$)){0,120}", re.ASCII)
+
+
+class Place(Struct, frozen=True):
+    """Where things are: the shadow repository, the work tree, the person's home, and PATH."""
+
+    git_dir: Path
+    work_tree: Path
+    home: Path
+    programs: str
+
+
+class Snapshot(Struct, frozen=True):
+    """One moment of a work tree; `changed` says whether it differs from the one before on its line."""
+
+    name: str
+    commit: str
+    tree: str
+    changed: bool
+    left_out: tuple[LeftOut, ...] = ()
+    nested: tuple[str, ...] = ()
+
+
+class _Head(NamedTuple):
+    commit: str
+    tree: str
+
+
+def open_trees(place: Place, policy: Policy | None = None, *, now: Callable[[], float], line: str = "main") -> "Trees":
+    """Open the shadow of a work tree, making it if need be; a home directory is refused."""
+    work_tree = place.work_tree.resolve()
+    if not work_tree.is_dir():
+        raise NotFound(f"no such directory: {place.work_tree}", hint="name the directory the agent works in")
+    if place.home.resolve().is_relative_to(work_tree):
+        raise Invalid(f"a home directory is not snapshotted: {work_tree}", hint="work in a directory below it")
+    repository = Repository(place.git_dir.absolute(), place.programs)
+    repository.prepare()
+    return Trees(repository, work_tree, policy or Policy(), now=now, line=_checked(line))
+
+
+class Trees:
+    """The snapshots of one work tree: one line of a shadow repository."""
+
+    def __init__(
+        self, repository: Repository, work_tree: Path, policy: Policy, *, now: Callable[[], float], line: str
+    ) -> None:
+        """Take a prepared repository; `open_trees` is the way in."""
+        self.work_tree = work_tree
+        self.line = line
+        self._repository = repository
+        self._policy = policy
+        self._now = now
+        self._own = repository.git_dir / "lines" / line
+        self._branch = f"refs/heads/{line}"
+        self._head: _Head | None = None
+        self._unwatched: tuple[LeftOut, ...] | None = None
+        self._bytes: int | None = None
+        self._nested: tuple[str, ...] = ()
+
+    def snapshot(self, name: str, *, also: Iterable[str] = ()) -> Snapshot:
+        """Keep the work tree as it is now under `name`; `also` names files to see though they are left out.
+
+        A name is given once. Where nothing changed there is no new commit, only the name. It is
+        kept, through a power cut too, when this returns.
+        """
+        tag = f"refs/tags/{_checked(name)}"
+        with self._held(tag) as held:
+            head = self._line_head()
+            seen = self._gathered(held, also)
+            tree = head.tree
+            if seen.changed or seen.gone or not head.commit:
+                tree = self._git(held, ["write-tree"]).decode().strip()
+            commit = head.commit
+            if tree != head.tree or not commit:
+                commit = self._committed(held, tree, head.commit, _told_of(name, seen))
+            self._point(held, tag, commit, head.commit)
+            self._head = _Head(commit, tree)
+        return Snapshot(name, commit, tree, tree != head.tree, seen.left_out, seen.nested)
+
+    def find(self, name: str) -> Snapshot:
+        """Return a snapshot by its name or commit; what was left out is as it was told then."""
+        commit, tree = self._repository.resolve([f"{_checked(name)}^{{commit}}", f"{_checked(name)}^{{tree}}"])
+        header, _, body = self._repository.run(["cat-file", "commit", commit]).partition(b"\n\n")
+        parents = re.findall(rb"^parent (\w+)$", header, re.MULTILINE)
+        before = self._repository.resolve([f"{parents[0].decode()}^{{tree}}"])[0] if parents else NOTHING
+        try:
+            noted = msgspec.json.decode(body.partition(b"\n")[2] or b"{}", type=_Noted)
+        except msgspec.DecodeError:
+            noted = _Noted()
+        return Snapshot(name, commit, tree, tree != before, noted.left_out, noted.nested)
+
+    def names(self) -> list[str]:
+        """List the names of all snapshots of the repository, by time."""
+        said = self._repository.run(["for-each-ref", "--sort=creatordate", "--format=%(refname:strip=2)", "refs/tags"])
+        return said.decode().split()
+
+    def diff(self, before: Snapshot | str | None, after: Snapshot | str) -> list[Change]:
+        """List what changed between two snapshots; None stands for the empty tree."""
+        return changes(self._repository, self._tree(before), self._tree(after))
+
+    def patch(self, before: Snapshot | str | None, after: Snapshot | str, paths: Iterable[str] = ()) -> bytes:
+        """Return a patch that `git apply` takes: binaries, modes, renames and links included."""
+        return patch(self._repository, self._tree(before), self._tree(after), paths)
+
+    def restore(self, snapshot: Snapshot | str) -> Snapshot:
+        """Make the work tree what it was; what snapshots leave out stays untouched.
+
+        What stands there now is lost unless it was snapshotted. The line goes on from `snapshot`.
+        """
+        target = snapshot if isinstance(snapshot, Snapshot) else self.find(snapshot)
+        with self._held() as held:
+            head = self._line_head()
+            self._gathered(held, ())
+            self._forget_unwatched(held)
+            self._laid_out(held, target, head.commit)
+        return target
+
+    def checkout(self, snapshot: Snapshot | str, into: Path, line: str) -> "Trees":
+        """Lay a snapshot out in an empty directory, which becomes a line of its own."""
+        target = snapshot if isinstance(snapshot, Snapshot) else self.find(snapshot)
+        ensure_dir(into)
+        with told(into):
+            if any(into.iterdir()):
+                raise Invalid(f"not empty: {into}", hint="name a new directory")
+        other = Trees(self._repository, into.resolve(), self._policy, now=self._now, line=_checked(line))
+        with other._held() as held:
+            if other._line_head().commit:
+                raise Conflict(f"there is a line of this name: {line}", hint="give it another name")
+            other._laid_out(held, target, "")
+        return other
+
+    def _gathered(self, held: int, also: Iterable[str]) -> treelook.Seen:
+        """Bring the index up to the work tree and say what was seen."""
+        first = self._unwatched is None
+        git = _Looking(self, held)
+        seen = treelook.look(git, self._policy, self._own / "leave-out", also, survey=first)
+        if first:
+            self._unwatched = tuple(each for each in seen.left_out if each.why == treelook.UNWATCHED)
+        else:
+            seen = seen._replace(left_out=(*seen.left_out, *(self._unwatched or ())))
+        self._nested = tuple(dict.fromkeys((*self._nested, *seen.nested)))  # git names each once only
+        seen = seen._replace(nested=self._nested)
+        self._count(seen.bytes)
+        if seen.gone:
+            self._git(held, ["update-index", "-z", "--force-remove", "--stdin"], stdin=_listed(seen.gone))
+        if seen.changed:
+            # Many files go into one pack: one file to write and to sync, not thousands.
+            packed = ["-c", "core.bigFileThreshold=1"] if len(seen.changed) > PACK_FROM else []
+            command = [*packed, "update-index", "-z", "--add", "--remove", "--replace", "--stdin"]
+            self._git(held, command, stdin=_listed(seen.changed))
+        return seen
+
+    def _forget_unwatched(self, held: int) -> None:
+        """What was taken by name has an unknown past: a snapshot without it does not say it was not there."""
+        named = treelook.unwatched_in_index(_Looking(self, held), self._own / "leave-out")
+        if named:
+            self._git(held, ["update-index", "-z", "--force-remove", "--stdin"], stdin=_listed(named))
+
+    def _reread(self, held: int) -> None:
+        remove_stale(self._own / "index")
+        self._git(held, ["read-tree", self._line_head().tree])
+
+    def _count(self, added: int) -> None:
+        """Keep the repository within its size, measured anew only when it may be past it."""
+        if self._bytes is None or self._bytes + added > self._policy.total_bytes_max:
+            self._bytes = _size(self._repository.git_dir / "objects")
+        if self._bytes + added > self._policy.total_bytes_max:
+            raise Unavailable(
+                f"snapshots would take more than {self._policy.total_bytes_max} bytes: {self._repository.git_dir}",
+                hint="leave out large directories, or allow more",
+            )
+        self._bytes += added
+
+    def _committed(self, held: int, tree: str, parent: str, message: bytes) -> str:
+        date = {f"GIT_{who}_DATE": f"{int(self._now())} +0000" for who in ("AUTHOR", "COMMITTER")}
+        command = ["commit-tree", tree, *(("-p", parent) if parent else ())]
+        return self._git(held, command, stdin=message, more=date).decode().strip()
+
+    def _point(self, held: int, tag: str, commit: str, head: str) -> None:
+        """Name the commit and move the line to it, both or neither."""
+        orders = [f"create {tag} {commit}"] if tag else []
+        if commit != head:
+            orders.append(f"update {self._branch} {commit} {head or _ZERO}")
+        orders = ["start", *orders, "prepare", "commit", ""]
+        try:
+            self._git(held, ["update-ref", "--stdin"], stdin="\n".join(orders).encode())
+        except GitFailed as error:
+            self._head = None
+            if "reference already exists" in error.said or "but expected" in error.said:
+                raise Conflict(f"this name is taken, or the line moved: {error.said}", hint="use a new name") from error
+            raise
+        for folder in ("refs/tags", "refs/heads"):
+            sync_dir(self._repository.git_dir / folder)
+
+    def _laid_out(self, held: int, target: Snapshot, head: str) -> None:
+        self._git(held, ["read-tree", "--reset", "-u", target.commit])
+        if target.commit != head:
+            self._point(held, "", target.commit, head)
+        self._head = _Head(target.commit, target.tree)
+
+    def _line_head(self) -> _Head:
+        """Where the line stands; remembered, because git itself refuses a stale answer later."""
+        if self._head is None:
+            try:
+                found = self._repository.resolve([f"{self._branch}^{{commit}}", f"{self._branch}^{{tree}}"])
+                self._head = _Head(*found)
+            except NotFound:
+                self._head = _Head("", NOTHING)
+        return self._head
+
+    def _tree(self, what: Snapshot | str | None) -> str:
+        if what is None:
+            return NOTHING
+        return what.tree if isinstance(what, Snapshot) else self._repository.resolve([f"{_checked(what)}^{{tree}}"])[0]
+
+    def _look(self, held: int, command: list[str], inside: str) -> bytes:
+        """Run what only reads, in the work tree, or with nothing tracked in a directory of it."""
+        place = {"GIT_WORK_TREE": str(self.work_tree / inside), "GIT_INDEX_FILE": str(self._own / "none")}
+        return self._git(held, command, more=place if inside else {})
+
+    def _both(self, held: int, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
+        try:
+            return self._at_once(held, one, other)
+        except GitFailed:
+            # The index is a cache; one that a power cut left torn is read again from the line.
+            self._reread(held)
+            return self._at_once(held, one, other)
+
+    def _at_once(self, held: int, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
+        running = [self._repository.start(each, more=self._place(), held=held) for each in (one, other)]
+        try:
+            first = running[0].finish()
+        finally:
+            second = running[1].finish()
+        return first, second
+
+    def _place(self) -> dict[str, str]:
+        return {"GIT_WORK_TREE": str(self.work_tree), "GIT_INDEX_FILE": str(self._own / "index")}
+
+    def _git(self, held: int, command: list[str], *, stdin: bytes = b"", more: dict[str, str] | None = None) -> bytes:
+        return self._repository.run(command, stdin=stdin, more={**self._place(), **(more or {})}, held=held)
+
+    @contextmanager
+    def _held(self, *refs: str) -> Iterator[int]:
+        """Hold the line alone. The git children hold it too, so that an orphan's lock is never taken for stale."""
+        if self._unwatched is None:
+            ensure_dir(self._own)
+            replace(self._own / "leave-out", self._policy.patterns(self._repository.git_dir, self.work_tree))
+        with told(self._own):
+            file = os.open(self._own / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            locked = [self._own / "index", *(self._repository.git_dir / each for each in (self._branch, *refs))]
+            remove_stale(*(path.with_name(path.name + ".lock") for path in locked))
+            yield file
+        finally:
+            os.close(file)
+
+
+class _Looking:
+    """Git as `treelook` wants it."""
+
+    def __init__(self, trees: Trees, held: int) -> None:
+        self.work_tree = trees.work_tree
+        self._run = partial(trees._look, held)  # noqa: SLF001 - of one piece with Trees
+        self.both = partial(trees._both, held)  # noqa: SLF001
+
+    def __call__(self, command: list[str], inside: str = "") -> bytes:
+        return self._run(command, inside)
+
+
+class _Noted(Struct, frozen=True):
+    """What a commit's message says beside its name."""
+
+    left_out: tuple[LeftOut, ...] = ()
+    nested: tuple[str, ...] = ()
+
+
+def _told_of(name: str, seen: treelook.Seen) -> bytes:
+    return name.encode() + b"\n" + msgspec.json.encode(_Noted(seen.left_out[:100], seen.nested)) + b"\n"
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise Invalid(f"not a name for a snapshot: {name[:60]!r}", hint="use letters, digits, '_', '-' and single dots")
+    return name
+
+
+def _listed(paths: Iterable[str]) -> bytes:
+    return b"".join(os.fsencode(path) + b"\0" for path in paths)
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

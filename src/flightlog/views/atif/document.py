@@ -1,0 +1,174 @@
+"""An ATIF document as a value, for every version from 1.0 to 1.8, and how it is read and written.
+
+Every object is closed: what has no place in the format is refused, as the format demands. A
+field that is absent stays absent and one that is null stays null, so a document that is read
+and written again is equal. Whether what it says makes sense is `views.atif.lint`'s question.
+"""
+
+import json
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from flightlog.model.errors import Invalid
+
+VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(9))
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
+
+Extra = dict[str, Any] | None | UnsetType
+
+
+class Source(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a picture or a sound is."""
+
+    media_type: str
+    path: str
+    duration_sec: float | UnsetType | None = UNSET
+
+
+class Part(Struct, frozen=True, forbid_unknown_fields=True):
+    """A piece of a message: text, a picture (from 1.6) or a sound (from 1.8)."""
+
+    type: Literal["text", "image", "audio"]
+    text: str | UnsetType | None = UNSET
+    source: Source | UnsetType | None = UNSET
+
+
+Content = str | list[Part]
+
+
+class Ref(Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a subagent's own trajectory is."""
+
+    session_id: str | UnsetType | None = UNSET
+    trajectory_id: str | UnsetType | None = UNSET
+    trajectory_path: str | UnsetType | None = UNSET
+    extra: Extra = UNSET
+
+
+class ToolCall(Struct, frozen=True, forbid_unknown_fields=True):
+    """A tool the agent asked for."""
+
+    tool_call_id: str
+    function_name: str
+    arguments: dict[str, Any]
+    extra: Extra = UNSET
+
+
+class Result(Struct, frozen=True, forbid_unknown_fields=True):
+    """What came back from a tool, a subagent or the surroundings."""
+
+    source_call_id: str | UnsetType | None = UNSET
+    content: Content | UnsetType | None = UNSET
+    subagent_trajectory_ref: list[Ref] | UnsetType | None = UNSET
+    extra: Extra = UNSET
+
+
+class Observation(Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that came back in a step."""
+
+    results: list[Result]
+
+
+class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a step used."""
+
+    prompt_tokens: int | UnsetType | None = UNSET
+    completion_tokens: int | UnsetType | None = UNSET
+    cached_tokens: int | UnsetType | None = UNSET
+    cost_usd: float | UnsetType | None = UNSET
+    prompt_token_ids: list[int] | UnsetType | None = UNSET
+    completion_token_ids: list[int] | UnsetType | None = UNSET
+    logprobs: list[float] | UnsetType | None = UNSET
+    extra: Extra = UNSET
+
+
+class Step(Struct, frozen=True, forbid_unknown_fields=True):
+    """One thing that was said, by the system, the user or the agent."""
+
+    step_id: int
+    source: Literal["system", "user", "agent"]
+    message: Content
+    timestamp: str | UnsetType | None = UNSET
+    model_name: str | UnsetType | None = UNSET
+    reasoning_effort: str | float | UnsetType | None = UNSET
+    reasoning_content: str | UnsetType | None = UNSET
+    tool_calls: list[ToolCall] | UnsetType | None = UNSET
+    observation: Observation | UnsetType | None = UNSET
+    metrics: Metrics | UnsetType | None = UNSET
+    is_copied_context: bool | UnsetType | None = UNSET
+    llm_call_count: int | UnsetType | None = UNSET
+    extra: Extra = UNSET
+
+
+class Agent(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who acted."""
+
+    name: str
+    version: str
+    model_name: str | UnsetType | None = UNSET
+    tool_definitions: list[dict[str, Any]] | UnsetType | None = UNSET
+    extra: Extra = UNSET
+
+
+class FinalMetrics(Struct, frozen=True, forbid_unknown_fields=True):
+    """What the whole trajectory used."""
+
+    total_prompt_tokens: int | UnsetType | None = UNSET
+    total_completion_tokens: int | UnsetType | None = UNSET
+    total_cached_tokens: int | UnsetType | None = UNSET
+    total_cost_usd: float | UnsetType | None = UNSET
+    total_steps: int | UnsetType | None = UNSET
+    extra: Extra = UNSET
+
+
+class Trajectory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One thread of one agent, from its first step to its last."""
+
+    schema_version: str
+    session_id: str | UnsetType | None = UNSET
+    trajectory_id: str | UnsetType | None = UNSET
+    agent: Agent
+    steps: list[Step]
+    notes: str | UnsetType | None = UNSET
+    final_metrics: FinalMetrics | UnsetType | None = UNSET
+    continued_trajectory_ref: str | UnsetType | None = UNSET
+    extra: Extra = UNSET
+    subagent_trajectories: "list[Trajectory] | UnsetType | None" = UNSET
+
+
+def read(data: bytes) -> Trajectory:
+    """Read a document of any version; refuse what is not one, naming the place."""
+    try:
+        made = msgspec.json.decode(data, type=Trajectory)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Invalid(f"not an ATIF trajectory: {error}", hint="flightlog lab lint FILE says everything") from None
+    if made.schema_version not in VERSIONS:
+        raise Invalid(f"not a version of ATIF that is known: {made.schema_version[:40]!r}", hint="1.0 to 1.8 are")
+    return made
+
+
+def write(trajectory: Trajectory) -> bytes:
+    """Write a document in ASCII, indented: some readers take the encoding of the machine they are on."""
+    try:
+        text = msgspec.json.encode(trajectory).decode()
+    except UnicodeEncodeError:
+        text = json.dumps(_whole(msgspec.to_builtins(trajectory)))
+    return msgspec.json.format(_NOT_ASCII.sub(_escaped, text).encode("ascii"), indent=2) + b"\n"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return json.dumps(found.group())[1:-1]
+
+
+def _whole(value: Any) -> Any:
+    """Replace halves of surrogate pairs: no encoding can carry them."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return value

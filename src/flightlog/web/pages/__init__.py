@@ -1,0 +1,9 @@
+"""The pages, one file for each family; the navigation shows them in the order of this table."""
+
+from flightlog.web.family import Family
+from flightlog.web.pages import sessions, usage
+
+FAMILIES: tuple[Family, ...] = (
+    sessions.FAMILY,
+    usage.FAMILY,
+)

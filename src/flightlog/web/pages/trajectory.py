@@ -1,0 +1,38 @@
+"""A session as an ATIF trajectory to keep: one file of JSON, or several packed into one."""
+
+import io
+import zipfile
+
+from aiohttp import web
+
+from flightlog.archive import Archive
+from flightlog.views.atif.emit import MAIN, Bundle, trajectory
+from flightlog.web.desk import DESK, aside
+from flightlog.web.pages.session import SESSION
+
+
+async def download(request: web.Request) -> web.StreamResponse:
+    """Give the trajectory of a session, with its subagents and pictures if it has any."""
+    archive = request.app[DESK].data.archive()
+    name = archive.find(request.match_info["session"]).session
+    body, ending, kind = await aside(_packed, archive, name)
+    kept = {"Content-Disposition": f'attachment; filename="trajectory-{name[:8]}.{ending}"'}
+    return web.Response(body=body, content_type=kind, headers=kept)
+
+
+def _packed(archive: Archive, name: str) -> tuple[bytes, str, str]:
+    files = dict(_bundle(archive, name).files())
+    if len(files) == 1:
+        return files[MAIN], "json", "application/json"
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as pack:
+        for path, body in files.items():
+            pack.writestr(zipfile.ZipInfo(path), body, zipfile.ZIP_DEFLATED)
+    return packed.getvalue(), "zip", "application/zip"
+
+
+def _bundle(archive: Archive, name: str) -> Bundle:
+    return trajectory(archive.session(name), known=archive.known(name))
+
+
+ROUTES = (web.get(SESSION + "/trajectory", download),)

@@ -1,0 +1,110 @@
+"""Finding words: in every session as somebody types, and in one session row by row."""
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+from msgspec import Struct
+
+from flightlog.archive import Archive
+from flightlog.archive.finder import Finder, Found
+from flightlog.model.errors import Invalid
+from flightlog.views.query import Query, parse
+from flightlog.web.held import Held, text_of
+from flightlog.web.looking import Fingerprint, fingerprints
+
+SNIPPET_CHARS = 90
+
+
+class Hit(Struct, frozen=True):
+    """A place where the words were found."""
+
+    session: str
+    lane: str
+    row: str
+    before: str
+    found: str
+    after: str
+
+
+class Searching:
+    """Searches one question at a time, in the one thread that holds the index open."""
+
+    def __init__(self, archive: Callable[[], Archive]) -> None:
+        """Search what `archive` opens."""
+        self._archive = archive
+        self._thread = ThreadPoolExecutor(1, "flightlog-search")
+        self._finder: tuple[dict[str, Fingerprint], Finder] | None = None
+        self._wanted = ""
+
+    def search(self, typed: str, most: int) -> list[Hit]:
+        """Sessions whose words match, newest first, one hit each; the last word may be half typed.
+
+        Whoever waits behind a newer search gets nothing, as nobody looks any more.
+        """
+        self._wanted = typed
+        query = parse(f"{typed}*" if typed[-1:].isalnum() else typed, _no_time)
+        found = self._thread.submit(self._searched, typed, query, most * 4).result()
+        once = {each.hit.session: each for each in reversed(found)}
+        ordered = sorted(once.values(), key=found.index)[:most]
+        return [Hit(each.hit.session, "", "", *_marked(each.snippet, query.words)) for each in ordered]
+
+    def close(self) -> None:
+        """Let go of the index."""
+        self._thread.submit(self._let_go)
+        self._thread.shutdown()
+
+    def _let_go(self) -> None:
+        if self._finder is not None:
+            self._finder[1].close()
+
+    def _searched(self, typed: str, query: Query, most: int) -> list[Found]:
+        """What is new is indexed first."""
+        if self._wanted != typed:
+            return []
+        archive = self._archive()
+        seen = fingerprints(archive)
+        if self._finder is None or self._finder[0] != seen:
+            self._let_go()
+            files = [file for each in archive.recordings.values() for file in each.files]
+            self._finder = (seen, Finder(files, archive.index))
+            self._finder[1].sync()
+        return self._finder[1].look(query, most)
+
+
+def find(archive: Archive, held: Held, said: str, most: int) -> list[Hit]:
+    """Where in a session the words stand, in its order."""
+    hits: list[tuple[str, int, Hit]] = []
+    for lane, row, hit in _hits(archive, held, said):
+        if len(hits) >= most:
+            break
+        hits.append((lane, row, hit))
+    return [hit for _, _, hit in sorted(hits, key=lambda each: each[:2])]
+
+
+def _hits(archive: Archive, held: Held, said: str) -> Iterator[tuple[str, int, Hit]]:
+    seen: set[tuple[str, int]] = set()
+    for entry in archive.records_with(held.session.id, said):
+        place = held.rows_by_place.get((entry.path, entry.offset))
+        snippet = _snippet(text_of(entry), said)
+        if place is not None and place not in seen and snippet is not None:
+            seen.add(place)
+            lane, row = place
+            yield lane, row, Hit(held.session.id, lane, held.thread(lane).id_at(row), *snippet)
+
+
+def _snippet(text: str, words: str) -> tuple[str, str, str] | None:
+    at = text.lower().find(words.lower())
+    if at < 0:
+        return None
+    end = at + len(words)
+    return text[max(at - SNIPPET_CHARS, 0) : at], text[at:end], text[end : end + SNIPPET_CHARS]
+
+
+def _marked(snippet: str, words: Iterable[str]) -> tuple[str, str, str]:
+    """Cut a passage in three around the first word that was looked for."""
+    cuts = (_snippet(snippet, word) for word in words)
+    return next((cut for cut in cuts if cut is not None), (snippet, "", ""))
+
+
+def _no_time(said: str) -> int:
+    raise Invalid(f"a time is not understood here: {said[:40]!r}", hint="flightlog session search")

@@ -1,0 +1,112 @@
+"""`flightlog lab lint` and `harness lint` as a person runs them."""
+
+import json
+import subprocess
+
+import pytest
+
+from atif_documents import changed, embedded, sound
+from cli_runs import FLIGHTLOG, environment, within
+from recordings import config_dir
+
+
+def put(path, document):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document))
+    return path
+
+
+def test_a_sound_trajectory_is_ok(tmp_path):
+    ran = within(tmp_path, "lab", "lint", str(put(tmp_path / "t.json", sound())))
+
+    assert (ran.code, ran.out.split(": ")[-1]) == (0, "ok\n")
+    assert "1 trajectories, 0 errors, 0 warnings" in ran.err
+
+
+def test_errors_are_told_with_rule_and_place_and_fail(tmp_path):
+    wrong = changed(sound(), "steps.1.metrics.cached_tokens", 101)
+    ran = within(tmp_path, "lab", "lint", str(put(tmp_path / "t.json", wrong)))
+
+    assert ran.code == 1
+    assert "cached-above-prompt" in ran.out
+    assert "steps[1].metrics.cached_tokens" in ran.out
+
+
+def test_warnings_fail_only_when_asked_to(tmp_path):
+    path = str(put(tmp_path / "t.json", changed(sound(), "steps.2.timestamp", "2026-11-02T11:00:00Z")))
+
+    assert within(tmp_path, "lab", "lint", path).code == 0
+    assert within(tmp_path, "lab", "lint", path, "--strict").code == 1
+
+
+def test_a_directory_is_searched_and_other_json_is_left_alone(tmp_path):
+    put(tmp_path / "run" / "session_01" / "trajectory.json", embedded())
+    put(tmp_path / "run" / "run_meta.json", {"schema_version": 1})
+    (tmp_path / "run" / "broken.json").write_text("{")
+    ran = within(tmp_path, "lab", "lint", str(tmp_path / "run"), "--json")
+
+    assert [each["path"].rsplit("/", 1)[1] for each in json.loads(ran.out)] == ["trajectory.json"]
+
+
+@pytest.mark.parametrize("name", ["gone", "."])
+def test_where_there_is_nothing_the_next_step_is_said(tmp_path, name):
+    ran = within(tmp_path, "lab", "lint", str(tmp_path / name))
+
+    assert ran.code == 1
+    assert "trajectory" in ran.err
+
+
+def test_a_file_asked_for_by_name_counts_whatever_it_holds(tmp_path):
+    (tmp_path / "t.json").write_text("{")
+
+    assert "not-json" in within(tmp_path, "lab", "lint", str(tmp_path / "t.json")).out
+
+
+def test_a_name_no_file_can_have_is_a_file_that_is_not_there(tmp_path):
+    path = put(tmp_path / "t.json", sound(continued_trajectory_ref="a\0b"))
+
+    assert "missing-file" in within(tmp_path, "lab", "lint", str(path)).out
+
+
+def test_what_a_file_says_cannot_act_on_the_terminal(tmp_path):
+    ran = within(tmp_path, "lab", "lint", str(put(tmp_path / "t.json", sound(**{"\x1b[2Jgone": 1}))))
+
+    assert "\x1b" not in ran.out
+
+
+def test_what_the_recording_had_is_held_against_the_trajectory(tmp_path):
+    config = config_dir(tmp_path / "config", "2.1.325/subagent-foreground")
+    out = tmp_path / "out"
+    within(config, "session", "export", "7575a0bb", "--atif", "--output", str(out))
+    told = json.loads((out / "trajectory.json").read_text())
+    put(out / "trajectory.json", changed(told, "steps", told["steps"][:-1]))
+
+    found = {
+        each["path"].rsplit("/", 1)[1]: each
+        for each in json.loads(within(config, "lab", "lint", str(out), "--json").out)
+    }
+    rows = {row["what"]: row for row in found["trajectory.json"]["fidelity"]}
+
+    assert (rows["texts of the agent"]["recorded"], rows["texts of the agent"]["kept"]) == (3, 2)
+    assert rows["subagents"]["kept"] == rows["subagents"]["recorded"] == 1
+    assert found["subagent_general-purpose_a18a8ad043c6ab8dd.json"]["fidelity"] is None
+    assert "step-count" in {finding["rule"] for finding in found["trajectory.json"]["findings"]}
+
+
+def test_a_trajectory_of_another_origin_is_compared_when_its_session_is_named(tmp_path):
+    config = config_dir(tmp_path / "config", "2.1.325/single-turn")
+    path = str(put(tmp_path / "t.json", sound()))
+
+    assert json.loads(within(config, "lab", "lint", path, "--json").out)[0]["fidelity"] is None
+    assert "prompts" in within(config, "lab", "lint", path, "--source", "dff270bc").out
+    assert within(config, "lab", "lint", path, "--source", "nobody").code == 1
+
+
+def test_the_same_command_is_installed_as_harness(tmp_path):
+    path = put(tmp_path / "t.json", sound())
+    done = subprocess.run(
+        [FLIGHTLOG.with_name("harness"), "lint", path], env=environment(tmp_path), capture_output=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(b"ok\n")

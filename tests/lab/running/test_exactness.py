@@ -1,0 +1,157 @@
+"""Real sessions: what the changelog says of each step, applied in order, is what the directory became."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from labs import bash, config, meta, proven, replies, run, script, tree
+
+BYTES = r"printf '\000\001\377\n\r\n' "
+
+
+def write(path, content):
+    return {"tool": "Write", "input": {"file_path": str(path), "content": content}}
+
+
+def agent(prompt, **more):
+    given = {"description": "look", "prompt": prompt, "subagent_type": "general-purpose"}
+    return {"tool": "Agent", "input": given | {"run_in_background": False} | more}
+
+
+def scenarios(work):
+    """One script for each way files come to change."""
+    return {
+        "two tools in one step": script([bash("echo one > one; echo two > two"), write(work / "b.txt", "b\n")], "done"),
+        "deleted, binary, renamed": script(
+            [bash(f"rm old.txt; {BYTES} > new.bin")],
+            [bash(f"{BYTES} >> data.bin; mv long.txt moved.txt")],
+            "done",
+        ),
+        "modes, links, odd names": script(
+            [bash("chmod +x run.sh; ln -s old.txt link; mkdir -p 'a dir/ü'; echo x > 'a dir/ü/sp ace.txt'")],
+            [
+                bash(
+                    "rm link; echo now-a-file > link; : > empty; printf 'no end' > bare; printf '\\351\\n' > latin1.txt"
+                )
+            ],
+            [bash("""echo q > 'quo"te'; echo t > "$(printf 'tab\\there')"; rm empty; echo more >> latin1.txt""")],
+            "done",
+        ),
+        "a tool that fails": script([bash("echo before > before; exit 3")], [bash("echo after > after")], "done"),
+        "words only": script("nothing to do"),
+        "an ignored file and a repository inside": script(
+            [bash("echo build > ignored.log; git init -q inner; echo i > inner/i; echo more > .gitignore")], "done"
+        ),
+        "a call that is tried again": {
+            "rules": [
+                {
+                    "replies": [
+                        {"blocks": [bash("echo a > a")], "errors": [{"status": 529, "retry_after_s": 0}]},
+                        {"text": "done", "errors": [{"cut_after": 3}]},
+                    ]
+                }
+            ]
+        },
+        "a subagent that writes": {
+            "rules": [
+                {"when": {"subagent": True}, "replies": replies([bash("echo sub > sub.txt")], "sub done")},
+                {"replies": replies([agent("write a file")], [bash("echo main > main.txt")], "done")},
+            ]
+        },
+        "subagents side by side": {
+            "rules": [
+                {
+                    "when": {"subagent": True, "prompt": "first"},
+                    "replies": replies([bash("echo 1 > s1; sleep 0.4")], [bash("echo 1 >> s1")], "ok"),
+                },
+                {
+                    "when": {"subagent": True, "prompt": "second"},
+                    "replies": replies([bash("echo 2 > s2; sleep 0.3")], [bash("echo 2 >> s2")], "ok"),
+                },
+                {"replies": replies([agent("first"), agent("second")], [bash("echo m > m")], "done")},
+            ]
+        },
+        "compaction": {
+            "rules": [
+                {
+                    "replies": [
+                        {"blocks": [bash("echo a > a")], "usage": {"input_tokens": 190000}},
+                        {"blocks": [bash("echo b > b")]},
+                        {"text": "done"},
+                    ]
+                }
+            ]
+        },
+    }
+
+
+@pytest.fixture
+def place(tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "old.txt").write_text("old\n")
+    (work / "long.txt").write_text("".join(f"line {n}\n" for n in range(50)))
+    (work / "data.bin").write_bytes(bytes(range(256)))
+    (work / "run.sh").write_text("#!/bin/sh\n")
+    (work / ".gitignore").write_text("*.log\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", list(scenarios(Path("/work"))))
+def test_the_changes_of_each_step_in_order_give_the_final_tree(place, name):
+    book = run(place, config(place, scenarios(place / "work")[name], "do it"))
+
+    entries = proven(book, place)
+
+    assert meta(book)["stop_reason"] == "completed", meta(book)["errors"]
+    final = tree(place / "work")
+    assert tree(place / "final") == {path: what for path, what in final.items() if "/.git/" not in f"/{path}"}
+    assert (name == "words only") == (not entries)
+
+
+def attributed(book, place):
+    return {entry["file_path"]: (entry["attribution"], entry["step_id"]) for entry in proven(book, place)}
+
+
+def test_two_tools_in_one_step_are_both_that_steps_and_what_follows_is_the_next_ones(place):
+    work = place / "work"
+    scenario = script([bash("rm old.txt"), write(work / "b.txt", "b\n")], [bash(f"{BYTES} > c.bin")], "done")
+
+    book = run(place, config(place, scenario, "do it"))
+
+    told = attributed(book, place)
+    steps = json.loads((book.path / "session_01" / "trajectory.json").read_bytes())["steps"]
+    tools = {step["step_id"]: [call["function_name"] for call in step.get("tool_calls", [])] for step in steps}
+    assert {path: (how, tools[step]) for path, (how, step) in told.items()} == {
+        "old.txt": ("exact", ["Bash", "Write"]),
+        "b.txt": ("exact", ["Bash", "Write"]),
+        "c.bin": ("exact", ["Bash"]),
+    }
+
+
+def test_a_shell_left_running_is_named_as_the_one_that_may_have_written(place):
+    late = bash("sleep 0.7; echo late > late.txt", run_in_background=True)
+    scenario = script([bash("echo first > first.txt")], [late], [bash("sleep 1.2")], "done")
+
+    book = run(place, config(place, scenario, "do it"))
+
+    told = attributed(book, place)
+    assert told["first.txt"][0] == "exact"
+    assert told["late.txt"][0] == "background"
+
+
+def test_a_subagents_change_is_its_own_and_two_at_once_share_theirs(place):
+    alone = run(place, config(place, scenarios(place / "work")["a subagent that writes"], "do it"), "alone")
+    (place / "one").mkdir()
+    one = {entry["file_path"]: entry for entry in proven(alone, place / "one")}
+
+    both = run(place, config(place, scenarios(place / "work")["subagents side by side"], "do it"), "both")
+    (place / "two").mkdir()
+    two = {entry["file_path"]: entry for entry in proven(both, place / "two")}
+
+    assert (one["sub.txt"]["attribution"], one["main.txt"]["attribution"]) == ("exact", "exact")
+    assert one["sub.txt"]["subagent"]
+    assert "subagent" not in one["main.txt"]
+    assert two["s1"]["attribution"] == two["s2"]["attribution"] == "shared"
+    assert two["m"]["attribution"] == "exact"

@@ -1,0 +1,170 @@
+"""A run whose process is killed at any moment: always inspectable, taken up again, nothing lost, nobody left behind."""
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cli_runs import FLIGHTLOG
+from labs import again, environment
+from waiting import command_line, processes, until
+
+SCENARIO = """
+  rules:
+    - when: {prompt: "number (\\\\d+)"}
+      replies:
+        - blocks: [{tool: Bash, input: {command: "cat next >> log; n=$(cat next); echo $n > f$n; echo $((n+1)) > next"}}]
+        - text: done
+"""
+
+
+def configured(root: Path, sessions: int) -> Path:
+    (root / "work").mkdir(parents=True)
+    (root / "work" / "next").write_text("1\n")
+    listed = "\n".join(f"  - {{session_index: {n}, prompt: number {n}}}" for n in range(1, sessions + 1))
+    text = (
+        f"model: claude-opus-5-5\nengine: scripted\nwork_dir: {root / 'work'}\nscenario:{SCENARIO}sessions:\n{listed}\n"
+    )
+    (root / "run.yaml").write_text(text + "memory_file: null\n")
+    return root / "run.yaml"
+
+
+def harness(root, *words):
+    command = [str(FLIGHTLOG), "lab", *words, "--runs-dir", str(root / "runs")]
+    return subprocess.Popen(command, env=environment(root), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def inspected(root):
+    shown = harness(root, "inspect", "run", "--json")
+    out, err = shown.communicate(timeout=60)
+    assert shown.returncode == 0, err
+    return json.loads(out)
+
+
+def finished(root, meta):
+    """What is on record of the sessions that completed: the bytes of their transcripts and exchanges."""
+    done = [each["session_dir"] for each in meta["sessions"] if each["stop_reason"] == "completed"]
+    files = {name: root / "runs" / "run" / name / "transcript.jsonl" for name in done}
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()}
+
+
+def players(root):
+    """The agents of this run that are alive."""
+    return [pid for pid in processes() if "scripted.play" in command_line(pid) and str(root) in environ_of(pid)]
+
+
+def environ_of(pid):
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def killed_until_done(root, sessions, kills, chance):
+    """Run, kill, look, take up again; return how often it was killed before it was done."""
+    config = configured(root, sessions)
+    running = harness(root, "run", str(config), "--run-name", "run")
+    kept: dict[str, str] = {}
+    killed = 0
+    while True:
+        try:
+            out, err = running.communicate(timeout=chance.uniform(0.5, 3.0) if killed < kills else 600)
+        except subprocess.TimeoutExpired:
+            running.send_signal(signal.SIGKILL)
+            running.communicate()
+            killed += 1
+            until(lambda: not players(root))
+            if not (root / "runs" / "run" / "config.yaml").exists():
+                running = harness(root, "run", str(config), "--run-name", "run")
+                continue
+            meta = inspected(root)
+            now = finished(root, meta)
+            assert {name: now.get(name) for name in kept} == kept, "what was finished stays as it was"
+            kept = now
+            running = harness(root, "run", "--resume", "run", "--again")
+            continue
+        assert running.returncode == 0, err
+        return killed
+
+
+def judged(root, sessions):
+    meta = inspected(root)
+    state = again(root).state
+    assert [each["stop_reason"] for each in meta["sessions"]] == ["completed"] * sessions
+    assert (root / "work" / "log").read_text().split() == [str(n) for n in range(1, sessions + 1)]
+    assert [(root / "work" / f"f{n}").read_text().strip() for n in range(1, sessions + 1)] == [
+        str(n) for n in range(1, sessions + 1)
+    ]
+    tries = [each for attempts in state.attempts.values() for each in attempts]
+    assert all(each.ended for each in tries), "every attempt has an end on record"
+    assert {each.stop_reason for each in tries} <= {"completed", "interrupted"}
+    assert not (root / "runs" / ".work-run").exists()
+    return sum(each.stop_reason == "interrupted" for each in tries)
+
+
+def test_a_run_killed_at_random_points_loses_nothing(tmp_path):
+    killed = killed_until_done(tmp_path, 5, 4, random.Random(4))
+
+    judged(tmp_path, 5)
+    assert killed
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_fifty_sessions_killed_a_hundred_times_lose_nothing(tmp_path):
+    chance = random.Random(50)
+    killed = interrupted = rounds = 0
+    while killed < 100:
+        rounds += 1
+        root = tmp_path / f"round-{rounds}"
+        root.mkdir()
+        killed += killed_until_done(root, 50, 100 - killed, chance)
+        interrupted += judged(root, 50)
+    print(f"{killed} kills, {interrupted} in the middle of a session, {rounds} runs of 50 sessions")
+
+
+def test_what_was_in_flight_is_marked_and_not_run_again_unless_asked(tmp_path):
+    config = configured(tmp_path, 3)
+    config.write_text(config.read_text().replace("cat next >> log;", "touch began; sleep 30; cat next >> log;", 1))
+    running = harness(tmp_path, "run", str(config), "--run-name", "run")
+    until(lambda: (tmp_path / "work" / "began").exists())
+    running.send_signal(signal.SIGKILL)
+    running.communicate()
+    text = (tmp_path / "runs" / "run" / "config.yaml").read_text()
+    (tmp_path / "runs" / "run" / "config.yaml").write_text(text.replace("sleep 30; ", ""))
+
+    resumed = harness(tmp_path, "run", "--resume", "run")
+    _, said = resumed.communicate(timeout=120)
+    meta = inspected(tmp_path)
+
+    assert resumed.returncode == 1, said
+    assert [each["stop_reason"] for each in meta["sessions"]] == ["interrupted", "completed", "completed"]
+    assert (tmp_path / "work" / "log").read_text().split() == ["1", "2"]
+
+    asked = harness(tmp_path, "run", "--resume", "run", "--again")
+    asked.communicate(timeout=120)
+    meta = inspected(tmp_path)
+    assert [each["stop_reason"] for each in meta["sessions"]] == ["completed"] * 3
+    assert [each["attempts"] for each in meta["sessions"]] == [2, 1, 1]
+    assert (tmp_path / "runs/run/.attempts/session_01_a1/session_01/transcript.jsonl").exists()
+
+
+def test_a_run_that_is_being_carried_out_is_not_taken_up_by_another(tmp_path):
+    config = configured(tmp_path, 1)
+    config.write_text(config.read_text().replace("cat next >> log;", "touch began; sleep 30;", 1))
+    running = harness(tmp_path, "run", str(config), "--run-name", "run")
+    until(lambda: (tmp_path / "work" / "began").exists())
+
+    second = harness(tmp_path, "run", "--resume", "run")
+    _, said = second.communicate(timeout=60)
+    running.send_signal(signal.SIGINT)
+    _, told = running.communicate(timeout=60)
+
+    assert second.returncode == 75, said
+    assert running.returncode == 130, told
+    assert inspected(tmp_path)["stop_reason"] == "interrupted"
+    until(lambda: not players(tmp_path))

@@ -1,0 +1,103 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.lab.config import AgentConfig, CommandConfig, RunConfig, SessionConfig, frozen, parse
+from flightlog.model.errors import Misconfigured
+
+SMALL = """
+model: claude-opus-5-5
+work_dir: ./shop
+sessions:
+  - {session_index: 1, prompt: Look around.}
+"""
+
+
+def test_what_is_not_said_has_the_documents_defaults():
+    config = parse(SMALL)
+
+    assert config.allowed_tools == ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
+    assert (config.max_turns, config.permission_mode, config.session_mode) == (50, "bypassPermissions", "isolated")
+    assert (config.memory_file, config.provider) == ("MEMORY.md", "anthropic")
+    assert (config.capture_api_requests, config.capture_subagent_trajectories) == (True, True)
+    assert (config.load_project_settings, config.revert_work_dir) == (False, False)
+    assert config.sessions[0].count == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("session_mod: chained", "`session_mode`"),
+        ("max_budget: 1", "`max_budget_usd`"),
+        ("pre_run_command: []", "`pre_run_commands`"),
+        ("zzzz: 1", "known are: model, work_dir"),
+    ],
+)
+def test_an_unknown_key_is_refused_with_the_nearest_known_name(line, meant):
+    with pytest.raises(Misconfigured) as told:
+        parse(SMALL + line + "\n")
+
+    assert line.split(":")[0] in told.value.message
+    assert meant in told.value.hint
+
+
+def test_an_unknown_key_inside_is_compared_with_the_names_of_its_place():
+    with pytest.raises(Misconfigured, match="forkfrom") as told:
+        parse(SMALL + "  - {session_index: 2, prompt: Go on., forkfrom: 1}\n")
+
+    assert told.value.hint == "did you mean `fork_from`?"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[1, 2]", "not a mapping"),
+        ("a: [", "not YAML"),
+        ("model: x\nwork_dir: y\n", "sessions"),
+        (SMALL.replace("session_index: 1", "session_index: 2"), "counts from 1"),
+        (SMALL + "  - {session_index: 1, prompt: Again.}\n", "counts from 1"),
+        (SMALL + "  - {session_index: 2, prompt: Go., fork_from: 2}\n", "a session before it"),
+        (SMALL.replace("prompt: Look around.", "prompt: Look., count: 0"), "count is at least 1"),
+        (SMALL.replace("prompt: Look around.", "prompt: ' '"), "needs a prompt"),
+        (SMALL + "max_budget_usd: 0\n", "above 0"),
+        (SMALL + "max_turns: none\n", "max_turns"),
+        (SMALL + "engine: command\n", "a list of words"),
+        (SMALL + "engine: scripted\n", "needs a `scenario`"),
+        (SMALL + "run_name: ../out\n", "run_name"),
+        (SMALL + "memory_file: ../out\n", "inside work_dir"),
+        (SMALL + "session_mode: parallel\n", "session_mode"),
+    ],
+)
+def test_what_cannot_be_used_is_refused_before_anything_starts(text, why):
+    with pytest.raises(Misconfigured, match=why):
+        parse(text)
+
+
+def test_an_override_takes_the_place_of_what_is_said():
+    assert parse(SMALL, {"model": "other", "tags": ["a"]}).tags == ("a",)
+
+
+words = st.text(min_size=1).filter(lambda text: text.strip())
+sessions = st.builds(
+    lambda prompts: tuple(SessionConfig(at, *each) for at, each in enumerate(prompts, 1)),
+    st.lists(st.tuples(words, st.text(), st.none() | st.integers(1, 99)), min_size=1, max_size=4),
+)
+configs = st.builds(
+    RunConfig,
+    model=words,
+    work_dir=words,
+    sessions=sessions,
+    hypothesis=st.text(),
+    tags=st.lists(st.text()).map(tuple),
+    system_prompt=st.text(),
+    memory_seed=st.text(),
+    memory_file=st.none() | st.just("notes/M.md"),
+    max_budget_usd=st.none() | st.floats(0.001, 1000),
+    agents=st.lists(st.builds(AgentConfig, words, words, words), max_size=2).map(tuple),
+    pre_run_commands=st.lists(st.builds(CommandConfig, words, st.text()), max_size=2).map(tuple),
+)
+
+
+@given(configs)
+def test_a_frozen_configuration_means_the_same_when_it_is_read_again(config):
+    assert parse(frozen(config)) == config

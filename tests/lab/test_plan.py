@@ -1,0 +1,50 @@
+from flightlog.lab.config import RunConfig, SessionConfig
+from flightlog.lab.plan import plan, ready, trunk
+
+
+def told(mode, *sessions):
+    config = RunConfig(
+        "m", "w", tuple(SessionConfig(at, "p", **more) for at, more in enumerate(sessions, 1)), session_mode=mode
+    )
+    return {each.name: (each.parent, each.tree_of) for each in plan(config)}
+
+
+def test_isolated_sessions_share_the_tree_and_nothing_said():
+    assert told("isolated", {}, {}, {}) == {
+        "session_01": ("", ""),
+        "session_02": ("", "session_01"),
+        "session_03": ("", "session_02"),
+    }
+
+
+def test_chained_sessions_go_on_from_the_one_before():
+    assert told("chained", {}, {}) == {"session_01": ("", ""), "session_02": ("session_01", "session_01")}
+
+
+def test_forked_sessions_all_go_on_from_the_first():
+    one = "session_01"
+
+    assert told("forked", {}, {}, {}) == {one: ("", ""), "session_02": (one, one), "session_03": (one, one)}
+
+
+def test_fork_from_has_the_last_word():
+    assert told("isolated", {}, {}, {"fork_from": 1})["session_03"] == ("session_01", "session_01")
+    assert told("forked", {}, {}, {"fork_from": 2})["session_03"] == ("session_02", "session_02")
+
+
+def test_what_follows_replicates_follows_the_first_of_them():
+    assert told("chained", {"count": 2}, {}) == {
+        "session_01_r01": ("", ""),
+        "session_01_r02": ("", ""),
+        "session_02": ("session_01_r01", "session_01_r01"),
+    }
+
+
+def test_only_what_waits_for_nothing_is_ready_and_the_last_session_is_the_trunk():
+    config = RunConfig("m", "w", tuple(SessionConfig(at, "p", count=3) for at in (1, 2)), session_mode="forked")
+    planned = plan(config)
+    names = [each.name for each in planned]
+
+    assert [each.name for each in ready(planned, [], names)] == names[:3]
+    assert [each.name for each in ready(planned, ["session_01_r01"], names[2:])] == names[2:]
+    assert trunk(planned).name == "session_02_r01"

@@ -1,0 +1,84 @@
+"""What a trajectory lost of its recording, for our own and for one that lost something on purpose."""
+
+import json
+
+import pytest
+
+from flightlog.views.atif.document import write
+from flightlog.views.atif.emit import Profile, trajectory
+from flightlog.views.atif.fidelity import fidelity
+from recordings import CASES, archive
+
+# What no trajectory of ours carries, with a reason beside each; everything else must be there.
+NOT_CARRIED = {"structured results", "full outputs kept in files", "reasoning the API withheld"}
+
+
+def documents(bundle):
+    return [json.loads(write(document)) for document in bundle.documents.values()]
+
+
+def lost(session, told, known=None):
+    return {row.what: (row.recorded, row.kept) for row in fidelity(session, told, known) if row.lost}
+
+
+@pytest.mark.parametrize("version", ["1.6", "1.7"])
+@pytest.mark.parametrize("case", CASES)
+def test_our_own_trajectories_lose_only_what_has_no_place(tmp_path, case, version):
+    recorded = archive(tmp_path, case)
+    for session in recorded.told():
+        known = recorded.known(session.id)
+        missing = lost(session, documents(trajectory(session, Profile(version), known)), known)
+
+        assert missing.keys() <= NOT_CARRIED
+        assert all(row.why for row in fidelity(session, [], known) if row.what in NOT_CARRIED)
+
+
+def test_everything_is_lost_of_a_recording_without_a_trajectory(tmp_path):
+    session = archive(tmp_path, "2.1.325/multi-turn-tools").session("2123")
+
+    assert all(row.kept == 0 for row in fidelity(session, []))
+    assert {"prompts", "tool calls", "tool results", "prompt tokens", "request ids"} <= lost(session, []).keys()
+
+
+SPOILED = {
+    "texts of the agent": lambda step: step.update(message=""),
+    "tool calls": lambda step: step.pop("tool_calls", None),
+    "tool results": lambda step: step.pop("observation", None),
+    "prompt tokens": lambda step: step.pop("metrics", None),
+    "times": lambda step: step.pop("timestamp", None),
+    "request ids": lambda step: step.pop("extra", None),
+}
+
+
+@pytest.mark.parametrize("what", SPOILED)
+def test_what_is_taken_out_is_missed(tmp_path, what):
+    session = archive(tmp_path, "2.1.325/multi-turn-tools").session("2123")
+    told = documents(trajectory(session))
+    for step in told[0]["steps"]:
+        if step["source"] == "agent":
+            SPOILED[what](step)
+
+    assert what in lost(session, told)
+
+
+def test_a_subagent_that_is_not_linked_and_a_picture_that_is_left_out_are_missed(tmp_path):
+    recorded = archive(tmp_path, "2.1.325/subagent-foreground", "2.1.325/odd-outputs")
+    alone = recorded.session("7575a0bb")
+    shown = recorded.session("594c6bc1")
+
+    main = documents(trajectory(alone))[0]
+    del main["steps"][1]["observation"]["results"][0]["subagent_trajectory_ref"]
+
+    assert lost(alone, [main])["subagents"] == (1, 0)
+    assert lost(shown, documents(trajectory(shown, Profile(pictures=False))))["pictures"] == (1, 0)
+
+
+def test_what_the_model_was_given_is_missed_where_it_is_not_told(tmp_path):
+    recorded = archive(tmp_path, "2.1.325/single-turn")
+    session, known = recorded.session("dff270bc"), recorded.known("dff270bc")
+    missing = lost(session, documents(trajectory(session)), known)
+
+    assert missing["system prompts"] == (1, 0)
+    assert missing["tool definitions"] == (len(known[""].tools), 0)
+    assert missing["context the client gave"] == (len(known[""].context), 0)
+    assert known[""].context

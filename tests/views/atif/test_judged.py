@@ -1,0 +1,112 @@
+"""What judges that are not ours say of our trajectories, for everything real agents wrote."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from flightlog.model.session import Note, NoteKind
+from flightlog.views.atif.emit import MAIN, Profile, trajectory
+from flightlog.views.atif.lint import lint
+from judges import HARBORS, STRICT, imported, validated
+from recordings import CASES, archive
+
+NOT_SAID = {NoteKind.COMPACTION, NoteKind.SUMMARY, NoteKind.UNKNOWN}
+
+
+def written(folder, bundle):
+    for path, body in bundle.files():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(body)
+
+
+@pytest.fixture(scope="module")
+def emitted(tmp_path_factory):
+    """Every recorded session in both versions: where it was written, and the session with what it was known."""
+    root = tmp_path_factory.mktemp("trajectories")
+    told = {}
+    for case in CASES:
+        recorded = archive(tmp_path_factory.mktemp("recorded"), case)
+        for session in recorded.told():
+            known = recorded.known(session.id)
+            name = f"{case.replace('/', '-')}-{session.id[:8]}"
+            for version in ("1.6", "1.7"):
+                written(root / version / name, trajectory(session, Profile(version), known))
+            told[name] = (session, known)
+    return root, told
+
+
+@pytest.mark.parametrize("version", HARBORS)
+def test_harbor_finds_every_trajectory_valid(emitted, version):
+    root, told = emitted
+    files = sorted((root / "1.6" if version == STRICT else root).rglob("*.json"))
+
+    said = validated(version, files)
+
+    assert {path: errors for path, errors in said.items() if errors} == {}
+    assert len(said) >= len(told)
+
+
+def test_harbor_would_have_minded_a_fault(emitted, tmp_path):
+    root, _ = emitted
+    whole = json.loads(next((root / "1.6").rglob(MAIN)).read_bytes())
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text(json.dumps({**whole, "steps": whole["steps"][1:]}))
+
+    assert all(validated(version, [wrong])[str(wrong)] for version in HARBORS)
+
+
+def test_our_own_lint_finds_no_error_and_only_what_was_so(emitted):
+    root, _ = emitted
+    found = Counter()
+    for path in root.rglob("*.json"):
+        for finding in lint(path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file()):
+            found[finding.rule] += 1
+
+    # The scripted model called a tool of a server that its request did not define; that is what happened.
+    assert dict(found) == {"undefined-tool": 2}
+
+
+def test_scout_imports_every_session_with_the_same_messages_and_tokens(emitted):
+    root, told = emitted
+
+    said = {Path(uri).parent.name: counts for uri, counts in imported(root / "1.6").items()}
+
+    assert said.keys() == told.keys()
+    for name, (session, known) in told.items():
+        assert said[name] == expected(session, known), name
+
+
+def expected(session, known):
+    """What anybody who reads the recording would count."""
+    copied = known[""].copied if "" in known else frozenset()
+    main = [step for step in session.steps if step.message_id not in copied]
+    all_steps = main + [step for lane in session.lanes for turn in lane.turns for step in turn.steps]
+    return {
+        "messages": messages(session, known),
+        "prompt": sum(step.usage.prompt for step in all_steps),
+        "completion": sum(step.usage.output for step in all_steps),
+        "cached": sum(step.usage.cache_read for step in all_steps),
+        "own tokens": sum(step.usage.total for step in main),
+        "responses": len(all_steps),
+        "compactions": sum(is_note(item, NoteKind.COMPACTION) for turn in session.turns for item in turn.items)
+        + bool(sum(turn.rewound for turn in session.turns)),
+        "subagents": len(session.lanes),
+    }
+
+
+def messages(session, known):
+    """Count what was said on the main thread: the system prompt, prompts, notes, responses and results."""
+    items = [item for turn in session.turns for item in turn.items]
+    notes = sum(isinstance(item, Note) and item.kind not in NOT_SAID for item in items)
+    prompts = sum(turn.kind is not None for turn in session.turns)
+    answers = sum(call.result is not None for step in session.steps for call in step.calls)
+    warmups = sum(lane.warmup for lane in session.lanes)  # each is a step that refers to a trajectory: two messages
+    system = bool("" in known and known[""].system)
+    context = len(known[""].context) if "" in known else 0
+    return system + context + prompts + notes + len(session.steps) + answers + 2 * warmups
+
+
+def is_note(item, kind):
+    return isinstance(item, Note) and item.kind is kind

@@ -1,0 +1,154 @@
+"""Odd threads: sessions made by hand for what recordings do not hold."""
+
+import pytest
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from flightlog.model.damage import Damage
+from flightlog.model.events import Image, Other, PromptKind, Text, Thinking, ToolUse
+from flightlog.model.known import Context, Known
+from flightlog.model.session import Lane, Note, NoteKind, Session, Step, ToolCall, Turn
+from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.views.atif.emit import MAIN, Profile, trajectory
+from flightlog.views.atif.fidelity import fidelity
+from flightlog.views.atif.lint import findings, parsed
+
+NOBODY = Cost(0.0, CostSource.TABLE)
+GO = (Text("go"),)
+
+
+def spoke(number, *content, calls=(), **fields):
+    usage = Usage(input=10, output=5)
+    return Step(number, f"m{number}", number * 1000, "m", content, tuple(calls), usage, NOBODY, **fields)
+
+
+def thread(*items, number=1, kind=PromptKind.HUMAN, prompt=GO, **fields):
+    return Turn(number, kind, prompt, 0, tuple(items), **fields)
+
+
+def session(*turns, **fields):
+    empty = Session("s", "claude-code", "", "/home/ada/shop", "", "", "", 0, 0, turns, (), None)
+    return replace(empty, **fields)
+
+
+def steps(*turns, **fields):
+    return trajectory(session(*turns, **fields)).main.steps
+
+
+def note(kind, text, at_ms=500):
+    return Note(kind, text, at_ms)
+
+
+def test_a_summary_is_a_boundary_also_where_no_compaction_is_on_record():
+    told = steps(thread(spoke(1, Text("a")), note(NoteKind.SUMMARY, "so far", 2000), spoke(2, Text("b"))))
+
+    assert told[2].extra["context_management"]["type"] == "compaction"
+    assert told[2].observation.results[0].content == "so far"
+
+
+@pytest.mark.parametrize("after", [(), (spoke(1, Text("a")),), (note(NoteKind.COMPACTION, "again"),)])
+def test_a_compaction_without_a_summary_carries_none(after):
+    told = steps(thread(note(NoteKind.COMPACTION, "compacted"), *after))
+
+    assert told[1].observation is UNSET
+    assert told[1].message == "compacted"
+
+
+def test_a_summary_that_comes_after_other_notes_is_found_and_said_once():
+    told = steps(thread(note(NoteKind.COMPACTION, "c"), note(NoteKind.HOOK, "h"), note(NoteKind.SUMMARY, "so far")))
+
+    assert [(step.message, step.extra["kind"]) for step in told[1:]] == [("c", "compaction"), ("h", "hook")]
+
+
+def test_records_nobody_knows_are_named_in_the_notes_and_are_no_steps():
+    turn = thread(note(NoteKind.UNKNOWN, "strange with a, b"), spoke(1, Text("a")))
+    broken = Damage("t.jsonl", 0, 3, "torn")
+    document = trajectory(session(turn, unknown=(("strange", 1),), damage=(broken,))).main
+
+    assert [step.source for step in document.steps] == ["user", "agent"]
+    assert "strange" in document.notes
+    assert "damaged" in document.notes
+
+
+def test_one_turn_taken_back_is_told_as_one():
+    told = steps(thread(rewound=True), thread(number=2))
+
+    assert told[1].message == "turn 1 taken back"
+
+
+def test_words_of_an_agent_beside_other_content_stay_in_their_order():
+    told = steps(thread(spoke(1, Text("see"), Other("canvas"), Thinking("hm"), ToolUse("t", "x", {}), Text("so"))))
+
+    assert [part.text for part in told[1].message] == ["see", "[canvas left out]", "so"]
+    assert told[1].reasoning_content == "hm"
+
+
+def test_a_picture_whose_bytes_are_damaged_leaves_a_mark():
+    told = steps(thread(prompt=(Image("image/png", 0, "not base64!"), Text("what is it?"))))
+
+    assert [part.text for part in told[0].message] == ["[image/png left out]", "what is it?"]
+
+
+def test_an_answer_of_nothing_is_an_empty_text():
+    told = steps(thread(spoke(1, calls=[ToolCall("t", "x", {}, result=())])))
+
+    assert told[1].observation.results[0].content == ""
+
+
+def test_a_subagent_that_never_answered_is_still_linked():
+    lane = Lane("a1", "Explore", "", "t", (thread(spoke(3, Text("x"))),))
+    told = steps(thread(spoke(1, calls=[ToolCall("t", "Agent", {})])), lanes=(lane,))
+    (result,) = told[1].observation.results
+
+    assert result.content is UNSET
+    assert result.subagent_trajectory_ref[0].trajectory_path == "subagent_Explore_a1.json"
+
+
+def test_a_subagent_started_by_a_subagent_is_linked_there_and_paid_for_by_all_above():
+    inner = Lane("a2", "../Plan x", "", "t2", (thread(spoke(4, Text("y"))),))
+    outer = Lane("a1", "", "", "t1", (thread(spoke(3, calls=[ToolCall("t2", "Agent", {}, result=(Text("r"),))])),))
+    bundle = trajectory(session(thread(spoke(1, calls=[ToolCall("t1", "Agent", {})])), lanes=(outer, inner)))
+    ref = bundle.documents["subagent_agent_a1.json"].steps[1].observation.results[0].subagent_trajectory_ref[0]
+    below = {name: each.final_metrics.extra for name, each in bundle.documents.items()}
+
+    assert ref.trajectory_path == "subagent_Plan-x_a2.json"
+    assert below[MAIN]["subagents"]["prompt_tokens"] == 20
+    assert below["subagent_agent_a1.json"]["subagents"]["prompt_tokens"] == 10
+    assert below["subagent_Plan-x_a2.json"] is UNSET
+
+
+def test_a_subagent_whose_call_nobody_recorded_is_linked_where_its_time_is():
+    lane = Lane("a1", "", "", "gone", (Turn(1, PromptKind.HUMAN, (Text("x"),), 1500, ()),))
+    told = steps(thread(spoke(1, Text("a")), spoke(2, Text("b"))), lanes=(lane,))
+
+    assert [step.extra.get("kind") for step in told] == ["human", None, "subagent", None]
+    assert told[2].observation.results[0].subagent_trajectory_ref[0].trajectory_path == "subagent_agent_a1.json"
+
+
+def test_what_the_client_added_stands_at_its_time_and_what_has_no_time_comes_first():
+    known = Known(system="Be kind.", context=(Context("date", "today", 1500), Context("old", "long ago")))
+    document = trajectory(session(thread(spoke(1, Text("a")), spoke(2, Text("b")))), known={"": known}).main
+
+    assert [step.message for step in document.steps] == ["Be kind.", "long ago", "go", "a", "today", "b"]
+
+
+def test_a_tool_of_the_models_own_side_is_defined_as_it_is():
+    known = Known(tools=({"type": "web_search_20250305", "name": "web_search"},))
+    document = trajectory(session(thread()), known={"": known}).main
+
+    assert document.agent.tool_definitions == [{"type": "web_search_20250305", "name": "web_search"}]
+
+
+@pytest.mark.parametrize("version", ["1.6", "1.7"])
+def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
+    call = ToolCall("t", "x", {}, result=(Text("r"), Other("o")), is_error=True, denied="no", spilled="C:\\a\\b.txt")
+    lane = Lane("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), warmup=True)
+    turn = thread(spoke(1, calls=[call], aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000))
+    told = session(turn, thread(number=2, kind=None, prompt=()), lanes=(lane,))
+    bundle = trajectory(told, Profile(version))
+    files = dict(bundle.files())
+    documents = [parsed(files[name]) for name in bundle.documents]
+
+    assert [each for document in documents for each in findings(document, files.__contains__)] == []
+    lost = {row.what for row in fidelity(told, documents) if row.lost}
+    assert lost <= {"full outputs kept in files", "other content"}

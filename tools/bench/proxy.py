@@ -1,0 +1,188 @@
+"""What the capture proxy costs a call: time to the first byte, stream rate, and whether bytes are equal.
+
+    python -m tools.bench.proxy [--turns 200]
+
+Upstream, proxy and client are three processes on loopback; direct and proxied calls take turns.
+Requests grow turn by turn from 100 KB, as a session's do, and are kept on disk before their
+answer's first byte. Exits 1 when a bar is missed.
+"""
+
+import argparse
+import asyncio
+import hashlib
+import json
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+import uuid
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import uvloop
+
+from flightlog.sources.api.proxy import Settings
+from flightlog.sources.api.recorder import Recorder
+from flightlog.sources.api.serving import serving
+from flightlog.store.exchanges import Exchanges
+from tools.bench.table import Table
+
+FIRST_BYTE_MS = 1.0
+RATE = 0.8
+EVENT = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"text":"%s"}}\n\n'
+SHORT = b"".join(EVENT % str(at).encode() for at in range(20))
+LONG_EVENTS, LONG_TIMES = b"".join(EVENT % (b"word " * 8 + str(at).encode()) for at in range(2000)), 200
+TOKEN = "bench"
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=200)
+    parser.add_argument("--streams", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        context = multiprocessing.get_context("fork")
+        ours, theirs = context.Pipe()
+        upstream = context.Process(target=run_upstream, args=(theirs,))
+        upstream.start()
+        direct = ours.recv()
+        proxy = context.Process(target=run_proxy, args=(theirs, f"http://127.0.0.1:{direct}", folder))
+        proxy.start()
+        proxied, losses = ours.recv(), -1
+        try:
+            found = uvloop.run(measured(direct, proxied, options))
+        finally:
+            ours.send("stop")
+            losses = ours.recv()
+            proxy.join()
+            upstream.terminate()
+            upstream.join()
+        kept = sum(path.stat().st_blocks * 512 for path in Path(folder).rglob("*"))
+    return judged(found, losses, kept)
+
+
+def judged(found: dict[str, list[float]], losses: int, kept: int) -> int:
+    """Print one table."""
+    table = Table()
+    table.title("Capture proxy")
+    for name, times in found.items():
+        ordered = sorted(times)
+        spread = f"p10 {ordered[len(ordered) // 10]:8.3f}   p90 {ordered[len(ordered) * 9 // 10]:8.3f}"
+        table.note(name, f"p50 {statistics.median(times):8.3f}   {spread}   n {len(times)}")
+    direct, proxied = (statistics.median(found[f"{side}, ms to first byte"]) for side in ("direct", "proxied"))
+    table.most("added to the first byte, ms", proxied - direct, FIRST_BYTE_MS)
+    rates = [statistics.median(found[f"{side}, MB/s"]) for side in ("direct", "proxied")]
+    table.ratio("stream rate, proxied over direct", rates[1] / rates[0], RATE)
+    table.truth("bytes equal", all(found["bytes equal"]))
+    table.truth("nothing lost in the copy", losses == 0)
+    table.note("on disk", f"{kept / 1e6:.1f} MB")
+    return 1 if table.failed else 0
+
+
+async def measured(direct: int, proxied: int, options: argparse.Namespace) -> dict[str, list[float]]:
+    """Take turns."""
+    sides = {"direct": (direct, ""), "proxied": (proxied, f"/{TOKEN}")}
+    found: dict[str, list[float]] = {"bytes equal": []}
+    messages = [{"role": "user", "content": "Begin. " + "context " * 12_000}]
+    calls = {name: await Call.open(port, prefix) for name, (port, prefix) in sides.items()}
+    for turn in range(options.turns):
+        messages.append({"role": "user" if turn % 2 else "assistant", "content": f"turn {turn} " + "said " * 60})
+        body = json.dumps({"model": "m", "messages": messages, "stream": True}, separators=(",", ":")).encode()
+        for name, call in calls.items():
+            first, _, digest = await call.post("/v1/messages?beta=true", body)
+            found.setdefault(f"{name}, ms to first byte", []).append(first)
+            found["bytes equal"].append(digest == hashlib.sha256(SHORT).hexdigest())
+        await asyncio.sleep(0.002)
+    whole = hashlib.sha256(LONG_EVENTS * LONG_TIMES).hexdigest()
+    for _ in range(options.streams):
+        for name, call in calls.items():
+            _, rate, digest = await call.post("/v1/messages?long", body)
+            found.setdefault(f"{name}, MB/s", []).append(rate)
+            found["bytes equal"].append(digest == whole)
+        await asyncio.sleep(0.5)
+    return found
+
+
+class Call:
+    """A client with as little of its own as possible: one connection, bytes, chunks."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, prefix: str) -> None:
+        """Take an open connection."""
+        self._reader, self._writer, self._prefix = reader, writer, prefix
+
+    @classmethod
+    async def open(cls, port: int, prefix: str) -> "Call":
+        """Connect."""
+        return cls(*await asyncio.open_connection("127.0.0.1", port, limit=1 << 20), prefix)
+
+    async def post(self, path: str, body: bytes) -> tuple[float, float, str]:
+        """Return milliseconds to the first byte of the answer, MB/s of its body, and the body's digest."""
+        head = f"POST {self._prefix}{path} HTTP/1.1\r\nhost: x\r\nx-api-key: sk-bench-key\r\n"
+        began = time.perf_counter()
+        self._writer.write(f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        await self._reader.readuntil(b"\r\n\r\n")
+        digest, count = hashlib.sha256(), 0
+        size = await self._size()
+        first = time.perf_counter()
+        while size:
+            digest.update(await self._reader.readexactly(size))
+            count += size
+            await self._reader.readexactly(2)
+            size = await self._size()
+        ended = time.perf_counter()
+        await self._reader.readexactly(2)
+        return (first - began) * 1000, count / 1e6 / (ended - first), digest.hexdigest()
+
+    async def _size(self) -> int:
+        return int(await self._reader.readuntil(b"\r\n"), 16)
+
+
+def run_upstream(pipe: Connection) -> None:
+    """Serve canned streams."""
+
+    async def serve() -> None:
+        server = await asyncio.start_server(answered, "127.0.0.1", 0, limit=1 << 20)
+        pipe.send(server.sockets[0].getsockname()[1])
+        await server.serve_forever()
+
+    uvloop.run(serve())
+
+
+async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answer the calls of one connection."""
+    while True:
+        try:
+            head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            return
+        length = next(int(line[15:]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+        await reader.readexactly(length)
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_1\r\n")
+        writer.write(b"transfer-encoding: chunked\r\n\r\n")
+        part, times = (LONG_EVENTS, LONG_TIMES) if b"?long" in head.partition(b"\r\n")[0] else (SHORT, 1)
+        for _ in range(times):
+            writer.write(b"%x\r\n%s\r\n" % (len(part), part))
+            await writer.drain()
+        writer.write(b"0\r\n\r\n")
+        await writer.drain()
+
+
+def run_proxy(pipe: Connection, upstream: str, folder: str) -> None:
+    """Serve the proxy until told to stop."""
+
+    async def serve() -> None:
+        exchanges = Exchanges(Path(folder), now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: uuid.uuid4().hex)
+        recorder = Recorder(exchanges)
+        async with serving(Settings(upstream, TOKEN, lambda: "req_made"), recorder) as url:
+            pipe.send(int(url.rsplit(":", 1)[1].partition("/")[0]))
+            await asyncio.to_thread(pipe.recv)
+        recorder.close()
+        pipe.send(len(recorder.losses))
+
+    uvloop.run(serve())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

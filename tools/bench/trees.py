@@ -1,0 +1,109 @@
+"""What a snapshot of a step costs, against the four git calls it cannot do without.
+
+    python -m tools.bench.trees [--rounds 15]
+
+One file of 2,000, then of 20,000, is changed before each measurement; both sides look at the
+same work tree in turns, each with a repository of its own. The floor is `add -A`, `write-tree`,
+`commit-tree`, `update-ref`: with our settings (fsync on), which the bar is held against, and
+with git's own, for information. Exits 1 when the bar is missed.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tools.bench.table import Table
+
+from flightlog.store.git import Repository
+from flightlog.store.trees import Place, open_trees
+
+SIZES = (2_000, 20_000)
+BAR = 1.3
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
+    options = parser.parse_args()
+    table = Table()
+    for size in options.sizes:
+        with tempfile.TemporaryDirectory() as folder:
+            one_size(Path(folder), size, options.rounds, table)
+    return 1 if table.failed else 0
+
+
+def one_size(root: Path, size: int, rounds: int, table: Table) -> None:
+    """Race the sides on a tree of `size` files."""
+    work = root / "work"
+    for number in range(size):
+        path = work / f"d{number % 97:02d}" / f"e{number % 7}" / f"file{number}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"# {number}\n" + "value = 1\n" * (number % 300))
+    trees = open_trees(Place(root / "ours", work, Path.home(), os.environ["PATH"]), now=time.time)
+    names = iter(range(10_000))
+    sides: dict[str, Callable[[], object]] = {
+        "ours": lambda: trees.snapshot(f"s{next(names)}"),
+        "floor, our settings": Floor(root / "floor", work, ours=True),
+        "floor, plain": Floor(root / "plain", work, ours=False),
+    }
+    first = {name: timed(side) for name, side in sides.items()}
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for count in range(rounds):
+        for name, side in sides.items():
+            (work / "d03" / "e3" / "file3.py").write_text(f"# {count} {name}\n")
+            times[name].append(timed(side))
+    table.title(f"Snapshot of a step, {size:,} files")
+    for name, each in times.items():
+        table.note(name, f"{statistics.median(each):7.1f} ms   first {first[name]:8.1f} ms")
+    medians = {name: statistics.median(each) for name, each in times.items()}
+    table.most(f"ours over floor, {size:,} files", medians["ours"] / medians["floor, our settings"], BAR)
+    table.note("ours over the plain floor", f"{medians['ours'] / medians['floor, plain']:.2f} x")
+
+
+class Floor:
+    """The four calls alone."""
+
+    def __init__(self, git_dir: Path, work: Path, *, ours: bool) -> None:
+        """Make the repository."""
+        self._env = {"PATH": os.environ["PATH"], "GIT_DIR": str(git_dir), "GIT_WORK_TREE": str(work), "HOME": "/none"}
+        for who in ("AUTHOR", "COMMITTER"):
+            self._env |= {f"GIT_{who}_NAME": "floor", f"GIT_{who}_EMAIL": "floor@localhost"}
+        self._head = ""
+        if ours:
+            Repository(git_dir, os.environ["PATH"]).prepare()
+        else:
+            subprocess.run(["git", "init", "-q", "--bare", str(git_dir)], check=True)
+
+    def __call__(self) -> None:
+        """Take a snapshot."""
+        self._git("add", "-A")
+        tree = self._git("write-tree")
+        parent = ("-p", self._head) if self._head else ()
+        commit = self._git("commit-tree", tree, *parent, "-m", "step")
+        self._git("update-ref", "refs/heads/main", commit, *((self._head,) if self._head else ()))
+        self._head = commit
+
+    def _git(self, *command: str) -> str:
+        done = subprocess.run(
+            ["git", *command], env=self._env, cwd=self._env["GIT_WORK_TREE"], check=True, capture_output=True
+        )
+        return done.stdout.decode().strip()
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Milliseconds of one call."""
+    began = time.perf_counter()
+    work()
+    return (time.perf_counter() - began) * 1000
+
+
+if __name__ == "__main__":
+    sys.exit(main())
