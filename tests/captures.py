@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,9 +19,8 @@ REQUESTS = Path(__file__).parent / "recordings" / "claude-code-requests.jsonl.zs
 
 
 def exchanges(folder: Path) -> Exchanges:
-    """Open a folder of exchanges with a clock and ids that repeat."""
-    ids = itertools.count(1)
-    return Exchanges(folder, now=lambda: "2026-11-15T12:00:00.000Z", new_id=lambda: f"{folder.name}-{next(ids)}")
+    """Open a folder of exchanges with a clock that stands still."""
+    return Exchanges(folder, now=lambda: "2026-11-15T12:00:00.000Z", new_id=lambda: uuid.uuid4().hex)
 
 
 @contextmanager

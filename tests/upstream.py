@@ -95,7 +95,7 @@ def _unchunked(data: bytes) -> tuple[bytes, bool]:
 
 def _served(connection: socket.socket, answer: Answer) -> None:
     with connection:
-        connection.settimeout(30)
+        connection.settimeout(10)
         waiting = b""
         while True:
             try:
@@ -110,6 +110,8 @@ def _served(connection: socket.socket, answer: Answer) -> None:
                 while len(body) < length:
                     body += connection.recv(1 << 20)
                 answer(connection, head + b"\r\n\r\n" + body[:length])
+                if b"connection: close" in head.lower():
+                    return
                 waiting = body[length:]
             except OSError:
                 return

@@ -6,7 +6,7 @@ import stat
 import subprocess
 import sys
 import time
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
 
 import pytest
@@ -39,7 +39,7 @@ def content(folder):
         if ".git" in path.relative_to(folder).parts or (path.is_dir() and not path.is_symlink()):
             continue
         status = path.lstat()
-        data = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+        data = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
         found[str(path.relative_to(folder))] = (path.is_symlink(), bool(status.st_mode & stat.S_IXUSR), data)
     return found
 
@@ -105,7 +105,7 @@ def test_patches_applied_in_order_give_the_final_tree_byte_for_byte(work, tmp_pa
         snapshots.append(trees.snapshot(f"_step_1_{step}"))
     other = trees.checkout("baseline", tmp_path / "other", "other").work_tree
 
-    for before, after in zip(snapshots, snapshots[1:], strict=False):
+    for before, after in pairwise(snapshots):
         patch = trees.patch(before, after)
         if patch:
             subprocess.run(["git", "apply", "--whitespace=nowarn", "-"], cwd=other, input=patch, check=True)

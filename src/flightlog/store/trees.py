@@ -218,7 +218,7 @@ class Trees:
         return self._git(held, command, stdin=message, more=date).decode().strip()
 
     def _point(self, held: int, tag: str, commit: str, head: str) -> None:
-        """Name the commit, then move the line to it; one that dies in between leaves a whole snapshot behind the line."""
+        """Name the commit, then move the line to it; dying in between leaves a whole snapshot beside the line."""
         orders = [f"create {tag} {commit}"] if tag else []
         if commit != head:
             orders.append(f"update {self._branch} {commit} {head or _ZERO}")
