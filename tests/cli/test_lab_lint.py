@@ -1,6 +1,7 @@
 """`flightlog lab lint` and `harness lint` as a person runs them."""
 
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -91,6 +92,22 @@ def test_what_the_recording_had_is_held_against_the_trajectory(tmp_path):
     assert rows["subagents"]["kept"] == rows["subagents"]["recorded"] == 1
     assert found["subagent_general-purpose_a18a8ad043c6ab8dd.json"]["fidelity"] is None
     assert "step-count" in {finding["rule"] for finding in found["trajectory.json"]["findings"]}
+
+
+def test_in_a_run_the_transcript_beside_the_trajectory_is_what_counts(tmp_path):
+    config = config_dir(tmp_path / "config", "2.1.325/subagent-foreground")
+    out = tmp_path / "session_01"
+    within(config, "session", "export", "7575a0bb", "--atif", "--output", str(out))
+    (project,) = (config / "projects").iterdir()
+    (main,) = project.glob("7575a0bb*.jsonl")
+    shutil.copy(main, out / "transcript.jsonl")
+    shutil.copytree(main.with_suffix("") / "subagents", out / "subagents")
+
+    told = json.loads(within(tmp_path / "elsewhere", "lab", "lint", str(out), "--json").out)
+    rows = next(each["fidelity"] for each in told if each["path"].endswith("/trajectory.json"))
+
+    assert {row["what"] for row in rows if row["kept"] < row["recorded"]} == {"structured results"}
+    assert {"what": "subagents", "recorded": 1, "kept": 1, "why": ""} in rows
 
 
 def test_a_trajectory_of_another_origin_is_compared_when_its_session_is_named(tmp_path):

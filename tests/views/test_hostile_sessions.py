@@ -13,6 +13,8 @@ from flightlog.model.damage import Damage
 from flightlog.model.events import Unknown
 from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.transcript import entries
+from flightlog.views.atif.emit import Profile, trajectory
+from flightlog.views.atif.lint import lint
 from flightlog.views.feed import Feed
 from flightlog.views.story import Telling, story
 from flightlog.views.story_forms import as_html, as_markdown, as_text
@@ -84,6 +86,25 @@ def test_any_recording_can_be_told_counted_and_exported(records):
     assert report.total.responses >= 0
     unknown = {item.event.kind for item in items if isinstance(item.event, Unknown)}
     assert {kind for kind, _ in session.unknown} == unknown
+
+
+# What a trajectory may say of a recording in which ids were lost or times changed; its own shape is never at fault.
+ODDITIES = {
+    *("empty-id", "repeated-call", "repeated-result", "undefined-tool", "tool-definition"),
+    *("time-backwards", "agent-first"),
+}
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(records=transcripts(), version=st.sampled_from(["1.6", "1.7"]))
+def test_any_recording_becomes_a_trajectory_of_the_right_shape(records, version):
+    with tempfile.TemporaryDirectory() as folder:
+        door = archive(Path(folder), *records)
+        bundle = trajectory(door.session(SESSION), Profile(version), door.known(SESSION))
+    files = dict(bundle.files())
+
+    found = {finding.rule for name in bundle.documents for finding in lint(files[name], files.__contains__)}
+    assert found <= ODDITIES
 
 
 def test_an_unknown_record_is_one_visible_line_in_the_story(tmp_path):

@@ -11,9 +11,12 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.app import open_archive
+from flightlog.lab.told import session_of, transcripts
 from flightlog.model.errors import NotFound, Unreadable
 from flightlog.model.known import Known
 from flightlog.model.session import Session
+from flightlog.sources.claude_code.discover import AGENT
+from flightlog.sources.claude_code.known import known
 from flightlog.store.files import replace
 from flightlog.views.atif.emit import Bundle, Profile, trajectory
 from flightlog.views.atif.fidelity import Kept, fidelity
@@ -53,8 +56,8 @@ def write_bundle(folder: Path, bundle: Bundle) -> list[Path]:
 def lint_path(path: Path, source: str = "") -> list[Linted]:
     """Look at a document, or at every one below a directory, and at what each lost of its recording.
 
-    The recording is the session that `source` names, else the one of the document's own
-    session id, if it is on this machine.
+    The recording is the session that `source` names, else the transcript beside the document, as
+    runs have it, else the session of the document's own id, if it is on this machine.
     """
     documents = dict(_documents(path))
     named = {target for place, document in documents.items() for target in _referred(place, document)}
@@ -107,12 +110,22 @@ def _referred(place: Path, document: Any) -> Iterator[Path]:
 def _fidelity(place: Path, document: Any, source: str) -> list[Kept] | None:
     if not isinstance(document, dict):
         return None
+    found = _recording(place.parent, str(document.get("session_id") or ""), source)
+    return None if found is None else fidelity(found[0], _family(place, document), found[1])
+
+
+def _recording(folder: Path, session: str, source: str) -> tuple[Session, Mapping[str, Known]] | None:
+    """Find what a trajectory was made of: the session that is named, the transcript beside it, or one of its id."""
+    beside = transcripts(folder, session) if session and not source else []
+    if beside:
+        told = session_of(folder, session, AGENT)
+        assert told is not None
+        return told, known(beside)
     archive = open_archive()
-    wanted = source or str(document.get("session_id") or "")
-    if not source and wanted not in archive.recordings:
+    if not source and session not in archive.recordings:
         return None
-    session = archive.session(wanted)
-    return fidelity(session, _family(place, document), archive.known(session.id))
+    told = archive.session(source or session)
+    return told, archive.known(told.id)
 
 
 def _family(place: Path, document: dict[str, Any]) -> list[Any]:

@@ -36,8 +36,11 @@ def _said_elsewhere(main: Transcript, others: Iterable[Transcript]) -> frozenset
         return frozenset()
     folder = os.path.dirname(main.path)  # noqa: PTH120 - as text, like everywhere here
     near = [file for file in others if not file.lane and os.path.dirname(file.path) == folder]  # noqa: PTH120
+    assert all(file.session != main.session for file in near)
     holders = [file for file in near if any(True for _ in places(file.path, first.message_id))]
-    scans = {main.session: mine, **{file.session: _scanned(file) for file in holders if file.session != main.session}}
+    if not holders:
+        return frozenset()
+    scans = {main.session: mine, **{file.session: _scanned(file) for file in holders}}
     rows = [response(row) for each in scans.values() for row in each.rows]
     ledger = settled(rows, {session: each.born_ms for session, each in scans.items() if each.born_ms})
     return frozenset(copy.message_id for copy in ledger.copies.get(main.session, ()))

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     "Exits with 1 when there is an error (with --strict: or a warning).",
 )
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--source", default="", help="The recorded session to compare with; else by the document's session id.")
+@click.option(
+    "--source", default="", help="The recorded session to compare with; else the transcript beside, or by its id."
+)
 @click.option("--strict", is_flag=True, help="Count warnings as errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print findings and fidelity as JSON.")
 def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:

@@ -61,6 +61,20 @@ def test_what_is_taken_out_is_missed(tmp_path, what):
     assert what in lost(session, told)
 
 
+@pytest.mark.parametrize("version", ["1.6", "1.7"])
+def test_errors_and_rewritten_inputs_are_missed_call_by_call(tmp_path, version):
+    recorded = archive(tmp_path, "2.1.325/hook-decisions", "2.1.325/permission-denied")
+    for beginning, what in (("83c4feb3", "inputs a hook rewrote"), ("83296674", "results marked as errors")):
+        session = recorded.session(beginning)
+        (told,) = documents(trajectory(session, Profile(version)))
+        for step in told["steps"]:
+            step["extra"] = {key: value for key, value in step["extra"].items() if key not in {"results", "ran_inputs"}}
+            for each in [*step.get("tool_calls", []), *step.get("observation", {}).get("results", [])]:
+                each.pop("extra", None)
+
+        assert what in lost(session, [told])
+
+
 def test_a_subagent_that_is_not_linked_and_a_picture_that_is_left_out_are_missed(tmp_path):
     recorded = archive(tmp_path, "2.1.325/subagent-foreground", "2.1.325/odd-outputs")
     alone = recorded.session("7575a0bb")

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import hostile
+from flightlog.archive import Archive
 from flightlog.model.session import Note, NoteKind
 from flightlog.views.atif.emit import MAIN, Profile, trajectory
 from flightlog.views.atif.lint import lint
@@ -55,6 +57,18 @@ def test_harbor_would_have_minded_a_fault(emitted, tmp_path):
     wrong.write_text(json.dumps({**whole, "steps": whole["steps"][1:]}))
 
     assert all(validated(version, [wrong])[str(wrong)] for version in HARBORS)
+
+
+def test_a_hostile_session_becomes_a_trajectory_like_any_other(tmp_path):
+    session = hostile.write(tmp_path / "config")
+    recorded = Archive([str(tmp_path / "config")])
+    bundle = trajectory(recorded.session(session), known=recorded.known(session))
+    written(tmp_path / "out", bundle)
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+
+    assert names == {"trajectory.json", "subagent_script-alert-script-script_a1.json"}
+    for version in HARBORS:
+        assert not any(validated(version, (tmp_path / "out").glob("*.json")).values())
 
 
 def test_our_own_lint_finds_no_error_and_only_what_was_so(emitted):

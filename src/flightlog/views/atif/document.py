@@ -156,7 +156,8 @@ def write(trajectory: Trajectory) -> bytes:
         text = msgspec.json.encode(trajectory).decode()
     except UnicodeEncodeError:
         text = json.dumps(_whole(msgspec.to_builtins(trajectory)))
-    return msgspec.json.format(_NOT_ASCII.sub(_escaped, text).encode("ascii"), indent=2) + b"\n"
+    plain = text if text.isascii() else _NOT_ASCII.sub(_escaped, text)
+    return msgspec.json.format(plain.encode("ascii"), indent=2) + b"\n"
 
 
 def _escaped(found: re.Match[str]) -> str:

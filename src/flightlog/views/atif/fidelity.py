@@ -68,6 +68,8 @@ class _Told:
             if _is_text(result, "source_call_id") and result.get("content") is not None
         }
         self.extras = _Words(text for step in self.steps for text in _strings(_extras(step)))
+        self.rewritten = {name for step in self.steps for name in _rewritten(step)}
+        self.marked = {name for step in self.steps for name in _marked(step)}
         self.pictures = sum(part.get("type") == "image" for step in self.steps for part in _parts(step))
 
     def _loose_results(self) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -113,9 +115,9 @@ def _tools(turns: Sequence[Turn], told: _Told) -> Iterator[Kept]:
     answered = [call for call in calls if call.result is not None]
     yield Kept("tool results", len(answered), sum(_is_told(call, told) for call in answered))
     rewritten = [call for call in calls if call.ran_input is not None]
-    yield Kept("inputs a hook rewrote", len(rewritten), sum(told.extras.hold("ran_input") for _ in rewritten))
+    yield Kept("inputs a hook rewrote", len(rewritten), sum(call.id in told.rewritten for call in rewritten))
     failed = [call for call in calls if call.is_error or call.denied]
-    yield Kept("results marked as errors", len(failed), sum(told.extras.hold("is_error") for _ in failed))
+    yield Kept("results marked as errors", len(failed), sum(call.id in told.marked for call in failed))
     structured = sum(isinstance(call.detail, dict | list) for call in calls)
     yield Kept("structured results", structured, 0, "the model saw the text; the client's own copy would say it twice")
     yield Kept(
@@ -129,7 +131,9 @@ def _is_told(call: ToolCall, told: _Told) -> bool:
 
 
 def _figures(turns: Sequence[Turn], told: _Told, known: Mapping[str, Known]) -> Iterator[Kept]:
-    copied = frozenset[str]().union(*(each.copied for each in known.values()))
+    copied = {message for each in known.values() for message in each.copied}
+    copies = (step for step in told.steps if step.get("is_copied_context") is True)
+    copied |= {str(inner(step, "extra").get("message_id")) for step in copies}
     steps = [step for turn in turns for step in turn.steps if step.message_id not in copied]
     for what, name in _COUNTED:
         had = sum(step.usage.prompt if name == "prompt_tokens" else step.usage.output for step in steps)
@@ -181,6 +185,23 @@ def _all(documents: Sequence[Any]) -> list[dict[str, Any]]:
 def _parts(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for content in (step.get("message"), *(result.get("content") for _, result in results(step))):
         yield from (part for _, part in dicts({"parts": content}, "parts"))
+
+
+def _rewritten(step: dict[str, Any]) -> Iterator[Any]:
+    """Name the calls of which the input that ran is told, beside the step or on the call."""
+    yield from inner(inner(step, "extra"), "ran_inputs")
+    yield from (
+        call.get("tool_call_id") for _, call in dicts(step, "tool_calls") if "ran_input" in inner(call, "extra")
+    )
+
+
+def _marked(step: dict[str, Any]) -> Iterator[Any]:
+    """Name the calls whose results are told as errors or denials."""
+    beside = inner(inner(step, "extra"), "results")
+    yield from (name for name in beside if inner(beside, name).keys() & {"is_error", "denied"})
+    for _, result in results(step):
+        if inner(result, "extra").keys() & {"is_error", "denied"}:
+            yield result.get("source_call_id")
 
 
 def _extras(step: dict[str, Any]) -> Iterator[Any]:
