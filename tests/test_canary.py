@@ -43,6 +43,11 @@ SHARED = {
     "live state": ("live", "state", "--json"),
     "live profiles": ("live", "profiles", "--json"),
     "doctor": ("doctor",),
+    "dataset sync": ("dataset", "session", "sync-to-jsonl", "--json"),
+    "dataset rows": ("dataset", "export", "--format", "jsonl", "--output", "shared.jsonl"),
+    "dataset messages": ("dataset", "export", "--format", "sft", "--output", "shared.sft.jsonl"),
+    "dataset stats": ("dataset", "stats"),
+    "dataset check": ("dataset", "check", "--json"),
     "loop status": ("loop", "status", "--session", "session-001", "--json"),
     "loop logs": ("loop", "logs", "--session", "session-001", "--json"),
     "loop report": ("loop", "generate-report", "--session", "session-001"),
@@ -80,7 +85,7 @@ def place(tmp_path_factory):
     call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": f"/srv/{CANARY}.txt"}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": f"TOKEN={CANARY}\n{KNOWN}\ncommit: add {CANARY}"}
     records = (
-        user(f"deploy with {CANARY} and {KNOWN}", 1, **where),
+        user(f"deploy with {CANARY} and {KNOWN}", 1, **where | {"cwd": str(repository)}),
         assistant("m1", 2, {"type": "text", "text": f"I use \x1b[32m{CANARY}\x1b[0m"}, call, **where),
         user([result], 3, **where),
     )
@@ -106,7 +111,8 @@ def loop(root):
 
 
 def shared(place, *words):
-    env = environment(place / "config", MY_SECRET_TOKEN=KNOWN, GITHUB_TOKEN=CANARY)
+    secrets = {"MY_SECRET_TOKEN": KNOWN, "GITHUB_TOKEN": CANARY}
+    env = environment(place / "config", FLIGHTLOG_DATASET_TRACK_WORDS="true", **secrets)
     done = subprocess.run([FLIGHTLOG, *words], env=env, cwd=place / "repository", capture_output=True, timeout=120,
                           check=False, stdin=subprocess.DEVNULL)  # fmt: skip
     said = done.stdout + done.stderr
@@ -171,3 +177,12 @@ def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
     assert KNOWN.encode() not in everything, "but not the key the agent was given"
     for value in (CANARY, KNOWN):
         assert not [way for way in told(value) if way.encode() in staged + ran.stdout + ran.stderr]
+
+
+def test_what_git_would_track_of_the_rows_says_that_something_was_taken_out(place):
+    shared(place, *SHARED["dataset sync"])
+    rows = b"".join(path.read_bytes() for path in (place / "repository" / ".git-ml").rglob("*.jsonl"))
+
+    assert b"<secret:" in rows
+    assert b"deploy with" in rows
+    assert not [way for value in (CANARY, KNOWN) for way in told(value) if way.encode() in rows]

@@ -16,7 +16,7 @@ def status(*, as_json: bool) -> None:
     """Say who is running, who pays and what is wrong, then how the recording stands: found, kept, sealed, lost."""
     import msgspec
 
-    from flightlog.app import local_zone
+    from flightlog.app import local_zone, now_ms
     from flightlog.app.live import gather_here
     from flightlog.app.status import age_ms
     from flightlog.app.status import status as look
@@ -41,6 +41,10 @@ def status(*, as_json: bool) -> None:
         click.echo(f"last record {(age_ms(told) or 0) // 1000:,} s ago")
         when = moment(told.first_deletion_ms, local_zone(), "%Y-%m-%d")
         click.echo(f"the agent deletes the first of them on {when}")
+    if told.dataset is not None:
+        from flightlog.cli.dataset_talk import safety_line
+
+        click.echo(f"training rows here: {safety_line(told.dataset, now_ms())}")
     if told.lost_events:
         click.echo(f"{counted(told.lost_events, 'hook event')} could not be written down")
         click.secho("    flightlog doctor", fg="cyan")
