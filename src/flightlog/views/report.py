@@ -96,9 +96,7 @@ def _row(items: Sequence[Item], key: str) -> UsageRow:
     return UsageRow(
         key=key,
         usage=Usage(*map(sum, zip(*used, strict=True))),
-        cost=Cost(
-            None if unknown else sum(amounts, 0.0), CostSource.UNKNOWN if unknown else source or CostSource.TABLE
-        ),
+        cost=cost if amounts or not items else Cost(None, CostSource.UNKNOWN),
         responses=responses,
         sessions=len(sessions),
         models=tuple(sorted(models)),
