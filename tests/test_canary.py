@@ -40,6 +40,11 @@ SHARED = {
     "settle": ("settle", "--json"),
     "status": ("status", "--json"),
     "doctor": ("doctor",),
+    "dataset sync": ("dataset", "session", "sync-to-jsonl", "--json"),
+    "dataset rows": ("dataset", "export", "--format", "jsonl", "--output", "shared.jsonl"),
+    "dataset messages": ("dataset", "export", "--format", "sft", "--output", "shared.sft.jsonl"),
+    "dataset stats": ("dataset", "stats"),
+    "dataset check": ("dataset", "check", "--json"),
     "a failure": ("--debug", "privacy", "redact", "nowhere"),
     "a damaged key": ("--debug", "privacy", "key", "import"),
 }
@@ -71,7 +76,7 @@ def place(tmp_path_factory):
     call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": f"/srv/{CANARY}.txt"}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": f"TOKEN={CANARY}\n{KNOWN}\ncommit: add {CANARY}"}
     records = (
-        user(f"deploy with {CANARY} and {KNOWN}", 1, **where),
+        user(f"deploy with {CANARY} and {KNOWN}", 1, **where | {"cwd": str(repository)}),
         assistant("m1", 2, {"type": "text", "text": f"I use \x1b[32m{CANARY}\x1b[0m"}, call, **where),
         user([result], 3, **where),
     )
@@ -80,7 +85,8 @@ def place(tmp_path_factory):
 
 
 def shared(place, *words):
-    env = environment(place / "config", MY_SECRET_TOKEN=KNOWN, GITHUB_TOKEN=CANARY)
+    secrets = {"MY_SECRET_TOKEN": KNOWN, "GITHUB_TOKEN": CANARY}
+    env = environment(place / "config", FLIGHTLOG_DATASET_TRACK_WORDS="true", **secrets)
     done = subprocess.run([FLIGHTLOG, *words], env=env, cwd=place / "repository", capture_output=True, timeout=120,
                           check=False, stdin=subprocess.DEVNULL)  # fmt: skip
     said = done.stdout + done.stderr
@@ -108,3 +114,12 @@ def test_the_canary_was_there_to_be_found(place):
 def test_the_pages_with_the_canary_taken_out_say_so(place):
     assert b"<secret:" in shared(place, *SHARED["redact"])
     assert b"secret:" in shared(place, *SHARED["export html"])
+
+
+def test_what_git_would_track_of_the_rows_says_that_something_was_taken_out(place):
+    shared(place, *SHARED["dataset sync"])
+    rows = b"".join(path.read_bytes() for path in (place / "repository" / ".git-ml").rglob("*.jsonl"))
+
+    assert b"<secret:" in rows
+    assert b"deploy with" in rows
+    assert not [way for value in (CANARY, KNOWN) for way in told(value) if way.encode() in rows]

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.app import home, now_ms, open_archive
+from flightlog.app.collecting import collecting
 from flightlog.app.config import in_force
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive, Recording
@@ -34,6 +35,7 @@ class SettleReport(Struct, frozen=True):
     sealed: int
     failed: tuple[str, ...]
     busy: tuple[str, ...]
+    dataset_rows: int = 0
 
 
 def settle_one(written: str) -> SettleReport:
@@ -57,7 +59,7 @@ def _settled(
 ) -> SettleReport:
     days = in_force()["archive.seal_after_days"].value
     quiet_ms = now_ms() - int(days) * DAY_MS if seal and days else 0
-    adopted = sealed = 0
+    adopted = sealed = rows = 0
     failed: list[str] = []
     busy: list[str] = []
     for done, recording in enumerate(recordings):
@@ -69,6 +71,8 @@ def _settled(
             failed += [f"{recording.session}/{name}: {error.message}" for name, error in result.failed]
             if recording.changed_ms < quiet_ms:
                 sealed += len(seal_session(Path(home()), AGENT, recording.session))
+            if not seal or any(each.end > each.start for each in result.adopted):
+                rows += _captured(archive, recording)
         except Conflict:
             busy.append(recording.session)
         except FlightlogError as error:
@@ -77,7 +81,17 @@ def _settled(
     if seal:
         # Not after each turn: the hook's settle has a budget, and `up` counts what is missing.
         archive.secrets()
-    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy))
+    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy), rows)
+
+
+def _captured(archive: Archive, recording: Recording) -> int:
+    """Write training rows of a session whose repository collects them; return how many."""
+    cwd = archive.cwd(recording)
+    if not cwd or collecting(Path(cwd)) is None:
+        return 0
+    from flightlog.app.capturing import capture_settled  # noqa: PLC0415 - its redactor takes a while to load
+
+    return capture_settled(archive, recording, cwd)
 
 
 def _index(archive: Archive) -> None:

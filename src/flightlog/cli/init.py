@@ -19,6 +19,8 @@ from flightlog.model.text import inert
 @click.option("--dry-run", is_flag=True, help="Show what would change and change nothing.")
 @click.option("--keep-days", type=click.IntRange(1), help="Have the agent keep its transcripts this long.")
 @click.option("--guard/--no-guard", default=True, help="With --project: stop commits and pushes that hold secrets.")
+@click.option("--dataset/--no-dataset", default=None, help="With --project: collect training rows here.")
+@click.option("--words/--no-words", default=None, help="With --dataset: track prompts and answers, redacted.")
 @click.option("--inline", is_flag=True, help="Settle before the agent goes on, for machines that vanish.")
 @click.option("--json", "as_json", is_flag=True, help="Print the change as JSON.")
 def init(  # noqa: PLR0913 - one parameter per option
@@ -29,6 +31,8 @@ def init(  # noqa: PLR0913 - one parameter per option
     dry_run: bool,
     keep_days: int | None,
     guard: bool,
+    dataset: bool | None,
+    words: bool | None,
     inline: bool,
     as_json: bool,
 ) -> int:
@@ -46,6 +50,8 @@ def init(  # noqa: PLR0913 - one parameter per option
     written = agreed and not dry_run and change.is_needed
     for hook in guard_here(place, remove=remove) if guards and agreed and not dry_run else ():
         click.echo(f"guard {'taken out' if remove else 'installed'}: {hook.name}", err=True)
+    if scope == "project" and agreed and not (remove or dry_run):
+        _begin_dataset(place.cwd, wanted=dataset, words=words, ask=not (yes or as_json))
     if as_json:
         click.echo(json.dumps(_wire(change, written=written, kept=kept)))
     _say(change, written=written, kept=kept, dry_run=dry_run)
@@ -59,6 +65,22 @@ def _offered_days(place: Place, *, ask: bool) -> int:
         return 0
     question = f"Claude Code deletes transcripts after {days} days. Have it keep them for {LONG_DAYS} ({DAYS_KEY})?"
     return LONG_DAYS if click.confirm(question, default=False, err=True) else 0
+
+
+def _begin_dataset(folder: Path, *, wanted: bool | None, words: bool | None, ask: bool) -> None:
+    """Begin a dataset if that is wanted; a person at a terminal is asked, about words only once."""
+    ask = ask and sys.stdin.isatty()
+    if wanted is None and ask:
+        wanted = click.confirm("Collect training rows of sessions here, in .git-ml/tracked?", default=False, err=True)
+    if not wanted:
+        return
+    from flightlog.app.dataset_setup import asked_before, begin
+
+    if words is None and ask and not asked_before(folder):
+        words = click.confirm("Track prompts and answers too, redacted? Everybody with the repository reads them.",
+                              default=False, err=True)  # fmt: skip
+    for line in begin(folder, words=words):
+        click.echo(inert(line), err=True)
 
 
 def _agreed(*, as_json: bool) -> bool:

@@ -7,7 +7,7 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def status(*, as_json: bool) -> None:
     """Say how the recording stands: found, kept, sealed, lost."""
-    from flightlog.app import local_zone
+    from flightlog.app import local_zone, now_ms
     from flightlog.app.status import age_ms
     from flightlog.app.status import status as look
     from flightlog.cli.output import print_json
@@ -28,6 +28,10 @@ def status(*, as_json: bool) -> None:
         click.echo(f"last record {(age_ms(told) or 0) // 1000:,} s ago")
         when = moment(told.first_deletion_ms, local_zone(), "%Y-%m-%d")
         click.echo(f"the agent deletes the first of them on {when}")
+    if told.dataset is not None:
+        from flightlog.cli.dataset_talk import safety_line
+
+        click.echo(f"training rows here: {safety_line(told.dataset, now_ms())}")
     if told.lost_events:
         click.echo(f"{counted(told.lost_events, 'hook event')} could not be written down")
         click.secho("    flightlog doctor", fg="cyan")
