@@ -136,8 +136,12 @@ class Page:
         self.js(f"document.querySelector({json.dumps(selector)}).click()")
 
     def picture(self, path, *, whole=False):
+        Path(path).write_bytes(self.seen(whole=whole))
+
+    def seen(self, *, whole=False):
+        """What is on the screen, as PNG."""
         shot = self.ask("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": whole})
-        Path(path).write_bytes(base64.b64decode(shot["data"]))
+        return base64.b64decode(shot["data"])
 
     def outside(self):
         """Requests that went, or tried to go, anywhere but our own server."""

@@ -63,7 +63,7 @@ def tree(folder):
     """Everything in a directory that a snapshot holds: bytes, links, whether it can be run."""
     return {
         str(path.relative_to(folder)): (
-            os.readlink(path) if path.is_symlink() else path.read_bytes(),
+            str(path.readlink()) if path.is_symlink() else path.read_bytes(),
             path.is_symlink() or bool(path.lstat().st_mode & stat.S_IXUSR),
         )
         for path in sorted(folder.rglob("*"))

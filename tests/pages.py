@@ -6,7 +6,7 @@
 import asyncio
 import http.client
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
@@ -63,11 +63,17 @@ class Pages:
 
 
 @contextmanager
-def running(config_dir: Path, *, read_only: bool = False) -> Iterator[Pages]:
-    """Serve what is below `config_dir`."""
+def running(
+    config_dir: Path, *, read_only: bool = False, clock: Callable[[], int] = now_ms, live: object = None
+) -> Iterator[Pages]:
+    """Serve what is below `config_dir`, at the time `clock` says."""
     dirs = [str(config_dir)]
     sources = Sources(
-        lambda: Archive(dirs, str(config_dir / "home")), UTC, now_ms, redact=lambda: Records(Redactor(b"k" * 32)).value
+        lambda: Archive(dirs, str(config_dir / "home")),
+        UTC,
+        clock,
+        redact=lambda: Records(Redactor(b"k" * 32)).value,
+        live=live,
     )
     told: list[str] = []
     up = threading.Event()

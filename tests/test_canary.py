@@ -39,6 +39,9 @@ SHARED = {
     "guard as JSON": ("privacy", "check", "--json"),
     "settle": ("settle", "--json"),
     "status": ("status", "--json"),
+    "watch": ("watch", "--once"),
+    "live state": ("live", "state", "--json"),
+    "live profiles": ("live", "profiles", "--json"),
     "doctor": ("doctor",),
     "dataset sync": ("dataset", "session", "sync-to-jsonl", "--json"),
     "dataset rows": ("dataset", "export", "--format", "jsonl", "--output", "shared.jsonl"),
@@ -114,6 +117,30 @@ def test_the_canary_was_there_to_be_found(place):
 def test_the_pages_with_the_canary_taken_out_say_so(place):
     assert b"<secret:" in shared(place, *SHARED["redact"])
     assert b"secret:" in shared(place, *SHARED["export html"])
+
+
+def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
+    git(tmp_path, "init", "-q")
+    (tmp_path / "work").mkdir()
+    command = f"echo {CANARY} > found.txt; env"
+    script = {"rules": [{"replies": [{"blocks": [{"tool": "Bash", "input": {"command": command}}]}, {"text": CANARY}]}]}
+    given = {"model": "claude-opus-5-5", "engine": "scripted", "work_dir": "work", "scenario": script,
+             "sessions": [{"session_index": 1, "prompt": f"deploy with {CANARY}"}]}  # fmt: skip
+    config = tmp_path.parent / f"{tmp_path.name}.yaml"
+    config.write_text(json.dumps(given))
+    env = environment(tmp_path / "config", ANTHROPIC_API_KEY=KNOWN)
+    ran = subprocess.run([FLIGHTLOG, "lab", "run", config, "--run-name", "r"], cwd=tmp_path, env=env, check=True,
+                         capture_output=True, timeout=120)  # fmt: skip
+
+    git(tmp_path, "add", "-A", "runs")
+    staged = subprocess.run(["git", "diff", "--cached"], cwd=tmp_path, check=True, capture_output=True).stdout
+
+    assert b".gitignore" in staged
+    everything = b"".join(path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file())
+    assert CANARY.encode() in everything, "the run itself holds what was said"
+    assert KNOWN.encode() not in everything, "but not the key the agent was given"
+    for value in (CANARY, KNOWN):
+        assert not [way for way in told(value) if way.encode() in staged + ran.stdout + ran.stderr]
 
 
 def test_what_git_would_track_of_the_rows_says_that_something_was_taken_out(place):

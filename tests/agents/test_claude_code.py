@@ -3,10 +3,10 @@ import signal
 
 import pytest
 
-from flightlog.agents.claude_code import ClaudeCode, find, session_id
+from flightlog.agents.claude_code import ClaudeCode, find, project_folder, scrubbed, session_id
 from flightlog.agents.process import JsonProcess, descendants
 from flightlog.model.errors import NotFound
-from real_agent import VERSIONS, agent_program, new_session, types
+from real_agent import VERSIONS, agent_program, make_bench, new_session, types
 from waiting import alive, command_line, until
 
 HELLO = {"rules": [{"replies": [{"text": "Hello."}]}]}
@@ -115,3 +115,29 @@ def family_with(pid, words):
         return {pid, *below} if any(words in command_line(one) for one in below) else None
 
     return until(found)
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "with space.and-dots_", "ünïcode 漢字 😀", "long-" + "x" * 120 + "/" + "y" * 120]
+)
+def test_a_projects_folder_is_named_as_the_client_names_it(tmp_path, name):
+    bench = make_bench(tmp_path / "bench")
+    place = tmp_path / name
+    place.mkdir(parents=True)
+
+    bench.run(HELLO, "Say hello.", cwd=place)
+
+    assert [path.name for path in (bench.config / "projects").iterdir()] == [project_folder(str(place))]
+
+
+def test_what_a_surrounding_agent_leaves_is_not_passed_on():
+    left = {
+        "CLAUDECODE": "1",
+        "CLAUDE_CODE_SESSION_ID": "x",
+        "ANTHROPIC_API_KEY": "k",
+        "AI_AGENT": "a",
+        "FLIGHTLOG_HOME": "h",
+    }
+    kept = {"PATH": "/bin", "HOME": "/root", "AI_AGENTS_DIR": "mine", "MY_ANTHROPIC_": "mine"}
+
+    assert scrubbed(left | kept) == kept

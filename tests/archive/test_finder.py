@@ -128,6 +128,22 @@ def test_newer_recordings_come_first_and_no_more_than_asked_for(tmp_path):
     assert [each.hit.session for each in found] == ["s8", "s7", "s6"]
 
 
+def test_one_hit_a_session_is_the_first_of_each(tmp_path):
+    for number in range(6):
+        said = [prompt(f"parser {place}", at=10 * number + place) for place in range(1, 5)]
+        put(tmp_path, f"s{number}", *said)
+    finder = Finder(discover(str(tmp_path)).transcripts, None)
+    query = parse("parser", int)
+    every = finder.search(query, 100)
+
+    once = finder.look_once(query, 4)
+
+    first = {each.hit.session: each for each in reversed(every)}
+    assert len(every) == 24
+    assert once == sorted(first.values(), key=every.index)[:4]
+    finder.close()
+
+
 def test_an_unchanged_archive_is_not_read_again(archive):
     index = archive / "index.db"
     finder = Finder(discover(str(archive)).transcripts, index)

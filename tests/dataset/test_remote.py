@@ -24,7 +24,8 @@ def chat(name):
 
 
 def put(ground, name):
-    write_shard(ground.place, name, [chat(name)], 0, ground.kit().records)
+    told = {"kind": "session", "id": f"2026-11-02_{name}", "session": name, "rev": 5}
+    write_shard(ground.place, name, [chat(name), told], 0, ground.kit().records)
 
 
 @pytest.fixture
@@ -60,7 +61,7 @@ def test_a_push_touches_nothing_of_the_users_and_another_clone_gathers_it(ground
     assert done.ref == "refs/flightlog/dataset/cafe0123"
     assert not list(ground.place.state.glob("index-*"))
     other = clone_of(origin, tmp_path, "other")
-    assert pull(other.place, "origin", other.kit().records).rows == 1
+    assert pull(other.place, "origin", other.kit().records).rows == 2
     assert other.rows("chat") == [chat("a")]
     assert pull(other.place, "origin", other.kit().records).rows == 0
 
@@ -131,4 +132,4 @@ def test_a_remote_that_is_away_is_said_and_costs_no_row(ground):
     with pytest.raises(Unavailable, match="git push failed"):
         push(ground.place, "origin", 1)
 
-    assert len(read_book(ground.place.tracked).rows) == 1
+    assert len(read_book(ground.place.tracked).rows) == 2

@@ -4,16 +4,18 @@ import argparse
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tools.bench import index as index_bench
 from tools.bench import usage as usage_bench
+from tools.bench import web as web_bench
 from tools.bench.corpus import VERSION, generate
 from tools.bench.peers import peers
 from tools.bench.table import Table
 
 ROOT = Path(".bench").absolute()
-NAMES = ("usage", "again", "small", "index", "search")
+NAMES = ("usage", "again", "small", "index", "search", "web")
 
 
 def main() -> int:
@@ -25,19 +27,26 @@ def main() -> int:
         table.note(f"peer {peer.name}", peer.version)
     program = Path(sys.executable).with_name("flightlog")
     names = options.names or NAMES
-    large = _ground(options.size, found, program)
-    if "usage" in names:
-        usage_bench.cold(large, table, options.rounds)
-    if "usage" in names or "again" in names:
-        usage_bench.again(large, table, options.rounds)
+    if "web" in names:
+        _web(table, found["agentsview"].program, options.sessions)
+    large = _ground(options.size, found, program) if set(names) - {"web"} else None
+    if large is not None:
+        _reports(names, large, table, options.rounds)
     if "small" in names:
         usage_bench.cold(_ground(100, found, program), table, options.rounds)
+    print(f"\n{len(table.failed)} bars missed" + "".join(f"\n  {name}" for name in table.failed))
+    return 1 if table.failed else 0
+
+
+def _reports(names: Sequence[str], large: usage_bench.Ground, table: Table, rounds: int) -> None:
+    if "usage" in names:
+        usage_bench.cold(large, table, rounds)
+    if "usage" in names or "again" in names:
+        usage_bench.again(large, table, rounds)
     if "index" in names or "search" in names:
         index_bench.first(large, table, peer="index" in names)
     if "search" in names:
         index_bench.search(large, table)
-    print(f"\n{len(table.failed)} bars missed" + "".join(f"\n  {name}" for name in table.failed))
-    return 1 if table.failed else 0
 
 
 def _ground(megabytes: int, found: dict[str, "usage_bench.Peer"], program: Path) -> usage_bench.Ground:
@@ -54,10 +63,18 @@ def _ground(megabytes: int, found: dict[str, "usage_bench.Peer"], program: Path)
     return usage_bench.Ground(work / "corpus", work, found, program)
 
 
+def _web(table: Table, program: Path | None, sessions: int) -> None:
+    here = web_bench.ground(ROOT, sessions)
+    ours = web_bench.pages(here, table)
+    if program is not None:
+        web_bench.peer(here, program, table, ours)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tools.bench", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], help="what to measure; all of it if nothing is named")
     parser.add_argument("--size", type=int, default=1000, help="megabytes of transcripts")
+    parser.add_argument("--sessions", type=int, default=10_000, help="sessions behind the pages")
     parser.add_argument("--rounds", type=int, default=5, help="runs of each contender")
     return parser.parse_args()
 

@@ -90,6 +90,11 @@ def parsed(result: Result) -> dict[str, object]:
     return value
 
 
+def family_mb(process: int) -> float:
+    """Return the resident memory of a process and its children."""
+    return sum(map(_proportional_kb, _family(process))) / 1024
+
+
 class _Memory:
     """Samples the resident memory of a process and its children."""
 

@@ -3,7 +3,7 @@
     python -m tools.bench.proxy [--turns 200]
 
 Upstream, proxy and client are three processes on loopback; direct and proxied calls take turns.
-Requests grow turn by turn from 100 KB, as a session's do, and are kept on disk before their
+Requests grow turn by turn from `--kilobytes`, as a session's do, and are kept on disk before their
 answer's first byte. Exits 1 when a bar is missed.
 """
 
@@ -20,19 +20,21 @@ import uuid
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+import aiohttp
 import uvloop
+from tools.bench.table import Table
 
 from flightlog.sources.api.proxy import Settings
 from flightlog.sources.api.recorder import Recorder
 from flightlog.sources.api.serving import serving
 from flightlog.store.exchanges import Exchanges
-from tools.bench.table import Table
 
 FIRST_BYTE_MS = 1.0
 RATE = 0.8
 EVENT = b'event: content_block_delta\ndata: {"type":"content_block_delta","index":0,"delta":{"text":"%s"}}\n\n'
 SHORT = b"".join(EVENT % str(at).encode() for at in range(20))
-LONG_EVENTS, LONG_TIMES = b"".join(EVENT % (b"word " * 8 + str(at).encode()) for at in range(2000)), 200
+LONG = [EVENT % (b"word " * 8 + str(at).encode()) for at in range(2000)]
+LONG_TIMES = 60
 TOKEN = "bench"
 
 
@@ -40,6 +42,7 @@ def main() -> int:
     """Measure, print, judge."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=200)
+    parser.add_argument("--kilobytes", type=int, default=100)
     parser.add_argument("--streams", type=int, default=5)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -85,7 +88,7 @@ async def measured(direct: int, proxied: int, options: argparse.Namespace) -> di
     """Take turns."""
     sides = {"direct": (direct, ""), "proxied": (proxied, f"/{TOKEN}")}
     found: dict[str, list[float]] = {"bytes equal": []}
-    messages = [{"role": "user", "content": "Begin. " + "context " * 12_000}]
+    messages = [{"role": "user", "content": "Begin. " + "context " * (options.kilobytes * 125)}]
     calls = {name: await Call.open(port, prefix) for name, (port, prefix) in sides.items()}
     for turn in range(options.turns):
         messages.append({"role": "user" if turn % 2 else "assistant", "content": f"turn {turn} " + "said " * 60})
@@ -95,14 +98,26 @@ async def measured(direct: int, proxied: int, options: argparse.Namespace) -> di
             found.setdefault(f"{name}, ms to first byte", []).append(first)
             found["bytes equal"].append(digest == hashlib.sha256(SHORT).hexdigest())
         await asyncio.sleep(0.002)
-    whole = hashlib.sha256(LONG_EVENTS * LONG_TIMES).hexdigest()
-    for _ in range(options.streams):
-        for name, call in calls.items():
-            _, rate, digest = await call.post("/v1/messages?long", body)
-            found.setdefault(f"{name}, MB/s", []).append(rate)
-            found["bytes equal"].append(digest == whole)
-        await asyncio.sleep(0.5)
+    whole = hashlib.sha256(b"".join(LONG) * LONG_TIMES).hexdigest()
+    async with aiohttp.ClientSession() as client:
+        for _ in range(options.streams):
+            for name, (port, prefix) in sides.items():
+                rate, digest = await streamed(client, f"http://127.0.0.1:{port}{prefix}/v1/messages?long", body)
+                found.setdefault(f"{name}, MB/s", []).append(rate)
+                found["bytes equal"].append(digest == whole)
+            await asyncio.sleep(0.5)
     return found
+
+
+async def streamed(client: aiohttp.ClientSession, url: str, body: bytes) -> tuple[float, str]:
+    """MB/s of a long answer as an ordinary client reads it, and the digest of its bytes."""
+    digest, count = hashlib.sha256(), 0
+    async with client.post(url, data=body, headers={"x-api-key": "sk-bench-key"}) as answer:
+        began = time.perf_counter()
+        async for part in answer.content.iter_any():
+            digest.update(part)
+            count += len(part)
+    return count / 1e6 / (time.perf_counter() - began), digest.hexdigest()
 
 
 class Call:
@@ -121,7 +136,9 @@ class Call:
         """Return milliseconds to the first byte of the answer, MB/s of its body, and the body's digest."""
         head = f"POST {self._prefix}{path} HTTP/1.1\r\nhost: x\r\nx-api-key: sk-bench-key\r\n"
         began = time.perf_counter()
-        self._writer.write(f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+        self._writer.write(
+            f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+        )
         await self._reader.readuntil(b"\r\n\r\n")
         digest, count = hashlib.sha256(), 0
         size = await self._size()
@@ -161,9 +178,11 @@ async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
         await reader.readexactly(length)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nrequest-id: req_1\r\n")
         writer.write(b"transfer-encoding: chunked\r\n\r\n")
-        part, times = (LONG_EVENTS, LONG_TIMES) if b"?long" in head.partition(b"\r\n")[0] else (SHORT, 1)
-        for _ in range(times):
-            writer.write(b"%x\r\n%s\r\n" % (len(part), part))
+        is_long = b"?long" in head.partition(b"\r\n")[0]
+        # One chunk for each event, as a model's API sends them.
+        framed = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (LONG if is_long else [SHORT]))
+        for _ in range(LONG_TIMES if is_long else 1):
+            writer.write(framed)
             await writer.drain()
         writer.write(b"0\r\n\r\n")
         await writer.drain()

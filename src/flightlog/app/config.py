@@ -41,6 +41,7 @@ class Value(Struct, frozen=True):
 
 SETTINGS = (
     Setting("show.timezone", "", "time zone of days and times; empty is the machine's"),
+    Setting("statusline.template", "", "what the status line shows, as {profile} | {model} | {context} …"),
     Setting("hook.inline", False, "settle inside the hook, for machines about to vanish"),
     Setting("archive.seal_after_days", 30, "compress recordings that have not changed for so long; 0 is never"),
     Setting("dataset.track_words", False, "write prompts and answers, redacted, into the tracked training rows"),

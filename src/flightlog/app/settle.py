@@ -14,6 +14,7 @@ from msgspec import Struct
 from flightlog.app import home, now_ms, open_archive
 from flightlog.app.collecting import collecting
 from flightlog.app.config import in_force
+from flightlog.app.live import gather_after
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive, Recording
 from flightlog.model.errors import Conflict, FlightlogError, NotFound
@@ -35,6 +36,7 @@ class SettleReport(Struct, frozen=True):
     sealed: int
     failed: tuple[str, ...]
     busy: tuple[str, ...]
+    notes: tuple[str, ...] = ()
     dataset_rows: int = 0
 
 
@@ -77,11 +79,11 @@ def _settled(
             busy.append(recording.session)
         except FlightlogError as error:
             failed.append(f"{recording.session}: {error.message}")
-    _index(archive)
+    notes = _index(archive, "" if seal else recordings[0].session)
     if seal:
         # Not after each turn: the hook's settle has a budget, and `up` counts what is missing.
         archive.secrets()
-    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy), rows)
+    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy), notes, rows)
 
 
 def _captured(archive: Archive, recording: Recording) -> int:
@@ -94,10 +96,14 @@ def _captured(archive: Archive, recording: Recording) -> int:
     return capture_settled(archive, recording, cwd)
 
 
-def _index(archive: Archive) -> None:
+def _index(archive: Archive, only: str) -> tuple[str, ...]:
+    """Bring the index up to date, and with its figures what is known of running sessions."""
     for level in (archive.books, archive.finder):
         level.refresh()
+    notes = gather_after(archive, only)
+    for level in (archive.books, archive.finder):
         level.close()
+    return notes
 
 
 def _from_hook(session: str) -> Recording:

@@ -46,7 +46,14 @@ class Finder:
 
     def look(self, query: Query, limit: int = 20) -> list[Found]:
         """Return what `search` does, of what is already indexed."""
-        wanted = Wanted(query.match, query.since_ms, query.project, self._costing(query), limit)
+        return self._found(query, Wanted(query.match, query.since_ms, query.project, self._costing(query), limit))
+
+    def look_once(self, query: Query, limit: int) -> list[Found]:
+        """Return the first record of each session that matches, of what is already indexed."""
+        costing = self._costing(query)
+        return self._found(query, Wanted(query.match, query.since_ms, query.project, costing, limit, once=True))
+
+    def _found(self, query: Query, wanted: Wanted) -> list[Found]:
         hits = self._index.asked(lambda database: search(database, wanted))
         return [Found(hit, snippet(text_at(hit.path, hit.offset, hit.length), query.words)) for hit in hits]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flightlog.app.install import DAYS_KEY, Change, apply, diff
+from flightlog.app.install import DAYS_KEY, Change, apply, diff, other_line
 from flightlog.app.setup import LONG_DAYS, Place, change_here, days_here, guard_here, wants_guard
 from flightlog.model.text import inert
 
@@ -19,6 +19,7 @@ from flightlog.model.text import inert
 @click.option("--dry-run", is_flag=True, help="Show what would change and change nothing.")
 @click.option("--keep-days", type=click.IntRange(1), help="Have the agent keep its transcripts this long.")
 @click.option("--guard/--no-guard", default=True, help="With --project: stop commits and pushes that hold secrets.")
+@click.option("--statusline/--no-statusline", default=True, help="Show flightlog's status line; another one stays.")
 @click.option("--dataset/--no-dataset", default=None, help="With --project: collect training rows here.")
 @click.option("--words/--no-words", default=None, help="With --dataset: track prompts and answers, redacted.")
 @click.option("--inline", is_flag=True, help="Settle before the agent goes on, for machines that vanish.")
@@ -31,6 +32,7 @@ def init(  # noqa: PLR0913 - one parameter per option
     dry_run: bool,
     keep_days: int | None,
     guard: bool,
+    statusline: bool,
     dataset: bool | None,
     words: bool | None,
     inline: bool,
@@ -39,9 +41,11 @@ def init(  # noqa: PLR0913 - one parameter per option
     """Record every session from now on: register a hook with Claude Code."""
     place = Place(scope=scope, cwd=Path.cwd())
     days = 0 if remove else keep_days or _offered_days(place, ask=not (yes or dry_run or as_json))
-    change = change_here(place, remove=remove, keep_days=days, inline=inline)
+    change = change_here(place, remove=remove, keep_days=days, inline=inline, statusline=statusline)
     if not as_json:
         click.echo(inert(diff(change)) or f"nothing to change: {change.settings}")
+    if statusline and not remove and other_line(change.before):
+        click.echo("another status line is there and stays; what ours shows: flightlog live statusline", err=True)
     guards = guard and wants_guard(place, remove=remove)
     if guards:
         click.echo(f"{'without' if remove else 'with'} the guard before commits and pushes here", err=True)

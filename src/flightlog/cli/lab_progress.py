@@ -6,8 +6,7 @@ import time
 
 import click
 
-from flightlog.lab.book import Book
-from flightlog.model.text import one_line
+from flightlog.model.text import inert
 
 
 class Told:
@@ -16,14 +15,9 @@ class Told:
     def __init__(self) -> None:
         """Begin the clock."""
         self._began = time.monotonic()
-        self._book: Book | None = None
         self._answers: dict[str, int] = {}
         self._lock = threading.Lock()
         self._live = sys.stderr.isatty()
-
-    def of(self, book: Book | None) -> None:
-        """Know the run, where it is known already."""
-        self._book = book
 
     def __call__(self, session: str, words: str, spent_usd: float) -> None:
         """Tell one thing; without words, that a session got an answer."""
@@ -32,8 +26,10 @@ class Told:
                 self._answers[session] = self._answers.get(session, 0) + 1
             steps = self._answers.get(session, 0)
             seconds = time.monotonic() - self._began
-            line = f"{seconds:7.1f} s  {session:<16} {words or 'at work'}, {steps} answers, run ${spent_usd:.4f}"
+            line = inert(
+                f"{seconds:7.1f} s  {session:<15} {words or 'at work':<18} {steps:>3} answers  ${spent_usd:.4f}"
+            )
             if words:
-                click.echo(("\r\x1b[K" if self._live else "") + one_line(line, 200), err=True)
+                click.echo(("\r\x1b[K" if self._live else "") + line, err=True)
             elif self._live:
-                click.echo("\r\x1b[K" + one_line(line, 110), err=True, nl=False)
+                click.echo("\r\x1b[K" + line, err=True, nl=False)

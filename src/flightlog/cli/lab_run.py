@@ -9,7 +9,7 @@ from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 from flightlog.model.text import inert, one_line
 
 
-@click.command(epilog="Example: harness run experiment.yaml --tag try-2   ·   harness run --resume RUN --again")
+@click.command(epilog="Example: flightlog lab run experiment.yaml --tag try-2")
 @click.argument("config", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--model", help="Another model than the configuration's.")
 @click.option("--tag", "tags", multiple=True, help="One more tag; may be repeated.")
@@ -34,7 +34,6 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
     told = Told()
     if resume is not None:
         book = app.open_book(runs_dir, resume)
-        told.of(book)
         carry_on(book, app.setting(told), again=given["again"])
     else:
         assert config is not None
@@ -43,7 +42,6 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
         if given["dry_run"]:
             _print_plan(path, frozen, as_json=as_json)
             return 0
-        told.of(None)
         book = begin(path, frozen, app.setting(told))
     meta = run_meta(book.name, book.config, book.state)
     print_json(meta) if as_json else _print_run(meta, book.path)

@@ -112,6 +112,6 @@ def _bodies(repository: Repository, files: dict[str, str]) -> dict[str, bytes]:
 
 def _last_ms(book: Book) -> int:
     def moment(row: Row) -> int:
-        return rev_of(row) if row.get("kind") in ("session", "chat") else 0
+        return rev_of(row) if row.get("kind") == "session" else 0
 
     return max(map(moment, book.rows.values()), default=0)

@@ -39,7 +39,7 @@ class StepUse(Struct, frozen=True, array_like=True):
     cache_read: int
     cache_write_5m: int
     cache_write_1h: int
-    model: str
+    model: str = ""
 
 
 class SessionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="session"):
@@ -71,7 +71,7 @@ class SessionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fiel
 
 
 class ChatRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="chat"):
-    """A turn: what was asked and what came of it."""
+    """A turn: what was asked and what came of it. Its `rev` is how many milliseconds it has taken so far."""
 
     id: str
     timestamp: str
@@ -88,7 +88,6 @@ class ChatRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     by: str = "human"
     model: str = ""
     files_modified: list[str] = []
-    duration_seconds: float = 0.0
     steps: list[StepUse] = []
     resulted_in_commit: bool = False
     related_commit: str = ""
@@ -214,6 +213,9 @@ def plain(row: AnyRow) -> Row:
     """Return a row as plain values, in the order of its fields."""
     made = msgspec.to_builtins(row)
     assert isinstance(made, dict)
+    for holder in (made, *made.get("agents", ())):
+        if "steps" in holder and isinstance(holder["steps"], list):
+            holder["steps"] = [step if step[-1] else step[:-1] for step in holder["steps"]]
     return made
 
 

@@ -128,10 +128,11 @@ def _agent_steps(book: Book) -> Iterator[Response]:
 
 def _steps(row: Row, place: tuple[str, str, str, str], at: str) -> Iterator[Response]:
     for step in row.get("steps", ()):
-        if isinstance(step, list) and len(step) == len(_TOKENS) + 2:
-            name, *parts, model = step
+        if isinstance(step, list) and len(step) > len(_TOKENS):
+            name, *parts = step
+            model = parts[len(_TOKENS)] if len(parts) > len(_TOKENS) else row.get("model", "")
             numbers = (parts[0], parts[1], parts[2], parts[3], parts[4])
-            yield Response(str(name), str(model or row.get("model", "")), *place, at, numbers)
+            yield Response(str(name), str(model), *place, at, numbers)
 
 
 def _said(row: Row, name: str) -> bool:

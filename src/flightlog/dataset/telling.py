@@ -186,7 +186,6 @@ def _chat(session: Session, turn: Turn, top: str) -> ChatRow:
     modified = [relative(name, top) for name in map(changed_file, calls) if name]
     said = turn.text
     answer = next((text for step in reversed(turn.steps) if (text := words(step.content))), "")
-    end = ended_ms(turn)
     model = turn.steps[0].model if turn.steps else ""
     return ChatRow(
         id=chat_name(session.id, uuid_of(turn), turn.at_ms),
@@ -199,11 +198,10 @@ def _chat(session: Session, turn: Turn, top: str) -> ChatRow:
         input_chars=len(said),
         output_chars=len(answer),
         uuid=uuid_of(turn),
-        rev=end,
+        rev=max(ended_ms(turn) - (turn.at_ms or 0), 0),
         model=model,
         by=_BY.get(turn.kind, "client") if turn.kind else "client",
         files_modified=list(dict.fromkeys(modified))[:FILES_MAX],
-        duration_seconds=max(end - (turn.at_ms or end), 0) / 1000,
         steps=[use(step, model) for step in turn.steps],
         rewound=turn.rewound,
     )

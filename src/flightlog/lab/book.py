@@ -18,7 +18,10 @@ from flightlog.lab.events import RunEvent, RunStarted
 from flightlog.lab.plan import Planned, plan
 from flightlog.lab.state import State, add, fold
 from flightlog.model.errors import Conflict, Invalid, NotFound
-from flightlog.store.files import ensure_dir, replace, told
+from flightlog.privacy.tiers import gitignore, layout
+from flightlog.store import files
+from flightlog.store.copies import new_dir
+from flightlog.store.files import replace
 from flightlog.store.journal import Journal
 
 JOURNAL = ".journal.jsonl"
@@ -66,15 +69,12 @@ class Book:
 
 def create(path: Path, config: RunConfig, *, now: Callable[[], str], new_id: Callable[[], str]) -> Book:
     """Make a run's directory with its frozen configuration; one that is there is an error."""
-    ensure_dir(path.parent)
-    with told(path):
-        try:
-            path.mkdir(mode=0o700)
-        except FileExistsError:
-            # One that died before its configuration was there left an empty directory, or half a file of ours.
-            if not path.is_dir() or any(each.name[:1] != "." or each.suffix != ".tmp" for each in path.iterdir()):
-                hint = f"take it up again with `harness run --resume {path.name}`, or choose another --run-name"
-                raise Conflict(f"there is a run of this name: {path}", hint=hint) from None
+    if not new_dir(path) and any(each.name[:1] != "." or each.suffix != ".tmp" for each in path.iterdir()):
+        # One that died before its configuration was there left an empty directory, or half a file of ours.
+        hint = f"take it up again with `harness run --resume {path.name}`, or choose another --run-name"
+        raise Conflict(f"there is a run of this name: {path}", hint=hint)
+    # Runs hold what was said and done: git sees none of it, unless somebody decides otherwise.
+    files.create(path.parent / ".gitignore", gitignore(layout("lab"), root="").encode())
     replace(path / CONFIG, configs.frozen(config).encode())
     return Book(path, now=now, new_id=new_id)
 

@@ -1,9 +1,10 @@
-"""Which step changed what: the trees saved at each request, read against the tools that ran between.
+"""Which step changed what: the trees saved along a session, read against the tools that ran between.
 
 A tree is saved while a request is on its way, so what differs from the one before was done in
 between, by the tools of the steps that were open then: answered, and not yet followed by the next
-request of their thread. One open step: its change, exactly. Several: shared. None, or a shell left
-running in the background: nobody's step did it, and the entry says so. Pure.
+request of their thread. Where no request was captured it is saved after each tool call. One open
+step: its change, exactly. Several: shared. None, or a shell left running in the background:
+nobody's step did it, and the entry says so. Pure.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,7 +48,7 @@ class Interval(Struct, frozen=True):
 
 def intervals(start: str, saved: Sequence[Saved], calls: Sequence[Call], session: Session | None) -> Iterator[Interval]:
     """Read the trees of one session in order; `start` is what it found."""
-    timeline = _Timeline(calls, session)
+    timeline = _Timeline(calls, session, hooked=any(each.call_id for each in saved))
     before = start
     last = 0
     for each in sorted(saved, key=lambda one: (one.request == 0, one.request)):
@@ -59,11 +60,12 @@ def intervals(start: str, saved: Sequence[Saved], calls: Sequence[Call], session
 class _Timeline:
     """The steps of a session by the requests between which their tools ran."""
 
-    def __init__(self, calls: Sequence[Call], session: Session | None) -> None:
+    def __init__(self, calls: Sequence[Call], session: Session | None, *, hooked: bool) -> None:
         steps = lanes_of(session) if session else {}
         owners = {step.message_id: Owner(lane, step) for lane, own in steps.items() for step in own}
         self._captured = bool(calls)
-        self._all = list(owners.values())
+        self._hooked = hooked
+        self._all = sorted(owners.values(), key=lambda owner: owner.step.at_ms or 0)
         self._open: list[tuple[int, float, Owner]] = []
         following: dict[str, float] = {}
         for call in sorted(calls, key=lambda one: -one.index):
@@ -76,8 +78,7 @@ class _Timeline:
         """Say whose the time between request `last` and the one that saved this tree is."""
         until = saved.request or float("inf")
         if not self._captured:
-            owner = self._all[-1] if self._all else None
-            return Interval(before, saved.tree, owner, "shared", saved.at_ms)
+            return self._after_call(before, saved)
         open_now = [owner for began, ended, owner in self._open if began <= last and ended >= until]
         # Its last request is past and its thread said no more: a thread that rested is not at work.
         writing = [owner for owner in open_now if _may_write(owner.step)]
@@ -87,6 +88,24 @@ class _Timeline:
         if behind or not writing:
             return Interval(before, saved.tree, owner, "background", saved.at_ms, has_background=behind)
         return Interval(before, saved.tree, owner, "exact" if len(writing) == 1 else "shared", saved.at_ms)
+
+    def _after_call(self, before: str, saved: Saved) -> Interval:
+        """Without requests: a tree saved after a tool call is that call's step's, unless others were at work."""
+        found = [(owner, call) for owner in self._all for call in owner.step.calls if call.id == saved.call_id]
+        if not saved.call_id or not found:
+            last = self._all[-1] if self._all else None
+            return Interval(before, saved.tree, last, "background" if self._hooked else "shared", saved.at_ms)
+        owner, call = found[0]
+        earlier = self._all[: self._all.index(owner)]
+        if any(_leaves_running(each) for one in earlier for each in one.step.calls):
+            return Interval(before, saved.tree, owner, "background", saved.at_ms, has_background=True)
+        beside = [
+            each
+            for one in self._all
+            for each in one.step.calls
+            if one is not owner and each.name not in _DELEGATES | _READERS and _overlap(call, each)
+        ]
+        return Interval(before, saved.tree, owner, "shared" if beside else "exact", saved.at_ms)
 
     def _in_background(self, last: int) -> bool:
         """Whether a shell was left running by a step before."""
@@ -112,6 +131,15 @@ def _leaves_running(call: ToolCall) -> bool:
     if call.name == "Bash":
         return bool(given.get("run_in_background")) or "backgroundTaskId" in _detail(call)
     return False
+
+
+def _overlap(one: ToolCall, other: ToolCall) -> bool:
+    """Whether two calls ran at the same time, as far as their records say when."""
+    times = (one.started_ms, one.ended_ms, other.started_ms, other.ended_ms)
+    if any(each is None for each in times):
+        return False
+    began, ended, other_began, other_ended = (each or 0 for each in times)
+    return began < other_ended and other_began < ended
 
 
 def _detail(call: ToolCall) -> dict[str, object]:

@@ -81,7 +81,10 @@ class AgentStarted(Event, frozen=True, tag="agent_started"):
 
 
 class Saved(Event, frozen=True, tag="saved"):
-    """The work tree was saved: when request `request` was on its way, or, with 0, at the end."""
+    """The work tree was saved: when request `request` was on its way, or, with 0, at the end.
+
+    Without captured requests it is saved after tool call `call_id`, and `request` only counts.
+    """
 
     session: str
     attempt: int
@@ -89,6 +92,7 @@ class Saved(Event, frozen=True, tag="saved"):
     request: int
     lane: str = ""
     at_ms: int = 0
+    call_id: str = ""
 
 
 class Spent(Event, frozen=True, tag="spent"):

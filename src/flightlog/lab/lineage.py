@@ -30,6 +30,7 @@ class Lineage:
         self._by_request = {_request_id(call): call for call in calls if _request_id(call)}
         self._every = list(calls)
         self._after = _after(calls, saved)
+        self._after_call = {each.call_id: each.tree for each in saved if each.call_id}
 
     def step_id(self, lane: str, step: Step) -> int | None:
         """The step's number in its trajectory."""
@@ -56,6 +57,11 @@ class Lineage:
             "copied_turns": len(lanes[""]) - len(own[""]),
         }
 
+    def _last_saved(self, step: Step) -> str | None:
+        """Without requests: the tree saved after the last of a step's calls."""
+        trees = [self._after_call[each.id] for each in step.calls if each.id in self._after_call]
+        return max(trees, default=None)
+
     def _turn(self, number: int, lane: str, step: Step) -> dict[str, Any]:
         call = self.call(step)
         found = self.step_id(lane, step)
@@ -70,7 +76,7 @@ class Lineage:
             "transcript_assistant_uuids": list(step.uuids),
             "transcript_tool_result_uuids": [each.result_uuid for each in step.calls if each.result_uuid],
             "tool_call_ids": [each.id for each in step.calls],
-            "shadow_git_tag": self._after.get(call.index) if call else None,
+            "shadow_git_tag": self._after.get(call.index) if call else self._last_saved(step),
             "timestamp": stamp(step.at_ms) if step.at_ms is not None else None,
         }
 

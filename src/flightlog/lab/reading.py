@@ -20,7 +20,7 @@ from flightlog.lab.state import Attempt
 from flightlog.lab.told import Call, calls_of, exchanges_of, lanes_of, message_ids, session_of, transcripts
 from flightlog.model.errors import NotFound
 from flightlog.model.known import Known
-from flightlog.model.session import Session, Step
+from flightlog.model.session import Note, NoteKind, Session, Step
 from flightlog.sources.claude_code.known import known
 from flightlog.store.exchanges import Exchanges
 from flightlog.store.trees import Place, Trees, open_trees
@@ -59,10 +59,17 @@ class Reading:
     @functools.cached_property
     def copied(self) -> frozenset[str]:
         """The responses it holds only because the session it goes on from gave them."""
+        return message_ids(self._parent)
+
+    @property
+    def compactions(self) -> int:
+        """How often its own context was compacted; a fork brings those of its parent along."""
+        return _compactions(self.session) - _compactions(self._parent)
+
+    @functools.cached_property
+    def _parent(self) -> Session | None:
         parent = self.book.state.last(self.planned.parent) if self.planned.parent else None
-        if parent is None:
-            return frozenset()
-        return message_ids(session_of(self.book.path / parent.session, parent.session_id, self._agent))
+        return session_of(self.book.path / parent.session, parent.session_id, self._agent) if parent else None
 
     @functools.cached_property
     def bundle(self) -> Bundle | None:
@@ -118,6 +125,11 @@ class Reading:
     @property
     def _agent(self) -> str:
         return self.book.state.started.agent if self.book.state.started else ""
+
+
+def _compactions(session: Session | None) -> int:
+    items = (item for turn in (session.turns if session else ()) for item in turn.items)
+    return sum(isinstance(item, Note) and item.kind is NoteKind.COMPACTION for item in items)
 
 
 def trees_of(book: Book, programs: str) -> Trees | None:

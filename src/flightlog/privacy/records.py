@@ -84,10 +84,11 @@ class Records:
 
     def _settled(self, lines: list[bytes]) -> list[bytes]:
         """Redact lines until another look changes nothing: a tag can bring something else to light."""
-        done = self._careful(lines)
-        pending = [index for index, line in enumerate(done) if line != lines[index]]
+        done, decoded = self._careful(lines)
+        # What changed as it stood was looked at until nothing changed; what was decoded, not yet as it now stands.
+        pending = [index for index in decoded if done[index] != lines[index]]
         for _ in range(ROUNDS_MAX):
-            again = self._careful([done[index] for index in pending])
+            again, _ = self._careful([done[index] for index in pending])
             pending, before = [], pending
             for index, line in zip(before, again, strict=True):
                 if line != done[index]:
@@ -97,22 +98,27 @@ class Records:
                 break
         return done
 
-    def _careful(self, lines: list[bytes]) -> list[bytes]:
-        """Redact lines as they stand where that is safe, else string by string."""
+    def _careful(self, lines: list[bytes]) -> tuple[list[bytes], set[int]]:
+        """Redact lines as they stand where that is safe, else string by string; say which were read so."""
+        decoded: set[int] = set()
         if any(b"\0" in line for line in lines):
-            return [self._line(line) for line in lines]
+            return [self._line(line) for line in lines], set(range(len(lines)))
         done = list(lines)
         pending = list(range(len(lines)))
         for _ in range(ROUNDS_MAX):
             changed, unsafe, final = self._round_in_place([done[index] for index in pending])
             for at in unsafe:
                 done[pending[at]] = self._line(lines[pending[at]])
+                decoded.add(pending[at])
             for at, new in changed.items():
                 done[pending[at]] = new
             pending = [pending[at] for at in changed if at not in final]
             if not pending:
-                break
-        return done
+                return done, decoded
+        for index in pending:
+            done[index] = self._line(lines[index])
+            decoded.add(index)
+        return done, decoded
 
     def _round_in_place(self, lines: list[bytes]) -> tuple[dict[int, bytes], set[int], set[int]]:
         """Return the lines that one round changes, those to be read string by string, and those surely done."""
@@ -187,6 +193,9 @@ class Records:
             pending = [index for index, _ in changed]
             if not pending:
                 break
+        for index in pending:
+            tag = self.redactor.given_up(documents[index]).decode()
+            documents[index] = _document(Leaf(leaves[index].key, tag))
         return [self._text_of(document, leaf) for document, leaf in zip(documents, leaves, strict=True)]
 
     def _round(self, documents: list[bytes]) -> list[bytes]:

@@ -12,6 +12,18 @@ from flightlog.model.errors import Invalid, Unavailable
 from flightlog.store.files import ensure_dir, sync_dir, told
 
 
+def new_dir(path: Path) -> bool:
+    """Make the directory `path`, for its owner only; say whether it was not there before."""
+    ensure_dir(path.parent)
+    with told(path):
+        try:
+            path.mkdir(mode=0o700)
+        except FileExistsError:
+            return False
+        sync_dir(path.parent)
+    return True
+
+
 def copy_tree(source: Path, into: Path) -> None:
     """Copy everything in `source`, links as links, modes and times kept, into the new directory `into`."""
     ensure_dir(into.parent)
@@ -47,4 +59,5 @@ def set_aside(path: Path, into: Path) -> Path:
 def throw_away(path: Path) -> None:
     """Remove a directory of ours with all that is in it; one that is not there is fine."""
     with told(path):
-        shutil.rmtree(path, ignore_errors=False) if path.is_dir() and not path.is_symlink() else None
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)

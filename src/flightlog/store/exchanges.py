@@ -10,6 +10,7 @@ process writes; any may read. Knows nothing of servers.
 """
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,9 +18,9 @@ from pathlib import Path
 import msgspec
 
 from flightlog.model.damage import Damage
-from flightlog.model.errors import NotFound, Unavailable
+from flightlog.model.errors import NotFound
 from flightlog.model.exchange import Body, Ending, Exchange, Request, Response
-from flightlog.store.files import ensure_dir, told
+from flightlog.store.files import ensure_dir, told, write_all
 from flightlog.store.journal import Journal, Record
 from flightlog.store.pieces import Pieces, common, told_by
 
@@ -58,9 +59,12 @@ class Exchanges:
         """Write more of a response, as it comes."""
         path = self._open(index)
         ensure_dir(path.parent)
-        with told(path), path.open("ab", buffering=0) as file:
-            if file.write(data) != len(data):
-                raise Unavailable(f"the disk is full: {path}", hint="free some space")
+        with told(path):
+            file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            try:
+                write_all(file, data)
+            finally:
+                os.close(file)
 
     def streamed(self, index: int) -> bytes:
         """Return what has been streamed of a response so far."""

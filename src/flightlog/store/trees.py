@@ -91,6 +91,7 @@ class Trees:
         self._own = repository.git_dir / "lines" / line
         self._branch = f"refs/heads/{line}"
         self._head: _Head | None = None
+        self._left: tuple[int, int, int] | None = None
         self._unwatched: tuple[LeftOut, ...] | None = None
         self._bytes: int | None = None
         self._nested: tuple[str, ...] = ()
@@ -103,16 +104,17 @@ class Trees:
         """
         tag = f"refs/tags/{_checked(name)}"
         with self._held(tag) as held:
+            known = self._is_as_left()
             head = self._line_head()
             seen = self._gathered(held, also)
             tree = head.tree
-            if seen.changed or seen.gone or not head.commit:
+            if seen.changed or seen.gone or not known:
                 tree = self._git(held, ["write-tree"]).decode().strip()
             commit = head.commit
             if tree != head.tree or not commit:
                 commit = self._committed(held, tree, head.commit, _told_of(name, seen))
             self._point(held, tag, commit, head.commit)
-            self._head = _Head(commit, tree)
+            self._leave(_Head(commit, tree))
         return Snapshot(name, commit, tree, tree != head.tree, seen.left_out, seen.nested)
 
     def find(self, name: str) -> Snapshot:
@@ -147,6 +149,7 @@ class Trees:
         """
         target = snapshot if isinstance(snapshot, Snapshot) else self.find(snapshot)
         with self._held() as held:
+            self._is_as_left()
             head = self._line_head()
             self._gathered(held, ())
             self._forget_unwatched(held)
@@ -215,7 +218,7 @@ class Trees:
         return self._git(held, command, stdin=message, more=date).decode().strip()
 
     def _point(self, held: int, tag: str, commit: str, head: str) -> None:
-        """Name the commit and move the line to it, both or neither."""
+        """Name the commit, then move the line to it; dying in between leaves a whole snapshot beside the line."""
         orders = [f"create {tag} {commit}"] if tag else []
         if commit != head:
             orders.append(f"update {self._branch} {commit} {head or _ZERO}")
@@ -234,7 +237,19 @@ class Trees:
         self._git(held, ["read-tree", "--reset", "-u", target.commit])
         if target.commit != head:
             self._point(held, "", target.commit, head)
-        self._head = _Head(target.commit, target.tree)
+        self._leave(_Head(target.commit, target.tree))
+
+    def _is_as_left(self) -> bool:
+        """Say whether the index is the one this object left, and so the line's head; else both are read again."""
+        known = self._left is not None and self._left == _identity(self._own / "index")
+        if not known:
+            self._head = None
+        self._left = None  # until the work at hand is done
+        return known
+
+    def _leave(self, head: _Head) -> None:
+        self._head = head
+        self._left = _identity(self._own / "index")
 
     def _line_head(self) -> _Head:
         """Where the line stands; remembered, because git itself refuses a stale answer later."""
@@ -326,6 +341,14 @@ def _checked(name: str) -> str:
 
 def _listed(paths: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(path) + b"\0" for path in paths)
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _size(folder: Path) -> int:

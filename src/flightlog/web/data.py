@@ -6,13 +6,14 @@ page noticing.
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import tzinfo
 from typing import Any
 
 from msgspec import Struct
 
 from flightlog.archive import Archive
+from flightlog.live.gather import Live
 from flightlog.views.report import UsageReport
 from flightlog.views.usage import By
 from flightlog.web.held import Held
@@ -31,6 +32,7 @@ class Sources(Struct, frozen=True):
     now_ms: Callable[[], int]
     sample: bool = False
     redact: Callable[[], Callable[[Any], Any]] | None = None
+    live: Callable[[], Sequence[Live]] | None = None
 
 
 class Data:
@@ -42,7 +44,7 @@ class Data:
         self._opened: tuple[Archive | None, float] = (None, 0.0)
         self._lock = threading.Lock()
         self._looking = Looking(self._afresh)
-        self._searching = Searching(self.archive)
+        self._searching = Searching(self._seen_lately)
         self.shelf = Shelf(self.archive, lambda name: self._looking.titles().get(name, ""))
         self.listing = self._looking.listing
         self.titles = self._looking.titles
@@ -61,7 +63,9 @@ class Data:
         """The archive as of a moment ago; a session it does not know is looked for again."""
         with self._lock:
             archive, opened = self._opened
-        if archive is None or time.monotonic() - opened > FRESH_S or (session and session not in archive.recordings):
+        # A session that is known is looked at by itself: nobody waits for ten thousand others.
+        known = archive is not None and session in archive.recordings
+        if archive is None or (not known and (session or time.monotonic() - opened > FRESH_S)):
             archive = self._afresh()
         if session:
             archive.find(session)
@@ -83,6 +87,12 @@ class Data:
         self._looking.close()
         self._searching.close()
         self.shelf.close()
+
+    def _seen_lately(self) -> Archive:
+        """The archive as the list last saw it; being asked keeps the list looking."""
+        self.listing()
+        archive, _ = self._opened
+        return archive or self._afresh()
 
     def _afresh(self) -> Archive:
         archive = self.sources.archive()

@@ -15,7 +15,7 @@ from flightlog.views.summary import SessionSummary
 LOOK_EVERY_S = 1.0
 REST = 3  # a look that takes long is followed by a longer rest
 FIRST_WAIT_S = 1.5
-PUBLISH_EVERY = 100
+PUBLISH_EVERY_S = 0.4
 Fingerprint = tuple[tuple[str, int, int], ...]
 
 
@@ -81,13 +81,17 @@ class Looking:
         seen = fingerprints(archive)
         if seen != self._seen or not self._known.is_set():
             told: list[SessionSummary] = []
+            first, published = not self._listing.sessions, time.monotonic()
+            if first:
+                self._publish(told, len(seen))
             for summary in archive.sessions():
                 if self._closed.is_set():
                     return
                 told.append(summary)
-                if len(told) % PUBLISH_EVERY == 0 and len(told) > len(self._listing.sessions):
+                if first and time.monotonic() - published > PUBLISH_EVERY_S:
                     self._publish(told, len(seen) - len(told))
                     self._known.set()
+                    published = time.monotonic()
             self._publish(told, 0)
             self._seen = seen
             archive.books.close()

@@ -1,5 +1,6 @@
 """Finding words: in every session as somebody types, and in one session row by row."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +14,7 @@ from flightlog.web.held import Held, text_of
 from flightlog.web.looking import Fingerprint, fingerprints
 
 SNIPPET_CHARS = 90
+_HALF = re.compile(r"\w{3}$")  # two letters begin too many words to look them all up
 
 
 class Hit(Struct, frozen=True):
@@ -34,6 +36,7 @@ class Searching:
         self._archive = archive
         self._thread = ThreadPoolExecutor(1, "flightlog-search")
         self._finder: tuple[dict[str, Fingerprint], Finder] | None = None
+        self._archive_seen: Archive | None = None
         self._wanted = ""
 
     def search(self, typed: str, most: int) -> list[Hit]:
@@ -42,11 +45,9 @@ class Searching:
         Whoever waits behind a newer search gets nothing, as nobody looks any more.
         """
         self._wanted = typed
-        query = parse(f"{typed}*" if typed[-1:].isalnum() else typed, _no_time)
-        found = self._thread.submit(self._searched, typed, query, most * 4).result()
-        once = {each.hit.session: each for each in reversed(found)}
-        ordered = sorted(once.values(), key=found.index)[:most]
-        return [Hit(each.hit.session, "", "", *_marked(each.snippet, query.words)) for each in ordered]
+        query = parse(f"{typed}*" if _HALF.search(typed) else typed, _no_time)
+        found = self._thread.submit(self._searched, typed, query, most).result()
+        return [Hit(each.hit.session, "", "", *_marked(each.snippet, query.words)) for each in found]
 
     def close(self) -> None:
         """Let go of the index."""
@@ -62,13 +63,20 @@ class Searching:
         if self._wanted != typed:
             return []
         archive = self._archive()
+        if archive is not self._archive_seen:
+            self._follow(archive)
+        assert self._finder is not None
+        return self._finder[1].look_once(query, most)
+
+    def _follow(self, archive: Archive) -> None:
+        """Index what is new."""
         seen = fingerprints(archive)
         if self._finder is None or self._finder[0] != seen:
             self._let_go()
             files = [file for each in archive.recordings.values() for file in each.files]
             self._finder = (seen, Finder(files, archive.index))
             self._finder[1].sync()
-        return self._finder[1].look(query, most)
+        self._archive_seen = archive
 
 
 def find(archive: Archive, held: Held, said: str, most: int) -> list[Hit]:

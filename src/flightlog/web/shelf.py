@@ -50,9 +50,15 @@ class Shelf:
             if known is not None and known.version == version:
                 self._held.move_to_end(name)
                 return known
-        outline = None if name in self._growing else kept_outline(archive, name)
+        # What the archive saw may be a moment old: the index is asked only about files as they are now.
+        seen = {(each.path, each.size, each.changed_ns) for each in archive.find(name).files}
+        current = set(archive.state(name)) == seen
+        outline = kept_outline(archive, name) if current and name not in self._growing else None
         if outline is None:
-            outline = self._looked(archive, name)
+            new = name not in self._growing
+            outline = self.growing(name).look()
+            if new and current:
+                keep_outline(archive, name, outline)
         held = self.hold(archive, outline, version)
         with self._lock:
             self._held[name] = held
@@ -80,13 +86,6 @@ class Shelf:
     def close(self) -> None:
         """Stop reading."""
         self._readers.shutdown(wait=False, cancel_futures=True)
-
-    def _looked(self, archive: Archive, name: str) -> Outline:
-        new = name not in self._growing
-        outline = self.growing(name).look()
-        if new:
-            keep_outline(archive, name, outline)
-        return outline
 
     def _forget(self) -> None:
         """Keep what was looked at last, and always the very last one."""

@@ -1,10 +1,11 @@
 """Real sessions: what the changelog says of each step, applied in order, is what the directory became."""
 
 import json
-from pathlib import Path
 
 import pytest
 
+from flightlog.app.trajectories import lint_path
+from flightlog.views.atif.lint import is_sound
 from labs import bash, config, meta, proven, replies, run, script, tree
 
 BYTES = r"printf '\000\001\377\n\r\n' "
@@ -55,32 +56,24 @@ def scenarios(work):
         },
         "a subagent that writes": {
             "rules": [
-                {"when": {"subagent": True}, "replies": replies([bash("echo sub > sub.txt")], "sub done")},
+                {
+                    "when": {"subagent": True, "prompt": "write a file"},
+                    "replies": replies([bash("echo sub > sub.txt")], "sub done"),
+                },
                 {"replies": replies([agent("write a file")], [bash("echo main > main.txt")], "done")},
             ]
         },
         "subagents side by side": {
             "rules": [
                 {
-                    "when": {"subagent": True, "prompt": "first"},
+                    "when": {"subagent": True, "prompt": "the first"},
                     "replies": replies([bash("echo 1 > s1; sleep 0.4")], [bash("echo 1 >> s1")], "ok"),
                 },
                 {
-                    "when": {"subagent": True, "prompt": "second"},
+                    "when": {"subagent": True, "prompt": "the second"},
                     "replies": replies([bash("echo 2 > s2; sleep 0.3")], [bash("echo 2 >> s2")], "ok"),
                 },
-                {"replies": replies([agent("first"), agent("second")], [bash("echo m > m")], "done")},
-            ]
-        },
-        "compaction": {
-            "rules": [
-                {
-                    "replies": [
-                        {"blocks": [bash("echo a > a")], "usage": {"input_tokens": 190000}},
-                        {"blocks": [bash("echo b > b")]},
-                        {"text": "done"},
-                    ]
-                }
+                {"replies": replies([agent("the first"), agent("the second")], [bash("echo m > m")], "done")},
             ]
         },
     }
@@ -98,16 +91,31 @@ def place(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", list(scenarios(Path("/work"))))
-def test_the_changes_of_each_step_in_order_give_the_final_tree(place, name):
-    book = run(place, config(place, scenarios(place / "work")[name], "do it"))
+def told_apart(scenarios):
+    """One script for all: each rule answers only in the session that asks for its scenario."""
+    rules = []
+    for name, scenario in scenarios.items():
+        for rule in scenario["rules"]:
+            own = rule.get("when", {})
+            main = {} if own.get("subagent") else {"prompt": name}
+            rules.append({"when": own | main, "replies": rule["replies"]})
+    return {"rules": rules}
+
+
+def test_the_changes_of_each_step_in_order_give_the_final_tree(place):
+    every = scenarios(place / "work")
+
+    book = run(place, config(place, told_apart(every), *every))
 
     entries = proven(book, place)
-
-    assert meta(book)["stop_reason"] == "completed", meta(book)["errors"]
+    told = meta(book)
+    assert [each["stop_reason"] for each in told["sessions"]] == ["completed"] * len(every), told["errors"]
     final = tree(place / "work")
     assert tree(place / "final") == {path: what for path, what in final.items() if "/.git/" not in f"/{path}"}
-    assert (name == "words only") == (not entries)
+    wrote = {list(every)[entry["session_index"] - 1] for entry in entries}
+    assert set(every) - wrote == {"words only"}
+    assert {entry["kind"] for entry in entries} >= {"added", "deleted", "modified", "renamed", "retyped"}
+    assert all(is_sound(each.findings) for each in lint_path(book.path))
 
 
 def attributed(book, place):
@@ -155,3 +163,48 @@ def test_a_subagents_change_is_its_own_and_two_at_once_share_theirs(place):
     assert "subagent" not in one["main.txt"]
     assert two["s1"]["attribution"] == two["s2"]["attribution"] == "shared"
     assert two["m"]["attribution"] == "exact"
+
+
+def test_without_capture_the_tree_is_saved_after_each_tool_call(place):
+    failing = bash("echo failed > failed; exit 3")
+    late = bash("sleep 0.5; echo late > late", run_in_background=True)
+    scenario = script(
+        [bash("echo one > one")], [failing], [late], [bash("sleep 0.9")], [bash("echo end > end")], "done"
+    )
+
+    book = run(place, config(place, scenario, "do it", capture_api_requests=False))
+
+    told = {entry["file_path"]: entry for entry in proven(book, place)}
+    assert {path: entry["attribution"] for path, entry in told.items()} == {
+        "one": "exact",
+        "failed": "exact",
+        "late": "background",
+        "end": "background",
+    }
+    steps = json.loads((book.path / "session_01" / "trajectory.json").read_bytes())["steps"]
+    calls = {step["step_id"]: str(step.get("tool_calls")) for step in steps}
+    assert "echo one" in calls[told["one"]["step_id"]]
+    assert "echo failed" in calls[told["failed"]["step_id"]]
+    turns = json.loads((book.path / "session_01" / "uuid_map.json").read_bytes())["turns"]
+    assert turns[0]["shadow_git_tag"] == "_step_01_001"
+    assert not (book.path / "session_01" / "api_captures.jsonl").exists()
+
+
+def test_a_compacted_conversation_keeps_its_changes_and_is_counted(place):
+    scenario = {
+        "rules": [
+            {"when": {"prompt": "do it"}, "replies": replies([bash("echo a > a")], "done")},
+            {"when": {"prompt": "do more"}, "replies": replies([bash("echo b > b")], "done")},
+        ]
+    }
+    sessions = ("do it", "/compact be brief", "do more")
+
+    book = run(place, config(place, scenario, *sessions, session_mode="chained"))
+
+    told = meta(book)
+    assert [each["stop_reason"] for each in told["sessions"]] == ["completed"] * 3, told["errors"]
+    assert {entry["file_path"]: entry["attribution"] for entry in proven(book, place)} == {"a": "exact", "b": "exact"}
+    rows = [json.loads(line) for line in (book.path / "session_02/api_captures.jsonl").read_bytes().splitlines()]
+    assert [row["is_compaction"] for row in rows] == [True]
+    assert [each["compaction_count"] for each in told["sessions"]] == [0, 1, 0]
+    assert all(is_sound(each.findings) for each in lint_path(book.path))

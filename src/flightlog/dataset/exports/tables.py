@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flightlog.dataset.book import Book
-from flightlog.dataset.rows import REDACTED
+from flightlog.dataset.rows import REDACTED, rev_of
 from flightlog.dataset.stats import agents, responses
 
 Cell = Any
@@ -69,6 +69,7 @@ def table(book: Book, name: str) -> Iterator[tuple[str, str, Record]]:
             cells["words"] = row.get("words", REDACTED)
         if name == "chats":
             cells |= {"responses": len(row.get("steps", ())), "by": row.get("by", "human")}
+            cells["duration_seconds"] = row.get("duration_seconds", rev_of(row) / 1000)
             for text in ("input", "output"):
                 cells[f"{text}_chars"] = row.get(f"{text}_chars", len(row.get(text) or ""))
         yield str(agent or NO_AGENT), at[:10] or "unknown", cells

@@ -22,7 +22,8 @@ AS_ROOT = "root may not bypass permissions: the allowed tools are named and edit
 UPSTREAMS = {"anthropic": "https://api.anthropic.com", "openrouter": "https://openrouter.ai/api"}
 _CLOUDS = {"bedrock": "CLAUDE_CODE_USE_BEDROCK", "vertex": "CLAUDE_CODE_USE_VERTEX"}
 _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
-_CLOUD_NAMES = ("ANTHROPIC_VERTEX_", "ANTHROPIC_BEDROCK_", "CLOUD_ML_REGION")
+# What a person sets on purpose and no surrounding agent leaves behind.
+_KEPT = ("ANTHROPIC_VERTEX_", "ANTHROPIC_BEDROCK_", "CLAUDE_CODE_MAX_RETRIES")
 _ERROR_CHARS_MAX = 2000
 
 
@@ -67,7 +68,7 @@ def keys(config: RunConfig, environ: Mapping[str, str]) -> dict[str, str]:
 def environment(config: RunConfig, setting: Setting, scratch: Path, base_url: str) -> dict[str, str]:
     """The whole environment of one agent."""
     own = scrubbed(setting.environ)
-    own |= {name: value for name, value in setting.environ.items() if name.startswith(_CLOUD_NAMES)}
+    own |= {name: value for name, value in setting.environ.items() if name.startswith(_KEPT)}
     own |= keys(config, setting.environ) | {"CLAUDE_CODE_TMPDIR": str(scratch / "tmp")}
     if config.provider in _CLOUDS:
         own[_CLOUDS[config.provider]] = "1"
@@ -132,10 +133,11 @@ class Answer(Struct, frozen=True):
 
 def answer(outcome: Outcome) -> Answer:
     """Read how a session ended off the agent's own last words."""
+    if outcome.timed_out:
+        # Whatever it still said while it was being stopped, its time was over.
+        return Answer("timeout", "the session took longer than it may")
     result = _last_result(outcome.records)
     if result is None:
-        if outcome.timed_out:
-            return Answer("timeout", "the session took longer than it may")
         # A program that says nothing of itself is judged by its exit code.
         return Answer("completed") if outcome.exit_code == 0 else Answer("error", _complaint(outcome))
     cost = result.get("total_cost_usd")

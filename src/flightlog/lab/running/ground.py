@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flightlog.lab.book import Book
-from flightlog.model.errors import Invalid
+from flightlog.model.errors import Invalid, NotFound
 from flightlog.store.copies import copy_tree, throw_away
 from flightlog.store.files import create, inside
 from flightlog.store.trees import Place, Snapshot, Trees, open_trees
@@ -34,6 +34,15 @@ class Ground:
         config = self._book.config
         if config.memory_file:
             create(inside(self.work_dir, config.memory_file), config.memory_seed.encode())
+
+    def first(self, name: str) -> Snapshot | None:
+        """Keep the tree the run begins with, or the one that was kept by a process that died right then."""
+        if self.main is None:
+            return None
+        try:
+            return self.main.find(name)
+        except NotFound:
+            return self.main.snapshot(name)
 
     def save(self, trees: Trees | None, name: str) -> Snapshot | None:
         """Keep a tree as it is now."""

@@ -12,7 +12,6 @@ from flightlog.lab.plan import trunk
 from flightlog.lab.reading import Reading
 from flightlog.lab.running.stage import Stage
 from flightlog.model.pages import Page, Tier
-from flightlog.model.session import Note, NoteKind
 from flightlog.sources.api import dumps
 from flightlog.store.files import inside, replace
 from flightlog.store.pages import publish
@@ -81,14 +80,13 @@ def _counted(read: Reading, writes: int) -> SessionCounted:
     spent = attempt.spent_usd
     cost = spent or (sum(costs) if costs else None)
     source = "captured responses, price table" if spent else "transcript, price table"
-    notes = [item for turn in (session.turns if session else ()) for item in turn.items if isinstance(item, Note)]
     return SessionCounted(
         session=attempt.session,
         attempt=attempt.number,
         step_count=len(read.bundle.main.steps) if read.bundle else 0,
         turn_count=len(read.steps()),
         tool_call_count=sum(len(step.calls) for step in own),
-        compaction_count=sum(note.kind is NoteKind.COMPACTION for note in notes),
+        compaction_count=read.compactions,
         subagent_count=len(session.lanes) if session else 0,
         file_writes=writes,
         cost_usd=cost,

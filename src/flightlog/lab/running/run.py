@@ -93,7 +93,7 @@ def _prepare(stage: Stage) -> None:
     if book.state.baseline is None:
         run_commands(stage, "pre", book.config.pre_run_commands)
         stage.ground.seed()
-        saved = stage.ground.save(stage.ground.main, BASELINE)
+        saved = stage.ground.first(BASELINE)
         notes = [f"{each.path}: {each.why}" for each in saved.left_out] if saved else []
         notes += [f"{each}: a repository inside, taken as plain files" for each in saved.nested] if saved else []
         book.note(BaselineTaken(saved.name if saved else "", tuple(notes)), durable=True)
@@ -105,7 +105,8 @@ def _mark(stage: Stage, attempt: Attempt) -> None:
         end_family(int(attempt.process.partition("-")[0]))
     take_in(stage, attempt.session, attempt.session_id)
     trees = stage.ground.again(attempt.session) if attempt.private else stage.ground.main
-    tree = last_tree(stage, attempt.session, attempt.number, trees) or attempt.tree
+    late = f"_left_{stage.book.state.taken}"
+    tree = last_tree(stage, attempt.session, attempt.number, trees, late) or attempt.tree
     why = "the process that ran it died"
     stage.book.note(SessionEnded(attempt.session, attempt.number, "interrupted", tree, error=why), durable=True)
     publish_session(stage, attempt.session)

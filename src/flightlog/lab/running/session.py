@@ -17,6 +17,7 @@ from flightlog.lab.config import SessionConfig
 from flightlog.lab.events import AgentStarted, Saved, SessionEnded, SessionStarted
 from flightlog.lab.plan import Planned
 from flightlog.lab.running import asking
+from flightlog.lab.running.hooked import hooked
 from flightlog.lab.running.stage import Stage
 from flightlog.lab.running.taking import client_cost, place_parent, take_in
 from flightlog.lab.running.wire import Line, connected
@@ -42,7 +43,6 @@ class Start(Struct, frozen=True):
 def play(stage: Stage, start: Start, upstream: str) -> str:
     """Run one session to its end and return why it stopped."""
     book, planned = stage.book, start.planned
-    given = book.config.sessions[planned.index - 1]
     session_id = stage.setting.new_id()
     parent_id = start.parent.session_id if start.parent else ""
     began = SessionStarted(
@@ -53,13 +53,15 @@ def play(stage: Stage, start: Start, upstream: str) -> str:
     folder = book.path / planned.name
     ensure_dir(folder)
     line = Line(planned.name, start.attempt, start.trees, folder / EXCHANGES)
-    with connected(stage, line, upstream) as (base_url, losses):
-        outcome = _worked(stage, start, given, session_id, base_url)
+    with connected(stage, line, upstream) as (base_url, losses), hooked(stage, line) as words:
+        outcome = _worked(stage, start, session_id, base_url, words)
     said = asking.answer(outcome)
     reason, error = _reason(stage, said), said.error
     take_in(stage, planned.name, session_id)
     tree = last_tree(stage, start.planned.name, start.attempt, start.trees) or start.tree
     notes = [error, *(f"not kept: {loss}" for loss in losses)]
+    if stage.purse.unpriced and stage.purse.left_usd is not None:
+        notes.append(f"{stage.purse.unpriced} answers have no known price: the budget could not be watched")
     secrets = tuple(asking.keys(book.config, stage.setting.environ).values())
     ended = SessionEnded(
         planned.name,
@@ -77,18 +79,19 @@ def play(stage: Stage, start: Start, upstream: str) -> str:
     return reason
 
 
-def last_tree(stage: Stage, session: str, attempt: int, trees: Trees | None) -> str:
-    """Save the tree a session left and return its name."""
+def last_tree(stage: Stage, session: str, attempt: int, trees: Trees | None, late: str = "") -> str:
+    """Save the tree a session left and return its name; `late` makes it another than the one a dead process gave."""
     again = f"_a{attempt}" if attempt > 1 else ""
-    saved = stage.ground.save(trees, session + again)
+    saved = stage.ground.save(trees, session + again + late)
     if saved is None:
         return ""
     stage.book.note(Saved(session, attempt, saved.name, 0, at_ms=int(stage.setting.now_s() * 1000)))
     return saved.name
 
 
-def _worked(stage: Stage, start: Start, given: SessionConfig, session_id: str, base_url: str) -> Outcome:
+def _worked(stage: Stage, start: Start, session_id: str, base_url: str, more: tuple[str, ...]) -> Outcome:
     book, setting = stage.book, stage.setting
+    given = book.config.sessions[start.planned.index - 1]
     scratch = book.scratch
     for folder in (scratch / "tmp", scratch / "config"):
         ensure_dir(folder)
@@ -105,7 +108,7 @@ def _worked(stage: Stage, start: Start, given: SessionConfig, session_id: str, b
         session_id,
         parent,
         bool(parent),
-        tuple(words),
+        (*words, *more),
         _before(stage, start),
     )
     running = stage.driver.start(ask)

@@ -164,7 +164,7 @@ class Proxy:
         request_id = self._settings.new_id()
         head = {"content-type": "application/json", "request-id": request_id}
         began = Began(status, head, request_id, 0.0)
-        self._recorder.copy(index, began, body)
+        self._recorder.more(index, began, body)
         self._recorder.end(index, began, Ended(Ending.UNANSWERED, 0.0))
         return web.Response(status=status, body=body, headers=head)
 
@@ -206,7 +206,7 @@ class _Copy:
             self._timer.cancel()
             self._timer = None
         if self._waiting:
-            self._recorder.copy(self._index, self._began, b"".join(self._waiting))
+            self._recorder.more(self._index, self._began, b"".join(self._waiting))
             self._waiting = []
             self._bytes = 0
 
@@ -222,6 +222,11 @@ async def _pumped(
             try:
                 chunk = await answer.content.readany()
             except (aiohttp.ClientError, OSError):
+                # What had come before the break is the client's; aiohttp's own readers would drop it.
+                if rest := answer.content._read_nowait(-1):  # noqa: SLF001
+                    if copy is not None:
+                        copy.add(rest)
+                    await response.write(rest)
                 # The client shall see a broken answer as broken: no last chunk, just the end of the connection.
                 if request.transport is not None:
                     request.transport.close()

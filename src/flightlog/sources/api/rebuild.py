@@ -77,14 +77,14 @@ class _Log:
 
     def add(self, record: Json) -> None:
         match record:
-            case {"type": "api-request-blob", "hash": str(name), "message": dict(message)}:
-                self._messages[name] = message
+            case {"type": "api-request-blob", "hash": str(name), "message": dict(said)}:
+                self._messages[name] = said
             case {"type": "api-request-shape", "shapeHash": str(name), "shape": dict(shape)}:
                 self._shapes[name] = shape
             case {"type": "api-request", "id": str(name)}:
                 self._requests[name] = record
-            case {"type": "assistant", "message": {"content": list(content), **message}}:
-                self._replies.setdefault(str(message.get("id")), []).extend(content)
+            case {"type": "assistant", "message": {"id": str(name), "content": list(content)}}:
+                self._replies.setdefault(name, []).extend(content)
                 self._answered(record)
             case {"type": "user", "message": {"role": str(role), "content": content}}:
                 self._keep({"role": role, "content": content})

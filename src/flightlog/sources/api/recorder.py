@@ -94,7 +94,7 @@ class Recorder:
         """Put the head of a response on record."""
         self._thread.submit(self._try, lambda: self._exchanges.answer(self._response(index, began)))
 
-    def copy(self, index: int, began: Began, data: bytes) -> None:
+    def more(self, index: int, began: Began, data: bytes) -> None:
         """Keep more of a response."""
         self._thread.submit(self._try, lambda: self._copied(index, began, data))
 

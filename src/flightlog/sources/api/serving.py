@@ -13,6 +13,7 @@ import queue
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -27,7 +28,7 @@ LOOPBACK = "127.0.0.1"
 BODY_BYTES_MAX = 256 << 20
 _BUFFER_BYTES = 1 << 18
 _CONNECT_S = 30.0
-_Started = tuple[str, Callable[[], None]] | BaseException
+_Started = tuple[str, Callable[[], object]] | BaseException
 
 
 @contextmanager
@@ -86,7 +87,7 @@ def _run(settings: Settings, recorder: Recorder, started: "queue.SimpleQueue[_St
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
         async with serving(settings, recorder) as url:
-            started.put((url, lambda: loop.call_soon_threadsafe(stopped.set) and None))
+            started.put((url, partial(loop.call_soon_threadsafe, stopped.set)))
             await stopped.wait()
 
     try:

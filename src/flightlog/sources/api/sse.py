@@ -140,7 +140,7 @@ def rendered(told: Answer) -> bytes:
     for index, block in enumerate(message.get("content") or []):
         said.append({"type": "content_block_start", "index": index, "content_block": block})
         said.append({"type": "content_block_stop", "index": index})
-    ended = {name: message.get(name) for name in ("stop_reason", "stop_sequence")}
+    ended = {name: message[name] for name in ("stop_reason", "stop_sequence") if name in message}
     said.append({"type": "message_delta", "delta": ended, "usage": told.usage})
     said += [told.error] if told.error else []
     said += [{"type": "message_stop"}] if told.is_whole else []

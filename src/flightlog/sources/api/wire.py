@@ -32,6 +32,7 @@ _COMPACTION = (
     "CRITICAL: Respond with TEXT ONLY",
     "Your task is to create a detailed summary of the conversation so far",
 )
+_SHORT_TOKENS = 1024
 _DELEGATES = frozenset({"Agent", "Task"})
 
 
@@ -60,6 +61,7 @@ class _Body(Struct):
     system: msgspec.Raw = msgspec.Raw(b"null")
     tools: list[_Tool] = []
     output_config: _Format | None = None
+    max_tokens: int = 0
 
 
 class Recogniser:
@@ -88,8 +90,9 @@ class Recogniser:
     def _context(self, body: _Body, system: str, last: str) -> Context:
         if not body.tools:
             aside = body.output_config is not None and body.output_config.format is not None
+            aside = aside or 0 < body.max_tokens <= _SHORT_TOKENS or last == "Warmup"
             cached = b'"cache_control"' in bytes(body.system)
-            return Context.SIDE if aside or not cached or last == "Warmup" else Context.MAIN
+            return Context.SIDE if aside or not cached else Context.MAIN
         digest = hashlib.sha256(_without_billing(system).encode("utf-8", "replace")).hexdigest()
         delegates = any(tool.name in _DELEGATES for tool in body.tools)
         if not self._main:

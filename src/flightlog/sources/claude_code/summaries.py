@@ -15,22 +15,34 @@ from flightlog.sources.claude_code.decode import decode
 from flightlog.sources.claude_code.discover import Transcript
 
 _NEEDLE = b'"summary"'
+_BLOCK_BYTES = 4 << 20
 
 
 def summaries(transcripts: Iterable[Transcript]) -> Iterator[Entry]:
     """Yield every title noted in `transcripts`, whoever it is for."""
     for transcript in transcripts:
         try:
-            data = Path(transcript.path).read_bytes()
+            for line in _lines(transcript.path):
+                for entry in decode(line) or ():
+                    if isinstance(entry.event, Summarised):
+                        yield replace(entry, path=transcript.path)
         except OSError:
             continue
-        for line in _lines(data):
-            for entry in decode(line) or ():
-                if isinstance(entry.event, Summarised):
-                    yield replace(entry, path=transcript.path)
 
 
-def _lines(data: bytes) -> Iterator[bytes]:
+def _lines(path: str) -> Iterator[bytes]:
+    """Yield the lines that may hold a title; a file is read in blocks, however long it is."""
+    kept = b""
+    with Path(path).open("rb") as file:
+        while block := file.read(_BLOCK_BYTES):
+            data = kept + block
+            whole = data.rfind(b"\n") + 1
+            yield from _found(data[:whole])
+            kept = data[whole:]
+    yield from _found(kept)
+
+
+def _found(data: bytes) -> Iterator[bytes]:
     at = sz.find(data, _NEEDLE)
     while at >= 0:
         start = data.rfind(b"\n", 0, at) + 1

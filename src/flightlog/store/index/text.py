@@ -46,6 +46,7 @@ class Wanted(Struct, frozen=True):
     project: str = ""
     sessions: frozenset[str] | None = None
     limit: int = 20
+    once: bool = False  # one hit for each session
 
 
 def sync_text(database: sqlite3.Connection, sources: Iterable[Source], read: Read) -> Work:
@@ -78,12 +79,35 @@ def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, Record]]) 
 def search(database: sqlite3.Connection, wanted: Wanted) -> list[Hit]:
     """Return the first hits, the newest recordings first."""
     hits: list[Hit] = []
-    for hit in _matching(database, wanted):
-        if wanted.sessions is None or hit.session in wanted.sessions:
+    seen: set[str] = set()
+    for hit in _leaping(database, wanted) if wanted.once and wanted.match else _matching(database, wanted):
+        if (wanted.sessions is None or hit.session in wanted.sessions) and hit.session not in seen:
             hits.append(hit)
+            if wanted.once:
+                seen.add(hit.session)
             if len(hits) >= wanted.limit:
                 break
     return hits
+
+
+def _leaping(database: sqlite3.Connection, wanted: Wanted) -> Iterator[Hit]:
+    """Yield the last hit of each stretch of lines; the others of a long session are passed over by number alone."""
+    found = database.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (wanted.match,))
+    below = 1 << 62
+    for (number,) in found:
+        if number >= below:
+            continue
+        row = database.execute(
+            "SELECT p.path, l.offset, l.length, p.session, p.lane, l.uuid, l.at_ms, p.project, s.first FROM lines l "
+            "JOIN places p ON p.file = l.file JOIN spans s ON s.file = l.file AND ? BETWEEN s.first AND s.last "
+            "WHERE l.id = ?",
+            (number, number),
+        ).fetchone()
+        if row is None:
+            continue
+        path, offset, length, session, lane, uuid, at_ms, of, below = row
+        if at_ms >= wanted.since_ms and wanted.project.lower() in of.lower():
+            yield Hit(path, offset, length, session, lane, _written(uuid), at_ms, of)
 
 
 def _matching(database: sqlite3.Connection, wanted: Wanted) -> Iterator[Hit]:

@@ -11,6 +11,7 @@
   const query = lane ? `?lane=${encodeURIComponent(lane)}` : "";
   const FAR = 6; // screens away from which rows are given back
   let rowHeight = 130; // learnt from what was shown
+  let learnt = 0;
   let current = null;
   let steering = false;
 
@@ -27,17 +28,33 @@
     chunk.replaceChildren(made.content);
     chunk.removeAttribute("data-away");
     chunk.style.blockSize = "";
-    window.htmx?.process(chunk);
+    chunk.querySelectorAll("[hx-get]").forEach((each) => window.htmx?.process(each));
+    if (learnt > 5) return; // measuring makes the browser lay out at once
+    learnt += 1;
     const shown = chunk.getBoundingClientRect().height;
     if (shown) rowHeight = 0.8 * rowHeight + 0.2 * (shown / Math.max(Number(chunk.dataset.rows), 1));
   };
+  // What arrives together is put in one chunk a frame, so that no frame waits for all of it.
+  const arrived = [];
+  const next = () => {
+    const one = arrived.shift();
+    if (!one) return;
+    if (one.chunk.hasAttribute("data-away")) fill(one.chunk, one.html);
+    one.done();
+    if (arrived.length) requestAnimationFrame(next);
+  };
+  const put = (chunk, html) => new Promise((done) => {
+    arrived.push({ chunk, html, done });
+    if (document.hidden) next();
+    else if (arrived.length === 1) requestAnimationFrame(next);
+  });
   const loading = new Map();
   const load = (chunk) => {
     const number = chunk.dataset.chunk;
     if (!chunk.hasAttribute("data-away")) return Promise.resolve();
     if (!loading.has(number)) {
       const asked = fetch(`${base}/rows/${number}${query}`).then(async (answer) => {
-        if (answer.ok) fill(chunk, await answer.text());
+        if (answer.ok) await put(chunk, await answer.text());
       }).finally(() => loading.delete(number));
       loading.set(number, asked);
     }
@@ -99,7 +116,9 @@
   };
   const visible = () => {
     const top = scrub.getBoundingClientRect().bottom + 8;
-    return rows().find((row) => row.getBoundingClientRect().bottom > top) ?? null;
+    const box = timeline.getBoundingClientRect();
+    const seen = document.elementFromPoint(box.left + Math.min(box.width / 2, 200), Math.max(top, box.top + 1))?.closest(".chunk > .row");
+    return seen ?? rows().find((row) => row.getBoundingClientRect().bottom > top) ?? null;
   };
   const from = () => (current?.isConnected ? indexOf(current) : visible() ? indexOf(visible()) - 1 : -1);
   const step = (by) => goTo(from() + by, { block: "start" });

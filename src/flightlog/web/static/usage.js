@@ -38,7 +38,12 @@
     const span = (row) => kind === "day" ? { x: parse(row.key), interval: "day" } : { x1: parse(row.key), x2: new Date(+parse(row.key) + 5 * 3_600_000) };
     const mark = kind === "day" ? Plot.rectY : Plot.rectY;
     const x = kind === "day" ? { x: (row) => parse(row.key), interval: step } : { x1: (row) => span(row).x1, x2: (row) => span(row).x2 };
-    const common = { width, height: 190, marginLeft: 58, x: { label: null, type: kind === "day" ? "time" : "utc" } };
+    // A first day is a bar among days to come, not a wall.
+    const unit = kind === "day" ? 86_400_000 : 5 * 3_600_000;
+    const begin = d3.min(rows, (row) => +parse(row.key));
+    const end = d3.max(rows, (row) => +parse(row.key)) + unit;
+    const domain = [new Date(Math.min(begin, end - 14 * unit)), new Date(end)];
+    const common = { width, height: 190, marginLeft: 58, x: { label: null, type: kind === "day" ? "time" : "utc", domain } };
     const scale = colours();
     const tokens = rows.flatMap((row) => CLASSES.map((name) => ({ key: row.key, name, value: row[name] })));
     return [

@@ -1,0 +1,126 @@
+"""`harness …` as a person types it."""
+
+import json
+import subprocess
+
+import pytest
+
+from cli_runs import FLIGHTLOG, within
+from labs import apply, lines
+from recordings import config_dir
+
+CONFIG = """
+model: claude-opus-5-5
+engine: scripted
+work_dir: work
+tags: [first]
+scenario: script.yaml
+sessions:
+  - {session_index: 1, prompt: make one}
+  - {session_index: 2, prompt: make two, count: 2}
+"""
+SCRIPT = """
+rules:
+  - replies:
+      - blocks: [{tool: Bash, input: {command: "date +%N > made.txt"}}]
+      - text: done
+"""
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    root = tmp_path_factory.mktemp("harness")
+    (root / "work").mkdir()
+    (root / "run.yaml").write_text(CONFIG)
+    (root / "script.yaml").write_text(SCRIPT)
+    return root
+
+
+def harness(root, *words):
+    done = subprocess.run(
+        [FLIGHTLOG.with_name("harness"), *words],
+        cwd=root,
+        env={"PATH": "/usr/bin:/bin", "HOME": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_run_from_its_configuration_to_a_look_at_one_step(place):
+    code, out, err = harness(place, "run", "run.yaml", "--run-name", "try", "--tag", "second", "--json")
+
+    meta = json.loads(out)
+    assert (code, meta["stop_reason"], meta["tags"]) == (0, "completed", ["first", "second"])
+    assert "session_02_r02" in err
+    assert "$0.0" in err
+
+    assert json.loads(harness(place, "list", "--json")[1])[0]["run_name"] == "try"
+    assert "3/3" in harness(place, "list")[1]
+    code, out, _ = harness(place, "inspect", "try#2r2.1")
+    assert code == 0
+    assert "made.txt" in out
+    assert "(exact)" in out
+    assert "1 different" in harness(place, "compare", "try")[1]
+    code, _, err = harness(place, "inspect", "try#99")
+    assert (code, "has no session 99" in err) == (1, True)
+    changed = json.loads(harness(place, "inspect", "tr", "--json")[1])["file_changes"]
+    assert [each["path"] for each in changed] == ["made.txt"], "the memory file was seeded before the baseline"
+
+
+def test_a_dry_run_says_what_would_be_run_and_makes_nothing(place):
+    code, out, err = harness(place, "run", "run.yaml", "--run-name", "dry", "--dry-run", "--session-mode", "chained")
+
+    assert code == 0
+    assert "session_02_r01" in out
+    assert "would run dry, 3 sessions" in err
+    assert not (place / "runs" / "dry").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("run",), 2, "either CONFIG or --resume"),
+        (("run", "absent.yaml"), 1, "no such configuration"),
+        (("run", "bad.yaml"), 4, "did you mean `session_mode`"),
+        (("run", "--resume", "absent"), 1, "no run named"),
+        (("inspect", "absent"), 1, "no run named"),
+        (("inspect", "#1"), 2, "not a place in a run"),
+        (("collect",), 2, "name a SESSION"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_a_next_step(place, words, code, said):
+    (place / "bad.yaml").write_text(CONFIG + "session_mod: chained\n")
+
+    got, _, err = harness(place, *words)
+
+    assert (got, said in err) == (code, True), err
+
+
+def test_recorded_sessions_become_runs_whose_changes_say_they_are_rebuilt(tmp_path):
+    found = config_dir(tmp_path / "config", "2.1.325/multi-turn-tools")
+
+    def collected(*words):
+        told = within(found, "lab", *words, "--runs-dir", str(tmp_path / "runs"), "--json")
+        assert told.code == 0, told.err
+        return json.loads(told.out)
+
+    assert [row["state"] for row in collected("collect", "--list")] == ["not collected"]
+    assert not (tmp_path / "runs").exists()
+    (made,) = collected("collect", "--all", "--projects-dir", str(found))
+    assert made["state"] == "collected"
+    assert [row["state"] for row in collected("collect", "--all")] == ["there already"]
+
+    entries = lines(tmp_path / "runs" / made["run"] / "state_changelog.jsonl")
+    assert {entry["rebuilt_from"] for entry in entries} == {"the client's patch"}
+    assert {entry["attribution"] for entry in entries} == {None}
+    (tmp_path / "again").mkdir()
+    for entry in entries:
+        apply(tmp_path / "again", entry["diff"].encode(), "-p0")
+    assert (tmp_path / "again" / entries[0]["file_path"]).exists()
+    meta = collected("inspect", made["run"])
+    assert "rebuilt" in meta["permission_note"]
+    assert meta["total_file_writes"] == len(entries)
+    assert collected("inspect", made["run"] + "#1.1")["request"] is None

@@ -1,0 +1,104 @@
+"""Whose step a change is: decided from requests and tools, held here against made-up timelines."""
+
+from flightlog.lab.changes import intervals
+from flightlog.lab.events import Saved
+from flightlog.lab.told import SIDE, Call
+from flightlog.model.events import PromptKind
+from flightlog.model.exchange import Body, Context, Exchange, Request
+from flightlog.model.session import Lane, Session, Step, ToolCall, Turn
+from flightlog.model.usage import Cost, CostSource, Usage
+
+
+def step(name, *calls):
+    made = tuple(ToolCall(f"{name}-{at}", tool, given) for at, (tool, given) in enumerate(calls))
+    return Step(1, name, 0, "m", (), made, Usage(), Cost(None, CostSource.UNKNOWN))
+
+
+def session(main, **lanes):
+    def turns(steps):
+        return (Turn(1, PromptKind.HUMAN, (), 0, tuple(steps)),)
+
+    threads = tuple(Lane(name, "general", "", "", turns(steps)) for name, steps in lanes.items())
+    return Session("s", "a", "", "/w", "", "", "", 0, 1, turns(main), threads, None)
+
+
+def call(index, lane, message):
+    asked = Request(index, Context.MAIN, "POST", "/v1/messages", {}, Body("", 0), agent_id=lane)
+    return Call(Exchange("t", asked), lane, message)
+
+
+def saved(*requests, lanes=()):
+    lanes = dict(lanes)
+    return [Saved("s", 1, f"t{request}", request, lanes.get(request, "")) for request in requests]
+
+
+def told(main, calls, trees, **lanes):
+    found = intervals("t0", trees, calls, session(main, **lanes))
+    return [(each.owner.step.message_id if each.owner else None, each.attribution) for each in found]
+
+
+BASH = ("Bash", {"command": "x"})
+LEFT = ("Bash", {"command": "x", "run_in_background": True})
+READ = ("Read", {"file_path": "/w/a"})
+AGENT = ("Agent", {"prompt": "x"})
+
+
+def test_what_changed_between_two_requests_is_the_step_betweens():
+    main = [step("a", BASH), step("b", BASH), step("c")]
+    calls = [call(1, "", "a"), call(2, "", "b"), call(3, "", "c")]
+
+    assert told(main, calls, saved(1, 2, 3, 0)) == [
+        (None, "background"),  # before the first answer nobody worked
+        ("a", "exact"),
+        ("b", "exact"),
+        ("c", "background"),  # words write nothing
+    ]
+
+
+def test_a_request_that_was_tried_again_shifts_nothing():
+    main = [step("a", BASH), step("b")]
+    calls = [call(1, "", "a"), call(2, "", ""), call(3, "", "b"), call(4, SIDE, "title")]
+
+    assert told(main, calls, saved(1, 2, 3, 4, 0))[1] == ("a", "exact")
+    assert told(main, calls, saved(1, 2, 3, 4, 0))[2][1] == "background"
+
+
+def test_a_lone_subagents_steps_are_its_own_while_the_main_thread_waits():
+    main = [step("a", AGENT), step("b")]
+    calls = [call(1, "", "a"), call(2, "x", "x1"), call(3, "x", "x2"), call(4, "", "b")]
+    trees = saved(1, 2, 3, 4, 0, lanes={2: "x", 3: "x"})
+
+    assert told(main, calls, trees, x=[step("x1", BASH), step("x2")])[2] == ("x1", "exact")
+
+
+def test_two_subagents_at_once_share_and_so_does_a_tool_beside_one():
+    main = [step("a", AGENT, AGENT), step("b")]
+    calls = [call(1, "", "a"), call(2, "x", "x1"), call(3, "y", "y1"), call(4, "x", "x2"), call(5, "y", "y2")]
+    trees = saved(1, 2, 3, 4, 5, lanes={2: "x", 3: "y", 4: "x", 5: "y"})
+    both = {"x": [step("x1", BASH), step("x2")], "y": [step("y1", BASH), step("y2")]}
+
+    assert told(main, calls, trees, **both)[3] == ("x1", "shared")
+
+    beside = [step("a", AGENT, BASH), step("b")]
+    assert told(beside, calls[:3], saved(1, 2, 3), x=[step("x1", BASH)], y=[step("y1")])[2] == ("a", "shared")
+
+
+def test_after_a_shell_was_left_running_only_a_named_file_is_shared_and_the_rest_is_background():
+    write = ("Write", {"file_path": "/w/named.txt"})
+    main = [step("a", LEFT), step("b", write), step("c")]
+    calls = [call(1, "", "a"), call(2, "", "b"), call(3, "", "c")]
+
+    found = list(intervals("t0", saved(1, 2, 3), calls, session(main)))
+
+    assert found[1].attributed("any") == "exact", "the step that left it running ran it in the open"
+    assert (found[2].attributed("late.txt"), found[2].attributed("named.txt")) == ("background", "shared")
+
+
+def test_a_step_that_only_read_changed_nothing():
+    calls = [call(1, "", "a"), call(2, "", "b")]
+
+    assert told([step("a", READ), step("b")], calls, saved(1, 2))[1] == ("a", "background")
+
+
+def test_without_captured_requests_a_session_is_one_piece():
+    assert told([step("a", BASH), step("b", BASH)], [], saved(0)) == [("b", "shared")]

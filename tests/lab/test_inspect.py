@@ -1,0 +1,85 @@
+import os
+
+import pytest
+
+from flightlog.lab.inspect import Where, inspected, parse
+from flightlog.model.errors import Invalid, NotFound
+from labs import bash, config, replies, run, script
+
+PATH = os.environ["PATH"]
+
+
+@pytest.mark.parametrize(
+    ("written", "where"),
+    [
+        ("my-run", Where("my-run")),
+        ("runs/my-run#2", Where("runs/my-run", 2)),
+        ("r#2.14", Where("r", 2, turn=14)),
+        ("r#2r3.14", Where("r", 2, 3, turn=14)),
+        ("r#1@abc.2", Where("r", 1, lane="abc", turn=2)),
+    ],
+)
+def test_a_place_is_read_as_a_person_writes_it(written, where):
+    assert parse(written) == where
+
+
+@pytest.mark.parametrize("written", ["", "#2", "r#0", "r#2.0", "r#x", "r#2@../x.1"])
+def test_what_is_no_place_is_refused(written):
+    with pytest.raises(Invalid):
+        parse(written)
+
+
+@pytest.fixture(scope="module")
+def book(tmp_path_factory):
+    root = tmp_path_factory.mktemp("inspect")
+    scenario = script([{"text": "I write."}, bash("echo a > a; echo b > b")], "done")
+    return run(root, config(root, scenario, {"prompt": "go", "count": 2}, engine="scripted"))
+
+
+def test_a_step_is_shown_with_its_request_tools_changes_and_cost(book):
+    told = inspected(book, Where("r", 1, 2, turn=1), PATH)
+
+    assert (told["session_dir"], told["text"]) == ("session_01_r02", ["I write."])
+    assert [tool["name"] for tool in told["tools"]] == ["Bash"]
+    assert [change["file_path"] for change in told["changes"]] == ["a", "b"]
+    assert (told["request"]["index"], told["request"]["status"]) == (1, 200)
+    assert told["cost_usd"] > 0
+    assert told["lineage"]["shadow_git_tag"] == "_step_01_r02_002"
+
+
+def test_a_session_lists_its_turns_and_a_run_its_files(book):
+    session = inspected(book, Where("r", 1), PATH)
+    whole = inspected(book, Where("r"), PATH)
+
+    assert [(turn["tools"], turn["files_changed"]) for turn in session["turns"]] == [(["Bash"], 2), ([], 0)]
+    assert session["session_dir"] == "session_01_r01"
+    assert [each["path"] for each in whole["file_changes"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    "where", [Where("r", 2), Where("r", 1, 3), Where("r", 1, turn=3), Where("r", 1, lane="x", turn=1)]
+)
+def test_what_is_not_there_is_said_with_what_is(book, where):
+    with pytest.raises(NotFound) as told:
+        inspected(book, where, PATH)
+
+    assert told.value.hint.startswith("it has")
+
+
+def test_subagents_have_places_of_their_own(tmp_path):
+    agent = {"tool": "Agent", "input": {"description": "d", "prompt": "write", "subagent_type": "general-purpose",
+                                        "run_in_background": False}}  # fmt: skip
+    scenario = {
+        "rules": [
+            {"when": {"subagent": True}, "replies": replies([bash("echo sub > sub")], "done")},
+            {"replies": replies([agent], "done")},
+        ]
+    }
+    book = run(tmp_path, config(tmp_path, scenario, "go"))
+
+    lane = next(iter(inspected(book, Where("r", 1), PATH)["subagents"]))
+    told = inspected(book, Where("r", 1, lane=lane, turn=1), PATH)
+
+    assert [change["file_path"] for change in told["changes"]] == ["sub"]
+    assert told["request"]["context"] == "subagent"
+    assert list((book.path / "session_01").glob(f"subagent_*_{lane}.json"))

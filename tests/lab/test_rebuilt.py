@@ -1,0 +1,59 @@
+import pytest
+
+from flightlog.lab.rebuilt import PATCH, WORDS, entries, unknown_calls
+from flightlog.model.events import Text
+from flightlog.model.session import Step, ToolCall
+from flightlog.model.usage import Cost, CostSource, Usage
+from labs import apply
+
+
+def step(*calls):
+    return Step(1, "m1", 0, "model", (), calls, Usage(), Cost(None, CostSource.UNKNOWN))
+
+
+def called(name, given, detail=None, **more):
+    return ToolCall("t1", name, given, (Text("ok"),), detail=detail, **more)
+
+
+@pytest.mark.parametrize("content", ["one\n", "a\nb\n", "no end", "", "ü\n"])
+def test_a_created_file_can_be_made_again(tmp_path, content):
+    detail = {"type": "create", "content": content, "structuredPatch": []}
+    (entry,) = entries("", step(called("Write", {"file_path": "/w/new.txt", "content": content}, detail)), 3, "/w")
+
+    if content:
+        apply(tmp_path, entry["diff"].encode(), "-p0")
+        assert (tmp_path / "new.txt").read_text() == content
+    assert (entry["file_path"], entry["kind"], entry["rebuilt_from"]) == ("new.txt", "added", PATCH)
+    assert (entry["attribution"], entry["step_id"]) == (None, 3)
+
+
+def test_the_clients_own_patch_can_be_applied(tmp_path):
+    hunk = {"oldStart": 1, "oldLines": 2, "newStart": 1, "newLines": 2, "lines": [" keep", "-old", "+new"]}
+    given = {"file_path": "/w/a.txt", "old_string": "old", "new_string": "new"}
+    (tmp_path / "a.txt").write_text("keep\nold\n")
+
+    (entry,) = entries("", step(called("Edit", given, {"structuredPatch": [hunk]})), 1, "/w")
+    apply(tmp_path, entry["diff"].encode(), "-p0")
+
+    assert (tmp_path / "a.txt").read_text() == "keep\nnew\n"
+
+
+def test_words_alone_give_lines_without_a_place_and_say_so():
+    given = {"file_path": "/elsewhere/a.txt", "old_string": "old", "new_string": "new"}
+
+    (entry,) = entries("x", step(called("Edit", given)), 1, "/w")
+
+    assert (entry["rebuilt_from"], entry["subagent"]) == (WORDS, "x")
+    assert entry["diff"].splitlines()[2:] == ["-old", "+new"]
+    assert entry["file_path"] == "/elsewhere/a.txt"
+
+
+def test_what_failed_was_denied_or_never_answered_changed_nothing_and_shells_are_only_counted():
+    given = {"file_path": "/w/a", "content": "x"}
+    failed = called("Write", given, is_error=True)
+    denied = called("Write", given, denied="rule")
+    open_call = ToolCall("t1", "Write", given)
+    shell = called("Bash", {"command": "rm -rf x"})
+
+    assert list(entries("", step(failed, denied, open_call, shell), 1, "/w")) == []
+    assert unknown_calls([step(shell), step(shell)]) == 2

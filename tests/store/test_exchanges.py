@@ -1,0 +1,243 @@
+import json
+import os
+import random
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from captures import exchanges
+from flightlog.model.damage import Damage
+from flightlog.model.errors import NotFound, Unreadable
+from flightlog.model.exchange import Body, Context, Ending, Request, Response
+from flightlog.store.exchanges import CHAIN_MAX
+from flightlog.store.pieces import common, cut, told_by
+from strace_points import kill_everywhere
+
+NO_BODY = Body("", 0)
+
+
+def request(index, **more):
+    given = {"context": Context.MAIN, "method": "POST", "path": "/v1/messages", "headers": {}, "sent": NO_BODY}
+    return Request(index, **(given | more))
+
+
+def response(index, ending=Ending.COMPLETE):
+    return Response(index, 200, {}, f"req_{index}", ending)
+
+
+def said(turns, words=40):
+    messages = [{"role": "user", "content": f"turn {turn} " + "wörd " * words} for turn in range(turns)]
+    body = {
+        "model": "m",
+        "messages": messages,
+        "system": [{"type": "text", "text": "Be brief."}],
+        "tools": [],
+        "n": 1.50,
+    }
+    return json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def disk_bytes(folder):
+    return sum(path.lstat().st_blocks * 512 for path in folder.rglob("*"))
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=6,
+)
+bodies = st.dictionaries(
+    st.sampled_from(["messages", "system", "tools", "model", "x", 'q"\\']), json_values, max_size=6
+)
+
+
+@given(bodies, st.sampled_from([(",", ":"), (", ", ": "), (" ,", " : ")]), st.booleans())
+def test_pieces_joined_are_the_body_however_it_is_written(body, separators, ascii_only):
+    data = json.dumps(body, separators=separators, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
+
+    assert b"".join(cut(data)) == data
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"\xff\xfe", b'{"a":1,"a":2}', b'{"messages":' + b"[" * 5000])
+def test_what_is_no_plain_object_is_one_piece(data):
+    assert cut(data) == [data]
+
+
+@given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
+def test_a_body_told_by_its_difference_is_the_body(one, other):
+    keep, tail = common(tuple(one), tuple(other))
+    own = tuple(other[keep : len(other) - tail])
+
+    assert told_by(Body("", 0, own, 1, keep, tail), tuple(one)) == tuple(other)
+
+
+def test_bodies_come_back_byte_for_byte_in_any_order_and_from_another_process(tmp_path):
+    store = exchanges(tmp_path)
+    asked = {}
+    for index in range(1, CHAIN_MAX * 2 + 10):
+        asked[index] = said(index) if index % 3 else said(index, words=2000)
+        store.ask(request(index, agent_id="a" if index % 5 == 0 else ""), asked[index])
+
+    other = exchanges(tmp_path)
+    found = other.read()
+
+    assert [each.index for each in found] == sorted(asked)
+    for each in random.Random(3).sample(found, len(found)):
+        assert other.sent(each) == asked[each.index]
+
+
+def test_a_rewritten_request_keeps_both_bodies(tmp_path):
+    store = exchanges(tmp_path)
+    store.ask(request(1), said(3), given=said(4))
+    store.ask(request(2), said(5))
+
+    first, second = exchanges(tmp_path).read()
+
+    assert (store.sent(first), store.given(first)) == (said(3), said(4))
+    assert store.given(second) == store.sent(second) == said(5)
+
+
+def test_a_history_is_kept_once(tmp_path):
+    """200 turns of a 100 KB context: 20 MB on the wire, and what else a capture writes."""
+    store = exchanges(tmp_path)
+    noise = random.Random(1)
+    messages = [{"role": "user", "content": noise.randbytes(50_000).hex()}]
+    wire = 0
+    for index in range(1, 201):
+        messages.append({"role": "user", "content": noise.randbytes(300).hex()})
+        marked = [*messages[:-1], {**messages[-1], "cache_control": {"type": "ephemeral"}}]
+        data = json.dumps({"model": "m", "messages": marked, "tools": ["t" * 5000]}).replace(" ", "").encode()
+        store.ask(request(index), data)
+        store.stream(index, b"x" * 2000)
+        store.answer(response(index), noise.randbytes(2000))
+        wire += len(data)
+
+    assert wire > 20_000_000
+    assert disk_bytes(tmp_path) < 3_000_000
+    assert len(store.sent(store.read()[-1])) > 100_000
+
+
+def test_a_response_streams_to_disk_and_becomes_a_blob_when_it_ends(tmp_path):
+    store = exchanges(tmp_path)
+    store.ask(request(1), b"{}")
+    store.answer(response(1, Ending.OPEN))
+    store.stream(1, b"first ")
+    store.stream(1, b"second")
+
+    (opened,) = exchanges(tmp_path).read()
+
+    assert (opened.response.ending, store.received(opened)) == (Ending.OPEN, b"first second")
+    store.answer(response(1), b"first second")
+    (ended,) = exchanges(tmp_path).read()
+    assert (ended.response.ending, store.received(ended)) == (Ending.COMPLETE, b"first second")
+    assert list((tmp_path / "open").iterdir()) == []
+
+
+def test_a_request_without_a_response_has_none(tmp_path):
+    store = exchanges(tmp_path)
+    store.ask(request(1), b"{}")
+
+    (only,) = store.read()
+
+    assert (only.response, store.received(only), store.last_index()) == (None, b"", 1)
+
+
+def test_damage_costs_what_it_hit(tmp_path):
+    store = exchanges(tmp_path)
+    for index in range(1, 6):
+        store.ask(request(index), said(index, words=3000))
+    path = tmp_path / "exchanges.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1][: len(lines[1]) // 2] + b"\n" + b"".join(lines[2:]) + b'{"v":1,"id":"z"')
+
+    found = list(exchanges(tmp_path).read_all())
+
+    assert sum(isinstance(each, Damage) for each in found) >= 2
+    kept = [each for each in found if not isinstance(each, Damage)]
+    assert [each.index for each in kept] == [1, 3, 4, 5]
+    assert exchanges(tmp_path).sent(kept[0]) == said(1, words=3000)
+    with pytest.raises(NotFound):
+        exchanges(tmp_path).sent(kept[1])
+
+
+def test_a_piece_that_is_not_what_was_kept_is_told(tmp_path):
+    store = exchanges(tmp_path)
+    store.ask(request(1), said(1))
+    path = tmp_path / "exchanges.jsonl"
+    path.write_bytes(path.read_bytes().replace(b"turn 0", b"turn 9"))
+
+    with pytest.raises(Unreadable):
+        exchanges(tmp_path).sent(exchanges(tmp_path).read()[0])
+
+
+def test_a_response_whose_request_was_lost_is_not_an_exchange(tmp_path):
+    store = exchanges(tmp_path)
+    store.answer(response(7), b"x")
+
+    assert store.read() == []
+
+
+def test_blobs_may_be_shared_between_sessions(tmp_path):
+    from flightlog.store.exchanges import Exchanges
+
+    shared = tmp_path / "blobs"
+    for name in ("one", "two"):
+        store = Exchanges(tmp_path / name, now=str, new_id=lambda name=name: name, blobs=shared)
+        store.ask(request(1), said(1, words=5000))
+
+    assert len([path for path in shared.rglob("*") if path.is_file()]) == 1
+    assert {path.name for path in tmp_path.iterdir()} == {"blobs", "one", "two"}
+
+
+def test_what_is_kept_is_for_its_owner_alone(tmp_path):
+    store = exchanges(tmp_path / "x")
+    store.ask(request(1), said(1, words=5000))
+    store.stream(1, b"x")
+
+    modes = {oct(os.lstat(path).st_mode & 0o077) for path in (tmp_path / "x").rglob("*")}
+
+    assert modes == {"0o0"}
+
+
+SCENARIO = """
+from flightlog.model.exchange import Body, Context, Ending, Request, Response
+from flightlog.store.exchanges import Exchanges
+import itertools
+ids = itertools.count(100)
+store = Exchanges(root / "x", now=lambda: "t", new_id=lambda: f"n{next(ids)}")
+one = b'{"model":"m","messages":[' + b'"' + b"word " * 2000 + b'"]}'
+begin()
+store.ask(Request(2, Context.MAIN, "POST", "/", {}, Body("", 0)), one)
+ack("asked")
+store.stream(2, b"half")
+store.answer(Response(2, 200, {}, "r", Ending.COMPLETE), b"half and half")
+ack("answered")
+end()
+"""
+
+
+@pytest.mark.slow
+def test_dying_at_any_call_leaves_what_was_acknowledged_and_a_sound_journal(tmp_path):
+    def prepare(root):
+        exchanges(root / "x").ask(request(1), said(2))
+
+    def check(root, acknowledged):
+        store = exchanges(root / "x")
+        found = {each.index: each for each in store.read()}
+        assert store.sent(found[1]) == said(2)
+        if "asked" in acknowledged:
+            assert len(store.sent(found[2])) > 10_000
+        if "answered" in acknowledged:
+            assert store.received(found[2]) == b"half and half"
+        store.ask(request(3), said(3))
+        assert [each.index for each in exchanges(root / "x").read()][-1] == 3
+
+    assert len(kill_everywhere(SCENARIO, tmp_path, prepare, check)) > 20
+
+
+def test_the_values_survive_their_way_through_json():
+    whole = request(3, given=Body("d", 1, ("=a",), 2, 1, 1), is_compaction=True, scrubbed=("metadata",))
+
+    assert msgspec.json.decode(msgspec.json.encode(whole), type=Request) == whole
