@@ -52,9 +52,7 @@ def analyze(export: str | None, *, resume: str, sessions: bool, draw: bool, as_j
         found = new_in(room, Path(export) if export else None, watch, sessions=sessions)
         watch.close()
         analysis = found.analysis(room, local_zone())
-        artifact = (
-            draw_artifact(room, analysis, local_zone()) if draw and (found.anything or not analysis.snapshots) else None
-        )
+        artifact = draw_artifact(room, analysis, local_zone()) if draw and found.anything else None
         end(room)
     if as_json:
         print_json(analysis)
