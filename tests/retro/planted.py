@@ -9,16 +9,141 @@ import uuid
 from dataclasses import dataclass, field
 
 SUBJECTS = {
-    "gardening": "tomato soil compost seedling mulch watering pruning greenhouse fertilizer roses weeds lawn harvest bulbs".split(),
-    "databases": "postgres index query transaction schema migration replica deadlock vacuum join cursor rollback".split(),
-    "cooking": "flour oven dough simmer garlic butter recipe roast yeast marinade skillet whisk broth caramel".split(),
-    "taxes": "invoice deduction income receipt refund withholding bracket audit expense depreciation filing payroll".split(),
-    "networking": "router packet subnet firewall latency gateway bandwidth socket proxy dns handshake multicast".split(),
-    "music": "chord melody guitar rhythm tempo bass piano scale harmony drummer tuning octave bridge chorus".split(),
-    "astronomy": "telescope nebula orbit comet galaxy eclipse planet spectrum meteor aperture constellation parallax".split(),
-    "fitness": "squat deadlift cardio protein stretching marathon treadmill posture reps recovery kettlebell sprint".split(),
+    "gardening": [
+        "tomato",
+        "soil",
+        "compost",
+        "seedling",
+        "mulch",
+        "watering",
+        "pruning",
+        "greenhouse",
+        "fertilizer",
+        "roses",
+        "weeds",
+        "lawn",
+        "harvest",
+        "bulbs",
+    ],
+    "databases": [
+        "postgres",
+        "index",
+        "query",
+        "transaction",
+        "schema",
+        "migration",
+        "replica",
+        "deadlock",
+        "vacuum",
+        "join",
+        "cursor",
+        "rollback",
+    ],
+    "cooking": [
+        "flour",
+        "oven",
+        "dough",
+        "simmer",
+        "garlic",
+        "butter",
+        "recipe",
+        "roast",
+        "yeast",
+        "marinade",
+        "skillet",
+        "whisk",
+        "broth",
+        "caramel",
+    ],
+    "taxes": [
+        "invoice",
+        "deduction",
+        "income",
+        "receipt",
+        "refund",
+        "withholding",
+        "bracket",
+        "audit",
+        "expense",
+        "depreciation",
+        "filing",
+        "payroll",
+    ],
+    "networking": [
+        "router",
+        "packet",
+        "subnet",
+        "firewall",
+        "latency",
+        "gateway",
+        "bandwidth",
+        "socket",
+        "proxy",
+        "dns",
+        "handshake",
+        "multicast",
+    ],
+    "music": [
+        "chord",
+        "melody",
+        "guitar",
+        "rhythm",
+        "tempo",
+        "bass",
+        "piano",
+        "scale",
+        "harmony",
+        "drummer",
+        "tuning",
+        "octave",
+        "bridge",
+        "chorus",
+    ],
+    "astronomy": [
+        "telescope",
+        "nebula",
+        "orbit",
+        "comet",
+        "galaxy",
+        "eclipse",
+        "planet",
+        "spectrum",
+        "meteor",
+        "aperture",
+        "constellation",
+        "parallax",
+    ],
+    "fitness": [
+        "squat",
+        "deadlift",
+        "cardio",
+        "protein",
+        "stretching",
+        "marathon",
+        "treadmill",
+        "posture",
+        "reps",
+        "recovery",
+        "kettlebell",
+        "sprint",
+    ],
 }
-COMMON = "project week morning problem friend result number example version details simple better small large".split()
+COMMON = [
+    "project",
+    "week",
+    "morning",
+    "problem",
+    "friend",
+    "result",
+    "number",
+    "example",
+    "version",
+    "details",
+    "simple",
+    "better",
+    "small",
+    "large",
+]
 FRAMES = (
     "How do I handle {0} and {1} when {2} is involved?",
     "What is the best approach to {0} with {1}? I also have {2}.",
@@ -46,7 +171,9 @@ def identity(dice: random.Random) -> str:
 
 def question(dice: random.Random, subject: str) -> str:
     words = dice.sample(SUBJECTS[subject], 4)
-    about = f" It is about the {dice.choice(COMMON)} {dice.choice(SUBJECTS[subject])} called {name(dice)} at {name(dice)}."
+    about = (
+        f" It is about the {dice.choice(COMMON)} {dice.choice(SUBJECTS[subject])} called {name(dice)} at {name(dice)}."
+    )
     return dice.choice(FRAMES).format(*words) + about
 
 
@@ -74,7 +201,9 @@ def chats(seed: int, count: int = 120) -> tuple[list[dict], Truth]:
         subject = dice.choice(subjects)
         own = [chat for chat in made if chat[1] == subject]
         words = dice.sample(SUBJECTS[subject], 5)
-        text = f"Why does my {words[0]} fail with {words[1]} on {name(dice)} after {words[2]}, {words[3]} and {words[4]}?"
+        text = (
+            f"Why does my {words[0]} fail with {words[1]} on {name(dice)} after {words[2]}, {words[3]} and {words[4]}?"
+        )
         places = dice.sample(own, dice.randint(2, 4))
         for chat in places:
             chat[2].insert(dice.randint(0, len(chat[2])), again(dice, text))

@@ -35,7 +35,11 @@ class Scene:
 
     def call(self, tool: str, given: dict, answer: str, *, fails: bool = False, denied: bool = False) -> None:
         name = f"t{self._count}-{self.session}"
-        self._add(assistant(f"m{self._count}-{self.session}", 2, {"type": "tool_use", "id": name, "name": tool, "input": given}))
+        self._add(
+            assistant(
+                f"m{self._count}-{self.session}", 2, {"type": "tool_use", "id": name, "name": tool, "input": given}
+            )
+        )
         result = {"type": "tool_result", "tool_use_id": name, "content": answer, "is_error": fails or denied}
         more = {"toolUseResult": "User rejected tool use", "toolDenialKind": "user-rejected"} if denied else {}
         self._add({**user([result]), **more})
@@ -47,7 +51,9 @@ class Scene:
         self._add(user([{"type": "text", "text": "[Request interrupted by user]"}]))
 
     def compacted(self) -> None:
-        self._add({"type": "system", "subtype": "compact_boundary", "compactMetadata": {"trigger": "auto", "preTokens": 9}})
+        self._add(
+            {"type": "system", "subtype": "compact_boundary", "compactMetadata": {"trigger": "auto", "preTokens": 9}}
+        )
 
 
 def plain(scene: Scene) -> None:
@@ -56,7 +62,9 @@ def plain(scene: Scene) -> None:
     path = scene.dice.choice(FILES)
     scene.call("Read", {"file_path": f"/srv/shop/{path}"}, "1\tcontents")
     number = scene.dice.random()
-    scene.call("Edit", {"file_path": f"/srv/shop/{path}", "old_string": f"a{number}", "new_string": f"b{number}"}, "done")
+    scene.call(
+        "Edit", {"file_path": f"/srv/shop/{path}", "old_string": f"a{number}", "new_string": f"b{number}"}, "done"
+    )
     scene.say("Done.")
 
 
@@ -64,7 +72,9 @@ def planted(folder, seed: int, count: int = 14):
     """Write sessions below `folder`; return what was planted: (session, kind, turn)."""
     dice = random.Random(seed)
     truth: set[tuple[str, str, int]] = set()
-    scenes = [Scene(f"00000000-0000-4000-8000-{seed % 10**6:06}{number:06}", dice, 1 + number % 28) for number in range(count)]
+    scenes = [
+        Scene(f"00000000-0000-4000-8000-{seed % 10**6:06}{number:06}", dice, 1 + number % 28) for number in range(count)
+    ]
     for scene in scenes:
         for _ in range(dice.randint(1, 3)):
             plain(scene)

@@ -7,8 +7,7 @@ import zipfile
 import msgspec
 import pytest
 
-from cli_runs import environment
-from cli_runs import FLIGHTLOG
+from cli_runs import FLIGHTLOG, environment
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.privacy.tiers import Tier, kind_of
 from flightlog.retro import feedback, logs, looking, workflow
@@ -127,14 +126,18 @@ def test_7_the_threshold_and_every_status_are_used(room):
 
 
 def test_8_what_is_tracked_was_scrubbed_by_rules_before_it_was_written(room):
-    name = reported(room, f"Token {SECRET} refused", f"mail ada@example.org in /home/ada/shop\nuser: my private words")
+    name = reported(
+        room,
+        f"Token {SECRET} refused",
+        "mail ada.lovelace@analytical-engines.net in /home/ada/shop\nuser: my private words",
+    )
     workflow.approve(room)
     workflow.publish(room)
 
     (body,) = public(room).values()
 
     assert "<secret:" in body
-    for private in (SECRET, "ada@example.org", "/home/ada", "my private words"):
+    for private in (SECRET, "lovelace", "/home/ada", "my private words"):
         assert private not in body
     with pytest.raises(Conflict):
         workflow.checked(room, msgspec.structs.replace(room.board().issues[name], status="draft"))
@@ -166,7 +169,9 @@ def test_10_a_closing_script_tag_stays_text(room, tmp_path):
 def test_11_each_artifact_keeps_its_own_notes(room):
     analysis = looking.analyse(room, __import__("datetime").UTC)
 
-    one, two = (artifact(analysis, [], __import__("datetime").UTC, name) for name in ("outputs/a.html", "outputs/b.html"))
+    one, two = (
+        artifact(analysis, [], __import__("datetime").UTC, name) for name in ("outputs/a.html", "outputs/b.html")
+    )
 
     assert '"name":"outputs/a.html"' in one
     assert '"name":"outputs/b.html"' in two
@@ -212,7 +217,7 @@ def test_14_logs_do_not_grow_for_ever(room):
     assert [path.name for path in (room.root / "logs").glob("debug_audit_*")] == ["debug_audit_1.jsonl"]
     (room.root / "outputs" / "debug_mine.jsonl").write_text("mine")
     assert [move.item.name for move in logs.due(room.root, room.now_ms() + 10_000 * DAY_MS)] == [
-        "logs/debug.jsonl", "logs/debug_audit_1.jsonl"]  # fmt: skip
+        "logs/debug_audit_1.jsonl"]  # fmt: skip
 
 
 def test_15_the_tracked_log_can_hold_nothing_but_numbers(room):

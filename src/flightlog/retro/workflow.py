@@ -17,7 +17,7 @@ from flightlog.retro.room import Room, stamp
 from flightlog.store import files, pages
 
 _AGAIN = frozenset({"resolved"})
-_PUBLISHABLE = frozenset({"triaged", "clustered", "prioritized", "in_progress", "deferred"})
+_PUBLISHABLE = boards.OPEN
 
 
 class Processed(Struct, frozen=True):
@@ -98,7 +98,7 @@ def move(room: Room, written: str, to: events.Status, notes: str = "") -> Issue:
     issue = room.board().issue(written)
     boards.check_move(issue, to)
     room.journal.append(events.Moved(issue.id, to, room.now_ms(), room.redactor.text(notes)), durable=True)
-    if to in {"wont_fix", "deferred"}:
+    if to not in boards.OPEN:
         files.remove([files.inside(room.root, issue_name(issue))])
     return _shown(room).issues[issue.id]
 

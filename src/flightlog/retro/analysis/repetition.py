@@ -25,9 +25,8 @@ class Repeated(Struct, frozen=True):
 def questions(digests: Sequence[Digest]) -> list[Repeated]:
     """Return questions asked in more than one conversation, commonest first."""
     asked = [(digest.id, prompt) for digest in digests for prompt in digest.prompts]
-    words = [frozenset(content_words(prompt.text)) for _, prompt in asked]
     found = []
-    for group in groups(words, QUESTION_OVERLAP, QUESTION_WORDS_MIN):
+    for group in groups((content_words(prompt.text) for _, prompt in asked), QUESTION_OVERLAP, QUESTION_WORDS_MIN):
         where = tuple(dict.fromkeys(asked[number][0] for number in group))
         if len(where) > 1:
             places = tuple(asked[number][1] for number in group)

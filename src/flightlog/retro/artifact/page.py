@@ -87,11 +87,15 @@ def _data(analysis: Analysis, digests: Sequence[Digest], zone: tzinfo, name: str
             for each in analysis.patterns
         ],
         "chats": [
-            [each.id, inert(each.title or (each.prompts[0].text if each.prompts else ""))[:_LABEL_CHARS], each.started_ms,
+            [each.id, _title(each), each.started_ms,
              each.messages, topic_of.get(each.id, -1), each.source, each.usd or 0]
             for each in shown
         ],
     }  # fmt: skip
+
+
+def _title(digest: Digest) -> str:
+    return inert(digest.title or (digest.prompts[0].text if digest.prompts else ""))[:_LABEL_CHARS]
 
 
 def _graph(analysis: Analysis) -> dict[str, Any]:

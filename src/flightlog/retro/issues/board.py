@@ -140,7 +140,9 @@ def _apply(  # noqa: C901, PLR0912 - one arm for each event
         case events.Approved():
             clusters[event.cluster] = replace(clusters[event.cluster], status="approved")
         case events.Moved():
-            _change(issues, event.issue, status=event.to, resolution_notes=event.notes, updated_ms=event.at_ms)
+            seen = _of(issues, event.issue).published and event.to in OPEN
+            _change(issues, event.issue, status=event.to, published=seen, resolution_notes=event.notes,
+                    updated_ms=event.at_ms)  # fmt: skip
         case events.Published():
             _change(issues, event.issue, published=True)
         case events.Resolved():
