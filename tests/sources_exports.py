@@ -15,7 +15,7 @@ def claude_message(uuid, sender, text, **fields):
     return {**made, **fields}
 
 
-def gpt_node(name, parent, children=(), role="user", text="Hello", at=1.7e9, **fields):
+def gpt_node(name, parent, children=(), *, role="user", text="Hello", at=1.7e9, **fields):
     """A node of a ChatGPT conversation."""
     message = {"id": name, "author": {"role": role}, "create_time": at, "recipient": "all", "metadata": {},
                "content": {"content_type": "text", "parts": [text]}}  # fmt: skip

@@ -22,9 +22,16 @@ def place(tmp_path):
 
 
 def run(place, *words, program="flightlog", **more):
-    ran = subprocess.run([FLIGHTLOG.with_name(program), *words], cwd=place, env=environment(place / "config", **more),
-                         capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL)  # fmt: skip
-    return ran
+    return subprocess.run(
+        [FLIGHTLOG.with_name(program), *words],
+        cwd=place,
+        env=environment(place / "config", **more),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 def told(place, *words, **more):
@@ -87,7 +94,8 @@ def test_every_finding_has_evidence_that_opens(place):
     for kind in ("topic", "friction"):
         shown = next(each for each in analysis["patterns"] if each["kind"] == kind)["evidence"][0]
         opened = told(place, "retro", "show", shown["address"])
-        assert opened and opened[0]["text"], shown
+        assert opened, shown
+        assert opened[0]["text"], shown
 
 
 def test_preferences_are_obeyed(place):

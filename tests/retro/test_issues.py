@@ -14,8 +14,13 @@ from flightlog.retro.issues.board import MOVES, STATUSES, Issue, check_move
 from retro.planted import name as invented
 from retro.rooms import DAY_MS, make_room, report, reported
 
-PARTS = {"cart": "basket checkout total coupon", "login": "password session cookie captcha", "search": "index ranking filter query",
-         "mail": "inbox attachment sender folder", "chart": "axis legend tooltip colour"}  # fmt: skip
+PARTS = {
+    "cart": "basket checkout total coupon",
+    "login": "password session cookie captcha",
+    "search": "index ranking filter query",
+    "mail": "inbox attachment sender folder",
+    "chart": "axis legend tooltip colour",
+}
 
 
 @pytest.mark.parametrize(("start", "to"), list(itertools.product(STATUSES, STATUSES)))
@@ -112,7 +117,7 @@ def test_resolving_needs_words_and_a_deferred_issue_leaves_the_public(tmp_path):
     with pytest.raises(Invalid):
         workflow.resolve(room, name, " ")
 
-    workflow.move(room, name, "deferred", "later")
+    workflow.carry(room, name, "deferred", "later")
 
     assert not (room.root / "issues" / f"issue_{name}.json").exists()
     with pytest.raises(Conflict):

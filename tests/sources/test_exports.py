@@ -107,7 +107,8 @@ def test_a_claude_export_tells_branches_attachments_and_deletions():
         ("Question", ""), ("Second", ""), ("", ""), ("First", "branch-1")]  # fmt: skip
     assert chat.said[1].files == ("a.txt",)
     assert chat.said[2].deleted
-    assert gone.deleted and gone.id == "c9"
+    assert gone.deleted
+    assert gone.id == "c9"
 
 
 def test_a_zip_is_read_without_unpacking_and_damage_costs_one_conversation(tmp_path):

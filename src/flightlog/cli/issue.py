@@ -233,7 +233,7 @@ def _move(written: str, to: str, notes: str = "") -> None:
 
     room = open_room()
     with room.held():
-        moved = workflow.move(room, written, to, notes)  # type: ignore[arg-type]
+        moved = workflow.carry(room, written, to, notes)  # type: ignore[arg-type]
     click.echo(f"{moved.id} is {moved.status}", err=True)
 
 

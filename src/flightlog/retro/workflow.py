@@ -93,7 +93,7 @@ def publish(room: Room, written: str = "") -> list[str]:
     return [page.path for page in found]
 
 
-def move(room: Room, written: str, to: events.Status, notes: str = "") -> Issue:
+def carry(room: Room, written: str, to: events.Status, notes: str = "") -> Issue:
     """Put an issue elsewhere, if the table has the move."""
     issue = room.board().issue(written)
     boards.check_move(issue, to)
