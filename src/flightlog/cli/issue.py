@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 _SEVERITIES = click.Choice(["critical", "high", "medium", "low"])
 
 
-@click.group(epilog="Example: issue-workflow process --yes")
+@click.group(epilog="Example: flightlog issue process --yes")
 def issue() -> None:
     """Issues that are safe to publish."""
 
 
-@issue.command(epilog="Example: issue-workflow process --yes")
+@issue.command(epilog="Example: flightlog issue process --yes")
 @click.option("-y", "--yes", is_flag=True, help="Approve and publish without asking.")
 @click.option("--findings", is_flag=True, help="Draft issues from the last analysis first.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
@@ -54,7 +54,7 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
     click.echo(f"{said}, {len(published)} published", err=True)
 
 
-@issue.command("list", epilog="Example: issue-workflow list --status prioritized")
+@issue.command("list", epilog="Example: flightlog issue list --status prioritized")
 @click.option("--status", default="", help="Only issues with this status.")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_issues(*, status: str, as_json: bool) -> None:
@@ -73,7 +73,7 @@ def list_issues(*, status: str, as_json: bool) -> None:
     _table(chosen)
 
 
-@issue.command(epilog="Example: issue-workflow clusters")
+@issue.command(epilog="Example: flightlog issue clusters")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def clusters(*, as_json: bool) -> None:
     """List clusters with their rank and whether they were approved."""
@@ -90,7 +90,7 @@ def clusters(*, as_json: bool) -> None:
     print_table(("cluster", "status", "priority", "issues", "theme"), rows, right=(2, 3))
 
 
-@issue.command(epilog="Example: issue-workflow drafts")
+@issue.command(epilog="Example: flightlog issue drafts")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def drafts(*, as_json: bool) -> None:
     """List drafts that wait to be imported."""
@@ -104,7 +104,7 @@ def drafts(*, as_json: bool) -> None:
         click.echo(inert(name))
 
 
-@issue.command(epilog="Example: issue-workflow approve cluster-1f2e3d4c")
+@issue.command(epilog="Example: flightlog issue approve cluster-1f2e3d4c")
 @click.argument("cluster")
 def approve(cluster: str) -> None:
     """Agree to work on a cluster, so that its issues may be published."""
@@ -117,7 +117,7 @@ def approve(cluster: str) -> None:
     click.echo(f"approved: {', '.join(names)}", err=True)
 
 
-@issue.command(epilog="Example: issue-workflow preview")
+@issue.command(epilog="Example: flightlog issue preview")
 @click.argument("written", required=False, metavar="[ISSUE]")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def preview(written: str | None, *, as_json: bool) -> None:
@@ -137,7 +137,7 @@ def preview(written: str | None, *, as_json: bool) -> None:
             click.echo(inert(f"{page.path}\n{page.body.text}"))
 
 
-@issue.command(epilog="Example: issue-workflow publish 1f2e3d4c5b6a")
+@issue.command(epilog="Example: flightlog issue publish 1f2e3d4c5b6a")
 @click.argument("written", required=False, metavar="[ISSUE]")
 @click.option("--dry-run", is_flag=True, help="Only say what would be written.")
 def publish(written: str | None, *, dry_run: bool) -> None:
@@ -157,14 +157,14 @@ def publish(written: str | None, *, dry_run: bool) -> None:
         click.echo(name)
 
 
-@issue.command(epilog="Example: issue-workflow start 1f2e3d")
+@issue.command(epilog="Example: flightlog issue start 1f2e3d")
 @click.argument("written", metavar="ISSUE")
 def start(written: str) -> None:
     """Take an issue up: in progress."""
     _move(written, "in_progress")
 
 
-@issue.command(epilog="Example: issue-workflow defer 1f2e3d --notes 'after the release'")
+@issue.command(epilog="Example: flightlog issue defer 1f2e3d --notes 'after the release'")
 @click.argument("written", metavar="ISSUE")
 @click.option("--notes", default="")
 def defer(written: str, *, notes: str) -> None:
@@ -172,7 +172,7 @@ def defer(written: str, *, notes: str) -> None:
     _move(written, "deferred", notes)
 
 
-@issue.command(epilog="Example: issue-workflow wontfix 1f2e3d --notes 'as it should be'")
+@issue.command(epilog="Example: flightlog issue wontfix 1f2e3d --notes 'as it should be'")
 @click.argument("written", metavar="ISSUE")
 @click.option("--notes", default="")
 def wontfix(written: str, *, notes: str) -> None:
@@ -180,14 +180,14 @@ def wontfix(written: str, *, notes: str) -> None:
     _move(written, "wont_fix", notes)
 
 
-@issue.command(epilog="Example: issue-workflow reopen 1f2e3d")
+@issue.command(epilog="Example: flightlog issue reopen 1f2e3d")
 @click.argument("written", metavar="ISSUE")
 def reopen(written: str) -> None:
     """Take an issue back that was put off, given up or resolved."""
     _move(written, "triaged")
 
 
-@issue.command(epilog="Example: issue-workflow resolve 1f2e3d --notes 'Fixed state validation'")
+@issue.command(epilog="Example: flightlog issue resolve 1f2e3d --notes 'Fixed state validation'")
 @click.argument("written", metavar="ISSUE")
 @click.option("--notes", required=True, help="How it was resolved; goes into the changelog.")
 @click.option("--by", default="", help="A commit or a name.")
@@ -202,7 +202,7 @@ def resolve(written: str, *, notes: str, by: str) -> None:
     click.echo(f"resolved: {done.id}", err=True)
 
 
-@issue.command("report-bug", epilog="Example: issue-workflow report-bug --title 'Wrong total' --description '…'")
+@issue.command("report-bug", epilog="Example: flightlog issue report-bug --title 'Wrong total' --description '…'")
 @click.option("--title", default="")
 @click.option("--description", default="")
 @click.option("--severity", type=_SEVERITIES, default=None)

@@ -26,12 +26,12 @@ class _Bare(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=_Bare, epilog="Example: chat-retro export.zip")
+@click.group(cls=_Bare, epilog="Example: flightlog retro export.zip")
 def retro() -> None:
     """Look back: patterns, pictures, feedback; `chat-retro EXPORT` analyses an export."""
 
 
-@retro.command(epilog="Example: chat-retro export.zip --resume")
+@retro.command(epilog="Example: flightlog retro export.zip --resume")
 @click.argument("export", required=False)
 @click.option("--resume", is_flag=False, flag_value=_LATEST, default="", metavar="[ID]", help="Go on with a session.")
 @click.option("--sessions/--no-sessions", default=True, help="Look at recorded agent sessions too.")
@@ -103,12 +103,12 @@ def show(what: str, *, as_json: bool) -> None:
         click.echo(f"{inert(address)} {inert(role)}\n{inert(text)}\n")
 
 
-@retro.group(epilog="Example: chat-retro prefs set focus_areas databases,testing")
+@retro.group(epilog="Example: flightlog retro prefs set focus_areas databases,testing")
 def prefs() -> None:
     """Say what to look at, leave out and draw first."""
 
 
-@prefs.command("set", epilog="Example: chat-retro prefs set excluded_topics health")
+@prefs.command("set", epilog="Example: flightlog retro prefs set excluded_topics health")
 @click.argument("name", type=click.Choice(["focus_areas", "excluded_topics", "preferred_viz"]))
 @click.argument("values")
 def set_prefs(name: str, values: str) -> None:
@@ -128,7 +128,7 @@ def set_prefs(name: str, values: str) -> None:
     click.echo("it counts from the next analysis on: chat-retro analyze", err=True)
 
 
-@prefs.command("show", epilog="Example: chat-retro prefs show --json")
+@prefs.command("show", epilog="Example: flightlog retro prefs show --json")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show_prefs(*, as_json: bool) -> None:
     """Show the preferences in force."""

@@ -5,12 +5,12 @@ import click
 from flightlog.cli.output import print_json, print_table
 
 
-@click.group(epilog="Example: chat-retro feedback rate topic-1f2e3d4c5b 4")
+@click.group(epilog="Example: flightlog retro feedback rate topic-1f2e3d4c5b 4")
 def feedback() -> None:
     """Rate findings, answer questions, report gaps; low-rated findings count less next time."""
 
 
-@feedback.command(epilog="Example: chat-retro feedback rate activity down --comment 'I know'")
+@feedback.command(epilog="Example: flightlog retro feedback rate activity down --comment 'I know'")
 @click.argument("pattern")
 @click.argument("rating")
 @click.option("--comment", default="")
@@ -22,7 +22,7 @@ def rate(pattern: str, rating: str, *, comment: str) -> None:
     click.echo(f"kept: {rated(open_room(), pattern, rating, comment)}", err=True)
 
 
-@feedback.command(epilog="Example: chat-retro feedback answer overall_value 'It saves me a morning' --rating 4")
+@feedback.command(epilog="Example: flightlog retro feedback answer overall_value 'It saves me a morning' --rating 4")
 @click.argument("question")
 @click.argument("response")
 @click.option("--rating", default=None, type=click.IntRange(1, 5))
@@ -34,7 +34,7 @@ def answer(question: str, response: str, *, rating: int | None) -> None:
     click.echo(f"kept: {answered(open_room(), question, response, rating)}", err=True)
 
 
-@feedback.command(epilog="Example: chat-retro feedback gap 'It misses my Rust work' --category topic_detection")
+@feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work' --category topic_detection")
 @click.argument("description")
 @click.option("--category", default="other")
 @click.option("--priority", default="medium", type=click.Choice(["low", "medium", "high"]))
@@ -46,7 +46,7 @@ def gap(description: str, *, category: str, priority: str) -> None:
     click.echo(f"kept: {missed(open_room(), description, category, priority)}", err=True)
 
 
-@feedback.command("import", epilog="Example: chat-retro feedback import feedback.json")
+@feedback.command("import", epilog="Example: flightlog retro feedback import feedback.json")
 @click.argument("path", type=click.Path(exists=True, dir_okay=False))
 def take(path: str) -> None:
     """Take in the ratings an artifact saved."""
@@ -58,7 +58,7 @@ def take(path: str) -> None:
     click.echo(f"kept: {imported(open_room(), Path(path))}", err=True)
 
 
-@feedback.command(epilog="Example: chat-retro feedback summary --json")
+@feedback.command(epilog="Example: flightlog retro feedback summary --json")
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def summary(*, as_json: bool) -> None:
     """Sum up all feedback."""

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from flightlog.retro.analysis.words import content_words
+from flightlog.retro.analysis.words import content_words, spoken
 from flightlog.retro.digest import Digest
 
 SAMPLE_MAX = 1500
@@ -51,7 +52,17 @@ def topics(digests: Sequence[Digest]) -> list[Topic]:
     if vectors is None:
         return []
     labels = _clustered(vectors, [digests[number].id for number in told])
-    return _told(labels, told, vectors, weights, names)
+    return [_named(topic, digests) for topic in _told(labels, told, vectors, weights, names)]
+
+
+def _named(topic: Topic, digests: Sequence[Digest]) -> Topic:
+    """Write the label in words as they were said, not in stems."""
+    said: dict[str, str] = {}
+    for number in reversed(topic.typical):
+        for prompt in digests[number].prompts:
+            said |= spoken(prompt.text)
+        said |= spoken(digests[number].title)
+    return replace(topic, label=", ".join(said.get(each, each) for each in topic.label.split(", ")))
 
 
 def _vectors(texts: list[list[str]]) -> tuple[Any, Any, Any]:

@@ -28,6 +28,12 @@ def content_words(text: str) -> list[str]:
     return [stem(word) for word in found if word not in _FILLERS and (len(word) > 1 or not word.isascii())]
 
 
+def spoken(text: str) -> dict[str, str]:
+    """Return the telling words of `text` by their stem, as they were written."""
+    found = (word.replace("\u2019", "").replace("'", "") for word in _WORD.findall(text.lower()))
+    return {stem(word): word for word in found}
+
+
 @lru_cache(maxsize=100_000)
 def stem(word: str) -> str:
     """Return `word` without its commonest endings; only ever compared with others done alike."""

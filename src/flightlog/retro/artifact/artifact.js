@@ -61,7 +61,7 @@
     const most = Math.max(1, ...nodes.map((node) => node.count));
     const places = new Map(nodes.map((node, at) => {
       const turn = (at / Math.max(1, nodes.length)) * 2 * Math.PI;
-      return [node.id, [240 + 150 * Math.cos(turn), 150 + 115 * Math.sin(turn)]];
+      return [node.id, [240 + 95 * Math.cos(turn), 150 + 125 * Math.sin(turn)]];
     }));
     for (const link of data.graph.links) {
       const [a, b] = [places.get(link.source), places.get(link.target)];
@@ -71,7 +71,10 @@
       const [x, y] = places.get(node.id);
       svg.append(titled(draw("circle", { class: node.group === "topic" ? "node" : "node other", cx: x, cy: y,
         r: 4 + 10 * Math.sqrt(node.count / most) }), `${node.label}: ${node.count}`));
-      if (at < 14) svg.append(draw("text", { class: "name", x, y: y - 16, "text-anchor": "middle" }, node.label.slice(0, 26)));
+      const side = x >= 240 ? 1 : -1;
+      if (nodes.length <= 24 || at % 2 === 0) {
+        svg.append(draw("text", { class: "name", x: x + side * 17, y: y + 4, "text-anchor": side > 0 ? "start" : "end" }, node.label.slice(0, 24)));
+      }
     });
     return box;
   };
