@@ -156,6 +156,7 @@ UNTESTED = {
     "web/news.py": "tests/web/test_server.py",
     "web/pages/session.py": "tests/web/test_server.py",
     "web/pages/sessions.py": "tests/web/test_server.py",
+    "web/pages/retro.py": "tests/web/test_retro.py",
     "web/pages/usage.py": "tests/web/test_server.py",
 }
 

@@ -2,6 +2,7 @@
 
 import json
 from datetime import UTC
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from flightlog.retro.state import Analysis, Meta, Preferences
 from retro.planted import chats
 from retro.test_planted import digests_of
 
+AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"
 HOSTILE = "</script><script>document.title='owned'</script><img src=https://example.com/x onerror=alert(1)>"
 META = Meta("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", 1)
 
@@ -52,6 +54,26 @@ def test_hostile_titles_stay_text_and_nothing_leaves(browser, tmp_path):
     page.js("document.querySelector('#rows button').click()")
     assert page.js("document.getElementById('detail').open") is True
     assert page.outside() == []
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_the_page_has_no_serious_fault_of_access_and_no_error(browser, tmp_path, dark):
+    digests = digests_of(chats(5, 40)[0])
+    file = tmp_path / "a.html"
+    file.write_text(page_of(digests, findings(digests, UTC, Preferences())))
+    page = browser.page(dark=dark)
+    page.go(file.as_uri())
+    page.until("document.querySelectorAll('#charts figure').length === 5")
+    complaints = list(page.complaints)
+
+    page.js(AXE.read_text() + "; true")
+    found = json.loads(page.js("axe.run({resultTypes: ['violations']}).then(r => JSON.stringify(r.violations))"))
+
+    serious = [
+        (each["id"], each["nodes"][0]["html"][:200]) for each in found if each["impact"] in {"serious", "critical"}
+    ]
+    assert serious == []
+    assert complaints == []
 
 
 def test_fifty_thousand_conversations_open_at_once(browser, tmp_path):

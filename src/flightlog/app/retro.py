@@ -10,12 +10,16 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from flightlog.app import now_ms
 from flightlog.app.privacy import key_path, known_values
 from flightlog.privacy import key as keys
 from flightlog.privacy.redact import Redactor
+from flightlog.retro.issues.board import Board
 from flightlog.retro.logs import SWITCH
-from flightlog.retro.room import ROOT, Room
+from flightlog.retro.room import ANALYSIS, ROOT, Room
+from flightlog.retro.state import Analysis, decoded
 
 
 def open_room(folder: Path | None = None) -> Room:
@@ -24,6 +28,17 @@ def open_room(folder: Path | None = None) -> Room:
     room = Room(project / ROOT, _redactor(project), now_ms, lambda: str(uuid.uuid4()))
     room.prepare()
     return room
+
+
+def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:
+    """Return the last analysis and the issues without writing anything; an analysis that cannot be read is none."""
+    project = project_of(folder or Path.cwd())
+    room = Room(project / ROOT, Redactor(b""), now_ms, lambda: "")
+    try:
+        analysis = decoded((room.root / ANALYSIS).read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        analysis = None
+    return analysis, room.board()
 
 
 def project_of(folder: Path) -> Path:
