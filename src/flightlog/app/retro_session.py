@@ -3,12 +3,14 @@
 A session's id is on disk before anything else happens, so that a crash in its first moment can be resumed.
 """
 
+import os
 from datetime import tzinfo
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from flightlog.agents.claude_code import ClaudeCode, find, scrubbed
 from flightlog.app import open_archive
 from flightlog.app.retro import key, new_session
 from flightlog.model.address import parse
@@ -16,6 +18,7 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.ids import checked
 from flightlog.model.pages import Page, Tier
 from flightlog.retro import events, logs, looking
+from flightlog.retro.analyst import Judged, judge
 from flightlog.retro.artifact.page import artifact
 from flightlog.retro.feedback import GAPS, QUESTIONS, score
 from flightlog.retro.layout import feedback_page
@@ -84,6 +87,22 @@ def draw_artifact(room: Room, analysis: Analysis, zone: tzinfo) -> Path:
     pages.publish(room.root, [Page(name, Tier.PRIVATE, body)], durable=False)
     room.journal.append(events.Drawn(now[:10], name))
     return room.root / name
+
+
+def ask_analyst(room: Room, analysis: Analysis, session: str, *, resume: bool) -> Judged:
+    """Let the person's own Claude Code judge the findings; it goes on only with a session it has begun."""
+    client = ClaudeCode(find(os.environ.get("FLIGHTLOG_CLAUDE", ""), os.environ.get("PATH", os.defpath)))
+    begun = room.root / "state" / f"analyst-{session}"
+    known = resume and begun.is_file()
+    pages.publish(room.root, [Page(f"state/analyst-{session}", Tier.PRIVATE, "begun\n")])
+    environment = scrubbed(os.environ) | _login()
+    return judge(room, client, analysis, session, environment=environment, key=key(), resume=known)
+
+
+def _login() -> dict[str, str]:
+    """What a person set for their own agent, and a surrounding session did not."""
+    names = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR", "CHAT_RETRO_DEBUG")
+    return {name: os.environ[name] for name in names if name in os.environ}
 
 
 def end(room: Room) -> None:

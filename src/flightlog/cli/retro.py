@@ -36,12 +36,15 @@ def retro() -> None:
 @click.option("--resume", is_flag=False, flag_value=_LATEST, default="", metavar="[ID]", help="Go on with a session.")
 @click.option("--sessions/--no-sessions", default=True, help="Look at recorded agent sessions too.")
 @click.option("--draw/--no-draw", default=True, help="Write the pictures into outputs/.")
+@click.option("--analyst", type=click.Choice(["claude-code"]), default=None, help="Let an agent judge the findings.")
 @click.option("--json", "as_json", is_flag=True, help="Print the analysis as JSON.")
-def analyze(export: str | None, *, resume: str, sessions: bool, draw: bool, as_json: bool) -> None:
-    """Read what is new in EXPORT and in the recordings, and analyse all of it; no model is asked."""
+def analyze(  # noqa: PLR0913 - options
+    export: str | None, *, resume: str, sessions: bool, draw: bool, analyst: str | None, as_json: bool
+) -> None:
+    """Read what is new in EXPORT and in the recordings, and analyse all of it; no model is asked without --analyst."""
     from flightlog.app import local_zone
     from flightlog.app.retro import open_room
-    from flightlog.app.retro_session import begin, draw_artifact, end, new_in
+    from flightlog.app.retro_session import ask_analyst, begin, draw_artifact, end, new_in
 
     if export is None and resume and Path(resume).is_file():
         export, resume = resume, _LATEST
@@ -53,6 +56,7 @@ def analyze(export: str | None, *, resume: str, sessions: bool, draw: bool, as_j
         watch.close()
         analysis = found.analysis(room, local_zone())
         artifact = draw_artifact(room, analysis, local_zone()) if draw and found.anything else None
+        judged = ask_analyst(room, analysis, session, resume=bool(resume)) if analyst else None
         end(room)
     if as_json:
         print_json(analysis)
@@ -60,6 +64,9 @@ def analyze(export: str | None, *, resume: str, sessions: bool, draw: bool, as_j
     read = found.read
     click.echo(f"session {session}: {read.new} new, {read.known} known, {read.damaged} damaged", err=True)
     _show(analysis)
+    if judged is not None:
+        click.echo(f"\n{inert(judged.text)}")
+        click.echo(f"\n{judged.usd:.2f} USD, kept in {judged.path}; go on with: chat-retro --resume", err=True)
     if artifact is not None:
         click.echo(f"\npictures: {artifact}", err=True)
 
