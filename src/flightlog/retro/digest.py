@@ -15,7 +15,7 @@ PROMPTS_MAX = 60
 MARKS_MAX = 200
 
 
-class Prompt(Struct, frozen=True, array_like=True):
+class Prompt(Struct, frozen=True, array_like=True, gc=False):
     """Words of a person, shortened, with the address that opens them."""
 
     address: str
@@ -24,7 +24,7 @@ class Prompt(Struct, frozen=True, array_like=True):
     chars: int = 0
 
 
-class Mark(Struct, frozen=True, array_like=True):
+class Mark(Struct, frozen=True, array_like=True, gc=False):
     """Something noticed at a place: a friction, an outcome, a failure, a cost."""
 
     kind: str
@@ -34,7 +34,7 @@ class Mark(Struct, frozen=True, array_like=True):
     amount: float = 0.0
 
 
-class Digest(Struct, frozen=True, omit_defaults=True):
+class Digest(Struct, frozen=True, omit_defaults=True, gc=False):
     """One conversation, reduced."""
 
     id: str

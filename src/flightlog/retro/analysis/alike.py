@@ -6,6 +6,7 @@ texts give the same groups. numpy is imported when there is something to compare
 """
 
 import math
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -20,9 +21,9 @@ def groups(texts: Iterable[Iterable[str]], threshold: float, least_words: int = 
     import numpy as np  # noqa: PLC0415 - a tenth of a second, and not every command compares
 
     names: dict[str, int] = {}
-    told = [sorted({names.setdefault(word, len(names)) for word in words}) for words in texts]
+    told = [array("i", sorted({names.setdefault(word, len(names)) for word in words})) for words in texts]
     numbers = [number for number, words in enumerate(told) if len(words) >= least_words]
-    flat = np.array([word for number in numbers for word in told[number]], np.int32)
+    flat = np.fromiter((word for number in numbers for word in told[number]), np.int32)
     counts = np.bincount(flat, minlength=len(names) + 1)
     weights = np.log(1 + len(told) / np.maximum(counts, 1))
     parent = list(range(len(told)))
@@ -69,7 +70,7 @@ def _candidates(flat: Any, starts: Any, counts: Any) -> Iterable[tuple[int, int]
             bucket.append(number)
 
 
-def _same(one: list[int], other: list[int], weights: Any, threshold: float) -> bool:
+def _same(one: "array[int]", other: "array[int]", weights: Any, threshold: float) -> bool:
     """Whether two texts share enough words, both by number and with rare ones counting more.
 
     A name tells two questions apart, a phrase does not.
@@ -78,7 +79,7 @@ def _same(one: list[int], other: list[int], weights: Any, threshold: float) -> b
     if len(shared) < threshold * (len(one) + len(other) - len(shared)):
         return False
     common = weights[list(shared)].sum()
-    return bool(common >= threshold * (weights[one].sum() + weights[other].sum() - common))
+    return bool(common >= threshold * (weights[list(one)].sum() + weights[list(other)].sum() - common))
 
 
 def _root(parent: list[int], number: int) -> int:
