@@ -48,6 +48,12 @@ SHARED = {
     "dataset messages": ("dataset", "export", "--format", "sft", "--output", "shared.sft.jsonl"),
     "dataset stats": ("dataset", "stats"),
     "dataset check": ("dataset", "check", "--json"),
+    "loop status": ("loop", "status", "--session", "session-001", "--json"),
+    "loop logs": ("loop", "logs", "--session", "session-001", "--json"),
+    "loop report": ("loop", "generate-report", "--session", "session-001"),
+    "loop insights": ("loop", "insights", "--session", "session-001"),
+    "loop analysis": ("loop", "analyze", "--session", "session-001", "--json"),
+    "loop monitor": ("loop", "monitor", "--session", "session-001", "--once"),
     "issues, processed and published": ("issue", "process", "--yes"),
     "issues as JSON": ("issue", "preview", "--json"),
     "issues, named for publishing": ("issue", "publish"),
@@ -88,7 +94,24 @@ def place(tmp_path_factory):
         user([result], 3, **where),
     )
     write(root / "config", SESSION, *records)
+    loop(root)
     return root
+
+
+def loop(root):
+    """A loop session with the canary in its plan, in what its tasks say and in what they report."""
+    told = {"feature": {"feature_id": "F1", "name": CANARY, "purpose": KNOWN}}
+    (root / "repository" / "told.jsonl").write_text(f"{json.dumps(told)}\n{json.dumps({'artifact': CANARY})}\n")
+    report = 'cat told.jsonl >> "$FLIGHTLOG_REPORT"'
+    tasks = [
+        {"task_id": "a", "name": f"deploy with {CANARY}", "description": KNOWN, "run": {"command": report}},
+        {"task_id": "b", "name": "fails", "run": {"command": f"echo token {CANARY} {KNOWN} is refused; exit 1"}},
+    ]
+    settings = {"human_intervention": "never", "max_retries": 0}
+    gates = [{"name": f"gate {CANARY}", "metric": "m", "threshold": 1}]
+    plan = {"plan": f"use {CANARY}", "tasks": tasks, "config": settings, "quality_gates": gates}
+    (root / "repository" / "plan.yaml").write_text(json.dumps(plan))
+    shared(root, "loop", "run", "--plan", "plan.yaml", "--autonomous")
 
 
 def shared(place, *words):
@@ -109,6 +132,19 @@ def test_the_canary_is_in_nothing_that_may_leave(place, command):
     assert said or command == "guard"
     for value in (CANARY, KNOWN):
         assert not [way for way in told(value) if way in said], command
+
+
+def test_the_canary_is_in_no_page_of_a_loop_session(place):
+    (session,) = (place / "repository" / "ralph-loop-sessions").glob("session-001-*")
+    # The plan is the person's own file, kept as it is; a report is what the task itself wrote.
+    pages = [path for path in session.iterdir() if path.is_file() and path.name != "plan.yaml"]
+
+    assert len(pages) > 10
+    for page in pages:
+        said = page.read_bytes().decode("utf-8", "replace")
+        assert not [way for value in (CANARY, KNOWN) for way in told(value) if way in said], page.name
+    assert CANARY[5:].lower() not in session.name
+    assert "<secret:" in (session / "errors-and-retries.json").read_text()
 
 
 def test_the_canary_was_there_to_be_found(place):

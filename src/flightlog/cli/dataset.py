@@ -73,7 +73,7 @@ def compact(*, dry_run: bool, as_json: bool) -> None:
         _tell_compaction(done, err=False)
 
 
-@tracked.command(hidden=True, epilog="Example: git config merge.flightlog-rows.driver")
+@tracked.command(hidden=True, epilog="Example: flightlog dataset tracked merge %O %A %B %P (as git calls it)")
 @click.argument("base", type=click.Path(path_type=Path))
 @click.argument("ours", type=click.Path(path_type=Path))
 @click.argument("theirs", type=click.Path(path_type=Path))

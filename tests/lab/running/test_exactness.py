@@ -20,6 +20,13 @@ def agent(prompt, **more):
     return {"tool": "Agent", "input": given | {"run_in_background": False} | more}
 
 
+def both(own):
+    """Write a line, and stay at it until the other subagent has written as many."""
+    other = 3 - own
+    wait = f"for _ in $(seq 200); do [ $(wc -l < s{other} || echo 0) -ge $(wc -l < s{own}) ] && break; sleep 0.05; done"
+    return f"echo {own} >> s{own}; touch s{other}; {wait}; sleep 0.3"
+
+
 def scenarios(work):
     """One script for each way files come to change."""
     return {
@@ -67,11 +74,11 @@ def scenarios(work):
             "rules": [
                 {
                     "when": {"subagent": True, "prompt": "the first"},
-                    "replies": replies([bash("echo 1 > s1; sleep 0.4")], [bash("echo 1 >> s1")], "ok"),
+                    "replies": replies([bash(both(1))], [bash(both(1))], "ok"),
                 },
                 {
                     "when": {"subagent": True, "prompt": "the second"},
-                    "replies": replies([bash("echo 2 > s2; sleep 0.3")], [bash("echo 2 >> s2")], "ok"),
+                    "replies": replies([bash(both(2))], [bash(both(2))], "ok"),
                 },
                 {"replies": replies([agent("the first"), agent("the second")], [bash("echo m > m")], "done")},
             ]
