@@ -135,6 +135,7 @@ def preview(written: str | None, *, as_json: bool) -> None:
             print_json({"path": page.path, "body": page.body.text})
         else:
             click.echo(inert(f"{page.path}\n{page.body.text}"))
+    click.echo(f"{len(pages)} would be public", err=True)
 
 
 @issue.command(epilog="Example: flightlog issue publish 1f2e3d4c5b6a")
@@ -155,6 +156,7 @@ def publish(written: str | None, *, dry_run: bool) -> None:
             names = workflow.publish(room, written or "")
     for name in names:
         click.echo(name)
+    click.echo(f"{len(names)} {'would be' if dry_run else 'are'} public", err=True)
 
 
 @issue.command(epilog="Example: flightlog issue start 1f2e3d")
