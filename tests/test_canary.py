@@ -54,6 +54,10 @@ SHARED = {
     "loop insights": ("loop", "insights", "--session", "session-001"),
     "loop analysis": ("loop", "analyze", "--session", "session-001", "--json"),
     "loop monitor": ("loop", "monitor", "--session", "session-001", "--once"),
+    "issues, processed and published": ("issue", "process", "--yes"),
+    "issues as JSON": ("issue", "preview", "--json"),
+    "issues, named for publishing": ("issue", "publish"),
+    "clusters": ("issue", "clusters", "--json"),
     "a failure": ("--debug", "privacy", "redact", "nowhere"),
     "a damaged key": ("--debug", "privacy", "key", "import"),
 }
@@ -177,6 +181,29 @@ def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
     assert KNOWN.encode() not in everything, "but not the key the agent was given"
     for value in (CANARY, KNOWN):
         assert not [way for way in told(value) if way.encode() in staged + ran.stdout + ran.stderr]
+
+
+def test_what_git_would_track_of_the_issues_holds_no_secret_no_name_and_no_home(place):
+    (place / "repository" / "conversations.json").write_text(
+        json.dumps(
+            [{"uuid": "c1", "name": CANARY, "chat_messages": [{"sender": "human", "text": f"{CANARY} {KNOWN}"}]}]
+        )
+    )
+    said = f"at /home/ada/{CANARY}/x.py: {KNOWN}, mail grace.hopper@navy-ships.net\nuser: use {CANARY}"
+    shared(place, "retro", "analyze", "conversations.json")
+    shared(place, "issue", "report-bug", "--title", f"Login with {CANARY} fails", "--description", said)
+    shared(place, "issue", "process", "--yes")
+    name = next((place / "repository").rglob("issue_*.json")).stem.removeprefix("issue_")
+    published = shared(place, "issue", "preview")
+    shared(place, "issue", "resolve", name, "--notes", f"No longer uses {CANARY} of grace.hopper@navy-ships.net")
+    listed = subprocess.run(["git", "ls-files", "--others", "--exclude-standard", ".chat-retro-runtime"],
+                            cwd=place / "repository", capture_output=True, text=True, check=True).stdout  # fmt: skip
+    tracked = b"".join((place / "repository" / each).read_bytes() for each in listed.split())
+
+    assert b"<secret:" in published
+    assert b"No longer uses" in tracked
+    for value in (CANARY, KNOWN, "grace.hopper", "/home/ada"):
+        assert not [way for way in told(value) if way.encode() in published + tracked], value
 
 
 def test_what_git_would_track_of_the_rows_says_that_something_was_taken_out(place):

@@ -1,8 +1,262 @@
-"""The issue group."""
+"""`flightlog issue` (also `issue-workflow`): from private drafts to issues that are safe to publish."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.cli.output import print_json, print_table
+from flightlog.model.errors import Invalid
+from flightlog.model.text import inert, one_line
 
-@click.group(epilog="Example: flightlog issue --help")
+if TYPE_CHECKING:
+    from flightlog.retro.issues.board import Board, Issue
+
+_SEVERITIES = click.Choice(["critical", "high", "medium", "low"])
+
+
+@click.group(epilog="Example: flightlog issue process --yes")
 def issue() -> None:
     """Issues that are safe to publish."""
+
+
+@issue.command(epilog="Example: flightlog issue process --yes")
+@click.option("-y", "--yes", is_flag=True, help="Approve and publish without asking.")
+@click.option("--findings", is_flag=True, help="Draft issues from the last analysis first.")
+@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+def process(*, yes: bool, findings: bool, as_json: bool) -> None:
+    """Import, triage, cluster and rank every draft; ask, then approve and publish."""
+    from flightlog.app.retro import open_room
+    from flightlog.retro import workflow
+    from flightlog.retro.issues import drafts
+
+    room = open_room()
+    with room.held():
+        analysis = room.analysis()
+        for pattern in drafts.worth_an_issue(analysis.patterns) if findings and analysis else ():
+            room.put_draft(drafts.of_finding(pattern, room.now_ms()))
+        done = workflow.process(room)
+        published: list[str] = []
+        if not as_json:
+            _ranking(done.board)
+        if _agreed(done.board, yes=yes):
+            workflow.approve(room)
+            published = workflow.publish(room)
+        board = room.board()
+    for line in done.unreadable:
+        click.echo(inert(f"left alone: {line}"), err=True)
+    if as_json:
+        counts = {"imported": done.imported, "repeated": done.repeated, "reopened": done.reopened}
+        print_json(counts | {"published": published, "issues": board.open()})
+        return
+    said = f"{len(done.imported)} imported, {len(done.repeated)} repeated, {len(done.reopened)} reopened"
+    click.echo(f"{said}, {len(published)} published", err=True)
+
+
+@issue.command("list", epilog="Example: flightlog issue list --status prioritized")
+@click.option("--status", default="", help="Only issues with this status.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def list_issues(*, status: str, as_json: bool) -> None:
+    """List issues, most urgent first."""
+    from flightlog.app.retro import open_room
+    from flightlog.retro.issues.board import STATUSES
+
+    if status and status not in STATUSES:
+        raise Invalid(f"no such status: {status[:40]}", hint=f"there are: {', '.join(STATUSES)}")
+    board = open_room().board()
+    chosen = [each for each in board.issues.values() if status in ("", each.status)]
+    chosen.sort(key=lambda each: (-each.priority_score, each.id))
+    if as_json:
+        print_json(chosen)
+        return
+    _table(chosen)
+
+
+@issue.command(epilog="Example: flightlog issue clusters")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def clusters(*, as_json: bool) -> None:
+    """List clusters with their rank and whether they were approved."""
+    from flightlog.app.retro import open_room
+
+    found = sorted(open_room().board().clusters.values(), key=lambda each: (-each.aggregate_priority, each.id))
+    if as_json:
+        print_json(found)
+        return
+    rows = [
+        (each.id, each.status, f"{each.aggregate_priority:.1f}", str(len(each.issue_ids)), one_line(each.theme, 60))
+        for each in found
+    ]
+    print_table(("cluster", "status", "priority", "issues", "theme"), rows, right=(2, 3))
+
+
+@issue.command(epilog="Example: flightlog issue drafts")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def drafts(*, as_json: bool) -> None:
+    """List drafts that wait to be imported."""
+    from flightlog.app.retro import open_room
+
+    found = sorted(path.name for path in (open_room().root / "issue-drafts").glob("draft_*.json"))
+    if as_json:
+        print_json(found)
+        return
+    for name in found:
+        click.echo(inert(name))
+
+
+@issue.command(epilog="Example: flightlog issue approve cluster-1f2e3d4c")
+@click.argument("cluster")
+def approve(cluster: str) -> None:
+    """Agree to work on a cluster, so that its issues may be published."""
+    from flightlog.app.retro import open_room
+    from flightlog.retro import workflow
+
+    room = open_room()
+    with room.held():
+        names = workflow.approve(room, cluster)
+    click.echo(f"approved: {', '.join(names)}", err=True)
+
+
+@issue.command(epilog="Example: flightlog issue preview")
+@click.argument("written", required=False, metavar="[ISSUE]")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def preview(written: str | None, *, as_json: bool) -> None:
+    """Show exactly what publishing would write, checked for what is private."""
+    from flightlog.app.retro import open_room
+    from flightlog.model.pages import Clean
+    from flightlog.retro import workflow
+
+    room = open_room()
+    board = room.board()
+    pages = [workflow.checked(room, board.issue(written))] if written else workflow.preview(room, board)
+    for page in pages:
+        assert isinstance(page.body, Clean)
+        if as_json:
+            print_json({"path": page.path, "body": page.body.text})
+        else:
+            click.echo(inert(f"{page.path}\n{page.body.text}"))
+    click.echo(f"{len(pages)} would be public", err=True)
+
+
+@issue.command(epilog="Example: flightlog issue publish 1f2e3d4c5b6a")
+@click.argument("written", required=False, metavar="[ISSUE]")
+@click.option("--dry-run", is_flag=True, help="Only say what would be written.")
+def publish(written: str | None, *, dry_run: bool) -> None:
+    """Write the public files of approved issues, or of one issue."""
+    from flightlog.app.retro import open_room
+    from flightlog.retro import workflow
+
+    room = open_room()
+    with room.held():
+        board = room.board()
+        if dry_run:
+            found = [workflow.checked(room, board.issue(written))] if written else workflow.preview(room, board)
+            names = [page.path for page in found]
+        else:
+            names = workflow.publish(room, written or "")
+    for name in names:
+        click.echo(name)
+    click.echo(f"{len(names)} {'would be' if dry_run else 'are'} public", err=True)
+
+
+@issue.command(epilog="Example: flightlog issue start 1f2e3d")
+@click.argument("written", metavar="ISSUE")
+def start(written: str) -> None:
+    """Take an issue up: in progress."""
+    _move(written, "in_progress")
+
+
+@issue.command(epilog="Example: flightlog issue defer 1f2e3d --notes 'after the release'")
+@click.argument("written", metavar="ISSUE")
+@click.option("--notes", default="")
+def defer(written: str, *, notes: str) -> None:
+    """Put an issue off."""
+    _move(written, "deferred", notes)
+
+
+@issue.command(epilog="Example: flightlog issue wontfix 1f2e3d --notes 'as it should be'")
+@click.argument("written", metavar="ISSUE")
+@click.option("--notes", default="")
+def wontfix(written: str, *, notes: str) -> None:
+    """Give an issue up."""
+    _move(written, "wont_fix", notes)
+
+
+@issue.command(epilog="Example: flightlog issue reopen 1f2e3d")
+@click.argument("written", metavar="ISSUE")
+def reopen(written: str) -> None:
+    """Take an issue back that was put off, given up or resolved."""
+    _move(written, "triaged")
+
+
+@issue.command(epilog="Example: flightlog issue resolve 1f2e3d --notes 'Fixed state validation'")
+@click.argument("written", metavar="ISSUE")
+@click.option("--notes", required=True, help="How it was resolved; goes into the changelog.")
+@click.option("--by", default="", help="A commit or a name.")
+def resolve(written: str, *, notes: str, by: str) -> None:
+    """Move an issue out of issues/ and into the changelog."""
+    from flightlog.app.retro import open_room
+    from flightlog.retro import workflow
+
+    room = open_room()
+    with room.held():
+        done = workflow.resolve(room, written, notes, by)
+    click.echo(f"resolved: {done.id}", err=True)
+
+
+@issue.command("report-bug", epilog="Example: flightlog issue report-bug --title 'Wrong total' --description '…'")
+@click.option("--title", default="")
+@click.option("--description", default="")
+@click.option("--severity", type=_SEVERITIES, default=None)
+@click.option("--file", "files", multiple=True, help="A file it is about; may be given several times.")
+def report_bug(*, title: str, description: str, severity: str | None, files: tuple[str, ...]) -> None:
+    """Write a private draft: asks at a terminal, else takes --title and --description."""
+    from flightlog.app.retro import open_room
+    from flightlog.retro.issues import drafts as made
+
+    if not title and sys.stdin.isatty():
+        title = click.prompt("Title")
+        description = description or click.prompt("What happened", default="")
+        severity = severity or click.prompt("Severity", type=_SEVERITIES, default="medium")
+    room = open_room()
+    state = room.analysis()
+    facts = {
+        "schema_version": str(state.schema_version) if state else "none",
+        "patterns": str(len(state.patterns)) if state else "0",
+        "corrupt_state": str(any((room.root / "state").glob("*.corrupt-*"))),
+    }
+    one = made.draft(title, description, room.now_ms(), severity, affected_files=files, context=facts)  # type: ignore[arg-type]
+    click.echo(str(room.put_draft(one)))
+
+
+def _move(written: str, to: str, notes: str = "") -> None:
+    from flightlog.app.retro import open_room
+    from flightlog.retro import workflow
+
+    room = open_room()
+    with room.held():
+        moved = workflow.carry(room, written, to, notes)  # type: ignore[arg-type]
+    click.echo(f"{moved.id} is {moved.status}", err=True)
+
+
+def _agreed(board: "Board", *, yes: bool) -> bool:
+    waiting = [each for each in board.clusters.values() if each.status == "pending"]
+    if yes or not waiting:
+        return True
+    if not sys.stdin.isatty():
+        click.echo(f"{len(waiting)} clusters wait: issue-workflow approve CLUSTER, or process --yes", err=True)
+        return False
+    return click.confirm(f"Approve and publish {len(waiting)} clusters?", default=True, err=True)
+
+
+def _ranking(board: "Board") -> None:
+    _table(board.open())
+
+
+def _table(issues: "Sequence[Issue]") -> None:
+    rows = [
+        (each.id, each.status, each.severity or "", str(each.frequency), f"{each.priority_score:.1f}",
+         each.cluster_id, one_line(each.title, 60))
+        for each in issues
+    ]  # fmt: skip
+    print_table(("issue", "status", "severity", "seen", "priority", "cluster", "title"), rows, right=(3, 4))

@@ -1,8 +1,197 @@
-"""The retro group."""
+"""`flightlog retro` (also `chat-retro`): look back over conversations and sessions."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.cli.output import Progress, print_json, print_table
+from flightlog.cli.retro_feedback import feedback
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.text import inert, one_line
 
-@click.group(epilog="Example: flightlog retro --help")
+if TYPE_CHECKING:
+    from flightlog.retro.state import Analysis, Pattern
+
+_SHOWN = 15
+_LATEST = "latest"
+
+
+class _Bare(click.Group):
+    """A group whose first word may be an export: `chat-retro EXPORT` is `chat-retro analyze EXPORT`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
+            args = ["analyze", *args]
+        return super().parse_args(ctx, args)
+
+
+@click.group(cls=_Bare, epilog="Example: flightlog retro export.zip")
 def retro() -> None:
-    """Look back: patterns, pictures, feedback."""
+    """Look back: patterns, pictures, feedback; `chat-retro EXPORT` analyses an export."""
+
+
+@retro.command(epilog="Example: flightlog retro export.zip --resume")
+@click.argument("export", required=False)
+@click.option("--resume", is_flag=False, flag_value=_LATEST, default="", metavar="[ID]", help="Go on with a session.")
+@click.option("--sessions/--no-sessions", default=True, help="Look at recorded agent sessions too.")
+@click.option("--draw/--no-draw", default=True, help="Write the pictures into outputs/.")
+@click.option("--analyst", type=click.Choice(["claude-code"]), default=None, help="Let an agent judge the findings.")
+@click.option("--json", "as_json", is_flag=True, help="Print the analysis as JSON.")
+def analyze(  # noqa: PLR0913 - options
+    export: str | None, *, resume: str, sessions: bool, draw: bool, analyst: str | None, as_json: bool
+) -> None:
+    """Read what is new in EXPORT and in the recordings, and analyse all of it; no model is asked without --analyst."""
+    from flightlog.app import local_zone
+    from flightlog.app.retro import open_room
+    from flightlog.app.retro_session import ask_analyst, begin, draw_artifact, end, new_in
+
+    if export is None and resume and Path(resume).is_file():
+        export, resume = resume, _LATEST
+    room = open_room()
+    with room.held():
+        session = begin(room, resume)
+        watch = Progress("reading")
+        found = new_in(room, Path(export) if export else None, watch, sessions=sessions)
+        watch.close()
+        analysis = found.analysis(room, local_zone())
+        artifact = draw_artifact(room, analysis, local_zone()) if draw and found.anything else None
+        judged = ask_analyst(room, analysis, session, resume=bool(resume)) if analyst else None
+        end(room)
+    if as_json:
+        print_json(analysis)
+        return
+    read = found.read
+    click.echo(f"session {session}: {read.new} new, {read.known} known, {read.damaged} damaged", err=True)
+    _show(analysis)
+    if judged is not None:
+        click.echo(f"\n{inert(judged.text)}")
+        click.echo(f"\n{judged.usd:.2f} USD, kept in {judged.path}; go on with: chat-retro --resume", err=True)
+    if artifact is not None:
+        click.echo(f"\npictures: {artifact}", err=True)
+
+
+@retro.command(epilog="Example: flightlog retro patterns --kind topic")
+@click.option(
+    "--kind", default="", help="Only this kind: topic, friction, outcome, cost, question again, failure again …"
+)
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def patterns(*, kind: str, as_json: bool) -> None:
+    """Show what the last analysis found."""
+    analysis = _last()
+    chosen = [pattern for pattern in analysis.patterns if kind in ("", pattern.kind)]
+    if as_json:
+        print_json(chosen)
+        return
+    _table(chosen)
+
+
+@retro.command(epilog="Example: flightlog retro show topic-1f2e3d4c5b")
+@click.argument("what")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def show(what: str, *, as_json: bool) -> None:
+    """Show a finding with its evidence, or open the place an address names."""
+    found = [pattern for pattern in _last().patterns if pattern.id.startswith(what)]
+    if len(found) == 1:
+        if as_json:
+            print_json(found[0])
+            return
+        click.echo(inert(f"{found[0].kind}: {found[0].label}\n{found[0].detail}\n"))
+        print_table(("address", "words"), [(each.address, one_line(each.text, 100)) for each in found[0].evidence])
+        return
+    from flightlog.app.retro import open_room
+    from flightlog.app.retro_session import place
+
+    rows = place(open_room(), what, Path.cwd())
+    if as_json:
+        print_json([{"address": address, "role": role, "text": text} for address, role, text in rows])
+        return
+    for address, role, text in rows:
+        click.echo(f"{inert(address)} {inert(role)}\n{inert(text)}\n")
+
+
+@retro.group(epilog="Example: flightlog retro prefs set focus_areas databases,testing")
+def prefs() -> None:
+    """Say what to look at, leave out and draw first."""
+
+
+@prefs.command("set", epilog="Example: flightlog retro prefs set excluded_topics health")
+@click.argument("name", type=click.Choice(["focus_areas", "excluded_topics", "preferred_viz"]))
+@click.argument("values")
+def set_prefs(name: str, values: str) -> None:
+    """Set a preference; a comma separates several values, an empty one takes it back."""
+    import msgspec
+
+    from flightlog.app.retro import open_room
+    from flightlog.retro.artifact.page import CHARTS
+    from flightlog.retro.events import Preferred
+
+    said = tuple(value.strip() for value in values.split(",") if value.strip())
+    if name == "preferred_viz" and not set(said) <= set(CHARTS):
+        raise Invalid(f"no such picture: {values[:40]!r}", hint=f"there are: {', '.join(CHARTS)}")
+    open_room().journal.append(
+        msgspec.convert({"type": "Preferred", "name": name, "values": said}, Preferred), durable=True
+    )
+    click.echo("it counts from the next analysis on: chat-retro analyze", err=True)
+
+
+@prefs.command("show", epilog="Example: flightlog retro prefs show --json")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def show_prefs(*, as_json: bool) -> None:
+    """Show the preferences in force."""
+    from flightlog.app.retro import open_room
+    from flightlog.retro.room import preferences
+
+    said = preferences(open_room().happened())
+    if as_json:
+        print_json(said)
+        return
+    rows = [("focus_areas", ", ".join(said.focus_areas)), ("excluded_topics", ", ".join(said.excluded_topics))]
+    print_table(("preference", "value"), [*rows, ("preferred_viz", said.preferred_viz or "")])
+
+
+@retro.command(epilog="Example: flightlog retro retain --dry-run")
+@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--yes", is_flag=True, help="Let old logs go.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
+    """Let logs older than 90 days go; outputs, issues, drafts and feedback are never touched."""
+    from flightlog.app.retro import open_room
+    from flightlog.retro import logs
+
+    room = open_room()
+    moves = logs.due(room.root, room.now_ms())
+    if moves and not dry_run:
+        if not yes:
+            raise Invalid(f"{len(moves)} logs would go", hint="flightlog retro retain --yes")
+        logs.retain(room.root, room.now_ms())
+    if as_json:
+        print_json(moves)
+        return
+    print_table(("log", "days old"), [(move.item.name, str(move.age_days)) for move in moves], right=(1,))
+
+
+retro.add_command(feedback)
+
+
+def _last() -> "Analysis":
+    from flightlog.app.retro import open_room
+
+    analysis = open_room().analysis()
+    if analysis is None:
+        raise NotFound("there is no analysis yet", hint="chat-retro EXPORT, or flightlog retro analyze")
+    return analysis
+
+
+def _show(analysis: "Analysis") -> None:
+    meta = analysis.meta
+    span = f", {meta.date_range[0]} to {meta.date_range[1]}" if meta.date_range else ""
+    click.echo(f"{meta.conversation_count} conversations{span}; {len(analysis.patterns)} findings\n")
+    _table(analysis.patterns[:_SHOWN])
+    if len(analysis.patterns) > _SHOWN:
+        click.echo("\nall of them: flightlog retro patterns; one with its evidence: flightlog retro show ID", err=True)
+
+
+def _table(found: "list[Pattern] | tuple[Pattern, ...]") -> None:
+    rows = [(each.id, each.kind, one_line(each.label, 60), each.detail, f"{each.confidence:.2f}") for each in found]
+    print_table(("id", "kind", "finding", "detail", "sure"), rows, right=(4,))

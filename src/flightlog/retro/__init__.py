@@ -1,1 +1,1 @@
-"""The retro room: looking back, and issues that are safe to publish."""
+"""The retro room: look back over conversations and sessions, and act on what is found."""

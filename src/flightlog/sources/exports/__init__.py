@@ -1,1 +1,1 @@
-"""Exports of chat services."""
+"""Exports a person downloaded: ChatGPT and Claude.ai, as zip or JSON, read as a stream."""

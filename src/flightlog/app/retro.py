@@ -1,0 +1,81 @@
+"""Wiring of retro: where the runtime directory is, the person's redactor, key, clock and names.
+
+Reads the environment so that the room does not.
+"""
+
+import getpass
+import os
+import subprocess
+import uuid
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from flightlog.app import now_ms
+from flightlog.app.privacy import key_path, known_values
+from flightlog.privacy import key as keys
+from flightlog.privacy.redact import Redactor
+from flightlog.retro.issues.board import Board
+from flightlog.retro.logs import SWITCH
+from flightlog.retro.room import ANALYSIS, ROOT, Room
+from flightlog.retro.state import Analysis, decoded
+
+
+def open_room(folder: Path | None = None) -> Room:
+    """Open the runtime directory of the project at or above `folder`, and make it where there is none."""
+    project = project_of(folder or Path.cwd())
+    room = Room(project / ROOT, _redactor(project), now_ms, lambda: str(uuid.uuid4()))
+    room.prepare()
+    return room
+
+
+def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:
+    """Return the last analysis and the issues without writing anything; an analysis that cannot be read is none."""
+    project = project_of(folder or Path.cwd())
+    room = Room(project / ROOT, Redactor(b""), now_ms, lambda: "")
+    try:
+        analysis = decoded((room.root / ANALYSIS).read_bytes())
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        analysis = None
+    return analysis, room.board()
+
+
+def project_of(folder: Path) -> Path:
+    """Return the nearest directory upwards that has a runtime directory or a repository, else `folder`."""
+    for each in (folder, *folder.parents):
+        if (each / ROOT).is_dir() or (each / ".git").exists():
+            return each
+    return folder
+
+
+def key() -> bytes:
+    """Return the person's key, for pseudonyms."""
+    return keys.load(key_path())
+
+
+def wants_full_log() -> bool:
+    """Whether a person asked for a log of all that tools say."""
+    return os.environ.get("CHAT_RETRO_DEBUG", "").lower() in SWITCH
+
+
+def new_session() -> str:
+    """Return an id for a session of retro."""
+    return str(uuid.uuid4())
+
+
+def _redactor(project: Path) -> Redactor:
+    """Know the secrets of the environment, and the person's own names: reports carry them unasked."""
+    return Redactor(key(), known=known_values(project) | _own_names(project), homes={str(project): "."})
+
+
+def _own_names(project: Path) -> frozenset[str]:
+    said = set()
+    for name in ("user.name", "user.email"):
+        asked = subprocess.run(
+            ["git", "config", "--get", name], cwd=project, capture_output=True, text=True, check=False, timeout=10
+        )
+        said.add(asked.stdout.strip())
+    with suppress(KeyError, OSError):
+        said.add(getpass.getuser())
+    return frozenset(name for name in said if name not in {"", "root"})

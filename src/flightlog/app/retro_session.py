@@ -1,0 +1,183 @@
+"""One sitting of retro: begin, read, analyse, draw, say what one thinks, end.
+
+A session's id is on disk before anything else happens, so that a crash in its first moment can be resumed.
+"""
+
+import os
+from datetime import tzinfo
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.agents.claude_code import ClaudeCode, find, scrubbed
+from flightlog.app import open_archive
+from flightlog.app.retro import key, new_session
+from flightlog.model.address import parse
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.ids import checked
+from flightlog.model.pages import Page, Tier
+from flightlog.retro import events, logs, looking
+from flightlog.retro.analyst import Judged, judge
+from flightlog.retro.artifact.page import artifact
+from flightlog.retro.feedback import GAPS, QUESTIONS, score
+from flightlog.retro.layout import feedback_page
+from flightlog.retro.room import Room, stamp
+from flightlog.retro.state import Analysis
+from flightlog.store import pages
+
+RESUME = "resume-session.json"
+LATEST = "latest"
+
+
+class Found(Struct, frozen=True):
+    """What was read, and whether a new analysis is due."""
+
+    read: looking.Read
+    anything: bool
+
+    def analysis(self, room: Room, zone: tzinfo) -> Analysis:
+        """Return the analysis: the last one where nothing is new."""
+        last = None if self.anything else room.analysis()
+        return last or looking.analyse(room, zone)
+
+
+def begin(room: Room, resume: str = "") -> str:
+    """Begin a session, or go on with one, and say so on disk before anything else."""
+    session = checked(resume) if resume and resume != LATEST else current(room) if resume else new_session()
+    body = msgspec.json.encode({"session_id": session}).decode() + "\n"
+    pages.publish(room.root, [Page(RESUME, Tier.PRIVATE, body)])
+    return session
+
+
+def current(room: Room) -> str:
+    """Return the session to resume."""
+    try:
+        said = msgspec.json.decode((room.root / RESUME).read_bytes(), type=dict[str, str])
+        return checked(said["session_id"])
+    except (FileNotFoundError, msgspec.DecodeError, KeyError):
+        raise NotFound("there is no session to resume", hint="chat-retro EXPORT") from None
+
+
+def new_in(room: Room, export: Path | None, progress: looking.Progress, *, sessions: bool) -> Found:
+    """Read what is new."""
+    read = looking.Read()
+    if export is not None:
+        read += looking.read_export(room, export.absolute(), progress)
+    if sessions:
+        read += looking.read_archive(room, open_archive(), progress)
+    last = (room.root / "state" / "analysis.json").is_file()
+    told = [each for each in room.happened() if isinstance(each, events.Preferred | events.FeedbackGiven)]
+    stale = bool(told) and _changed_since(room)
+    return Found(read, bool(read.new) or not last or stale)
+
+
+def _changed_since(room: Room) -> bool:
+    """Whether the journal grew after the last analysis was written."""
+    analysis, journal = room.root / "state" / "analysis.json", room.root / "state" / "journal.jsonl"
+    return not analysis.is_file() or journal.stat().st_mtime_ns > analysis.stat().st_mtime_ns
+
+
+def draw_artifact(room: Room, analysis: Analysis, zone: tzinfo) -> Path:
+    """Write the pictures of an analysis into `outputs/`."""
+    now = stamp(room.now_ms())
+    name = f"outputs/retro_{now[:19].replace(':', '').replace('-', '')}.html"
+    digests = list(looking.kept(room).values())
+    body = artifact(analysis, digests, zone, name)
+    pages.publish(room.root, [Page(name, Tier.PRIVATE, body)], durable=False)
+    room.journal.append(events.Drawn(now[:10], name))
+    return room.root / name
+
+
+def ask_analyst(room: Room, analysis: Analysis, session: str, *, resume: bool) -> Judged:
+    """Let the person's own Claude Code judge the findings; it goes on only with a session it has begun."""
+    client = ClaudeCode(find(os.environ.get("FLIGHTLOG_CLAUDE", ""), os.environ.get("PATH", os.defpath)))
+    begun = room.root / "state" / f"analyst-{session}"
+    known = resume and begun.is_file()
+    pages.publish(room.root, [Page(f"state/analyst-{session}", Tier.PRIVATE, "begun\n")])
+    environment = scrubbed(os.environ) | _login()
+    return judge(room, client, analysis, session, environment=environment, key=key(), resume=known)
+
+
+def _login() -> dict[str, str]:
+    """What a person set for their own agent, and a surrounding session did not."""
+    names = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR", "CHAT_RETRO_DEBUG")
+    return {name: os.environ[name] for name in names if name in os.environ}
+
+
+def end(room: Room) -> None:
+    """End a session: scripts go, numbers stay."""
+    logs.emptied(room.root)
+    session = logs.pseudonym(current(room), key())
+    logs.metered(room.root, logs.Metrics(session, 0.0, logs.Tokens()))
+
+
+def place(room: Room, written: str, folder: Path) -> list[tuple[str, str, str]]:
+    """Return what stands at an address: of an export's conversation, or of a recorded session."""
+    address = parse(written)
+    found = [each for each in looking.kept(room).values() if each.id.startswith(address.session)]
+    if len(found) != 1:
+        raise NotFound(f"no finding or conversation begins with {written[:60]!r}", hint="flightlog retro patterns")
+    digest = found[0]
+    if digest.source == "claude-code":
+        told = open_archive().session(digest.id)
+        rows = [(f"{told.id}#{turn.number}", "user", turn.text) for turn in told.turns]
+    else:
+        rows = list(looking.opened(digest, folder))
+    wanted = str(msgspec.structs.replace(address, session=digest.id))
+    exact = [row for row in rows if row[0] == wanted or row[0].startswith(f"{wanted}.")]
+    return exact or (rows if address.turn == 0 else [row for row in rows if wanted.startswith(f"{row[0]}.")])
+
+
+def rated(room: Room, pattern: str, rating: str, comment: str) -> Path:
+    """Keep a rating of a finding."""
+    analysis = room.analysis()
+    if analysis is None or pattern not in {each.id for each in analysis.patterns}:
+        raise NotFound(f"no such finding: {pattern[:60]}", hint="flightlog retro patterns")
+    now = stamp(room.now_ms())
+    return _keep(
+        room, events.FeedbackGiven(_session(room), now, (events.Rating(pattern, score(rating), now, comment),))
+    )
+
+
+def answered(room: Room, question: str, response: str, rating: int | None) -> Path:
+    """Keep an answer."""
+    if question not in QUESTIONS:
+        raise Invalid(f"no such question: {question[:40]}", hint=f"there are: {', '.join(QUESTIONS)}")
+    now = stamp(room.now_ms())
+    answer = events.Answer(question, QUESTIONS[question], response, now, rating)
+    return _keep(room, events.FeedbackGiven(_session(room), now, quality_responses=(answer,)))
+
+
+def missed(room: Room, description: str, category: str, priority: str) -> Path:
+    """Keep a report of what was not found."""
+    if category not in GAPS:
+        raise Invalid(f"no such category: {category[:40]}", hint=f"there are: {', '.join(GAPS)}")
+    now = stamp(room.now_ms())
+    said = {"description": description, "category": category, "priority": priority, "timestamp": now}
+    return _keep(room, events.FeedbackGiven(_session(room), now, gaps=(msgspec.convert(said, events.Gap),)))
+
+
+def imported(room: Room, path: Path) -> Path:
+    """Keep the ratings an artifact saved: a map from finding to rating."""
+    try:
+        said = msgspec.json.decode(path.read_bytes(), type=dict[str, dict[str, int]])["ratings"]
+    except (msgspec.DecodeError, KeyError):
+        raise Invalid(f"not the feedback of an artifact: {path.name}", hint="save it again from the artifact") from None
+    now = stamp(room.now_ms())
+    ratings = tuple(events.Rating(name, score(str(number)), now) for name, number in sorted(said.items()))
+    return _keep(room, events.FeedbackGiven(_session(room), now, ratings))
+
+
+def _session(room: Room) -> str:
+    try:
+        return current(room)
+    except NotFound:
+        return "none"
+
+
+def _keep(room: Room, given: events.FeedbackGiven) -> Path:
+    room.journal.append(given, durable=True)
+    page = feedback_page(given)
+    pages.publish(room.root, [page])
+    return room.root / page.path

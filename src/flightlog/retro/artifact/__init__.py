@@ -1,0 +1,1 @@
+"""Artifacts: the analysis as one page that works offline."""

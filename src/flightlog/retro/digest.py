@@ -1,0 +1,93 @@
+"""A conversation or session reduced to what looking back needs; the unit that is kept and compared.
+
+Pure values. A digest is made once for each version of a conversation and kept as a line; analysis
+reads digests only, so a gigabyte is read once.
+"""
+
+import re
+
+from msgspec import Struct
+
+from flightlog.model.text import one_line
+
+EXCERPT_CHARS = 200
+PROMPTS_MAX = 60
+MARKS_MAX = 200
+
+
+class Prompt(Struct, frozen=True, array_like=True, gc=False):
+    """Words of a person, shortened, with the address that opens them."""
+
+    address: str
+    at_ms: int
+    text: str
+    chars: int = 0
+
+
+class Mark(Struct, frozen=True, array_like=True, gc=False):
+    """Something noticed at a place: a friction, an outcome, a failure, a cost."""
+
+    kind: str
+    address: str
+    text: str = ""
+    key: str = ""
+    amount: float = 0.0
+
+
+class Digest(Struct, frozen=True, omit_defaults=True, gc=False):
+    """One conversation, reduced."""
+
+    id: str
+    source: str
+    version: str
+    title: str = ""
+    started_ms: int = 0
+    ended_ms: int = 0
+    prompts: tuple[Prompt, ...] = ()
+    turns: int = 0
+    messages: int = 0
+    chars: int = 0
+    branches: int = 0
+    files: int = 0
+    canvases: int = 0
+    deleted: bool = False
+    project: str = ""
+    models: tuple[str, ...] = ()
+    frictions: tuple[Mark, ...] = ()
+    outcomes: tuple[Mark, ...] = ()
+    failures: tuple[Mark, ...] = ()
+    costs: tuple[Mark, ...] = ()
+    usd: float | None = None
+    tokens: int = 0
+    export: str = ""
+    member: str = ""
+    offset: int = 0
+
+
+_NOISE = (
+    (re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{7,40}\b", re.IGNORECASE), "#"),
+    (re.compile(r"(?:[A-Za-z]:)?(?:[\w.@~-]*[/\\])+([\w.@-]+)"), r"\1"),
+    (re.compile(r"\d+(?:[.:]\d+)*"), "#"),
+    (re.compile(r"[\"'`\u2018\u2019\u201c\u201d]"), ""),
+    (re.compile(r"\s+"), " "),
+)
+_FAILING = re.compile(
+    r"\b\w*(?:error|exception|failed|failure|fatal|panic|denied|not found|no such|timed? ?out)\b", re.IGNORECASE
+)
+
+
+def excerpt(text: str) -> str:
+    """Return the beginning of `text` on one line."""
+    return one_line(text, EXCERPT_CHARS)
+
+
+def signature(text: str) -> str:
+    """Reduce a failure to what is the same each time it happens: no numbers, directories, quotes or addresses."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [line for line in lines if _FAILING.search(line)]
+    # The last line of a traceback says what went wrong; the first of anything else does.
+    chosen = telling[-1] if "Traceback" in text and telling else next(iter(telling or lines), "")
+    chosen = chosen[:400]
+    for pattern, stand_in in _NOISE:
+        chosen = pattern.sub(stand_in, chosen)
+    return chosen.strip().lower()[:160]

@@ -1,0 +1,204 @@
+"""What happened in the retro room: the closed union its journal holds.
+
+Everything in the runtime directory but drafts, artifacts and logs is a fold of these. Text in them
+is private and may be raw; what becomes public is made from `Triaged`, which passed the redactor.
+"""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from flightlog.model.damage import Incident
+
+Severity = Literal["critical", "high", "medium", "low"]
+Complexity = Literal["trivial", "small", "medium", "large"]
+Status = Literal["draft", "triaged", "clustered", "prioritized", "in_progress", "resolved", "wont_fix", "deferred"]
+
+
+class Drafted(Struct, frozen=True, tag=True):
+    """Somebody or something reported a problem."""
+
+    issue: str
+    title: str
+    description: str
+    at_ms: int
+    category: str = "bug"
+    severity: Severity | None = None
+    tags: tuple[str, ...] = ()
+    affected_files: tuple[str, ...] = ()
+    context: dict[str, str] = {}
+
+
+class Triaged(Struct, frozen=True, tag=True):
+    """A draft was made fit to be seen; `signature` is what a later report of the same has too."""
+
+    issue: str
+    title: str
+    description: str
+    signature: str
+    at_ms: int
+    severity: Severity = "medium"
+    complexity: Complexity = "medium"
+    tags: tuple[str, ...] = ()
+    affected_files: tuple[str, ...] = ()
+
+
+class Repeated(Struct, frozen=True, tag=True):
+    """A draft says what an issue says already."""
+
+    draft: str
+    issue: str
+    at_ms: int
+
+
+class ClusterMade(Struct, frozen=True):
+    """Issues that belong together."""
+
+    id: str
+    theme: str
+    issue_ids: tuple[str, ...]
+    affected_files: tuple[str, ...] = ()
+    fast: bool = False
+
+
+class Clustered(Struct, frozen=True, tag=True):
+    """Open issues were put together anew."""
+
+    clusters: tuple[ClusterMade, ...]
+    at_ms: int
+    scores: dict[str, float] = {}
+
+
+class Prioritized(Struct, frozen=True, tag=True):
+    """Open issues were ranked."""
+
+    scores: dict[str, float]
+    at_ms: int
+
+
+class Approved(Struct, frozen=True, tag=True):
+    """A person, or `--yes`, agreed to a cluster."""
+
+    cluster: str
+    at_ms: int
+
+
+class Moved(Struct, frozen=True, tag=True):
+    """An issue was put aside, taken up or given up."""
+
+    issue: str
+    to: Status
+    at_ms: int
+    notes: str = ""
+
+
+class Published(Struct, frozen=True, tag=True):
+    """An issue became a tracked file."""
+
+    issue: str
+    at_ms: int
+
+
+class Resolved(Struct, frozen=True, tag=True):
+    """An issue was dealt with; `notes` passed the redactor."""
+
+    issue: str
+    notes: str
+    date: str
+    at_ms: int
+    by: str = ""
+
+
+class Reopened(Struct, frozen=True, tag=True):
+    """What was dealt with came back."""
+
+    issue: str
+    draft: str
+    at_ms: int
+
+
+class Preferred(Struct, frozen=True, tag=True):
+    """A person said what to look at, leave out, or draw."""
+
+    name: Literal["focus_areas", "excluded_topics", "preferred_viz"]
+    values: tuple[str, ...]
+
+
+class Rating(Struct, frozen=True):
+    """What a person thinks of a finding, 1 to 5."""
+
+    pattern_id: str
+    rating: int
+    timestamp: str
+    comment: str = ""
+
+
+class Answer(Struct, frozen=True):
+    """An answer to a question on quality."""
+
+    question_id: str
+    question_text: str
+    response: str
+    timestamp: str
+    rating: int | None = None
+
+
+class Gap(Struct, frozen=True):
+    """What analysis did not find."""
+
+    description: str
+    category: str
+    priority: Literal["low", "medium", "high"]
+    timestamp: str
+
+
+class FeedbackGiven(Struct, frozen=True, tag=True):
+    """What a person said in one sitting."""
+
+    session_id: str
+    timestamp: str
+    ratings: tuple[Rating, ...] = ()
+    quality_responses: tuple[Answer, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+class ExportRead(Struct, frozen=True, tag=True):
+    """An export was read to its end."""
+
+    fingerprint: str
+    file_hash: str
+    format: Literal["chatgpt", "claude"]
+    conversations: int
+    damaged: int = 0
+
+
+class Noticed(Struct, frozen=True, tag=True):
+    """Something is wrong; it becomes a draft."""
+
+    incident: Incident
+
+
+class Drawn(Struct, frozen=True, tag=True):
+    """An artifact was made."""
+
+    date: str
+    artifact: str
+
+
+Event = (
+    Drafted
+    | Triaged
+    | Repeated
+    | Clustered
+    | Prioritized
+    | Approved
+    | Moved
+    | Published
+    | Resolved
+    | Reopened
+    | Preferred
+    | FeedbackGiven
+    | ExportRead
+    | Noticed
+    | Drawn
+)

@@ -1,0 +1,224 @@
+"""The board: every issue and cluster as the journal tells them. One table says which moves there are.
+
+Pure. What `issue-state.json` shows is this value; nothing reads that file back.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal, get_args
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.model.errors import Conflict, Invalid, NotFound
+from flightlog.retro import events
+from flightlog.retro.events import Complexity, Severity, Status
+
+VERSION = 2
+CLUSTER_THRESHOLD = 0.7
+FAST_TRACK = 10.0
+
+# From where to where; anything else is refused.
+MOVES: Mapping[Status, frozenset[Status]] = {
+    "draft": frozenset({"triaged", "wont_fix", "deferred"}),
+    "triaged": frozenset({"clustered", "wont_fix", "deferred"}),
+    "clustered": frozenset({"clustered", "prioritized", "wont_fix", "deferred"}),
+    "prioritized": frozenset({"clustered", "prioritized", "in_progress", "resolved", "wont_fix", "deferred"}),
+    "in_progress": frozenset({"prioritized", "resolved", "wont_fix", "deferred"}),
+    "resolved": frozenset({"triaged"}),
+    "wont_fix": frozenset({"triaged"}),
+    "deferred": frozenset({"triaged", "wont_fix"}),
+}
+OPEN: frozenset[Status] = frozenset({"triaged", "clustered", "prioritized", "in_progress"})
+STATUSES: tuple[Status, ...] = get_args(Status)
+
+
+class Issue(Struct, frozen=True):
+    """One issue; title and description are the public ones once it is triaged."""
+
+    id: str
+    title: str
+    description: str
+    created_ms: int
+    updated_ms: int
+    category: str = "bug"
+    tags: tuple[str, ...] = ()
+    affected_files: tuple[str, ...] = ()
+    status: Status = "draft"
+    severity: Severity | None = None
+    frequency: int = 1
+    fix_complexity: Complexity = "medium"
+    priority_score: float = 0.0
+    cluster_id: str = ""
+    similarity_score: float = 0.0
+    signature: str = ""
+    resolution_notes: str = ""
+    resolved_by: str = ""
+    published: bool = False
+    context: dict[str, str] = {}
+
+
+class Cluster(Struct, frozen=True):
+    """Issues that belong together, and whether somebody agreed to work on them."""
+
+    id: str
+    theme: str
+    issue_ids: tuple[str, ...]
+    affected_files: tuple[str, ...] = ()
+    primary_category: str = "bug"
+    aggregate_severity: Severity = "medium"
+    aggregate_priority: float = 0.0
+    resolution_strategy: Literal["single_pr", "multiple_prs"] = "single_pr"
+    status: Literal["pending", "approved", "in_progress", "resolved"] = "pending"
+
+
+class Board(Struct, frozen=True):
+    """All of it."""
+
+    issues: dict[str, Issue] = {}
+    clusters: dict[str, Cluster] = {}
+    resolutions: tuple[events.Resolved, ...] = ()
+    incidents: tuple[events.Noticed, ...] = ()
+    last_triage_ms: int = 0
+    last_cluster_ms: int = 0
+    last_prioritize_ms: int = 0
+    cluster_threshold: float = CLUSTER_THRESHOLD
+
+    def issue(self, written: str) -> Issue:
+        """Return the issue whose id begins with `written`."""
+        found = [each for each in self.issues.values() if written and each.id.startswith(written)]
+        if len(found) != 1:
+            what = "no issue begins" if not found else f"{len(found)} issues begin"
+            raise NotFound(f"{what} with {written[:40]!r}", hint="issue-workflow list")
+        return found[0]
+
+    def open(self) -> list[Issue]:
+        """Issues that are being worked towards, most urgent first."""
+        issues = [issue for issue in self.issues.values() if issue.status in OPEN]
+        return sorted(issues, key=lambda each: (-each.priority_score, each.created_ms, each.id))
+
+
+def check_move(issue: Issue, to: Status) -> None:
+    """Refuse a move the table does not have."""
+    if to not in MOVES[issue.status]:
+        allowed = ", ".join(sorted(MOVES[issue.status]))
+        raise Conflict(
+            f"an issue that is {issue.status} cannot become {to}: {issue.id}", hint=f"it can become: {allowed}"
+        )
+
+
+def fold(happened: Iterable[events.Event]) -> Board:
+    """Tell the board from its events, oldest first."""
+    issues: dict[str, Issue] = {}
+    clusters: dict[str, Cluster] = {}
+    rest: dict[str, Any] = {"resolutions": [], "incidents": []}
+    for event in happened:
+        _apply(issues, clusters, rest, event)
+    return Board(
+        issues, _aggregated(clusters, issues), tuple(rest.pop("resolutions")), tuple(rest.pop("incidents")), **rest
+    )
+
+
+def _apply(  # noqa: C901, PLR0912 - one arm for each event
+    issues: dict[str, Issue], clusters: dict[str, Cluster], rest: dict[str, Any], event: events.Event
+) -> None:
+    match event:
+        case events.Drafted():
+            issues.setdefault(event.issue, _drafted(event))
+        case events.Repeated():
+            issues.pop(event.draft, None)
+            _change(issues, event.issue, frequency=_of(issues, event.issue).frequency + 1, updated_ms=event.at_ms)
+        case events.Triaged():
+            rest["last_triage_ms"] = event.at_ms
+            _change(issues, event.issue, **_triaged(event))
+        case events.Clustered():
+            rest["last_cluster_ms"] = event.at_ms
+            _recluster(issues, clusters, event)
+        case events.Prioritized():
+            rest["last_prioritize_ms"] = event.at_ms
+            for name, score in event.scores.items():
+                _change(issues, name, status="prioritized", priority_score=score)
+        case events.Approved():
+            clusters[event.cluster] = replace(clusters[event.cluster], status="approved")
+        case events.Moved():
+            seen = _of(issues, event.issue).published and event.to in OPEN
+            _change(issues, event.issue, status=event.to, published=seen, resolution_notes=event.notes,
+                    updated_ms=event.at_ms)  # fmt: skip
+        case events.Published():
+            _change(issues, event.issue, published=True)
+        case events.Resolved():
+            rest["resolutions"].append(event)
+            _change(issues, event.issue, status="resolved", published=False, resolution_notes=event.notes,
+                    resolved_by=event.by, updated_ms=event.at_ms)  # fmt: skip
+        case events.Reopened():
+            issues.pop(event.draft, None)
+            _change(issues, event.issue, status="triaged", frequency=_of(issues, event.issue).frequency + 1,
+                    updated_ms=event.at_ms, cluster_id="")  # fmt: skip
+        case events.Noticed():
+            rest["incidents"].append(event)
+        case _:
+            pass
+
+
+def _of(issues: dict[str, Issue], name: str) -> Issue:
+    if name not in issues:
+        raise Invalid(f"the journal speaks of an issue it never told of: {name}", hint="flightlog doctor")
+    return issues[name]
+
+
+def _change(issues: dict[str, Issue], name: str, **fields: Any) -> None:
+    issues[name] = replace(_of(issues, name), **fields)
+
+
+def _drafted(event: events.Drafted) -> Issue:
+    return Issue(
+        event.issue, event.title, event.description, event.at_ms, event.at_ms, event.category, event.tags,
+        event.affected_files, "draft", event.severity, context=event.context,
+    )  # fmt: skip
+
+
+def _triaged(event: events.Triaged) -> dict[str, Any]:
+    return {
+        "title": event.title,
+        "description": event.description,
+        "signature": event.signature,
+        "severity": event.severity,
+        "fix_complexity": event.complexity,
+        "tags": event.tags,
+        "affected_files": event.affected_files,
+        "status": "triaged",
+        "updated_ms": event.at_ms,
+    }
+
+
+def _recluster(issues: dict[str, Issue], clusters: dict[str, Cluster], event: events.Clustered) -> None:
+    """A cluster with the same issues keeps what was agreed; others are made anew."""
+    before = dict(clusters)
+    clusters.clear()
+    for made in event.clusters:
+        old = before.get(made.id)
+        kept = old.status if old is not None and old.issue_ids == made.issue_ids else "pending"
+        status = "approved" if made.fast else kept
+        clusters[made.id] = Cluster(made.id, made.theme, made.issue_ids, made.affected_files, status=status)
+        for name in made.issue_ids:
+            score = event.scores.get(name, 0.0)
+            _change(issues, name, status="clustered", cluster_id=made.id, similarity_score=score)
+
+
+def _aggregated(clusters: dict[str, Cluster], issues: dict[str, Issue]) -> dict[str, Cluster]:
+    order = get_args(Severity)
+    told = {}
+    for cluster in clusters.values():
+        members = [issues[name] for name in cluster.issue_ids if name in issues]
+        if not members:
+            continue
+        worst = min((each.severity or "medium" for each in members), key=order.index)
+        done = all(each.status == "resolved" for each in members)
+        told[cluster.id] = replace(
+            cluster,
+            primary_category=members[0].category,
+            aggregate_severity=worst,
+            aggregate_priority=max(each.priority_score for each in members),
+            resolution_strategy="single_pr" if len(members) <= 3 else "multiple_prs",
+            status="resolved" if done else cluster.status,
+        )
+    return told

@@ -1,0 +1,98 @@
+"""The runtime directory's pages: pure functions of the board, the analysis and the feedback.
+
+Public pages are `Clean`: made by the redactor from values that were redacted string by string before.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from flightlog.model.pages import Page, Tier
+from flightlog.privacy.records import Records
+from flightlog.privacy.redact import Redactor
+from flightlog.privacy.tiers import gitattributes, gitignore, layout
+from flightlog.retro.events import FeedbackGiven, Resolved
+from flightlog.retro.issues.board import VERSION, Board, Issue
+from flightlog.retro.state import Analysis, encoded
+
+FOLDERS = ("state", "logs", "issue-drafts", "issues", "feedback", "outputs", "tmp")
+CHANGELOG = "issues/CHANGELOG.md"
+
+
+def guard_pages(redactor: Redactor) -> list[Page]:
+    """The files that make git keep the directories and ignore what is private in them."""
+    one = layout("retro")
+    own = {".gitignore": gitignore(one, root=""), ".gitattributes": gitattributes(one, root="")}
+    kept = {f"{folder}/.gitkeep": "" for folder in FOLDERS}
+    return [Page(path, Tier.TRACKED, redactor.clean(body)) for path, body in (own | kept).items()]
+
+
+def analysis_page(analysis: Analysis) -> Page:
+    """`state/analysis.json`."""
+    return Page("state/analysis.json", Tier.PRIVATE, encoded(analysis))
+
+
+def board_page(board: Board) -> Page:
+    """`issue-state.json`."""
+    told = {
+        "schema_version": VERSION,
+        "issues": {name: _issue_state(issue) for name, issue in board.issues.items()},
+        "clusters": {name: msgspec.to_builtins(cluster) for name, cluster in board.clusters.items()},
+        "last_triage_run": _stamp(board.last_triage_ms),
+        "last_cluster_run": _stamp(board.last_cluster_ms),
+        "last_prioritize_run": _stamp(board.last_prioritize_ms),
+        "cluster_threshold": board.cluster_threshold,
+    }
+    return Page("issue-state.json", Tier.PRIVATE, _pretty(told))
+
+
+def issue_name(issue: Issue) -> str:
+    """Name the public file of an issue."""
+    return f"issues/issue_{issue.id}.json"
+
+
+def issue_page(issue: Issue, redactor: Redactor) -> Page:
+    """`issues/issue_<id>.json`: what may be read by everybody, and nothing of the context."""
+    told = {
+        "id": issue.id,
+        "title": issue.title,
+        "description": issue.description,
+        "category": issue.category,
+        "tags": list(issue.tags),
+        "affected_files": list(issue.affected_files),
+        "severity": issue.severity or "unknown",
+        "frequency": issue.frequency,
+        "created": _stamp(issue.created_ms),
+    }
+    return Page(issue_name(issue), Tier.TRACKED, Records(redactor).clean_rows([told]))
+
+
+def changelog_page(resolutions: tuple[Resolved, ...], redactor: Redactor) -> Page:
+    """`issues/CHANGELOG.md`: one heading a day, newest first, one line for each issue."""
+    lines = ["# Changelog", ""]
+    for date in sorted({each.date for each in resolutions}, reverse=True):
+        lines.append(f"## {date}")
+        lines += [f"- **{each.issue}**: {' '.join(each.notes.split())}" for each in resolutions if each.date == date]
+        lines.append("")
+    return Page(CHANGELOG, Tier.TRACKED, redactor.clean("\n".join(lines)))
+
+
+def feedback_page(given: FeedbackGiven) -> Page:
+    """`feedback/feedback_<session>_<time>.json`."""
+    when = "".join(each for each in given.timestamp if each.isdigit())[:14]
+    return Page(f"feedback/feedback_{given.session_id}_{when}.json", Tier.PRIVATE, _pretty(msgspec.to_builtins(given)))
+
+
+def _issue_state(issue: Issue) -> dict[str, Any]:
+    told: dict[str, Any] = msgspec.to_builtins(issue)
+    created, updated = told.pop("created_ms"), told.pop("updated_ms")
+    return told | {"created": _stamp(created), "updated": _stamp(updated)}
+
+
+def _stamp(at_ms: int) -> str | None:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat().replace("+00:00", "Z") if at_ms else None
+
+
+def _pretty(value: Any) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

@@ -1,0 +1,122 @@
+"""The three logs: what tools did (shareable), all they said (private, per session), what it cost (tracked).
+
+What a metrics line can hold is a type of numbers: no free text can get in, and the session is a keyed
+pseudonym. Logs that grow are turned over by size; old ones go through the retention engine.
+"""
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.model.retention import Deed, Item, Move, Outcome, Policy, Rule
+from flightlog.store import files, lines
+from flightlog.store.retention import carry_out
+from flightlog.views.retention import plan
+
+AUDIT, DEBUG, METRICS = "logs/debug_audit.jsonl", "logs/debug.jsonl", "logs/metrics.jsonl"
+LOG_BYTES_MAX = 8 << 20
+KEEP_DAYS = 90
+SWITCH = frozenset({"1", "true", "yes"})
+POLICY = Policy(
+    "retro",
+    (Rule("log", KEEP_DAYS, Deed.DELETE),),
+    untouched=("outputs", "issues", "feedback", "issue-drafts", "state"),
+)
+ErrorKind = Literal["timeout", "refused", "unreadable", "interrupted", "agent"]
+
+
+class Tokens(Struct, frozen=True):
+    """Tokens of a session."""
+
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    total: int = 0
+
+
+class Timing(Struct, frozen=True):
+    """How long it took."""
+
+    total_latency_seconds: float = 0.0
+    avg_latency_seconds: float = 0.0
+    session_duration_seconds: float = 0.0
+
+
+class Metrics(Struct, frozen=True):
+    """One line of `logs/metrics.jsonl`."""
+
+    session_id: str
+    cost_usd: float
+    tokens: Tokens
+    turns: int = 0
+    timing: Timing = Timing()
+    errors: dict[ErrorKind, int] = {}
+
+
+def pseudonym(session: str, key: bytes) -> str:
+    """Name a session so that nobody without the key can tell which it is."""
+    return hmac.new(key, f"retro session\0{session}".encode(), hashlib.sha256).hexdigest()[:16]
+
+
+def metered(root: Path, metrics: Metrics) -> None:
+    """Add a line of numbers; its only text is a pseudonym."""
+    assert len(metrics.session_id) == 16, "a session is named by its pseudonym"
+    assert int(metrics.session_id, 16) >= 0, "a session is named by its pseudonym"
+    lines.append(root / METRICS, msgspec.json.encode(metrics))
+
+
+class ToolLog:
+    """What tools did in one session; in full only where a person asked for it."""
+
+    def __init__(self, root: Path, session: str, *, in_full: bool) -> None:
+        """Begin the logs of a session: the full one starts empty."""
+        self._root = root
+        self._session = session
+        self._in_full = in_full
+        files.remove([root / DEBUG])
+        _turned_over(root / AUDIT)
+
+    def note(self, at: str, tool: str, given: Mapping[str, Any], answer: Any = None) -> None:
+        """Note one call: a path only as a short hash, words only in the full log."""
+        path = str(given.get("file_path") or given.get("path") or "")
+        told = {"timestamp": at, "tool": tool, "session": self._session}
+        if path:
+            told["file_hash"] = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:8]
+        lines.append(self._root / AUDIT, msgspec.json.encode(told))
+        if self._in_full:
+            full = {"timestamp": at, "tool": tool, "tool_input": dict(given), "tool_response": answer}
+            lines.append(self._root / DEBUG, msgspec.json.encode(full | {"session": self._session}, enc_hook=str))
+
+
+def due(root: Path, now_ms: int) -> tuple[Move, ...]:
+    """Return the logs that are old enough to go."""
+    items = []
+    for path in sorted((root / "logs").glob("debug*.jsonl")):
+        stat = path.stat()
+        items.append(Item(f"logs/{path.name}", "log", int(stat.st_mtime * 1000), stat.st_size))
+    return plan(POLICY, items, now_ms)
+
+
+def retain(root: Path, now_ms: int) -> Outcome:
+    """Let old logs go."""
+    return carry_out(root, due(root, now_ms), lambda _name, _moves, before: before or b"")
+
+
+def emptied(root: Path) -> None:
+    """Empty `tmp/` at the end of a session."""
+    found = sorted(path for path in (root / "tmp").glob("*") if path.name != ".gitkeep")
+    moves = [Move(Item(f"tmp/{path.name}", "script", 0), Deed.DELETE, 0) for path in found]
+    carry_out(root, moves, lambda _name, _moves, before: before or b"")
+
+
+def _turned_over(path: Path) -> None:
+    if path.is_file() and path.stat().st_size > LOG_BYTES_MAX:
+        number = 1
+        while (aside := path.with_name(f"{path.stem}_{number}.jsonl")).exists():
+            number += 1
+        files.renamed(path, aside.name)

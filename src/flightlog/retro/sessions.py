@@ -1,0 +1,177 @@
+"""Reducing a recorded session to a digest: what went wrong in it, what came of it, what it cost. Pure.
+
+Every mark names the step it was seen at. Looks at what the agent did, never at what it claims.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from flightlog.model.events import PromptKind
+from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
+from flightlog.retro.digest import MARKS_MAX, PROMPTS_MAX, Digest, Mark, Prompt, excerpt, signature
+from flightlog.views.changes import changed_file
+from flightlog.views.summary import all_steps, summarise, turn_steps
+from flightlog.views.usage import summed
+
+LOOP_CALLS = 4
+DEAD_END_CALLS = 3
+_COMMIT = re.compile(r"\bgit\b[^|;&\n]*\bcommit\b")
+_COMMITTED = re.compile(r"\[[^\]\n]+ (?:\([\w-]+\) )?[0-9a-f]{7,40}\]")
+_TEST = re.compile(
+    r"\b(?:pytest|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest)\b|\b(?:npm|pnpm|yarn|bun)(?: run)? test\b"
+    r"|\b(?:go|cargo|mvn|gradle|dotnet|swift|mix|make|rake) test\b"
+)
+_TESTS_FAILED = re.compile(
+    r"\b[1-9]\d* (?:tests? )?(?:failed|failing|failures?|errors?)\b|\bFAIL(?:ED)?\b|exit code [1-9]", re.IGNORECASE
+)
+_REVERT = re.compile(
+    r"\bgit\b[^|;&\n]*\b(?:checkout\s+(?:\S+\s+)?--|restore\b|reset\s+--hard|revert\b|stash(?!\s+(?:list|show|pop|apply))\b)"
+)
+_BY_HAND = frozenset({PromptKind.HUMAN, PromptKind.COMMAND})
+
+
+def digest_of(session: Session, version: str) -> Digest:
+    """Reduce `session`; `version` names the state of its files."""
+    told = summarise(session)
+    prompts = [
+        Prompt(f"{session.id}#{turn.number}", turn.at_ms or session.started_ms or 0, excerpt(turn.text), len(turn.text))
+        for turn in session.turns
+        if turn.kind in _BY_HAND and turn.text.strip()
+    ]
+    return Digest(
+        id=session.id,
+        source=session.agent,
+        version=version,
+        title=session.title,
+        started_ms=session.started_ms or 0,
+        ended_ms=session.ended_ms or 0,
+        prompts=tuple(prompts[:PROMPTS_MAX]),
+        turns=told.turns,
+        messages=told.turns + told.steps,
+        chars=sum(prompt.chars for prompt in prompts),
+        project=session.cwd,
+        models=told.models,
+        frictions=tuple(_frictions(session))[:MARKS_MAX],
+        outcomes=tuple(_outcomes(session))[:MARKS_MAX],
+        failures=tuple(_failures(session))[:MARKS_MAX],
+        costs=tuple(_costs(session))[:MARKS_MAX],
+        usd=summed(step.cost for step in all_steps(session)).usd,
+        tokens=told.usage.total,
+    )
+
+
+def _placed(session: Session) -> Iterator[tuple[str, Turn, Step, ToolCall]]:
+    for turn in session.turns:
+        for step in turn.steps:
+            for call in step.calls:
+                yield f"{session.id}#{turn.number}.{step.number}", turn, step, call
+    for lane in session.lanes:
+        for turn in lane.turns:
+            for step in turn.steps:
+                for call in step.calls:
+                    yield f"{session.id}@{lane.id}#{turn.number}.{step.number}", turn, step, call
+
+
+def _frictions(session: Session) -> Iterator[Mark]:
+    for turn in session.turns:
+        yield from _noted(session, turn)
+        yield from _loops(session, turn)
+        if turn.rewound:
+            yield Mark("dead end", f"{session.id}#{turn.number}", excerpt(turn.text) or "the turn was taken back")
+        elif _ended_failing(turn):
+            yield Mark("dead end", f"{session.id}#{turn.number}", "the turn ended on failing calls")
+    for address, _, _, call in _placed(session):
+        if call.denied:
+            kind = "rejected edit" if changed_file(call) else "rejected call"
+            yield Mark(kind, address, excerpt(changed_file(call) or call.name))
+    yield from _reverts(session)
+
+
+def _noted(session: Session, turn: Turn) -> Iterator[Mark]:
+    address = f"{session.id}#{turn.number}"
+    if turn.kind is PromptKind.INTERRUPTION:
+        yield Mark("interruption", address, excerpt(turn.text))
+    for item in turn.items:
+        if isinstance(item, Step):
+            address = f"{session.id}#{turn.number}.{item.number}"
+        elif item.kind is NoteKind.INTERRUPTION:
+            yield Mark("interruption", address, excerpt(item.text))
+        elif item.kind is NoteKind.COMPACTION:
+            yield Mark("compaction", address, excerpt(item.text))
+        elif item.kind is NoteKind.API_FAILURE:
+            yield Mark("failed request", address, excerpt(item.text))
+
+
+def _loops(session: Session, turn: Turn) -> Iterator[Mark]:
+    """The same call again and again, and a call repeated after it failed."""
+    counts: Counter[str] = Counter()
+    failed: set[str] = set()
+    retried: set[str] = set()
+    for step in turn.steps:
+        address = f"{session.id}#{turn.number}.{step.number}"
+        for call in step.calls:
+            same = f"{call.name} {sorted(call.input.items(), key=lambda pair: pair[0])}"
+            counts[same] += 1
+            if counts[same] == LOOP_CALLS:
+                yield Mark("tool loop", address, excerpt(f"{call.name} called {LOOP_CALLS} times alike"))
+            if same in failed and same not in retried:
+                retried.add(same)
+                yield Mark("retry", address, excerpt(f"{call.name} again after it failed"))
+            if call.is_error and not call.denied:
+                failed.add(same)
+
+
+def _ended_failing(turn: Turn) -> bool:
+    calls = [call for step in turn.steps for call in step.calls]
+    last = calls[-DEAD_END_CALLS:]
+    return len(last) == DEAD_END_CALLS and all(call.is_error and not call.denied for call in last)
+
+
+def _reverts(session: Session) -> Iterator[Mark]:
+    """Edits that were undone: by git, by the opposite edit, or by writing what was there before."""
+    edits: dict[str, set[tuple[str, str]]] = {}
+    written: dict[str, list[str]] = {}
+    for address, _, _, call in _placed(session):
+        if call.is_error or call.denied:
+            continue
+        command = call.input.get("command")
+        if call.name == "Bash" and isinstance(command, str) and _REVERT.search(command):
+            yield Mark("reverted file", address, excerpt(command))
+        path = changed_file(call)
+        old, new = call.input.get("old_string"), call.input.get("new_string")
+        if path and isinstance(old, str) and isinstance(new, str):
+            if (new, old) in edits.setdefault(path, set()):
+                yield Mark("reverted file", address, excerpt(path))
+            edits[path].add((old, new))
+        content = call.input.get("content")
+        if path and isinstance(content, str):
+            if content in written.setdefault(path, [])[:-1]:
+                yield Mark("reverted file", address, excerpt(path))
+            written[path].append(content)
+
+
+def _outcomes(session: Session) -> Iterator[Mark]:
+    for address, _, _, call in _placed(session):
+        command = call.input.get("command")
+        if call.name != "Bash" or not isinstance(command, str) or call.denied or call.result is None:
+            continue
+        output = call.output
+        if _COMMIT.search(command) and not call.is_error and _COMMITTED.search(output):
+            yield Mark("commit", address, excerpt(output))
+        if _TEST.search(command):
+            passed = not call.is_error and not _TESTS_FAILED.search(output)
+            yield Mark("tests passed" if passed else "tests failed", address, excerpt(command))
+
+
+def _failures(session: Session) -> Iterator[Mark]:
+    for address, _, _, call in _placed(session):
+        if call.is_error and not call.denied and (key := signature(call.output)):
+            yield Mark("failure", address, excerpt(call.output), key)
+
+
+def _costs(session: Session) -> Iterator[Mark]:
+    for turn in session.turns:
+        usd = summed(step.cost for step in turn_steps(session, turn)).usd
+        if turn.kind in _BY_HAND and usd:
+            yield Mark("turn", f"{session.id}#{turn.number}", excerpt(turn.text), "", usd)

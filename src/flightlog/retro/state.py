@@ -1,0 +1,97 @@
+"""The analysis as a value: what `state/analysis.json` holds, schema version 1.
+
+Field names are the source document's; `kind`, `detail` and `evidence` come on top. Reading checks
+every field: a file that does not fit is set aside by the caller, never mended.
+"""
+
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+VERSION = 1
+
+
+class Temporal(Struct, frozen=True):
+    """When a pattern is seen most, and how often."""
+
+    peak_month: str | None = None
+    frequency: int | None = None
+
+
+class Evidence(Struct, frozen=True):
+    """A place that shows it; `flightlog retro show ADDRESS` opens it."""
+
+    address: str
+    text: str = ""
+
+
+class Pattern(Struct, frozen=True):
+    """One finding."""
+
+    id: str
+    label: str
+    type: Literal["theme", "temporal", "behavioral", "other"]
+    confidence: float
+    conversation_ids: tuple[str, ...] = ()
+    temporal: Temporal | None = None
+    kind: str = ""
+    detail: str = ""
+    count: int = 0
+    evidence: tuple[Evidence, ...] = ()
+
+
+class Preferences(Struct, frozen=True):
+    """What a person asked analysis to look at, to leave out, and to draw first."""
+
+    focus_areas: tuple[str, ...] = ()
+    excluded_topics: tuple[str, ...] = ()
+    preferred_viz: str | None = None
+
+
+class Snapshot(Struct, frozen=True):
+    """An artifact that was made."""
+
+    date: str
+    artifact: str
+
+
+class Meta(Struct, frozen=True):
+    """What the analysis is of."""
+
+    created: str
+    last_updated: str
+    conversation_count: int = 0
+    date_range: tuple[str, str] | None = None
+    export_format: Literal["chatgpt", "claude"] | None = None
+    export_file_hash: str | None = None
+
+
+class Analysis(Struct, frozen=True):
+    """The whole file."""
+
+    schema_version: int
+    meta: Meta
+    patterns: tuple[Pattern, ...] = ()
+    user_preferences: Preferences = Preferences()
+    snapshots: tuple[Snapshot, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what no version of the schema allows."""
+        if self.schema_version != VERSION:
+            raise ValueError(f"schema version {self.schema_version}, expected {VERSION}")
+        names = [pattern.id for pattern in self.patterns]
+        if len(set(names)) != len(names):
+            raise ValueError("two patterns share an id")
+        if not all(0 <= pattern.confidence <= 1 for pattern in self.patterns):
+            raise ValueError("a confidence is not between 0 and 1")
+
+
+def encoded(analysis: Analysis) -> str:
+    """Return the file's text."""
+    return msgspec.json.format(msgspec.json.encode(analysis), indent=2).decode() + "\n"
+
+
+def decoded(data: bytes) -> Analysis:
+    """Read the file's text; raises `msgspec.DecodeError` when it does not fit."""
+    return msgspec.json.decode(data, type=Analysis)

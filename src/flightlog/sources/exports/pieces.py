@@ -1,0 +1,98 @@
+"""Cutting a long JSON array into its elements without holding more than one of them.
+
+Knows brackets and strings, not what an element says: a piece may turn out not to be JSON, which is
+for the decoder to find out. Each byte is looked at once, however long a string is.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from flightlog.model.errors import Invalid
+
+CHUNK_BYTES = 4 << 20
+PIECE_BYTES_MAX = 256 << 20
+
+# Everything up to the next bracket that is not the border of a flat object or array.
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+_PLAIN = rb'[^"{}\[\]]++'
+_FLAT = rb"\{(?:" + _PLAIN + rb"|" + _STRING + rb")*+\}|\[(?:" + _PLAIN + rb"|" + _STRING + rb")*+\]"
+_DEEP: Any = re.compile(rb"(?:" + _PLAIN + rb"|" + _STRING + rb"|" + _FLAT + rb")*+([{}\[\]])", re.DOTALL)
+_SHALLOW: Any = re.compile(rb"(?:" + _PLAIN + rb"|" + _STRING + rb")*+([{}\[\]])", re.DOTALL)
+_OPENING = frozenset(b"{[")
+
+Read = Callable[[int], bytes]
+
+
+class Piece(NamedTuple):
+    """One element: where it begins in the stream, and its bytes."""
+
+    offset: int
+    data: bytes
+
+
+def pieces(read: Read) -> Iterator[Piece]:
+    """Yield the objects of the top array, or objects that follow each other when there is no array."""
+    buffer = read(CHUNK_BYTES).removeprefix(b"\xef\xbb\xbf")
+    first = buffer.lstrip()[:1]
+    if first not in {b"[", b"{"}:
+        raise Invalid("no JSON array or object at the beginning", hint="name the zip or the conversations.json in it")
+    cutter = _Cutter(0 if first == b"{" else 1)
+    wanted = CHUNK_BYTES
+    while buffer:
+        yield from cutter.cut(buffer)
+        buffer = cutter.rest(buffer)
+        if len(buffer) > PIECE_BYTES_MAX:
+            raise Invalid("an element of the export is longer than 256 MB", hint="ask for the export again")
+        # A long string is looked at again from its beginning, so each look takes in twice as much.
+        wanted = max(CHUNK_BYTES, len(buffer))
+        more = read(wanted)
+        if not more:
+            cutter.finish(buffer)
+            return
+        buffer += more
+
+
+class _Cutter:
+    """Where in the nesting the stream is, between two chunks."""
+
+    def __init__(self, base: int) -> None:
+        self._base = base
+        self._depth = 0
+        self._began: int | None = None
+        self._read = 0
+        self._passed = 0
+
+    def cut(self, buffer: bytes) -> Iterator[Piece]:
+        """Yield the elements that end in `buffer`."""
+        at = self._read
+        while True:
+            inside = self._depth > self._base
+            found = (_DEEP if inside else _SHALLOW).match(buffer, at)
+            if found is None:
+                break
+            at = found.end()
+            if buffer[at - 1] in _OPENING:
+                if self._depth == self._base:
+                    self._began = at - 1
+                self._depth += 1
+            else:
+                self._depth -= 1
+                if self._depth == self._base and self._began is not None:
+                    yield Piece(self._passed + self._began, buffer[self._began : at])
+                    self._began = None
+            self._read = at
+        self._read = at
+
+    def rest(self, buffer: bytes) -> bytes:
+        """Return what is still needed of `buffer`."""
+        keep = self._read if self._began is None else self._began
+        self._passed += keep
+        self._read -= keep
+        self._began = None if self._began is None else 0
+        return buffer[keep:]
+
+    def finish(self, buffer: bytes) -> None:
+        """Refuse a stream that ends inside an element or before the array does."""
+        if self._depth > 0 or self._began is not None or buffer.strip():
+            raise Invalid("the export ends in the middle", hint="it was not downloaded whole: get it again")

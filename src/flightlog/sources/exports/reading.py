@@ -1,0 +1,144 @@
+"""Opening an export: which file of the zip, which vendor, and its conversations one by one.
+
+Never unpacks to disk and holds one conversation at a time. An element that is no conversation is
+damage, counted; the others are read.
+"""
+
+import hashlib
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import IO
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.model.damage import Damage
+from flightlog.model.errors import Invalid, NotFound, Unreadable
+from flightlog.sources.exports import chatgpt, claude_ai
+from flightlog.sources.exports.chat import Chat
+from flightlog.sources.exports.pieces import Piece, pieces
+
+_HEAD_BYTES = 1 << 20
+_HASH_HEX = 16
+DECODERS: dict[str, Callable[[bytes], Chat]] = {
+    chatgpt.SOURCE: chatgpt.chat_of,
+    claude_ai.SOURCE: claude_ai.chat_of,
+}
+
+
+class Mark(Struct, frozen=True):
+    """How an export is known again: the hash its state file names, and what a copy with other content would change."""
+
+    file_hash: str
+    fingerprint: str
+
+
+class Element(Struct, frozen=True):
+    """One conversation as it stands in the export."""
+
+    member: str
+    offset: int
+    data: bytes
+    source: str
+
+    @property
+    def digest(self) -> str:
+        """A short name for these very bytes."""
+        return hashlib.blake2b(self.data, digest_size=12).hexdigest()
+
+
+def mark(path: Path) -> Mark:
+    """Look at both ends of the file, its size and time, not at the gigabyte between."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            head = file.read(_HEAD_BYTES)
+            file.seek(max(0, size - _HEAD_BYTES))
+            tail = file.read(_HEAD_BYTES)
+    except OSError as error:
+        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint="name a zip or JSON file") from None
+    file_hash = hashlib.sha256(head + str(size).encode()).hexdigest()[:_HASH_HEX]
+    stamp = f"{size}-{path.stat().st_mtime_ns}-{hashlib.sha256(tail).hexdigest()[:_HASH_HEX]}"
+    return Mark(file_hash, f"{file_hash}-{stamp}")
+
+
+def elements(path: Path) -> Iterator[Element]:
+    """Yield every conversation of the export, undecoded."""
+    for name, opened in _members(path):
+        source = ""
+        with opened as stream:
+            for piece in _pieces(name, stream):
+                source = source or _vendor(piece.data)
+                yield Element(name, piece.offset, piece.data, source)
+
+
+def decoded(element: Element) -> Chat | Damage:
+    """Return the conversation of an element, or what is wrong with it."""
+    try:
+        return DECODERS[element.source](element.data)
+    except msgspec.DecodeError as error:
+        return Damage(element.member, element.offset, len(element.data), f"no conversation: {error}")
+
+
+def element_at(path: Path, member: str, offset: int) -> Element | None:
+    """Return one conversation again, from where it was found."""
+    return next((each for each in elements(path) if each.member == member and each.offset == offset), None)
+
+
+def _members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:
+    if not zipfile.is_zipfile(path):
+        yield path.name, _opened(path)
+        return
+    with zipfile.ZipFile(path) as box:
+        names = sorted(name for name in box.namelist() if _holds_chats(name))
+        if not names:
+            raise Invalid("no conversations in this zip", hint="name the export as it was downloaded")
+        for name in names:
+            yield name, _unzipped(box, name)
+
+
+def _holds_chats(name: str) -> bool:
+    last = name.rpartition("/")[2]
+    return last.startswith("conversations") and last.endswith(".json")
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    try:
+        with path.open("rb") as file:
+            yield file
+    except OSError as error:
+        raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint="name a zip or JSON file") from None
+
+
+@contextmanager
+def _unzipped(box: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
+    try:
+        with box.open(name) as file:
+            yield file
+    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+        raise Unreadable(f"the zip is damaged: {error}: {name}", hint="get the export again") from error
+
+
+def _pieces(name: str, stream: IO[bytes]) -> Iterator[Piece]:
+    try:
+        yield from pieces(stream.read)
+    except Invalid as error:
+        raise Unreadable(f"{error.message}: {name}", hint=error.hint) from None
+
+
+def _vendor(data: bytes) -> str:
+    """Tell a vendor by the fields of a conversation."""
+    try:
+        fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return chatgpt.SOURCE
+    if "chat_messages" in fields:
+        return claude_ai.SOURCE
+    if "mapping" in fields:
+        return chatgpt.SOURCE
+    raise Invalid(
+        "neither a ChatGPT nor a Claude.ai export", hint="expected a list of objects with `mapping` or `chat_messages`"
+    )

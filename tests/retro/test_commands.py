@@ -1,0 +1,140 @@
+"""The commands of retro as a person runs them: what is written, what git would take, what is done twice."""
+
+import json
+import subprocess
+
+import pytest
+
+from cli_runs import FLIGHTLOG, environment
+from flightlog.retro.room import ROOT
+from retro.planted import chats, written
+from retro.planted_sessions import planted
+from sources_exports import claude_conversation
+
+FOLDERS = {"state", "logs", "issue-drafts", "issues", "feedback", "outputs", "tmp"}
+
+
+@pytest.fixture
+def place(tmp_path):
+    (tmp_path / "config").mkdir()
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    return tmp_path
+
+
+def run(place, *words, program="flightlog", **more):
+    return subprocess.run(
+        [FLIGHTLOG.with_name(program), *words],
+        cwd=place,
+        env=environment(place / "config", **more),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def told(place, *words, **more):
+    ran = run(place, *words, "--json", **more)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def test_the_directory_is_as_the_source_document_draws_it_and_git_takes_only_what_is_safe(place):
+    (place / "export.json").write_bytes(written(chats(1, 30)[0]))
+    assert run(place, "export.json", program="chat-retro").returncode == 0
+    run(place, "report-bug", "--title", "Broken", "--description", "x", program="issue-workflow")
+    run(place, "process", "--yes", program="issue-workflow")
+    run(place, "feedback", "gap", "More", program="chat-retro")
+    (place / ROOT / "tmp" / "script.py").write_text("x")
+    (place / ROOT / "logs" / "debug.jsonl").write_text("{}\n")
+
+    asked = ["git", "ls-files", "--others", "--exclude-standard", ROOT]
+    taken = subprocess.run(asked, cwd=place, capture_output=True, text=True, check=True).stdout.split()
+
+    names = {name.removeprefix(f"{ROOT}/") for name in taken}
+    issues = {name for name in names if name.startswith("issues/issue_")}
+    assert len(issues) == 1
+    assert names - issues == {
+        ".gitignore",
+        ".gitattributes",
+        "logs/metrics.jsonl",
+        *(f"{each}/.gitkeep" for each in FOLDERS),
+    }
+    assert {path.name for path in (place / ROOT).iterdir() if path.is_dir()} == FOLDERS
+    assert (place / ROOT / "outputs").glob("*.html")
+    assert not list((place / ROOT / "issue-drafts").glob("*.json"))
+
+
+def test_the_same_export_again_does_nothing_and_a_newer_one_adds(place):
+    old = [claude_conversation(f"c{number}", f"Question number {number}") for number in range(3)]
+    (place / "old.json").write_text(json.dumps(old))
+    (place / "new.json").write_text(json.dumps([*old[1:], claude_conversation("c9", "Another")]))
+    digests = place / ROOT / "state" / "digests.jsonl"
+    run(place, "retro", "old.json")
+    before = (digests.read_bytes(), (place / ROOT / "state" / "analysis.json").read_bytes())
+
+    run(place, "retro", "old.json")
+    assert (digests.read_bytes(), (place / ROOT / "state" / "analysis.json").read_bytes()) == before
+    analysis = told(place, "retro", "new.json")
+
+    assert digests.read_bytes().count(b"\n") == 4
+    assert analysis["meta"]["conversation_count"] == 4  # the one that is gone from the newer export stays known
+    assert analysis["meta"]["export_format"] == "claude"
+
+
+def test_every_finding_has_evidence_that_opens(place):
+    (place / "export.json").write_bytes(written(chats(3, 40)[0]))
+    planted(place / "config", 5, 6)
+
+    analysis = told(place, "retro", "export.json", "--no-draw")
+
+    kinds = {each["kind"] for each in analysis["patterns"]}
+    assert {"topic", "question again", "friction", "activity"} <= kinds
+    for kind in ("topic", "friction"):
+        shown = next(each for each in analysis["patterns"] if each["kind"] == kind)["evidence"][0]
+        opened = told(place, "retro", "show", shown["address"])
+        assert opened, shown
+        assert opened[0]["text"], shown
+
+
+def test_preferences_are_obeyed(place):
+    chats_told = [claude_conversation(f"a{n}", f"My diabetes insulin dose question {n}") for n in range(8)]
+    chats_told += [claude_conversation(f"b{n}", f"Postgres index vacuum question {n}") for n in range(8)]
+    (place / "export.json").write_text(json.dumps(chats_told))
+    assert run(place, "prefs", "set", "excluded_topics", "diabetes", program="chat-retro").returncode == 0
+    run(place, "prefs", "set", "focus_areas", "postgres vacuum", program="chat-retro")
+    refused = run(place, "prefs", "set", "preferred_viz", "pie", program="chat-retro")
+
+    analysis = told(place, "retro", "export.json")
+
+    assert "diabetes" not in json.dumps(analysis["patterns"])
+    assert "vacuum" in json.dumps(analysis["patterns"][0])
+    assert analysis["user_preferences"]["excluded_topics"] == ["diabetes"]
+    assert refused.returncode == 2
+    (artifact,) = (place / ROOT / "outputs").glob("*.html")
+    assert "insulin" not in artifact.read_text()
+
+
+def test_resume_goes_on_with_the_last_session_and_temporary_scripts_go(place):
+    (place / "export.json").write_text(json.dumps([claude_conversation()]))
+    run(place, "retro", "export.json")
+    first = json.loads((place / ROOT / "resume-session.json").read_text())["session_id"]
+    (place / ROOT / "tmp" / "script.py").write_text("x")
+
+    assert run(place, "export.json", "--resume", program="chat-retro").returncode == 0
+
+    assert json.loads((place / ROOT / "resume-session.json").read_text())["session_id"] == first
+    assert [path.name for path in (place / ROOT / "tmp").iterdir()] == [".gitkeep"]
+    metrics = [json.loads(line) for line in (place / ROOT / "logs" / "metrics.jsonl").read_text().splitlines()]
+    assert len({each["session_id"] for each in metrics}) == 1
+    assert first not in json.dumps(metrics)
+
+
+def test_errors_say_what_to_do_next(place):
+    missing = run(place, "retro", "none.zip")
+    nothing = run(place, "retro", "patterns")
+
+    assert (missing.returncode, nothing.returncode) == (1, 1)
+    assert "name a zip or JSON file" in missing.stderr
+    assert "chat-retro EXPORT" in nothing.stderr

@@ -1,0 +1,66 @@
+"""What was planted is found, with seeds nobody has seen: precision and recall of each detector."""
+
+import random
+from datetime import UTC
+
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from flightlog.retro import chats
+from flightlog.retro.analysis.findings import findings
+from flightlog.retro.analysis.repetition import questions
+from flightlog.retro.analysis.topics import topics
+from flightlog.retro.state import Preferences
+from flightlog.sources.exports import chatgpt
+from retro.planted import chats as planted
+from retro.planted import written
+
+BAR = 0.9
+SEEDS = [random.SystemRandom().randrange(10**9) for _ in range(3)]
+
+
+def digests_of(conversations):
+    made = [chatgpt.chat_of(written(each)) for each in conversations]
+    return [chats.digest_of(chat, chat.id) for chat in made]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_topics_are_found(seed):
+    conversations, truth = planted(seed)
+    digests = digests_of(conversations)
+
+    found = topics(digests)
+
+    names = sorted(set(truth.topic_of.values()))
+    label = {digests[member].id: number for number, topic in enumerate(found) for member in topic.members}
+    told = [label.get(digest.id, -number) for number, digest in enumerate(digests, 1)]
+    assert adjusted_rand_score([truth.topic_of[digest.id] for digest in digests], told) >= 0.8
+    matched = set()
+    for topic in found:
+        subjects = [truth.topic_of[digests[member].id] for member in topic.members]
+        commonest = max(names, key=subjects.count)
+        if subjects.count(commonest) >= BAR * len(subjects):
+            matched.add(commonest)
+    assert len(matched) >= BAR * len(names)
+    assert len(matched) >= BAR * len(found)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_questions_asked_again_are_found(seed):
+    conversations, truth = planted(seed)
+
+    found = [set(each.conversations) for each in questions(digests_of(conversations))]
+
+    right = sum(each in truth.repeated for each in found)
+    assert right >= BAR * len(truth.repeated)
+    assert right >= BAR * len(found)
+
+
+def test_the_same_input_gives_the_same_findings_in_any_order():
+    digests = digests_of(planted(7)[0])
+
+    one = findings(digests, UTC, Preferences())
+    two = findings(sorted(digests, key=lambda each: each.id, reverse=True), UTC, Preferences())
+
+    assert one == findings(digests, UTC, Preferences())
+    assert {pattern.id for pattern in one} == {pattern.id for pattern in two}
