@@ -206,6 +206,9 @@ class TombstoneRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 AnyRow = SessionRow | ChatRow | ActionRow | OrchestrationRow | CommitRow | UpdateRow | TombstoneRow
+_KINDS = (*AnyRow.__args__, AgentUse, Batch)
+NAMES = frozenset(("kind", *(name for each in _KINDS for name in each.__struct_encode_fields__)))
+"""The names of all fields. None of them says that its value is a secret."""
 _decoder = msgspec.json.Decoder(AnyRow)
 
 

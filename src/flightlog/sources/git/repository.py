@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.model.errors import NotFound, Unavailable
+from flightlog.sources.git.heads import branch
 
 _UNSET = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY")
 _WITHOUT = [word for name in _UNSET for word in ("-u", name)]
@@ -72,7 +73,8 @@ def asked(repository: Repository, *words: str) -> str:
 
 def current_branch(repository: Repository) -> str:
     """Return the branch that is checked out; empty when none is."""
-    return asked(repository, "symbolic-ref", "--quiet", "--short", "HEAD")
+    said = branch(repository.top)
+    return asked(repository, "symbolic-ref", "--quiet", "--short", "HEAD") if said is None else said
 
 
 def default_branch(repository: Repository) -> str:
