@@ -83,9 +83,11 @@ def default_branch(repository: Repository) -> str:
     if remote:
         return remote.partition("/")[2]
     branches = asked(repository, "for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
+    usual = [name for name in _DEFAULTS if name in branches]
+    if usual or len(branches) == 1:
+        return (usual or branches)[0]
     said = asked(repository, "config", "init.defaultBranch")
-    usual = [name for name in (*_DEFAULTS, said) if name in branches]
-    return usual[0] if usual else branches[0] if len(branches) == 1 else current_branch(repository)
+    return said if said in branches else current_branch(repository)
 
 
 def ignores(repository: Repository, path: Path) -> bool:
