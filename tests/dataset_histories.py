@@ -3,6 +3,12 @@
 Several people work on several branches: they write shards, merge, rebase, squash, cherry-pick, revert,
 merge many at once, merge on a server without a work tree, compact, and delete rows. A history keeps
 account of every row that was written and of those that were taken out.
+
+Two acts change a file of a fixed name on two branches, or delete it on one: picking a compaction, and taking
+back the commit that brought the dataset. After those alone may git refuse, and then only a merge that reads no
+attributes or a deletion, and only for files of fixed names: see decision 8. A merge of many or on a server that was
+refused is done again one branch at a time in a work tree; a file of a fixed name that is still in doubt stays as git
+left it. Nothing may be lost by that.
 """
 
 import os
@@ -13,7 +19,7 @@ from pathlib import Path
 
 from flightlog.dataset.book import read_book
 from flightlog.dataset.compact import compact
-from flightlog.dataset.layout import Place, prepare, write_shard
+from flightlog.dataset.layout import PENDING, Place, prepare, write_shard
 from flightlog.dataset.rows import key_of, plain, tombstone
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
@@ -21,6 +27,7 @@ from flightlog.sources.git.repository import at
 
 RECORDS = Records(Redactor(b"k" * 32))
 OURS = ".git-ml/"
+SHARDS = f"{PENDING}/"
 OPERATIONS = {
     "write": 10, "go on": 6, "merge": 5, "rebase": 2, "squash": 2, "cherry-pick": 2, "revert": 2, "octopus": 1,
     "server merge": 3, "compact": 4, "delete": 2, "switch": 2,
@@ -46,6 +53,8 @@ class History:
         self.rows: dict[str, dict] = {}
         self.taken: set[str] = set()
         self.conflicts: list[str] = []
+        self.refused: list[str] = []
+        self.copied = self.taken_back = False
         self.did: Counter[str] = Counter()
         self.files = self.sessions = 0
         self.open: list[dict] = []
@@ -147,11 +156,22 @@ class History:
 
     # Mixing
 
-    def _settle(self, ran, *abort):
+    def _note(self, what, paths, said, *, may_refuse):
+        """Count conflicts in our files; those that may be are of fixed names, and kept apart."""
+        ours = sorted(path for path in paths if path.startswith(OURS))
+        excused = may_refuse and not any(path.startswith(SHARDS) for path in ours)
+        (self.refused if excused else self.conflicts).extend(f"{what}: {path} {said[-300:]}" for path in ours)
+        return bool(ours) and excused
+
+    def _settle(self, ran, *abort, may_refuse=False):
         """Count conflicts in our files, and go on as if nothing had happened."""
         unmerged = {line.split("\t")[1] for line in self.out("ls-files", "-u").splitlines()}
-        self.conflicts += [f"{abort[0]}: {path} {ran.stdout[-300:]}" for path in unmerged if path.startswith(OURS)]
-        if ran.returncode:
+        excused = self._note(abort[0], unmerged, ran.stdout, may_refuse=may_refuse or self.taken_back)
+        if excused and abort[0] == "merge" and all(path.startswith(OURS) for path in unmerged):
+            # What git left in the work tree is kept, marks of conflicts and all.
+            self.git("add", "-A")
+            self.git("commit", "-q", "--no-verify", "--no-edit")
+        elif ran.returncode:
             self.git(*abort, check=False)
             self.git("reset", "-q", "--hard")
             self.git("clean", "-qfd")
@@ -162,7 +182,10 @@ class History:
 
     def octopus(self):
         others = self.draw.sample(self.branches, min(3, len(self.branches)))
-        self._settle(self.git("merge", "-q", "--no-edit", *others, check=False), "merge", "--abort")
+        ran = self.git("merge", "-q", "--no-edit", *others, check=False)
+        self._settle(ran, "merge", "--abort", may_refuse=self.copied)
+        for other in others if ran.returncode else ():
+            self._settle(self.git("merge", "-q", "--no-edit", other, check=False), "merge", "--abort")
 
     def rebase(self):
         branch = self.draw.choice(self.branches[1:])
@@ -176,21 +199,21 @@ class History:
         if not ran.returncode and self.out("status", "--porcelain").strip():
             self.git("commit", "-q", "-m", "squashed")
 
+    def _fixed_names(self, commit: str, how: str) -> bool:
+        """Whether a commit did something to files of fixed names."""
+        words = ("diff-tree", "--no-commit-id", "--name-only", "--no-renames", "-r", "--root", f"--diff-filter={how}")
+        names = self.out(*words, commit).split()
+        return any(name.startswith(OURS) and not name.startswith(SHARDS) for name in names)
+
     def cherry_pick(self):
-        """Any commit of somebody's work; a compaction is of its branch, and is done again elsewhere, not picked."""
-        found = self.out(
-            "rev-list", "--all", "--no-merges", "--max-count=40", "--invert-grep", "--grep=^begin", "--grep=^compact"
-        ).split()
-        if not found:
-            return
-        self._settle(self.git("cherry-pick", self.draw.choice(found), check=False), "cherry-pick", "--abort")
+        commit = self.draw.choice(self.out("rev-list", "--all", "--no-merges", "--max-count=40").split())
+        self.copied |= self._fixed_names(commit, "AMD")
+        self._settle(self.git("cherry-pick", commit, check=False), "cherry-pick", "--abort")
 
     def revert(self):
-        # Not the commit that brought the dataset: whoever takes that back takes the files away, and means it.
-        found = self.out("rev-list", "HEAD", "--no-merges", "--max-count=25", "--invert-grep", "--grep=^begin").split()
-        if not found:
-            return
-        self._settle(self.git("revert", "--no-edit", self.draw.choice(found), check=False), "revert", "--abort")
+        commit = self.draw.choice(self.out("rev-list", "HEAD", "--no-merges", "--max-count=25").split())
+        self.taken_back |= self._fixed_names(commit, "A")
+        self._settle(self.git("revert", "--no-edit", commit, check=False), "revert", "--abort")
 
     def server_merge(self):
         """What a merge button does: no work tree, no attributes, no configuration of ours."""
@@ -201,7 +224,9 @@ class History:
         tree = ran.stdout.split(b"\0")[0].decode()
         if ran.returncode:
             names = [part.split("\t")[1] for part in ran.stdout.decode().split("\0") if "\t" in part]
-            self.conflicts += [f"server: {name} {ran.stdout[-300:]}" for name in names if name.startswith(OURS)]
+            self._note("server", names, ran.stdout, may_refuse=self.copied or self.taken_back)
+            self.checkout(ours)
+            self._settle(self.git("merge", "-q", "--no-edit", theirs, check=False), "merge", "--abort")
             return
         made = self.out("commit-tree", tree, "-p", ours, "-p", theirs, "-m", "on the server", cwd=self.bare).strip()
         self.git("fetch", "-q", str(self.bare), made)

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from dataset_ground import Ground, turn
 from flightlog.dataset.capture import capture, capture_whole
 from flightlog.dataset.memory import recall
+from flightlog.dataset.rows import NAMES
 from flightlog.dataset.stats import tokens
+from flightlog.privacy.detect import contexts
 from flightlog.views.summary import all_steps
 from transcripts import assistant, user
 
@@ -206,3 +208,8 @@ def test_a_secret_is_in_no_row(ground, words):
     capture(ground.kit(words=words), ground.recording(SESSION))
 
     assert not any(token[:12] in shard.read_text() for shard in ground.shards)
+
+
+def test_no_name_of_a_field_says_that_its_value_is_a_secret():
+    assert [name for name in sorted(NAMES) if contexts.tells(name.encode())] == []
+    assert contexts.tells(b"api_key")

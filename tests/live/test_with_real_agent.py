@@ -84,16 +84,16 @@ def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench
         until(lambda: "Second answer." in screen(tmux), 40)
         page = until(lambda: next(bench.config.glob("session-health/????????-*.json"), None), 40)
         until(lambda: "Primary Account" in screen(tmux), 40)
+        path = bench.recordings / "sessions/claude-code" / page.stem / "status.jsonl"
+        until(lambda: told(path.read_bytes().splitlines()[-1]).payload.cost.total_cost_usd > 0, 40)
 
     assert len(SEEN) > 10
     assert [each for each in SEEN if "| ctx " not in each] == []
     session = page.stem
-    path = bench.recordings / "sessions/claude-code" / session / "status.jsonl"
     noted = [told(line) for line in path.read_bytes().splitlines()]
     assert all(noted)
     assert {each.launch.alias for each in noted} == {"claude2"}
     assert noted[-1].launch.account.startswith("key-")
-    assert noted[-1].payload.cost.total_cost_usd > 0
     state = (bench.config / "session-health/runtime-state.yaml").read_text()
     assert f"sessionId: {session}" in state
     assert environment["ANTHROPIC_API_KEY"] not in state

@@ -14,6 +14,7 @@ from flightlog.archive import Archive, Recording
 from flightlog.dataset.capture import Kit, Options, capture
 from flightlog.dataset.layout import Place
 from flightlog.dataset.memory import writer
+from flightlog.dataset.rows import NAMES
 from flightlog.dataset.sync import is_inside, sync_commits
 from flightlog.model.errors import FlightlogError
 from flightlog.privacy.records import Records
@@ -72,7 +73,7 @@ def options(place: Place) -> Options:
 
 def records(place: Place) -> Records:
     """Return the redactor for rows of a repository; its own directory is called `.`."""
-    return Records(redactor(place.repository.top, {str(place.repository.top): "."}))
+    return Records(redactor(place.repository.top, {str(place.repository.top): "."}), NAMES)
 
 
 def kit(place: Place, archive: Archive | None = None) -> Kit:

@@ -5,17 +5,14 @@
 itself are marked, and count from a project file only after `flightlog trust`.
 """
 
-import difflib
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import platformdirs
 from msgspec import Struct
 
-from flightlog.app.paths import home
+from flightlog.app.paths import config_dir, home
 from flightlog.model.errors import Misconfigured
 from flightlog.privacy.trust import RISKY, Trust, risky
 
@@ -77,7 +74,7 @@ def settings(environ: Mapping[str, str], cwd: Path) -> dict[str, Value]:
 def user_file(environ: Mapping[str, str]) -> Path:
     """Where the user's settings are: `FLIGHTLOG_CONFIG`, else the usual place."""
     said = environ.get("FLIGHTLOG_CONFIG", "")
-    return Path(said).expanduser() if said else Path(platformdirs.user_config_dir("flightlog", appauthor=False)) / FILE
+    return Path(said).expanduser() if said else config_dir(environ) / FILE
 
 
 def project_file(cwd: Path) -> Path | None:
@@ -94,10 +91,14 @@ def _is_trusted(environ: Mapping[str, str], path: Path, said: Mapping[str, Any])
     """Whether a person allowed what a project's file publishes or runs; asked only where there is such a thing."""
     if not any(name.rpartition(".")[2] in RISKY for name in said):
         return True
+    import tomllib  # noqa: PLC0415 - as below
+
     return Trust(home(environ) / "trust.json").allows(path.parent, risky(tomllib.loads(path.read_text("utf-8"))))
 
 
 def _from_file(path: Path) -> Iterator[tuple[str, bool | int | str]]:
+    import tomllib  # noqa: PLC0415 - read after each turn, and most people have no settings file
+
     try:
         groups = tomllib.loads(path.read_text("utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -141,6 +142,8 @@ def _checked(name: str, value: Any, origin: str) -> bool | int | str:
 
 
 def _unknown(name: str, origin: str) -> Misconfigured:
+    import difflib  # noqa: PLC0415 - for a typing error alone
+
     known = [each.name for each in SETTINGS]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"

@@ -1,7 +1,6 @@
 """Wiring of live: which agents' directories there are here, the clock, and what a person set."""
 
 import os
-import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -15,7 +14,6 @@ from flightlog.app.config import in_force
 from flightlog.app.hook.line import TEMPLATE, Look, render
 from flightlog.app.paths import SAMPLES, claude_config_dirs
 from flightlog.archive import Archive
-from flightlog.live.board import room
 from flightlog.live.file import runtime_state
 from flightlog.live.gather import Effort, Live, Where, gather, journal, swapped_by_hand
 from flightlog.live.keeping import archive_removed, clean_up
@@ -77,7 +75,13 @@ def _is_used(place: Where) -> bool:
 
 def _where(config_dir: Path) -> Where:
     template = str(in_force()["statusline.template"].value)
-    return Where(config_dir, Path(home()), now_ms(), local_zone(), lambda: str(uuid.uuid4()), template)
+    return Where(config_dir, Path(home()), now_ms(), local_zone(), _new_id, template)
+
+
+def _new_id() -> str:
+    import uuid  # noqa: PLC0415 - few looks write an event, and it asks what platform this is
+
+    return str(uuid.uuid4())
 
 
 def states() -> list[tuple[Path, runtime_state.Outcome]]:
@@ -113,6 +117,8 @@ def labelled(profile: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfil
 
 def advised() -> dict[str, Any]:
     """Which profile has room."""
+    from flightlog.live.board import room  # noqa: PLC0415 - a settle shows no board
+
     found = [each for told in gather_here(secrets=False) for each in told.state.auth_profiles]
     ranked = [
         {"profileId": each.profile_id, "label": each.label, "urgency": round(pressing, 1)}

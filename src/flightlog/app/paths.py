@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from flightlog.model.errors import Misconfigured
 
@@ -18,17 +19,29 @@ def choose_samples() -> None:
 def home(environ: Mapping[str, str]) -> Path:
     """Return flightlog's own data directory."""
     said = environ.get("FLIGHTLOG_HOME", "")
-    return _absolute("FLIGHTLOG_HOME", said) if said else _data_dir(environ) / "flightlog"
+    if said:
+        return _absolute("FLIGHTLOG_HOME", said)
+    return _linux_dir(environ, "XDG_DATA_HOME", ".local/share") or Path(_dirs().user_data_dir("flightlog"))
 
 
-def _data_dir(environ: Mapping[str, str]) -> Path:
-    """Return where this system keeps people's data; on Linux as platformdirs says, without its 15 ms of imports."""
-    said = environ.get("XDG_DATA_HOME", "").strip()
-    if sys.platform == "linux" and (not said or Path(said).is_absolute()):
-        return Path(said) if said else _expanded("FLIGHTLOG_HOME", "~") / ".local" / "share"
+def config_dir(environ: Mapping[str, str]) -> Path:
+    """Return where a person's own settings of flightlog are."""
+    found = _linux_dir(environ, "XDG_CONFIG_HOME", ".config")
+    return found or Path(_dirs().user_config_dir("flightlog", appauthor=False))
+
+
+def _linux_dir(environ: Mapping[str, str], variable: str, usual: str) -> Path | None:
+    """Return our directory on Linux as platformdirs says it, without its 15 ms of imports."""
+    said = environ.get(variable, "").strip()
+    if sys.platform != "linux" or (said and not Path(said).is_absolute()):
+        return None
+    return (Path(said) if said else _expanded("FLIGHTLOG_HOME", "~") / usual) / "flightlog"
+
+
+def _dirs() -> Any:
     import platformdirs  # noqa: PLC0415 - see above
 
-    return Path(platformdirs.user_data_dir())
+    return platformdirs
 
 
 def claude_config_dirs(environ: Mapping[str, str]) -> list[Path]:

@@ -4,15 +4,13 @@ Reads the environment and home so that nothing below has to.
 """
 
 import os
-import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
-import platformdirs
 
-from flightlog.app import open_archive
+from flightlog.app import open_archive, paths
 from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
 from flightlog.model.known import Known
@@ -31,8 +29,7 @@ _DOTENV_BYTES_MAX = 1 << 20
 
 def home(environment: Mapping[str, str] | None = None) -> Path:
     """Return where flightlog keeps what is not part of any repository."""
-    given = (os.environ if environment is None else environment).get("FLIGHTLOG_HOME", "")
-    return Path(given).expanduser() if given else Path(platformdirs.user_data_dir("flightlog"))
+    return paths.home(os.environ if environment is None else environment)
 
 
 def key_path() -> Path:
@@ -81,6 +78,8 @@ def trust() -> Trust:
 
 def repository_settings(folder: Path) -> dict[str, Any]:
     """Return the settings that a repository brings along."""
+    import tomllib  # noqa: PLC0415 - redacting needs no settings
+
     path = folder / SETTINGS
     try:
         return tomllib.loads(path.read_text())

@@ -13,6 +13,9 @@ _USAGE = ("session", "usage", "--json")
 def main() -> None:
     """Run `flightlog`."""
     words = sys.argv[1:]
+    code = _settled(words)
+    if code is not None:
+        sys.exit(code)
     if not _counted(words):
         from flightlog.cli.root import cli, run
 
@@ -63,6 +66,26 @@ def _counted(words: Sequence[str]) -> bool:
     except (FlightlogError, ValueError, OSError, KeyboardInterrupt):
         return False
     return True
+
+
+def _settled(words: Sequence[str]) -> int | None:
+    """Answer `settle SESSION [--json]`, as the hook asks it; anything else, and anything wrong, is left to the root."""
+    if words[:1] != ["settle"] or words[2:] not in ([], ["--json"]) or words[1:2] == [] or words[1].startswith("-"):
+        return None
+    import gc
+
+    gc.disable()  # the process ends with it; looking for cycles would take a tenth of the time
+    _import_plainly()
+    from flightlog.cli.settled import tell
+    from flightlog.model.errors import FlightlogError
+
+    try:
+        return tell(words[1], as_json=len(words) > 2)
+    except FlightlogError:
+        return None
+    except KeyboardInterrupt:
+        sys.stderr.write("flightlog: interrupted\n")
+        return 130
 
 
 def _import_plainly() -> None:

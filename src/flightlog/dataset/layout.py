@@ -77,7 +77,7 @@ def write_shard(place: Place, session: str, rows: Sequence[Row], number: int, re
 
     `number` counts the shards of a session. Returns None when there is such a shard already.
     """
-    clean = records.clean_rows(list(rows), column(number))
+    clean = records.clean_rows(list(rows), column(number, session))
     day = max(map(day_of, rows), default="")
     name = named(session, clean.text.encode("utf-8", "replace"), day).name
     written = publish(place.tracked, [Page(f"pending/{name}", Tier.TRACKED, clean)])

@@ -206,6 +206,9 @@ class TombstoneRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 AnyRow = SessionRow | ChatRow | ActionRow | OrchestrationRow | CommitRow | UpdateRow | TombstoneRow
+_KINDS = (*AnyRow.__args__, AgentUse, Batch)
+NAMES = frozenset(("kind", *(name for each in _KINDS for name in each.__struct_encode_fields__)))
+"""The names of all fields. None of them says that its value is a secret."""
 _decoder = msgspec.json.Decoder(AnyRow)
 
 
@@ -243,23 +246,23 @@ def complaint(line: bytes) -> str:
 
 def key_of(row: Mapping[str, Any]) -> str:
     """Return what a row is a version of."""
-    kind = row.get("kind", "")
+    kind, more = row.get("kind", ""), ""
     match kind:
-        case "session":
-            parts = [row.get("session") or row.get("id") or row.get("session_id")]
-        case "chat":
-            parts = [row.get("id"), row.get("uuid", "")]
         case "action":
-            parts = [row.get("id"), row.get("session_id"), row.get("timestamp")]
+            first, more = row.get("id"), f":{row.get('session_id') or ''}:{row.get('timestamp') or ''}"
+        case "chat":
+            first, more = row.get("id"), f":{row.get('uuid') or ''}"
+        case "session":
+            first = row.get("session") or row.get("id") or row.get("session_id")
         case "commit":
-            parts = [row.get("hash")]
+            first = row.get("hash")
         case "orchestration":
-            parts = [row.get("session") or row.get("session_id")]
+            first = row.get("session") or row.get("session_id")
         case _:
-            parts = [row.get("id")]
-    if not parts[0]:
+            first = row.get("id")
+    if not first:
         return f"{kind}#{hashlib.sha256(msgspec.json.encode(row)).hexdigest()[:16]}"
-    return ":".join([str(kind), *(str(part or "") for part in parts)])
+    return f"{kind}:{first}{more}"
 
 
 def rev_of(row: Mapping[str, Any]) -> int:

@@ -135,25 +135,24 @@ class Accounts:
     def _shared(self, digest: SessionDigest, rows: AskRows) -> Iterable[tuple[str, Spend]]:
         parts = self.book.segments.get(digest.session, [])
         cuts = [since for since, _, _ in parts[1:]]
+        # Where nothing was noted one profile pays for all of it.
+        usual = None if parts or not digest.tallies else (0, self._usual(digest.project))
         total = 0.0
         for tally in digest.tallies:
             total += tally.usd or 0.0
             crossed = any(tally.first_ms < cut <= tally.last_ms for cut in cuts)
             whole = Spend(tally.first_ms, tally.last_ms, tally.usd or 0.0, tally.usage.total)
             for spend in divided(tally, cuts, rows(digest.session)) if crossed else [whole]:
-                since, name = self._payer(digest, spend.first_ms)
+                since, name = usual or self._payer(parts, spend.first_ms)
                 self._segment_usd[digest.session, since] += spend.usd
                 yield name, spend
         self.session_usd[digest.session] = total
 
-    def _payer(self, digest: SessionDigest, at_ms: int) -> tuple[int, str]:
-        parts = self.book.segments.get(digest.session, [])
+    def _payer(self, parts: Sequence[tuple[int, str, str]], at_ms: int) -> tuple[int, str]:
         for since, profile, _ in reversed(parts):
             if since <= at_ms:
                 return since, self._ensure(profile, "auto").profile_id
-        if parts:
-            return parts[0][0], parts[0][1]
-        return 0, self._usual(digest.project)
+        return parts[0][0], parts[0][1]
 
     def _usual(self, project: str) -> str:
         """Who pays where nothing was noted: by directory or path, else the default."""

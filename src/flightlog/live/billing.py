@@ -74,11 +74,11 @@ def billing(spends: Sequence[Spend], known: Known, now_ms: int, zone: tzinfo) ->
     tokens = sum(each.tokens for each in block)
     elapsed_ms = max(now_ms - min((max(each.first_ms, start) for each in block), default=now_ms), BURN_LEAST_MS)
     window = known.limits.five_hour if known.limits and official else None
-    week = now_ms - WEEK_MS
+    week, midnight = now_ms - WEEK_MS, _midnight(now_ms, zone)
     burn = cost / elapsed_ms * HOUR_MS if block else 0.0
     percent = window.used_percent if window else None
     return Billing(
-        cost_today=cents(sum(each.usd for each in spends if each.last_ms >= _midnight(now_ms, zone))),
+        cost_today=cents(sum(each.usd for each in spends if each.last_ms >= midnight)),
         burn_rate_per_hour=cents(burn),
         budget_remaining=max(end - now_ms, 0) // MINUTE_MS if block or official else 0,
         budget_percent_used=int(percent if percent is not None else min(_share(now_ms, start, end), 100)),

@@ -7,9 +7,9 @@ included, and is compressed once a day.
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
-import zstandard
 
 from flightlog.live.events import Archived, Event
 from flightlog.live.file.runtime_state import DAY_MS, KEEP_DAYS, OWN
@@ -54,7 +54,7 @@ def archived(folder: Path) -> list[dict[str, object]]:
     """Every session that left the file, oldest first."""
     found: list[dict[str, object]] = []
     for path in sorted((folder / ARCHIVE).glob("sessions-*.jsonl.zst")):
-        data = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
+        data = _zstandard().ZstdDecompressor().decompressobj().decompress(path.read_bytes())
         found += [msgspec.json.decode(line) for line in data.splitlines() if line]
     with suppress(FileNotFoundError):
         found += [
@@ -81,7 +81,7 @@ def _compress(path: Path, now_ms: int) -> None:
         return
     if data:
         name = f"sessions-{now_ms}.jsonl.zst"
-        files.replace(path.with_name(name), zstandard.ZstdCompressor(level=10).compress(data))
+        files.replace(path.with_name(name), _zstandard().ZstdCompressor(level=10).compress(data))
     settings_file.remove(path)
 
 
@@ -90,3 +90,9 @@ def _is_old(path: Path, now_ms: int) -> bool:
         return now_ms - path.stat().st_mtime * 1000 > KEEP_DAYS * DAY_MS
     except OSError:
         return False
+
+
+def _zstandard() -> Any:
+    import zstandard  # noqa: PLC0415 - loaded after each turn, needed once a week
+
+    return zstandard

@@ -34,11 +34,11 @@ class Leaf(NamedTuple):
 class Records:
     """Redacts records with one redactor, remembering short strings."""
 
-    def __init__(self, redactor: Redactor) -> None:
-        """Begin with nothing remembered."""
+    def __init__(self, redactor: Redactor, ordinary: Iterable[str] = ()) -> None:
+        """Begin with nothing remembered but the `ordinary` keys, which say nothing about their values."""
         self.redactor = redactor
         self._remembered: dict[Leaf, str] = {}
-        self._telling: dict[str, bool] = {}
+        self._telling: dict[str, bool] = dict.fromkeys(ordinary, False)
 
     def value(self, value: Any) -> Any:
         """Return the JSON value with every string in it redacted."""

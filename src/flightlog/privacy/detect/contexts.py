@@ -7,7 +7,7 @@ beside a word for a secret is decided in `assignments`.
 
 import functools
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import re2
 
@@ -48,22 +48,28 @@ _LABEL = re2.compile(rb"(?i)(?:name|label|title|region|version|url|uri|host|path
 _ASSIGNED = re.compile(rb"[\s\"'`]*[:=][\s\"'`=>]*")
 
 
-class _Tables(NamedTuple):
-    name: Any  # a provider's name
-    word: Any  # a word for a secret, and the beginning of a value after it
-    rules: dict[bytes, tuple[Rule, ...]]
+@functools.cache
+def _name() -> Any:
+    """Return the pattern of a provider's name."""
+    return re2.compile(f"(?i){names()}".encode(), LATIN)
 
 
 @functools.cache
-def _tables() -> _Tables:
+def _word() -> Any:
+    """Return the pattern of a word for a secret and the beginning of a value after it."""
+    return re2.compile(f"(?i){assignments.trigger()}".encode(), LATIN)
+
+
+@functools.cache
+def _rules_of() -> dict[bytes, tuple[Rule, ...]]:
     by_name: dict[bytes, tuple[Rule, ...]] = {}
     for rule in rules():
         for name in rule.near:
             by_name[name.encode()] = (*by_name.get(name.encode(), ()), rule)
-    name, word = (re2.compile(f"(?i){pattern}".encode(), LATIN) for pattern in (names(), assignments.trigger()))
-    return _Tables(name, word, by_name)
+    return by_name
 
 
+@functools.cache
 def names() -> str:
     """Return a pattern for the providers' names."""
     every = sorted({name for rule in rules() for name in rule.near}, key=lambda name: (-len(name), name))
@@ -82,8 +88,7 @@ def is_name(text: bytes) -> bool:
 @functools.lru_cache(maxsize=4096)
 def _known_name(text: bytes) -> bytes | None:
     """Return the name that `text` is, or begins with where it is a usual word and more must follow."""
-    rules_of = _tables().rules
-    if text in rules_of:
+    if text in _rules_of():
         return text
     begun = _LEADING.match(text)
     return begun.group() if begun is not None and begun.group().decode() in AMBIGUOUS else None
@@ -112,12 +117,11 @@ def _padded(field: re.Match[str]) -> str:
 
 def beside_name(window: bytes, start: int) -> tuple[int, Hit | None]:
     """Return how long the name at `start` is, and what it makes secret."""
-    tables = _tables()
-    name = tables.name.match(window, start)
+    name = _name().match(window, start)
     known = _known_name(name.group().lower()) if name is not None else None
     if known is None:
         return 1, None
-    return len(known), _beside_provider(window, start + len(known), tables.rules[known])
+    return len(known), _beside_provider(window, start + len(known), _rules_of()[known])
 
 
 def beside_word(window: bytes, start: int) -> tuple[int, Hit | None]:
@@ -128,14 +132,14 @@ def beside_word(window: bytes, start: int) -> tuple[int, Hit | None]:
 
 def name_end(data: bytes, start: int) -> int:
     """Return where the provider's name that begins at `start` ends, or 0 if none begins there."""
-    name = _tables().name.match(data, start)
+    name = _name().match(data, start)
     return int(name.end()) if name else 0
 
 
 def tells(name: bytes) -> bool:
     """Say whether `name` holds a provider's name or a word for a secret, or names a person's account."""
-    tables, value = _tables(), b' = "0a1b2c3d4e5f6g7h8i9j"'
-    told = tables.name.search(name) or tables.word.search(name + value) or _OWNER.search(name)
+    value = b' = "0a1b2c3d4e5f6g7h8i9j"'
+    told = _name().search(name) or _word().search(name + value) or _OWNER.search(name)
     return told is not None
 
 

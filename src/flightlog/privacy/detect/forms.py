@@ -5,8 +5,11 @@ From a form come the pattern that finds the token and examples made at run time,
 example of a secret ever stands in the source. Knows nothing of rules, keywords or text around.
 """
 
-import random
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from random import Random
 
 CLASSES = {
     "hex": "0-9a-f",
@@ -54,12 +57,19 @@ def head(form: str) -> str:
     return form[: field.start()] if field else form
 
 
-def example(form: str, chance: random.Random) -> str:
+def draw(seed: str) -> "Random":
+    """Return what examples are drawn with."""
+    from random import Random  # noqa: PLC0415 - nobody who redacts makes examples
+
+    return Random(seed)  # noqa: S311 - examples, not keys
+
+
+def example(form: str, chance: "Random") -> str:
     """Make a text of this form; fields of two or more kinds of characters hold both letters and digits."""
     return FIELD.sub(lambda field: _field_example(field, chance), form)
 
 
-def shortened(form: str, chance: random.Random) -> str:
+def shortened(form: str, chance: "Random") -> str:
     """Make a text that is near this form but too short to be of it."""
     fields = list(FIELD.finditer(form))
     last = max(fields, key=lambda field: int(field["low"] or 0))
@@ -85,7 +95,7 @@ def _repeat(members: str, count: int) -> str:
     return f"{members}{{{_COUNT_MAX}}}" * whole + (f"{members}{{{rest}}}" if rest else "")
 
 
-def _field_example(field: re.Match[str], chance: random.Random) -> str:
+def _field_example(field: re.Match[str], chance: "Random") -> str:
     if field["name"] == "uuid":
         digits = "".join(chance.choices("0123456789abcdef", k=32))
         return "-".join((digits[:8], digits[8:12], "4" + digits[13:16], "a" + digits[17:20], digits[20:]))

@@ -6,9 +6,8 @@ looks drawn at random counts. Patterns and examples are made from forms (`forms`
 """
 
 import functools
-import random
 import re
-from importlib import resources
+from pathlib import Path
 
 import msgspec
 
@@ -26,7 +25,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def examples(self, seed: int = 0) -> list[str]:
         """Make texts that must be found by this rule, one or more per form."""
-        chance = random.Random(f"{self.id}/{seed}")  # noqa: S311 - examples, not keys
+        chance = forms.draw(f"{self.id}/{seed}")
         values = [forms.example(form, chance) for form in self.forms or ("{alnum:32}",)]
         if not self.near:
             return values
@@ -34,7 +33,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def negatives(self, seed: int = 0) -> list[str]:
         """Make texts that this rule must leave alone: its forms cut short, and never by its word alone."""
-        chance = random.Random(f"{self.id}/not/{seed}")  # noqa: S311 - examples, not keys
+        chance = forms.draw(f"{self.id}/not/{seed}")
         cut = (forms.shortened(form, chance) for form in self.forms or ("{alnum:32}",))
         values = [text for text in cut if not any(re.search(forms.pattern(form), text) for form in self.forms)]
         return [f"{word} {value}" for value in values for word in self.near or ("",)]
@@ -43,7 +42,7 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 @functools.cache
 def families() -> dict[str, tuple[Rule, ...]]:
     """Return all rules by family, read from the package's data once."""
-    folder = resources.files(__package__) / "rules"
+    folder = Path(__file__).with_name("rules")
     found = {}
     for file in sorted(folder.iterdir(), key=lambda file: file.name):
         family = file.name.removesuffix(".json")

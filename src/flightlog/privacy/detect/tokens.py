@@ -72,6 +72,7 @@ def _is_telling(form: _Form) -> bool:
     return len(head) > 3 and not (len(head) <= 8 and head[:-1].isalpha() and head.islower())
 
 
+@functools.cache
 def _forms() -> list[_Form]:
     return [_form(rule, form) for rule in rules() if not rule.near for form in rule.forms]
 

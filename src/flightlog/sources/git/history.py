@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
+from flightlog.sources.git.heads import tip
 from flightlog.sources.git.repository import Repository, asked, git
 
 _FORMAT = "%x1e%H%x1f%P%x1f%ct%x1f%cI%x1f%B%x1f"
@@ -55,7 +56,9 @@ def times(repository: Repository, names: Sequence[str]) -> dict[str, int]:
 
 def head(repository: Repository) -> str:
     """Return the commit that is checked out; empty in a new repository."""
-    return asked(repository, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+    return tip(repository.top, repository.common) or asked(
+        repository, "rev-parse", "--quiet", "--verify", "HEAD^{commit}"
+    )
 
 
 def _existing(repository: Repository, known: Sequence[str]) -> list[str]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.model.errors import NotFound, Unavailable
+from flightlog.sources.git.heads import branch
 
 _UNSET = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY")
 _WITHOUT = [word for name in _UNSET for word in ("-u", name)]
@@ -72,7 +73,8 @@ def asked(repository: Repository, *words: str) -> str:
 
 def current_branch(repository: Repository) -> str:
     """Return the branch that is checked out; empty when none is."""
-    return asked(repository, "symbolic-ref", "--quiet", "--short", "HEAD")
+    said = branch(repository.top)
+    return asked(repository, "symbolic-ref", "--quiet", "--short", "HEAD") if said is None else said
 
 
 def default_branch(repository: Repository) -> str:
@@ -81,9 +83,11 @@ def default_branch(repository: Repository) -> str:
     if remote:
         return remote.partition("/")[2]
     branches = asked(repository, "for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
+    usual = [name for name in _DEFAULTS if name in branches]
+    if usual or len(branches) == 1:
+        return (usual or branches)[0]
     said = asked(repository, "config", "init.defaultBranch")
-    usual = [name for name in (*_DEFAULTS, said) if name in branches]
-    return usual[0] if usual else branches[0] if len(branches) == 1 else current_branch(repository)
+    return said if said in branches else current_branch(repository)
 
 
 def ignores(repository: Repository, path: Path) -> bool:

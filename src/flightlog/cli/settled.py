@@ -1,0 +1,28 @@
+"""What a settle did, told without what reads a command line: an agent's turn ends with it."""
+
+import sys
+from collections.abc import Callable
+
+
+def tell(written: str, progress: Callable[[int, int], None] | None = None, *, as_json: bool) -> int:
+    """Settle one session, or all of them, print what was done and return the exit code."""
+    from flightlog.app.settle import settle_all, settle_one
+    from flightlog.model.address import parse
+    from flightlog.model.text import inert
+    from flightlog.views.story import counted
+
+    report = settle_one(parse(written).session) if written else settle_all(progress)
+    if as_json:
+        from flightlog.views.wire import as_json as as_json_text
+
+        sys.stdout.write(as_json_text(report) + "\n")
+    else:
+        sealed = f", {counted(report.sealed, 'file')} sealed" if report.sealed else ""
+        sys.stdout.write(f"{counted(report.sessions, 'session')} kept, {report.bytes_adopted:,} new bytes{sealed}\n")
+    sys.stdout.flush()
+    for line in report.failed:
+        sys.stderr.write(f"not kept: {inert(line)}\n")
+    for session in report.busy:
+        sys.stderr.write(f"held by another settle: {session}\n")
+    sys.stderr.flush()
+    return 1 if report.failed else 75 if report.busy else 0

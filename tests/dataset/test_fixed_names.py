@@ -1,0 +1,111 @@
+"""Files of fixed names on two branches: where git refuses, in the smallest histories, and that nothing is lost then.
+
+Rows sorted in a file of a fixed name: of a file with n lines there are n + 1 places for new ones, so two
+compactions put rows into one place sooner or later. Git takes the same lines there, or lines of one side alone.
+"""
+
+import subprocess
+
+import pytest
+
+from dataset_ground import Ground
+from dataset_histories import RECORDS, environment
+from flightlog.dataset.compact import compact
+from flightlog.dataset.layout import write_shard
+
+CHATS = ".git-ml/tracked/chats.jsonl"
+
+
+class Picked(Ground):
+    """A dataset whose first compaction was picked onto a branch, and whose second was not."""
+
+    def __init__(self, root):
+        super().__init__(root)
+        self.on()
+        self.begun = self.commit("begin")
+        self.git("branch", "other")
+        self.git("branch", "third")
+        self.chat(1)
+        self.commit("rows")
+        compact(self.place, RECORDS, default="main")
+        first = self.commit("compact")
+        self.chat(2)
+        compact(self.place, RECORDS, default="main")
+        self.commit("compact again")
+        for name in ("other", "third"):
+            self.git("checkout", "-q", name)
+            (self.top / f"{name}.txt").write_text(name)
+            self.commit(name)
+        self.git("checkout", "-q", "other")
+        self.git("cherry-pick", first)
+        self.git("checkout", "-q", "main")
+
+    def chat(self, number):
+        row = {"kind": "chat", "id": f"chat-{number}", "timestamp": f"2026-11-02T12:00:0{number}Z", "session_id": "s",
+               "input": "x", "output": "y", "tools": [], "files": [], "uuid": f"u{number}", "rev": 1}  # fmt: skip
+        write_shard(self.place, f"s{number}", [row], 1, RECORDS)
+
+    def tried(self, *words, cwd=None):
+        return subprocess.run(
+            ["git", *words], cwd=cwd or self.top, env=environment(self.root), capture_output=True, check=False
+        )
+
+    def seen(self):
+        return sorted(row["id"] for row in self.rows("chat"))
+
+
+@pytest.fixture
+def picked(tmp_path):
+    return Picked(tmp_path)
+
+
+def test_a_work_tree_merges_a_picked_compaction_and_each_row_is_read_once(picked):
+    merged = picked.tried("merge", "-q", "--no-edit", "other")
+
+    assert merged.returncode == 0, merged.stdout
+    assert picked.seen() == ["chat-1", "chat-2"]
+    compact(picked.place, RECORDS, default="main")
+    assert len((picked.top / CHATS).read_bytes().splitlines()) == 2
+
+
+def test_many_at_once_are_refused_and_one_at_a_time_are_not(picked):
+    refused = picked.tried("merge", "-q", "--no-edit", "other", "third")
+    assert refused.returncode != 0
+    assert b"octopus" in refused.stderr
+    picked.git("reset", "-q", "--hard")
+
+    assert [picked.tried("merge", "-q", "--no-edit", name).returncode for name in ("other", "third")] == [0, 0]
+    assert picked.seen() == ["chat-1", "chat-2"]
+
+
+def test_a_server_without_attributes_refuses_it_by_files_of_fixed_names_alone(picked, tmp_path):
+    bare = tmp_path / "server.git"
+    picked.git("clone", "-q", "--bare", str(picked.top), str(bare))
+
+    refused = picked.tried("merge-tree", "--write-tree", "--name-only", "--no-messages", "main", "other", cwd=bare)
+
+    assert refused.returncode == 1
+    named = refused.stdout.decode().split()[1:]
+    assert CHATS in named
+    assert all(name.startswith(".git-ml/tracked/") and "/pending/" not in name for name in named)
+
+
+def test_taking_back_the_beginning_is_refused_and_what_git_leaves_can_be_kept(picked):
+    refused = picked.tried("revert", "--no-edit", picked.begun)
+    assert b"CONFLICT (modify/delete): " + CHATS.encode() in refused.stdout
+
+    picked.git("add", "-A")
+    picked.git("commit", "-q", "--no-edit")
+    assert picked.seen() == ["chat-1", "chat-2"]
+
+
+def test_marks_of_a_conflict_in_a_file_of_rows_lose_none(picked):
+    (picked.top / ".git-ml" / ".gitattributes").unlink()
+    picked.commit("no attributes")
+
+    assert picked.tried("merge", "-q", "--no-edit", "other").returncode == 1
+    assert b"<<<<<<<" in (picked.top / CHATS).read_bytes()
+    assert picked.seen() == ["chat-1", "chat-2"]
+    compact(picked.place, RECORDS, default="main")
+    assert b"<<<<<<<" not in (picked.top / CHATS).read_bytes()
+    assert picked.seen() == ["chat-1", "chat-2"]
