@@ -5,6 +5,7 @@ import click
 from flightlog.cli.lab_collect import collect
 from flightlog.cli.lab_lint import lint
 from flightlog.cli.lab_look import compare, inspect, list_runs
+from flightlog.cli.lab_replay import replay
 from flightlog.cli.lab_run import run
 
 
@@ -13,5 +14,5 @@ def lab() -> None:
     """Experiments: runs, replicates, trajectories, replay, resample."""
 
 
-for _verb in (run, list_runs, inspect, compare, collect, lint):
+for _verb in (run, list_runs, inspect, compare, collect, lint, replay):
     lab.add_command(_verb)

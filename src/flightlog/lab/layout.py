@@ -54,7 +54,16 @@ def run_meta(name: str, config: RunConfig, state: State) -> dict[str, Any]:
         "total_subagent_invocations": sum(each["subagent_count"] for each in sessions),
         "errors": _errors(sessions, state),
         "left_out": list(state.baseline.notes) if state.baseline else [],
+        **_replay(state),
     }
+
+
+def _replay(state: State) -> dict[str, Any]:
+    branch, last = state.branch, state.last("session_01")
+    if branch is None:
+        return {}
+    verdict = last.certificate.verdict if last and last.certificate else None
+    return {"replay_source": branch.source_run, "replay_turn": branch.turn, "replay_verdict": verdict}
 
 
 def meta_page(name: str, config: RunConfig, state: State) -> Page:
