@@ -70,13 +70,15 @@ class Ground:
 
     def asked(self, session_id):
         """What a session's main thread asked, without who asked."""
-        return [
+        told = [
             normal(seen.body)
             for seen in list(self._model.requests)
             if seen.headers.get("x-claude-code-session-id") == session_id
             and "x-claude-code-agent-id" not in seen.headers
-            and seen.path.endswith("/messages")
+            and seen.path.partition("?")[0].endswith("/messages")
         ]
+        assert told, "the session asked nothing"
+        return told
 
     def count(self):
         return len(self._model.requests)
@@ -84,10 +86,9 @@ class Ground:
     def source(self, session=1, run="run", replicate=0):
         return Source(app.open_book(self.root / "runs", run), session, replicate, os.environ["PATH"])
 
-    def prepared(self, name, session, turn, asked, run="run", number=1):
+    def prepared(self, name, session, turn, asked, run="run"):
         found = self.source(session, run)
-        point = found.point(turn)
-        return prepare(found.book, point, asked, (self.root / "runs" / name, number), self.setting)
+        return prepare(found.book, found.point(turn), asked, (self.root / "runs" / name, 1), self.setting)
 
     def branch(self, name, session, turn, run="run", **asked):
         return carry_on(self.prepared(name, session, turn, Asked(**asked), run), self.setting, again=False)

@@ -2,6 +2,7 @@
 
 import click
 
+from flightlog.cli.lab_branch import branch_points
 from flightlog.cli.lab_collect import collect
 from flightlog.cli.lab_lint import lint
 from flightlog.cli.lab_look import compare, inspect, list_runs
@@ -14,5 +15,5 @@ def lab() -> None:
     """Experiments: runs, replicates, trajectories, replay, resample."""
 
 
-for _verb in (run, list_runs, inspect, compare, collect, lint, replay):
+for _verb in (run, list_runs, inspect, compare, collect, lint, replay, branch_points):
     lab.add_command(_verb)

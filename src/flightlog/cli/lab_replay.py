@@ -27,6 +27,7 @@ _EFFECTS_MAX = 8
 @click.option("--list-turns", is_flag=True, help="Only list the turns one can go back to.")
 @click.option("--allow-drift", is_flag=True, help="Go on also where the context is not the recorded one; labelled so.")
 @click.option("--continue-sessions", is_flag=True, help="Afterwards run the sessions that followed, too.")
+@click.option("--verify", multiple=True, metavar="COMMAND", help="Ask this of the files in the end; 0 is a pass.")
 @RUNS_DIR
 @AS_JSON
 def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given: Any) -> int:
@@ -45,7 +46,7 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given
         return 0
     if turn is None:
         raise click.UsageError("name a --turn, or use --list-turns")
-    asked = Asked(given["prompt"], given["count"], given["allow_drift"], given["continue_sessions"])
+    asked = Asked(given["prompt"], given["count"], given["allow_drift"], given["continue_sessions"], given["verify"])
     books = app.replayed(found, turn, asked, Told())
     told = [run_meta(each.name, each.config, each.state) | {"replay": replay_meta(each.state)} for each in books]
     print_json(told) if as_json else _print(told, books[0].path.parent)
@@ -67,6 +68,10 @@ def _print_turns(turns: "list[Turn]") -> None:
     print_table(["turn", "tools", "exactly", "text"], rows, right=(0,))
 
 
+def _passed(verifiers: list[dict[str, Any]]) -> str:
+    return f"{sum(each['passed'] for each in verifiers)}/{len(verifiers)}" if verifiers else "-"
+
+
 def _print(told: list[dict[str, Any]], folder: Path) -> None:
     from flightlog.cli.output import print_table
 
@@ -80,11 +85,12 @@ def _print(told: list[dict[str, Any]], folder: Path) -> None:
                 certificate.get("verdict", "not decided"),
                 str(len(certificate.get("replaced", ()))),
                 first["stop_reason"],
+                _passed(first["verifiers"]),
                 str(first["num_turns"]),
                 "?" if first["total_cost_usd"] is None else f"${first['total_cost_usd']:.4f}",
             ]
         )
-    print_table(["branch", "certificate", "replaced", "ended", "turns", "cost"], rows, right=(2, 4, 5))
+    print_table(["branch", "certificate", "replaced", "ended", "verified", "turns", "cost"], rows, right=(2, 5, 6))
     replay = told[0]["replay"]
     effects = replay["side_effects_not_restored"]
     for effect in effects[:_EFFECTS_MAX]:

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from flightlog.agents.namespace import Means
 from flightlog.lab.book import SOURCE, Book, create
-from flightlog.lab.config import RunConfig, SessionConfig
+from flightlog.lab.config import RunConfig, SessionConfig, VerifierConfig
 from flightlog.lab.events import Branched, Certified
 from flightlog.lab.replaying import certificate as certificates
 from flightlog.lab.replaying.certificate import DIFFERS, Facts, certify
@@ -42,6 +42,7 @@ from flightlog.store.git import remove_stale
 from flightlog.store.trees import Place, open_trees
 
 REQUEST = "request.json"
+AFTER = "after.json"
 TRUNCATED = "source_transcript_truncated.jsonl"
 _NAMES = uuid.UUID("6f2b0f0e-58c4-4b5c-9a53-0d3f7a1f6c10")
 _INIT_S = 2.0
@@ -54,6 +55,7 @@ class Asked(msgspec.Struct, frozen=True):
     count: int = 1
     allow_drift: bool = False
     continue_sessions: bool = False
+    verify: tuple[str, ...] = ()
 
 
 def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], setting: Setting) -> Book:
@@ -66,13 +68,12 @@ def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], s
         )
     if not Path(source.config.work_dir).is_dir():
         raise NotFound(f"the work directory is gone: {source.config.work_dir}", hint="make it, empty, at that path")
-    if source.config.engine != "claude_code":
-        raise Invalid(f"engine {source.config.engine} cannot be resumed", hint="replay a run of `claude_code`")
     config = _config(source.config, point, asked, path.name)
     book = create(path, config, now=setting.now, new_id=setting.new_id)
     files.replace(files.inside(path, f"{SOURCE}/{TRANSCRIPT}"), b"".join(point.transcript))
     if point.body:
         files.replace(files.inside(path, f"{SOURCE}/{REQUEST}"), point.body)
+        files.replace(files.inside(path, f"{SOURCE}/{AFTER}"), point.after)
     branched = Branched(
         source_run=source.name,
         source_session=point.session.index,
@@ -147,7 +148,8 @@ class _Branching:
         request = book.path / SOURCE / REQUEST
         if not request.exists() or not is_captured(book.config):
             return Way(branch.prompt or "Continue.", resume, words, _Uncompared(stage, attempt, self._branch).rewrite)
-        context = Context(recorded(request.read_bytes()), sentinel, branch.prompt)
+        after = msgspec.json.decode((book.path / SOURCE / AFTER).read_bytes())
+        context = Context(recorded(request.read_bytes()), sentinel, branch.prompt, after)
         return Way(prompt, resume, words, _Rewriting(stage, attempt, branch, context).rewrite)
 
     def left(self, stage: Stage) -> None:
@@ -194,7 +196,8 @@ class _Rewriting:
 
     def _offered(self) -> frozenset[str]:
         """The tools the client says it has, in the first thing it says."""
-        until = time.monotonic() + _INIT_S
+        says = self._stage.book.config.engine == "claude_code"
+        until = time.monotonic() + (_INIT_S if says else 0.0)
         while time.monotonic() < until:
             for record in self._stage.records("session_01"):
                 if record.get("subtype") == "init" and isinstance(record.get("tools"), list):
@@ -243,6 +246,7 @@ def _config(config: RunConfig, point: Point, asked: Asked, name: str) -> RunConf
         memory_file=None,
         pre_run_commands=(),
         post_run_commands=(),
+        verifiers=(*config.verifiers, *(VerifierConfig(command, name=command) for command in asked.verify)),
     )
 
 

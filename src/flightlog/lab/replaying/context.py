@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.lab.replaying.differences import canonical, differences
+from flightlog.lab.replaying.following import followed
 
 # Who asks is the asker's own to say.
 _OWN = frozenset({"messages", "metadata", "stream"})
@@ -33,12 +34,13 @@ class Spliced(Struct, frozen=True):
 class Context:
     """What was recorded up to a branch point, and the mark that stands for it."""
 
-    def __init__(self, recorded: Mapping[str, Any], sentinel: str, prompt: str = "") -> None:
-        """Take the body of the recorded request; `prompt` is said right after it."""
+    def __init__(self, recorded: Mapping[str, Any], sentinel: str, prompt: str = "", after: Sequence[Any] = ()) -> None:
+        """Take the body of the recorded request; `prompt` is said right after it, `after` is what came then."""
         self.recorded = dict(recorded)
         self.prompt = prompt
         self._sentinel = sentinel
         self._messages = _prompted(list(recorded.get("messages") or ()), prompt)
+        self._after = () if prompt else after
         self._before: list[Any] | None = None
         self._added: list[Any] = []
 
@@ -57,6 +59,7 @@ class Context:
         rest = messages[at + 1 :]
         if canonical(rest[: len(self._added)]) == self._added:
             rest = rest[len(self._added) :]
+        rest = followed(rest, self._after) if self._after else rest
         told = {**body, "messages": [*(_unmarked(self._messages) if rest else self._messages), *rest]}
         if not compacts:
             told = self._as_recorded(told)

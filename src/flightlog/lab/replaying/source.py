@@ -5,6 +5,8 @@ that is the session's own.
 """
 
 import json
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +16,9 @@ from flightlog.lab.events import Effect
 from flightlog.lab.plan import Planned
 from flightlog.lab.reading import Reading, trees_of
 from flightlog.lab.replaying.cut import Cut, cut_before
+from flightlog.lab.replaying.differences import canonical
 from flightlog.lab.replaying.ledger import ledger
+from flightlog.lab.replaying.points import Worth, Written, branch_points
 from flightlog.lab.told import TRANSCRIPT, Call
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Step
@@ -50,6 +54,7 @@ class Point(Struct, frozen=True):
     betas: str
     scrubbed: bool
     effects: tuple[Effect, ...]
+    after: bytes = b"[]"
 
 
 class Source:
@@ -81,6 +86,8 @@ class Source:
             )
         lines = (self.read.folder / TRANSCRIPT).read_bytes().splitlines(keepends=True)
         cut = cut_before(lines, step.uuids)
+        if self.book.config.engine != "claude_code":
+            cut = Cut(cut.lines, fresh=True)  # An agent that cannot resume is told everything by the proxy alone.
         call = self._call(step)
         asked = call.exchange.request if call else None
         return Point(
@@ -95,7 +102,28 @@ class Source:
             betas=asked.headers.get("anthropic-beta", "") if asked else "",
             scrubbed=bool(asked) and "a credential" in asked.scrubbed if asked else False,
             effects=self._effects(turn, tree),
+            after=self._after(call) if call else b"[]",
         )
+
+    def points(self) -> list[Worth]:
+        """Propose turns worth going back to."""
+        return branch_points(self.read.steps(), self._written())
+
+    def _written(self) -> Iterator[Written]:
+        """What stood at each changed path, first as the session found it, then after each turn that changed it."""
+        if self._trees is None:
+            return
+        steps = self.read.steps()
+        trees = [self._tree(turn, step) for turn, step in enumerate(steps, 1)]
+        ended = self.read.attempt.ended
+        trees.append(ended.tree if ended else "")
+        began: set[str] = set()
+        for turn, (before, after) in enumerate(pairwise(trees), 1):
+            for change in self._trees.diff(before, after) if before and after else ():
+                if change.path not in began:
+                    began.add(change.path)
+                    yield 0, change.path, "" if change.kind == "renamed" else change.old_id
+                yield turn, change.path, change.id
 
     def _turn(self, number: int, step: Step) -> Turn:
         call = self._call(step)
@@ -125,6 +153,16 @@ class Source:
         before = {each.id for one in self.read.steps()[: turn - 1] for each in one.calls}
         saved = [each.tree for each in attempt.saved if each.call_id in before]
         return saved[-1] if saved else attempt.tree
+
+    def _after(self, call: Call) -> bytes:
+        """What came after a request, as the last one that goes on from it tells."""
+        messages = canonical(recorded(self.read.exchanges.sent(call.exchange)).get("messages"))
+        later = [each for each in self.read.calls if each.index > call.index and each.lane == call.lane]
+        for each in reversed([one for one in later if not one.exchange.request.is_compaction]):
+            told = recorded(self.read.exchanges.sent(each.exchange)).get("messages") or []
+            if canonical(told[: len(messages)]) == messages:
+                return json.dumps(told[len(messages) :]).encode()
+        return b"[]"
 
     def _effects(self, turn: int, tree: str) -> tuple[Effect, ...]:
         steps = self.read.steps()

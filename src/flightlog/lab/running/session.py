@@ -20,6 +20,7 @@ from flightlog.lab.running import asking
 from flightlog.lab.running.hooked import hooked
 from flightlog.lab.running.stage import Stage
 from flightlog.lab.running.taking import client_cost, place_parent, take_in
+from flightlog.lab.running.verifying import verify
 from flightlog.lab.running.wire import Line, connected
 from flightlog.lab.state import Attempt
 from flightlog.lab.told import EXCHANGES
@@ -71,6 +72,7 @@ def play(stage: Stage, start: Start, upstream: str) -> str:
     reason, error = _reason(stage, said), said.error
     take_in(stage, planned.name, session_id)
     tree = last_tree(stage, start.planned.name, start.attempt, start.trees) or start.tree
+    verify(stage, planned.name, start.attempt, start.trees)
     notes = [error, *(f"not kept: {loss}" for loss in losses)]
     if stage.purse.unpriced and stage.purse.left_usd is not None:
         notes.append(f"{stage.purse.unpriced} answers have no known price: the budget could not be watched")
