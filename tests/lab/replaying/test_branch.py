@@ -8,6 +8,7 @@ import pytest
 
 from flightlog.app.trajectories import lint_path
 from flightlog.lab.book import Book
+from flightlog.lab.replaying.differences import canonical
 from labs import laid_out, tree
 from replays import fingerprint
 
@@ -34,7 +35,7 @@ def meta(book):
     return json.loads((book.path / "replay_meta.json").read_bytes())
 
 
-def prove(ground, places):
+def prove(ground, places, word):
     before = fingerprint(ground.work), fingerprint(ground.root / "runs" / "run")
 
     books = branched(ground, places)
@@ -44,7 +45,7 @@ def prove(ground, places):
         last = book.state.last("session_01")
         assert (last.stop_reason, meta(book)["certificate"]["verdict"]) == ("completed", "exact"), (session, turn)
         assert ground.asked(last.session_id) == ground.asked(source.read.attempt.session_id)[turn - 1 :]
-        name = f"{session}_{turn}"
+        name = f"{word}_{session}_{turn}"
         begins = tree(laid_out(book, "baseline", ground.root / "begins" / name))
         assert begins == source_tree(ground, source.point(turn).tree, name)
         ends = tree(laid_out(book, last.ended.tree, ground.root / "ends" / f"{name}_end"))
@@ -55,12 +56,30 @@ def prove(ground, places):
 
 
 def test_a_branch_asks_what_was_asked_in_the_files_that_were_there(ground):
-    prove(ground, SOME)
+    prove(ground, SOME, "some")
 
 
 @pytest.mark.soak
 def test_every_turn_of_a_session_can_be_gone_back_to_exactly(ground):
-    prove(ground, EVERY)
+    prove(ground, EVERY, "every")
+
+
+@pytest.mark.soak
+def test_every_turn_can_be_gone_back_to_with_a_prompt(ground):
+    for (session, turn), book in zip(EVERY, branched(ground, EVERY, prompt="and mind the gap"), strict=True):
+        recorded = ground.asked(ground.source(session).read.attempt.session_id)[turn - 1]
+        first = ground.asked(book.state.last("session_01").session_id)[0]
+        assert meta(book)["certificate"]["verdict"] == "exact+prompt", (session, turn)
+        whole = json.dumps(canonical(first["messages"]))
+        assert whole.count("and mind the gap") == 1
+        said = canonical(first["messages"])
+        assert said[: len(recorded["messages"]) - 1] == canonical(recorded["messages"])[:-1]
+        last = canonical(recorded["messages"])[-1]
+        at = said[len(recorded["messages"]) - 1]
+        assert at["content"][: len(last["content"])] == last["content"]
+        assert {key: first[key] for key in first if key != "messages"} == {
+            key: recorded[key] for key in recorded if key != "messages"
+        }
 
 
 def test_a_prompt_is_said_after_the_recorded_context_and_in_every_request_from_then_on(ground):
