@@ -64,6 +64,7 @@ UNTESTED = {
     "app/lab_replay.py": "tests/lab/replaying/test_kill.py, tests/cli/test_demo_rewind.py",
     "cli/lab_branch.py": "tests/cli/test_demo_rewind.py",
     "cli/lab_replay.py": "tests/cli/test_demo_rewind.py, tests/lab/replaying/test_kill.py",
+    "lab/replaying/branch.py": "tests/lab/replaying/test_branch.py, test_drift.py, test_kill.py",
     "lab/replaying/aligned.py": "tests/lab/replaying/test_ledger.py",
     "lab/replaying/certificate.py": "tests/lab/replaying/test_context.py",
     "lab/replaying/differences.py": "tests/lab/replaying/test_context.py, test_drift.py",

@@ -59,9 +59,9 @@ def rewound(tell: Tell, environ: Mapping[str, str] | None = None) -> Iterator[Re
         branch = carry_on(
             prepare(source.book, source.point(TURN), Asked(prompt=SAID), place, setting), setting, again=False
         )
-        metas = [run_meta(each.name, each.config, each.state) for each in (book, branch)]
+        source_meta, branch_meta = (run_meta(each.name, each.config, each.state) for each in (book, branch))
         told = compared([source.book, branch], setting.programs)
-        yield Rewound(engine, *metas, replay_meta(branch.state), told)
+        yield Rewound(engine, source_meta, branch_meta, replay_meta(branch.state), told)
 
 
 def _engine(environ: Mapping[str, str]) -> Engine:

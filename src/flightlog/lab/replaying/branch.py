@@ -8,9 +8,10 @@ process died is taken up as any run is. The source run, the directory it worked 
 own store stay as they are.
 """
 
-import threading
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -43,6 +44,8 @@ from flightlog.store.trees import Place, open_trees
 
 REQUEST = "request.json"
 AFTER = "after.json"
+ORIGINAL = "_original"
+IN_PLACE = ".replay-in-place.lock"
 TRUNCATED = "source_transcript_truncated.jsonl"
 _NAMES = uuid.UUID("6f2b0f0e-58c4-4b5c-9a53-0d3f7a1f6c10")
 _INIT_S = 2.0
@@ -61,10 +64,9 @@ class Asked(msgspec.Struct, frozen=True):
 def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], setting: Setting) -> Book:
     """Make the directory of a branch, `where` it is and its number, with all it takes from its source."""
     path, number = where
-    if setting.means is Means.NONE:
+    if setting.means is Means.NONE and asked.count > 1:
         raise Invalid(
-            "a branch needs a mount namespace, which is not to be had here",
-            hint="run as a user who may call `unshare --mount`, on Linux",
+            "several branches need mount namespaces, which are not to be had here", hint="replay one at a time"
         )
     if not Path(source.config.work_dir).is_dir():
         raise NotFound(f"the work directory is gone: {source.config.work_dir}", hint="make it, empty, at that path")
@@ -108,13 +110,33 @@ class _Branching:
     def __init__(self, book: Book) -> None:
         assert book.state.branch is not None, "only for a run that is a replay"
         self._branch = book.state.branch
-        self._lock = threading.Lock()
 
-    def laid(self, book: Book, setting: Setting) -> Path:
-        """Copy the work directory and make it what it was before the turn; what snapshots leave out is today's."""
-        tree = book.scratch / "tree"
-        throw_away(tree)
-        copy_tree(Path(book.config.work_dir), tree)
+    @contextmanager
+    def laid(self, book: Book, setting: Setting) -> Iterator[Path]:
+        """Make a copy of the work directory what it was before the turn; what snapshots leave out is today's.
+
+        Without a mount namespace it is the directory itself, held alone, saved first and put back in the end.
+        """
+        work_dir = Path(book.config.work_dir).resolve()
+        if setting.means is not Means.NONE:
+            tree = book.scratch / "tree"
+            throw_away(tree)
+            copy_tree(work_dir, tree)
+            self._restored(book, setting, tree)
+            yield tree
+            return
+        with files.lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
+            place = Place(book.shadow, work_dir, setting.home, setting.programs)
+            own = open_trees(place, now=setting.now_s, line="original")
+            if ORIGINAL not in own.names():
+                own.snapshot(ORIGINAL)
+            try:
+                self._restored(book, setting, work_dir)
+                yield work_dir
+            finally:
+                own.restore(ORIGINAL)
+
+    def _restored(self, book: Book, setting: Setting, tree: Path) -> None:
         if book.state.baseline is not None:
             shadow, name = book.shadow, book.state.baseline.tree
         else:
@@ -128,7 +150,6 @@ class _Branching:
         place = Place(shadow, tree, setting.home, setting.programs)
         open_trees(place, now=setting.now_s, line="laid").restore(name)
         throw_away(book.scratch / "source_git")
-        return tree
 
     def way(self, stage: Stage, attempt: int) -> Way:
         """Put the words until the cut where the client looks for them, and say how it is to begin."""

@@ -44,6 +44,7 @@ def _marked(messages: list[Any]) -> list[Any]:
     *before, last = messages
     plain = [_unmarked(each) for each in before]
     content = last["content"]
+    blocks: list[dict[str, Any]]
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [dict(each) for each in content]
     if blocks:
         blocks[-1] |= _MARK

@@ -7,7 +7,7 @@ died is marked, and run again only when asked. The pages are written after each 
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -51,8 +51,8 @@ _LOOK_S = 0.2
 class Branching(Protocol):
     """What a replay adds to a run: its own tree, and the way into its first session."""
 
-    def laid(self, book: Book, setting: Setting) -> Path:
-        """Lay the files out and return where."""
+    def laid(self, book: Book, setting: Setting) -> AbstractContextManager[Path]:
+        """Lay the files out and say where, for as long as the run is at work."""
 
     def way(self, stage: Stage, attempt: int) -> Way:
         """Bring the agent to the branch point."""
@@ -69,13 +69,14 @@ def begin(path: Path, config: RunConfig, setting: Setting) -> Book:
 
 def carry_on(book: Book, setting: Setting, *, again: bool, branching: Branching | None = None) -> Book:
     """Carry a run out from where it stands; `again` runs what was interrupted or failed once more."""
-    with lock(book.path / LOCK, who=f"process {setting.process}"):
+    with ExitStack() as held:
+        held.enter_context(lock(book.path / LOCK, who=f"process {setting.process}"))
         config = book.config
         driver = asking.driver(config, setting)
         if book.state.started is None:
             book.note(_started(book, setting, driver), durable=True)
         book.note(RunTaken(setting.process), durable=True)
-        tree = branching.laid(book, setting) if branching else None
+        tree = held.enter_context(branching.laid(book, setting)) if branching else None
         ground = Ground(book, Path(config.work_dir), (setting.home, setting.programs), setting.now_s, tree)
         stage = Stage(book, ground, setting, driver)
         for attempt in book.state.in_flight:
