@@ -20,6 +20,7 @@ run: .venv/.run ## The main job: what your own sessions say
 test: .venv/.dev ## Run every test
 	tools/install_agents.sh
 	tools/install_browser.sh
+	tools/install_terminal.sh
 	tools/install_judges.sh
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not soak"
 	tools/try_wheel.sh

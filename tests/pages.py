@@ -45,29 +45,37 @@ class Pages:
     def door(self) -> str:
         return f"{self.root}/?token={TOKEN}"
 
-    def ask(self, path: str, method: str = "GET", *, signed_in: bool = True, **headers: str) -> Answer:
+    def ask(self, path: str, method: str = "GET", *, signed_in: bool = True, body: str = "", **headers: str) -> Answer:
         """Send one request; header names are written with underscores."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         sent = {"Host": f"127.0.0.1:{self.port}"}
         if signed_in:
             sent["Cookie"] = f"flightlog-{self.port}={TOKEN}"
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
+        if body:
+            sent |= {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(body))}
         connection.putrequest(method, path, skip_host=True)
         for name, value in sent.items():
             connection.putheader(name, value)
-        connection.endheaders()
+        connection.endheaders(body.encode() or None)
         answer = connection.getresponse()
-        body = answer.read().decode("utf-8", "replace")
+        text = answer.read().decode("utf-8", "replace")
         connection.close()
-        return Answer(answer.status, answer.headers, body)
+        return Answer(answer.status, answer.headers, text)
 
 
 @contextmanager
-def running(config_dir: Path, *, read_only: bool = False, clock: Callable[[], int] = now_ms) -> Iterator[Pages]:
+def running(
+    config_dir: Path, *, read_only: bool = False, clock: Callable[[], int] = now_ms, live: object = None
+) -> Iterator[Pages]:
     """Serve what is below `config_dir`, at the time `clock` says."""
     dirs = [str(config_dir)]
     sources = Sources(
-        lambda: Archive(dirs, str(config_dir / "home")), UTC, clock, redact=lambda: Records(Redactor(b"k" * 32)).value
+        lambda: Archive(dirs, str(config_dir / "home")),
+        UTC,
+        clock,
+        redact=lambda: Records(Redactor(b"k" * 32)).value,
+        live=live,
     )
     told: list[str] = []
     up = threading.Event()

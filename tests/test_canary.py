@@ -39,7 +39,21 @@ SHARED = {
     "guard as JSON": ("privacy", "check", "--json"),
     "settle": ("settle", "--json"),
     "status": ("status", "--json"),
+    "watch": ("watch", "--once"),
+    "live state": ("live", "state", "--json"),
+    "live profiles": ("live", "profiles", "--json"),
     "doctor": ("doctor",),
+    "dataset sync": ("dataset", "session", "sync-to-jsonl", "--json"),
+    "dataset rows": ("dataset", "export", "--format", "jsonl", "--output", "shared.jsonl"),
+    "dataset messages": ("dataset", "export", "--format", "sft", "--output", "shared.sft.jsonl"),
+    "dataset stats": ("dataset", "stats"),
+    "dataset check": ("dataset", "check", "--json"),
+    "loop status": ("loop", "status", "--session", "session-001", "--json"),
+    "loop logs": ("loop", "logs", "--session", "session-001", "--json"),
+    "loop report": ("loop", "generate-report", "--session", "session-001"),
+    "loop insights": ("loop", "insights", "--session", "session-001"),
+    "loop analysis": ("loop", "analyze", "--session", "session-001", "--json"),
+    "loop monitor": ("loop", "monitor", "--session", "session-001", "--once"),
     "a failure": ("--debug", "privacy", "redact", "nowhere"),
     "a damaged key": ("--debug", "privacy", "key", "import"),
 }
@@ -71,16 +85,34 @@ def place(tmp_path_factory):
     call = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": f"/srv/{CANARY}.txt"}}
     result = {"type": "tool_result", "tool_use_id": "t1", "content": f"TOKEN={CANARY}\n{KNOWN}\ncommit: add {CANARY}"}
     records = (
-        user(f"deploy with {CANARY} and {KNOWN}", 1, **where),
+        user(f"deploy with {CANARY} and {KNOWN}", 1, **where | {"cwd": str(repository)}),
         assistant("m1", 2, {"type": "text", "text": f"I use \x1b[32m{CANARY}\x1b[0m"}, call, **where),
         user([result], 3, **where),
     )
     write(root / "config", SESSION, *records)
+    loop(root)
     return root
 
 
+def loop(root):
+    """A loop session with the canary in its plan, in what its tasks say and in what they report."""
+    told = {"feature": {"feature_id": "F1", "name": CANARY, "purpose": KNOWN}}
+    (root / "repository" / "told.jsonl").write_text(f"{json.dumps(told)}\n{json.dumps({'artifact': CANARY})}\n")
+    report = 'cat told.jsonl >> "$FLIGHTLOG_REPORT"'
+    tasks = [
+        {"task_id": "a", "name": f"deploy with {CANARY}", "description": KNOWN, "run": {"command": report}},
+        {"task_id": "b", "name": "fails", "run": {"command": f"echo token {CANARY} {KNOWN} is refused; exit 1"}},
+    ]
+    settings = {"human_intervention": "never", "max_retries": 0}
+    gates = [{"name": f"gate {CANARY}", "metric": "m", "threshold": 1}]
+    plan = {"plan": f"use {CANARY}", "tasks": tasks, "config": settings, "quality_gates": gates}
+    (root / "repository" / "plan.yaml").write_text(json.dumps(plan))
+    shared(root, "loop", "run", "--plan", "plan.yaml", "--autonomous")
+
+
 def shared(place, *words):
-    env = environment(place / "config", MY_SECRET_TOKEN=KNOWN, GITHUB_TOKEN=CANARY)
+    secrets = {"MY_SECRET_TOKEN": KNOWN, "GITHUB_TOKEN": CANARY}
+    env = environment(place / "config", FLIGHTLOG_DATASET_TRACK_WORDS="true", **secrets)
     done = subprocess.run([FLIGHTLOG, *words], env=env, cwd=place / "repository", capture_output=True, timeout=120,
                           check=False, stdin=subprocess.DEVNULL)  # fmt: skip
     said = done.stdout + done.stderr
@@ -96,6 +128,19 @@ def test_the_canary_is_in_nothing_that_may_leave(place, command):
     assert said or command == "guard"
     for value in (CANARY, KNOWN):
         assert not [way for way in told(value) if way in said], command
+
+
+def test_the_canary_is_in_no_page_of_a_loop_session(place):
+    (session,) = (place / "repository" / "ralph-loop-sessions").glob("session-001-*")
+    # The plan is the person's own file, kept as it is; a report is what the task itself wrote.
+    pages = [path for path in session.iterdir() if path.is_file() and path.name != "plan.yaml"]
+
+    assert len(pages) > 10
+    for page in pages:
+        said = page.read_bytes().decode("utf-8", "replace")
+        assert not [way for value in (CANARY, KNOWN) for way in told(value) if way in said], page.name
+    assert CANARY[5:].lower() not in session.name
+    assert "<secret:" in (session / "errors-and-retries.json").read_text()
 
 
 def test_the_canary_was_there_to_be_found(place):
@@ -132,3 +177,12 @@ def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
     assert KNOWN.encode() not in everything, "but not the key the agent was given"
     for value in (CANARY, KNOWN):
         assert not [way for way in told(value) if way.encode() in staged + ran.stdout + ran.stderr]
+
+
+def test_what_git_would_track_of_the_rows_says_that_something_was_taken_out(place):
+    shared(place, *SHARED["dataset sync"])
+    rows = b"".join(path.read_bytes() for path in (place / "repository" / ".git-ml").rglob("*.jsonl"))
+
+    assert b"<secret:" in rows
+    assert b"deploy with" in rows
+    assert not [way for value in (CANARY, KNOWN) for way in told(value) if way.encode() in rows]

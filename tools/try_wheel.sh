@@ -18,7 +18,9 @@ stranger flightlog up >"$root/up.txt"
 grep -q "each response counted once" "$root/up.txt"
 stranger flightlog demo --json >"$root/demo.json"
 stranger python -c 'import json, sys; told = json.load(open(sys.argv[1])); assert told["session"]["turns"]' "$root/demo.json"
+stranger python -c 'from ralph_runtime import RalphRuntime; RalphRuntime("session-001", max_iterations=50, confidence_threshold=0.7)'
 for name in ralph-runtime harness chat-retro issue-workflow ml-data-collector; do stranger "$name" --help >/dev/null; done
+stranger python -c "import ml_data_collector; ml_data_collector.append_chat_to_jsonl"
 # Without the web extra the pages say how to get it.
 stranger flightlog serve 2>"$root/serve.txt" && exit 1
 grep -q "flightlog\[web\]" "$root/serve.txt"

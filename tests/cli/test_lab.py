@@ -64,6 +64,8 @@ def test_a_run_from_its_configuration_to_a_look_at_one_step(place):
     assert "made.txt" in out
     assert "(exact)" in out
     assert "1 different" in harness(place, "compare", "try")[1]
+    code, _, err = harness(place, "inspect", "try#99")
+    assert (code, "has no session 99" in err) == (1, True)
     changed = json.loads(harness(place, "inspect", "tr", "--json")[1])["file_changes"]
     assert [each["path"] for each in changed] == ["made.txt"], "the memory file was seeded before the baseline"
 
@@ -85,7 +87,6 @@ def test_a_dry_run_says_what_would_be_run_and_makes_nothing(place):
         (("run", "bad.yaml"), 4, "did you mean `session_mode`"),
         (("run", "--resume", "absent"), 1, "no run named"),
         (("inspect", "absent"), 1, "no run named"),
-        (("inspect", "try#99"), 1, "has no session 99"),
         (("inspect", "#1"), 2, "not a place in a run"),
         (("collect",), 2, "name a SESSION"),
     ],

@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flightlog.lab.config import AgentConfig, CommandConfig, RunConfig, SessionConfig, frozen, parse
@@ -99,5 +99,6 @@ configs = st.builds(
 
 
 @given(configs)
+@example(RunConfig("m", "w", (SessionConfig(1, "p", "\x85"),), hypothesis="\u2028 a\r\nb", tags=("\ufeff", "0o7")))
 def test_a_frozen_configuration_means_the_same_when_it_is_read_again(config):
     assert parse(frozen(config)) == config

@@ -11,7 +11,8 @@ from flightlog.privacy.detect import engine, forms
 from flightlog.privacy.detect.assignments import WORDS
 from flightlog.privacy.detect.meter import Meter
 from flightlog.privacy.detect.rules import rules
-from privacy import labelled
+from flightlog.privacy.redact import Redactor
+from privacy import hostile, labelled
 
 RECORDINGS = Path(__file__).parent.parent / "recordings" / "claude-code"
 
@@ -197,3 +198,18 @@ def test_nothing_reaches_over_the_mark_between_records():
         joined = engine.find(f"{before}\0{after}".encode())
         alone = engine.find(after.encode())
         assert [found.rule for found in joined] == [found.rule for found in alone]
+
+
+FAMILIES = dict(hostile.families(30_000))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_a_hostile_text_is_redacted_within_its_budget_once_and_for_all(name):
+    meter = Meter()
+    engine.find(FAMILIES[name].encode(), meter=meter)
+    redactor = Redactor(bytes(32))
+
+    once = redactor.text(FAMILIES[name])
+
+    assert meter.spent <= meter.granted
+    assert redactor.text(once) == once

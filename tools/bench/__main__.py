@@ -3,6 +3,7 @@
 import argparse
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,9 @@ from tools.bench.peers import peers
 from tools.bench.table import Table
 
 ROOT = Path(".bench").absolute()
-NAMES = ("usage", "again", "small", "index", "search", "web")
+TOGETHER = ("usage", "again", "small", "index", "search", "web")
+APART = ("hook", "statusline", "privacy", "atif", "proxy", "trees", "dataset", "loop")
+NAMES = (*TOGETHER, *APART)
 
 
 def main() -> int:
@@ -29,11 +32,14 @@ def main() -> int:
     names = options.names or NAMES
     if "web" in names:
         _web(table, found["agentsview"].program, options.sessions)
-    large = _ground(options.size, found, program) if set(names) - {"web"} else None
+    large = _ground(options.size, found, program) if set(names) & {"usage", "again", "index", "search"} else None
     if large is not None:
         _reports(names, large, table, options.rounds)
     if "small" in names:
         usage_bench.cold(_ground(100, found, program), table, options.rounds)
+    for name in APART:
+        if name in names and subprocess.run([sys.executable, "-m", f"tools.bench.{name}"], check=False).returncode:
+            table.failed.append(f"{name}: see above")
     print(f"\n{len(table.failed)} bars missed" + "".join(f"\n  {name}" for name in table.failed))
     return 1 if table.failed else 0
 

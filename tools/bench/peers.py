@@ -3,6 +3,7 @@
 A peer that cannot be had here is missing from the table by name, never silently.
 """
 
+import json
 import os
 import platform
 import shutil
@@ -33,6 +34,21 @@ def peers(folder: Path) -> dict[str, Peer]:
     }
     found = {name: _from_npm(name, package, folder) for name, package in packages.items()}
     return found | {"agentsview": _from_pypi("agentsview", folder)}
+
+
+def status_peer(folder: Path) -> Peer:
+    """Install the status line that is a script for Node."""
+    home = folder / "status"
+    program = home / "node_modules" / "ccstatusline" / "dist" / "ccstatusline.js"
+    if not program.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        if not shutil.which("npm"):
+            return Peer("ccstatusline", None, "npm is not installed")
+        _quietly(["npm", "install", "--prefix", str(home), "--no-save", "--no-audit", "--no-fund", "ccstatusline"])
+    if not program.exists():
+        return Peer("ccstatusline", None, "ccstatusline cannot be had")
+    told = json.loads((program.parents[1] / "package.json").read_text())
+    return Peer("ccstatusline", program, str(told.get("version", "?")))
 
 
 def _from_npm(name: str, package: str, folder: Path) -> Peer:

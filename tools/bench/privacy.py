@@ -2,14 +2,21 @@
 
 import json
 import random
+import sys
 import time
 import uuid
+from pathlib import Path
 
 import re2
 
 from flightlog.privacy.detect.rules import rules
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
+
+_ROOT = Path(__file__).parents[2]
+_RECORDINGS = _ROOT / "tests" / "recordings" / "claude-code"
+sys.path.insert(0, str(_ROOT / "tests" / "privacy"))
+import hostile  # noqa: E402 - the texts of the tests
 
 _WORDS = (
     "the",
@@ -54,6 +61,23 @@ def rate(lines: list[bytes]) -> float:
     return sum(map(len, lines)) / (time.process_time() - began) / 1e6
 
 
+def recorded(megabytes: int) -> list[bytes]:
+    """Return lines as the client wrote them, again and again up to so many megabytes."""
+    files = sorted(_RECORDINGS.rglob("*.jsonl"))
+    lines = [line for file in files for line in file.read_bytes().splitlines()]
+    return lines * (megabytes * 1_000_000 // sum(map(len, lines)) + 1)
+
+
+def seconds(text: str) -> float:
+    """Return the processor time for redacting `text`, as text or inside a line of JSON, whichever takes longer."""
+    line = json.dumps({"text": text}).encode()
+    began = time.process_time()
+    Redactor(bytes(32)).text(text)
+    between = time.process_time()
+    list(Records(Redactor(bytes(32))).lines([line]))
+    return max(between - began, time.process_time() - between)
+
+
 def main() -> None:
     """Print the rate, and that of one search for a literal alternation over the same bytes."""
     lines = corpus(16)
@@ -62,6 +86,9 @@ def main() -> None:
     began = time.process_time()
     sum(1 for _ in floor.finditer(data))
     plain = len(data) / (time.process_time() - began) / 1e6
+    print(f"privacy redact --jsonl, lines of the client\t{rate(recorded(16)):.0f} MB/s\t(bar 50)")
+    for name, text in hostile.families(1_000_000):
+        print(f"privacy redact, 1 MB of {name}\t{seconds(text):.2f} s\t(bar 1)")
     print(f"privacy redact --jsonl\t{rate(lines):.0f} MB/s\t(bar 50; three rules alone in re2: {plain:.0f} MB/s)")
 
 

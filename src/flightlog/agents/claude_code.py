@@ -82,6 +82,7 @@ class Session:
     def __init__(self, process: JsonProcess) -> None:
         """Watch `process`, which speaks stream-json."""
         self._process = process
+        self._read = 0
 
     @property
     def pid(self) -> int:
@@ -91,6 +92,20 @@ class Session:
     def records(self) -> list[dict[str, Any]]:
         """The stream records so far."""
         return self._process.records()
+
+    def news(self) -> list[dict[str, Any]]:
+        """The stream records since the last call."""
+        records, self._read = self._process.records_after(self._read)
+        return records
+
+    def look(self, timeout_s: float) -> Outcome | None:
+        """Wait a little for the end; None while the client is at work."""
+        code = self._process.wait(timeout_s)
+        return None if code is None else self._outcome(code)
+
+    def kill(self) -> Outcome:
+        """End the client at once, with everything it started: not one more call."""
+        return self._outcome(self._process.kill())
 
     def signal(self, number: int) -> None:
         """Send a signal to the client alone."""

@@ -47,6 +47,15 @@ class Running(Protocol):
     def records(self) -> Sequence[dict[str, Any]]:
         """What it has said so far."""
 
+    def news(self) -> Sequence[dict[str, Any]]:
+        """What it has said since the last call."""
+
+    def look(self, timeout_s: float) -> Outcome | None:
+        """Wait a little for its end; None while it is at work."""
+
+    def kill(self) -> Outcome:
+        """End it at once, with everything it started."""
+
     def signal(self, number: int) -> None:
         """Send a signal to the agent alone, as a person or the system would."""
 

@@ -12,6 +12,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -50,6 +51,11 @@ class JsonProcess:
         """The JSON objects among the lines said so far."""
         return [record for line in list(self._lines) if (record := _record(line)) is not None]
 
+    def records_after(self, line: int) -> tuple[list[dict[str, Any]], int]:
+        """The JSON objects among the lines after the first `line`, and how many lines there are now."""
+        lines = self._lines[line:]
+        return [record for each in lines if (record := _record(each)) is not None], line + len(lines)
+
     def stderr(self) -> str:
         """What it complained about so far."""
         return b"".join(self._errors).decode("utf-8", "replace")
@@ -70,12 +76,21 @@ class JsonProcess:
     def stop(self) -> int:
         """End the child and all it started: ask first, then kill."""
         family = {self.pid, *descendants(self.pid)}
-        _send(family, signal.SIGTERM)
+        send(family, signal.SIGTERM)
         try:
             self._child.wait(STOP_GRACE_S)
         except subprocess.TimeoutExpired:
             family |= descendants(self.pid)
-        _send(family, signal.SIGKILL)
+        send(family, signal.SIGKILL)
+        code = self._child.wait()
+        self._finish()
+        return code
+
+    def kill(self) -> int:
+        """End the child and all it started without another word: frozen first, so that nothing more is begun."""
+        with suppress(ProcessLookupError):
+            self._child.send_signal(signal.SIGSTOP)
+        send({self.pid, *descendants(self.pid)}, signal.SIGKILL)
         code = self._child.wait()
         self._finish()
         return code
@@ -89,11 +104,11 @@ class JsonProcess:
 def end_family(pid: int) -> None:
     """End a process that is not our child, and all it started; the caller knows that it is the right one."""
     family = {pid, *descendants(pid)}
-    _send(family, signal.SIGTERM)
+    send(family, signal.SIGTERM)
     deadline = time.monotonic() + STOP_GRACE_S
     while time.monotonic() < deadline and any(_is_there(each) for each in family):
         time.sleep(0.05)
-    _send(family | descendants(pid), signal.SIGKILL)
+    send(family | descendants(pid), signal.SIGKILL)
 
 
 def _is_there(pid: int) -> bool:
@@ -117,7 +132,8 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def _send(pids: set[int], number: int) -> None:
+def send(pids: set[int], number: int) -> None:
+    """Send a signal to each of them that is still there."""
     for pid in pids:
         try:
             os.kill(pid, number)

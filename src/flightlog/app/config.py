@@ -15,7 +15,9 @@ from typing import Any
 import platformdirs
 from msgspec import Struct
 
+from flightlog.app.paths import home
 from flightlog.model.errors import Misconfigured
+from flightlog.privacy.trust import RISKY, Trust, risky
 
 FILE = "flightlog.toml"
 DEFAULT = "default"
@@ -39,8 +41,15 @@ class Value(Struct, frozen=True):
 
 SETTINGS = (
     Setting("show.timezone", "", "time zone of days and times; empty is the machine's"),
+    Setting("statusline.template", "", "what the status line shows, as {profile} | {model} | {context} …"),
     Setting("hook.inline", False, "settle inside the hook, for machines about to vanish"),
     Setting("archive.seal_after_days", 30, "compress recordings that have not changed for so long; 0 is never"),
+    Setting("dataset.track_words", False, "write prompts and answers, redacted, into the tracked training rows"),
+    Setting("dataset.push", False, "push training rows to a ref of their own after each turn"),
+    Setting("dataset.remote", "origin", "where training rows are pushed to and pulled from"),
+    Setting("dataset.local_cache", False, "also write one private file for each chat, session and action"),
+    Setting("dataset.default_branch", "", "where shards are compacted into base files; empty asks git"),
+    Setting("dataset.keep_days", 730, "how long training rows are kept"),
 )
 
 
@@ -54,7 +63,13 @@ def settings(environ: Mapping[str, str], cwd: Path) -> dict[str, Value]:
     values = {each.name: Value(each.name, each.default, DEFAULT) for each in SETTINGS}
     for path in (user_file(environ), project_file(cwd)):
         if path is not None and path.is_file():
-            values.update((name, Value(name, value, str(path))) for name, value in _from_file(path))
+            said = dict(_from_file(path))
+            allowed = path == user_file(environ) or _is_trusted(environ, path, said)
+            values.update(
+                (name, Value(name, value, str(path)))
+                for name, value in said.items()
+                if allowed or name.rpartition(".")[2] not in RISKY
+            )
     values.update((name, Value(name, value, origin)) for name, value, origin in _from_environment(environ))
     return values
 
@@ -73,6 +88,13 @@ def project_file(cwd: Path) -> Path | None:
         if (folder / ".git").exists():
             return None
     return None
+
+
+def _is_trusted(environ: Mapping[str, str], path: Path, said: Mapping[str, Any]) -> bool:
+    """Whether a person allowed what a project's file publishes or runs; asked only where there is such a thing."""
+    if not any(name.rpartition(".")[2] in RISKY for name in said):
+        return True
+    return Trust(home(environ) / "trust.json").allows(path.parent, risky(tomllib.loads(path.read_text("utf-8"))))
 
 
 def _from_file(path: Path) -> Iterator[tuple[str, bool | int | str]]:

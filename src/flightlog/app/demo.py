@@ -10,8 +10,10 @@ from msgspec import Struct
 
 from flightlog.agents.scripted import load, serve
 from flightlog.agents.scripted.agent import Desk, ScriptedAgent
-from flightlog.app import now_ms
+from flightlog.app import local_zone, now_ms
 from flightlog.archive import Archive
+from flightlog.live.board import Screen, board
+from flightlog.live.gather import Effort, Where, gather
 from flightlog.sources.claude_code.kept import keep
 from flightlog.views.query import parse
 
@@ -30,6 +32,7 @@ class Performance(Struct, frozen=True):
     kept_bytes: int
     found: tuple[str, ...]
     same_without_the_agent: bool
+    board: tuple[str, ...] = ()
 
 
 @contextlib.contextmanager
@@ -45,7 +48,15 @@ def performed(scenario: Path = SCENARIO) -> Iterator[Performance]:
         hits = again.search(parse(SEARCHED, lambda _: 0), 5)
         same = again.session(session).turns == told.turns
         size = sum(each.end - each.start for each in kept.adopted)
-        yield Performance(archive, session, size, tuple(address for _, address in hits), same)
+        found = tuple(address for _, address in hits)
+        yield Performance(archive, session, size, found, same, _board(archive, config, home))
+
+
+def _board(archive: Archive, config: Path, home: str) -> tuple[str, ...]:
+    """What `flightlog watch` would show of it now."""
+    where = Where(config, Path(home), now_ms(), local_zone(), lambda: str(uuid.uuid4()))
+    live = gather(where, archive, Effort(secrets=False, durable=False))
+    return tuple(line.text for line in board([live], Screen(100, 0, local_zone())))
 
 
 def _worked(scenario: Path, project: Path, config: Path) -> str:

@@ -12,12 +12,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.app import now_ms
+from flightlog.app.collecting import collecting, common
 from flightlog.app.formats import drift, known, read
 from flightlog.app.hook_check import hook_findings
 from flightlog.app.overview import KEEP_DAYS_DEFAULT, keep_days
 from flightlog.app.paths import claude_config_dirs, home
 from flightlog.archive import Archive, Progress
 from flightlog.sources.claude_code.kept import recorded
+from flightlog.sources.git.repository import Repository, ignores
 from flightlog.store.files import quarantine
 from flightlog.store.index.database import is_sound
 from flightlog.views.prices import PRICES_FROM
@@ -55,6 +57,7 @@ def examine(progress: Progress | None = None) -> list[Finding]:
         _home(place),
         *_open_to_others(place),
         _disk(place),
+        *_dataset(),
         *_recordings(archive, progress),
         _prices(),
     ]
@@ -144,6 +147,19 @@ def _disk(place: Path) -> Finding:
     if free < FREE_BYTES_MIN:
         return Finding(Level.WARNING, "disk", f"{free // 1_000_000:,} MB free: {there}", f"df -h {there}")
     return Finding(Level.OK, "disk", f"{free // 1_000_000_000:,} GB free: {there}")
+
+
+def _dataset() -> Iterator[Finding]:
+    """Whether git would take the training rows of the repository here."""
+    top = collecting(Path.cwd())
+    if top is None:
+        return
+    pending = top / ".git-ml" / "tracked" / "pending"
+    if ignores(Repository(top, common(top)), pending / "rows.jsonl"):
+        text, check = f"git ignores the training rows: {pending}", f"git check-ignore -v {pending / 'rows.jsonl'}"
+        yield Finding(Level.WARNING, "dataset", text, check)
+    else:
+        yield Finding(Level.OK, "dataset", f"training rows are collected: {pending}")
 
 
 def _recordings(archive: Archive, progress: Progress | None) -> Iterator[Finding]:

@@ -19,11 +19,14 @@ from flightlog.model.errors import Misconfigured
 from flightlog.store import settings_file
 
 SCRIPT = Path(__file__).parent / "hook" / "record.py"
+LINE_SCRIPT = Path(__file__).parent / "hook" / "status.py"
 TIMEOUT_S = 5
 TIMEOUT_INLINE_S = 10
 DAYS_KEY = "cleanupPeriodDays"
+LINE_KEY = "statusLine"
 
 _OURS = "/flightlog/app/hook/record.py"
+_LINE_OURS = "/flightlog/app/hook/status.py"
 _EMPTY = "{}\n"
 
 Group = dict[str, Any]
@@ -59,16 +62,32 @@ def command(python: Path, script: Path = SCRIPT, *, agent: str = "claude-code", 
     return f"{shlex.join(words)} >/dev/null 2>&1 || :"
 
 
-def plan(
-    settings: Path, versions: Collection[str], python: Path, *, keep_days: int = 0, inline: bool = False
+def line_command(python: Path, script: Path = LINE_SCRIPT) -> str:
+    """The status line as settings call it: one line and exit 0 even when Python or the script is gone."""
+    return f"{shlex.join([str(python), '-I', '-S', str(script)])} 2>/dev/null || echo flightlog"
+
+
+def plan(  # noqa: PLR0913 - one parameter per choice of a person's
+    settings: Path,
+    versions: Collection[str],
+    python: Path,
+    *,
+    keep_days: int = 0,
+    inline: bool = False,
+    statusline: bool = False,
 ) -> Change:
-    """Plan to register the hook for clients of `versions`; `keep_days` raises how long transcripts stay."""
+    """Plan to register the hook for clients of `versions`; `keep_days` raises how long transcripts stay.
+
+    With `statusline`, ours is shown too, unless somebody else's is there: that stays.
+    """
     before = settings_file.read(settings)
     text = _text(settings, before)
     timeout_s = TIMEOUT_INLINE_S if inline else TIMEOUT_S
     hook = {"type": "command", "command": command(python, inline=inline), "timeout": timeout_s}
     events = events_for(versions)
-    after = with_hooks(text, {event: {"matcher": "", "hooks": [hook]} for event in events}, keep_days, str(settings))
+    groups = {event: {"matcher": "", "hooks": [hook]} for event in events}
+    line = {"type": "command", "command": line_command(python), "padding": 0} if statusline else None
+    after = with_line(with_hooks(text, groups, keep_days, str(settings)), line)
     return Change(settings, before, before if before is not None and after == text else after.encode(), events)
 
 
@@ -76,15 +95,16 @@ def plan_removal(settings: Path) -> Change:
     """Plan to take the hook out: back to the bytes from before it, when nobody else changed the file since."""
     before = settings_file.read(settings)
     text = _text(settings, before)
-    groups = installed(text)
-    if before is None or not groups:
+    groups, line = installed(text), installed_line(text)
+    if before is None or not (groups or line):
         return Change(settings, before, before)
     days = jsonedit.parsed(text, str(settings)).get(DAYS_KEY)
     copies = settings_file.backups(settings)
-    after: bytes | None = without_hooks(text).encode()
+    after: bytes | None = without_line(without_hooks(text)).encode()
     for copy in [None, *copies]:
         old = _text(copy, copy.read_bytes()) if copy else _EMPTY
-        if not installed(old) and with_hooks(old, groups, days if isinstance(days, int) else 0, "") == text:
+        again = with_line(with_hooks(old, groups, days if isinstance(days, int) else 0, ""), line)
+        if not installed(old) and not installed_line(old) and again == text:
             after = copy.read_bytes() if copy else None
     gone = tuple(copy for copy in copies if copy.read_bytes() == after or installed(_text(copy, copy.read_bytes())))
     return Change(settings, before, after, tuple(groups), is_removal=True, superseded=gone)
@@ -131,6 +151,42 @@ def with_hooks(text: str, groups: Mapping[str, Group], keep_days: int, name: str
 def without_hooks(text: str) -> str:
     """Return settings without anything of ours."""
     return _cut_all(text, keep={})
+
+
+def with_line(text: str, line: Group | None) -> str:
+    """Return settings with our status line, unless somebody else's is there."""
+    start = jsonedit.root(text)
+    there = jsonedit.part(text, start, LINE_KEY)
+    if line is None or (there is not None and not _is_our_line(there.value)):
+        return text
+    if there is None:
+        return jsonedit.added(text, start, (LINE_KEY, line), jsonedit.style_of(text))
+    return text if there.value == line else jsonedit.replaced(text, there, line)
+
+
+def without_line(text: str) -> str:
+    """Return settings without our status line."""
+    start = jsonedit.root(text)
+    members = jsonedit.parts(text, start)
+    ours = [at for at, each in enumerate(members) if each.key == LINE_KEY and _is_our_line(each.value)]
+    return jsonedit.without(text, start, ours[0]) if ours else text
+
+
+def installed_line(text: str) -> Group | None:
+    """Our status line in the settings, if it is there."""
+    line = jsonedit.parsed(text, "").get(LINE_KEY)
+    return line if isinstance(line, dict) and _is_our_line(line) else None
+
+
+def other_line(data: bytes | None) -> bool:
+    """Whether somebody else's status line is in the settings."""
+    text = (data or b"").decode("utf-8", "replace")
+    line = jsonedit.parsed(text, "").get(LINE_KEY) if text.strip() else None
+    return line is not None and not _is_our_line(line)
+
+
+def _is_our_line(line: object) -> bool:
+    return isinstance(line, dict) and _LINE_OURS in str(line.get("command", ""))
 
 
 def installed(text: str) -> dict[str, Group]:

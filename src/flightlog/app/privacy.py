@@ -40,9 +40,9 @@ def key_path() -> Path:
     return home() / "privacy.key"
 
 
-def redactor(folder: Path | None = None) -> Redactor:
+def redactor(folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:
     """Return the redactor of this person, knowing the secrets of the environment and of `folder`'s `.env` files."""
-    return Redactor(keys.load(key_path()), known=known_values(folder or Path.cwd()))
+    return Redactor(keys.load(key_path()), known=known_values(folder or Path.cwd()), homes=homes)
 
 
 def known_values(folder: Path) -> frozenset[str]:

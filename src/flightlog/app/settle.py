@@ -12,7 +12,9 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.app import home, now_ms, open_archive
+from flightlog.app.collecting import collecting
 from flightlog.app.config import in_force
+from flightlog.app.live import gather_after
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive, Recording
 from flightlog.model.errors import Conflict, FlightlogError, NotFound
@@ -34,6 +36,8 @@ class SettleReport(Struct, frozen=True):
     sealed: int
     failed: tuple[str, ...]
     busy: tuple[str, ...]
+    notes: tuple[str, ...] = ()
+    dataset_rows: int = 0
 
 
 def settle_one(written: str) -> SettleReport:
@@ -57,7 +61,7 @@ def _settled(
 ) -> SettleReport:
     days = in_force()["archive.seal_after_days"].value
     quiet_ms = now_ms() - int(days) * DAY_MS if seal and days else 0
-    adopted = sealed = 0
+    adopted = sealed = rows = 0
     failed: list[str] = []
     busy: list[str] = []
     for done, recording in enumerate(recordings):
@@ -69,21 +73,37 @@ def _settled(
             failed += [f"{recording.session}/{name}: {error.message}" for name, error in result.failed]
             if recording.changed_ms < quiet_ms:
                 sealed += len(seal_session(Path(home()), AGENT, recording.session))
+            if not seal or any(each.end > each.start for each in result.adopted):
+                rows += _captured(archive, recording)
         except Conflict:
             busy.append(recording.session)
         except FlightlogError as error:
             failed.append(f"{recording.session}: {error.message}")
-    _index(archive)
+    notes = _index(archive, "" if seal else recordings[0].session)
     if seal:
         # Not after each turn: the hook's settle has a budget, and `up` counts what is missing.
         archive.secrets()
-    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy))
+    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy), notes, rows)
 
 
-def _index(archive: Archive) -> None:
+def _captured(archive: Archive, recording: Recording) -> int:
+    """Write training rows of a session whose repository collects them; return how many."""
+    cwd = archive.cwd(recording)
+    if not cwd or collecting(Path(cwd)) is None:
+        return 0
+    from flightlog.app.capturing import capture_settled  # noqa: PLC0415 - its redactor takes a while to load
+
+    return capture_settled(archive, recording, cwd)
+
+
+def _index(archive: Archive, only: str) -> tuple[str, ...]:
+    """Bring the index up to date, and with its figures what is known of running sessions."""
     for level in (archive.books, archive.finder):
         level.refresh()
+    notes = gather_after(archive, only)
+    for level in (archive.books, archive.finder):
         level.close()
+    return notes
 
 
 def _from_hook(session: str) -> Recording:

@@ -28,13 +28,14 @@ class Place(Struct, frozen=True):
     cwd: Path
 
 
-def change_here(place: Place, *, remove: bool, keep_days: int, inline: bool) -> install.Change:
+def change_here(place: Place, *, remove: bool, keep_days: int, inline: bool, statusline: bool = True) -> install.Change:
     """Plan the change for this machine."""
     settings = settings_here(place)
     if remove:
         return install.plan_removal(settings)
     inline = inline or in_force()["hook.inline"].value is True
-    return install.plan(settings, versions_here(), Path(sys.executable), keep_days=keep_days, inline=inline)
+    python = Path(sys.executable)
+    return install.plan(settings, versions_here(), python, keep_days=keep_days, inline=inline, statusline=statusline)
 
 
 def guard_here(place: Place, *, remove: bool) -> list[Path]:

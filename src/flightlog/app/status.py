@@ -8,13 +8,24 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.app import home, now_ms
+from flightlog.app.collecting import collecting, common
 from flightlog.app.hook_check import lost_records
 from flightlog.app.overview import keep_days
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive
 from flightlog.sources.claude_code.discover import AGENT
+from flightlog.sources.git.repository import Repository
 from flightlog.store.kept import kept_sessions
 from flightlog.views.usage import DAY_MS
+
+
+class SafeRows(Struct, frozen=True):
+    """What of the training rows here is safe elsewhere; 0 for never."""
+
+    last_record_ms: int
+    last_safe_ms: int
+    shards: int
+    shards_unsafe: int
 
 
 class Status(Struct, frozen=True):
@@ -32,6 +43,7 @@ class Status(Struct, frozen=True):
     lost_events: int
     index_bytes: int
     home: str
+    dataset: SafeRows | None = None
 
 
 def status() -> Status:
@@ -56,7 +68,20 @@ def status() -> Status:
         lost_events=lost_records(place, Path(tempfile.gettempdir())),
         index_bytes=sum(size for path, size in _sizes(place) if Path(path).name.startswith("index.db")),
         home=str(place),
+        dataset=_dataset(),
     )
+
+
+def _dataset() -> SafeRows | None:
+    """What of the training rows of the repository here is safe elsewhere; nothing where none are collected."""
+    top = collecting(Path.cwd())
+    if top is None:
+        return None
+    from flightlog.dataset.layout import Place  # noqa: PLC0415 - where rows are collected alone
+    from flightlog.dataset.remote import safety  # noqa: PLC0415
+
+    told = safety(Place(Repository(top, common(top))))
+    return SafeRows(told.last_record_ms, told.last_safe_ms, told.shards, told.shards_unsafe)
 
 
 def age_ms(status: Status) -> int | None:

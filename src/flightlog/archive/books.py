@@ -7,17 +7,18 @@ nobody waits for the disk. Without an index, or with a damaged one, the answers 
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 
 import msgspec
 
+from flightlog.model.usage import Row
 from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.evidence import signs
 from flightlog.sources.claude_code.parallel import scan_all
-from flightlog.sources.claude_code.scan import Scan, Target
+from flightlog.sources.claude_code.scan import Scan, Target, scan
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import Reading, Source, Work
 from flightlog.store.index.usage import Account, UsageSync, kept_report, sync_usage
@@ -68,6 +69,22 @@ class Books:
     def sessions(self) -> dict[str, UsageRow]:
         """Return what each session used of its own; what it copied from another counts there."""
         return {session: summed_up([_decode(body)]) for session, body in self._synced().digests.items()}
+
+    def digests(self, sessions: Iterable[str]) -> list[SessionDigest]:
+        """Return the digests of some sessions; the others are not even decoded."""
+        known = (self._sync or self._synced()).digests
+        return [_decode(known[session]) for session in sessions if session in known]
+
+    def responses(self, session: str) -> list[Row]:
+        """Return every line a session's own files hold about a response, each response once."""
+        best: dict[str, Row] = {}
+        for file in self._files:
+            if file.session == session:
+                for row in scan(Target(file.path, session, file.lane)).rows:
+                    known = best.get(row.message_id)
+                    if known is None or row.output > known.output:
+                        best[row.message_id] = row
+        return list(best.values())
 
     def costs(self) -> dict[str, float | None]:
         """Return what each session costs."""

@@ -7,7 +7,7 @@ directories to look in is told from outside.
 import functools
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import tzinfo
 from itertools import groupby
 from pathlib import Path
@@ -180,6 +180,20 @@ class Archive:
             yield from entries(file)
             if file.lane:
                 yield lane_facts(file)
+
+    def records_of(
+        self, files: Iterable[Transcript], starts: Mapping[str, int] | None = None
+    ) -> Iterator[Entry | Damage | LaneFacts]:
+        """Yield what some files of a session say, each from the byte named in `starts` on."""
+        for file in files:
+            yield from entries(file, (starts or {}).get(file.path, 0))
+            if file.lane:
+                yield lane_facts(file)
+
+    def cwd(self, recording: Recording) -> str:
+        """Return the directory a session began in; no more is read than it takes."""
+        said = (entry for entry in self.records_of(recording.files) if isinstance(entry, Entry))
+        return next((entry.scene.cwd for entry in said if entry.scene.cwd), "")
 
     def known(self, written: str) -> dict[str, Known]:
         """Say what the model was given in each thread of a session, and what of it is a copy."""

@@ -1,8 +1,273 @@
-"""The dataset group."""
+"""`flightlog dataset`, also installed as `ml-data-collector`: training rows in git."""
+
+import json
+from pathlib import Path
 
 import click
 
+from flightlog.model.text import inert
 
-@click.group(epilog="Example: flightlog dataset --help")
+_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_DRY = click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
+
+
+@click.group(epilog="Example: flightlog dataset session sync-to-jsonl")
 def dataset() -> None:
-    """Training rows in git."""
+    """Training rows in git, told from your sessions."""
+
+
+@dataset.group(epilog="Example: flightlog dataset session sync-to-jsonl")
+def session() -> None:
+    """Bring the rows up to date."""
+
+
+@dataset.group(epilog="Example: flightlog dataset tracked compact --dry-run")
+def tracked() -> None:
+    """Look after the tracked files."""
+
+
+@session.command("sync-to-jsonl", epilog="Example: flightlog dataset session sync-to-jsonl --compact")
+@click.option("--compact", "then_compact", is_flag=True, help="Fold shards afterwards.")
+@click.option("--commits", is_flag=True, help="Only the commits since the last time, as the git hook asks.")
+@_JSON
+def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
+    """Write every row of this repository that its files lack; running it again writes nothing."""
+    from flightlog.app import dataset as wiring
+    from flightlog.cli.output import print_json
+    from flightlog.views.story import counted
+
+    place = wiring.place_here()
+    if commits:
+        new = wiring.sync_commits_here(place)
+        click.echo(json.dumps({"commits": new}) if as_json else counted(new, "commit"))
+        return
+    report = wiring.sync_here(place)
+    problem = wiring.push_if_on(place)
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(f"{counted(report.sessions, 'session')} of this repository, {counted(report.rows, 'new row')}")
+    if not report.words:
+        click.echo("words are withheld; to track them, redacted, set track_words = true under [dataset]", err=True)
+        click.echo(
+            "  in flightlog.toml, then: flightlog trust --yes && flightlog dataset session sync-to-jsonl", err=True
+        )
+    if problem is not None:
+        click.echo(f"not pushed: {inert(problem.message)}", err=True)
+    if then_compact:
+        _tell_compaction(wiring.compact_here(place, dry_run=False), err=True)
+
+
+@tracked.command(epilog="Example: flightlog dataset tracked compact --dry-run")
+@_DRY
+@_JSON
+def compact(*, dry_run: bool, as_json: bool) -> None:
+    """Fold shards into the base files on the default branch, into one shard on any other."""
+    from flightlog.app import dataset as wiring
+    from flightlog.cli.output import print_json
+
+    done = wiring.compact_here(wiring.existing_place(), dry_run=dry_run)
+    if as_json:
+        print_json(done)
+    else:
+        _tell_compaction(done, err=False)
+
+
+@tracked.command(hidden=True, epilog="Example: flightlog dataset tracked merge %O %A %B %P (as git calls it)")
+@click.argument("base", type=click.Path(path_type=Path))
+@click.argument("ours", type=click.Path(path_type=Path))
+@click.argument("theirs", type=click.Path(path_type=Path))
+@click.argument("name")
+def merge(base: Path, ours: Path, theirs: Path, name: str) -> None:
+    """Merge versions of the base file NAME, as git asks of its merge drivers."""
+    from flightlog.dataset.compact import merged
+    from flightlog.store.files import replace
+
+    del base  # rows are never edited, so what both sides began with says nothing
+    replace(ours, merged(Path(name).name, [ours.read_bytes(), theirs.read_bytes()]), durable=False)
+
+
+@dataset.command(epilog="Example: flightlog dataset stats --json | jq .counts")
+@_JSON
+def stats(*, as_json: bool) -> None:
+    """Say what the dataset amounts to: counts, milestones, growth, quality, what is safe elsewhere."""
+    from flightlog.app import dataset as wiring
+
+    told = wiring.stats_here(wiring.existing_place())
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    from flightlog.cli.dataset_talk import stats_lines
+
+    for line in stats_lines(told):
+        click.echo(line)
+
+
+@dataset.command(epilog="Example: flightlog dataset check --fix")
+@click.option("--fix", is_flag=True, help="Put right what can be put right; nothing is deleted.")
+@_JSON
+def check(*, fix: bool, as_json: bool) -> int:
+    """Look for damage, wrong ids, lost links, secrets and files too large; exit 1 if something is wrong."""
+    from flightlog.app import dataset as wiring
+    from flightlog.cli.output import print_json
+    from flightlog.dataset import check as checking
+
+    place = wiring.existing_place()
+    for line in checking.fix(place, wiring.records(place)) if fix else ():
+        click.echo(inert(line), err=True)
+    found = checking.check(place)
+    if as_json:
+        print_json(found)
+    else:
+        for one in found:
+            mark = "note" if one.is_note else "wrong"
+            click.echo(inert(f"{mark}  {one.what}: {one.text} ({one.where})"))
+            if one.next:
+                click.secho(f"    {one.next}", fg="cyan")
+        click.echo(
+            f"{sum(not one.is_note for one in found)} wrong, {sum(one.is_note for one in found)} notes", err=True
+        )
+    return int(any(not one.is_note for one in found))
+
+
+@dataset.command(epilog="Example: flightlog dataset export --format parquet --output rows/")
+@click.option(
+    "--format", "form", default="jsonl", show_default=True,
+    type=click.Choice(["jsonl", "csv", "parquet", "huggingface", "sft", "preferences"]),
+)  # fmt: skip
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="The file, or the folder, to write.")
+@_JSON
+def export(form: str, output: Path, *, as_json: bool) -> None:
+    """Write the rows for other programs; what is in them was redacted before it was first written."""
+    from flightlog.app import dataset as wiring
+    from flightlog.dataset.book import read_book
+    from flightlog.dataset.exports.files import export as write
+
+    made = write(read_book(wiring.existing_place().tracked), form, output.resolve())
+    if as_json:
+        click.echo(json.dumps({"format": form, "output": str(output), "rows": made}))
+    else:
+        for name, rows in made.items():
+            click.echo(f"{rows:>9,}  {name}")
+        click.echo(f"written: {output}", err=True)
+
+
+@dataset.command(epilog="Example: flightlog dataset push")
+@click.option("--remote", help="Where to; the setting dataset.remote otherwise.")
+@_JSON
+def push(remote: str | None, *, as_json: bool) -> None:
+    """Push the rows to a ref of this clone's own; your branch, index and files are not touched."""
+    from flightlog.app import dataset as wiring
+    from flightlog.app import now_ms
+    from flightlog.cli.output import print_json
+    from flightlog.dataset.remote import push as send
+
+    place = wiring.existing_place()
+    done = send(place, remote or str(wiring.said(place)["dataset.remote"].value), now_ms())
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"{done.shards:,} shards are safe on {done.remote} as {done.ref}")
+
+
+@dataset.command(epilog="Example: flightlog dataset pull")
+@click.option("--remote", help="Where from; the setting dataset.remote otherwise.")
+@_JSON
+def pull(remote: str | None, *, as_json: bool) -> None:
+    """Gather the rows every clone has pushed."""
+    from flightlog.app import dataset as wiring
+    from flightlog.cli.output import print_json
+    from flightlog.dataset.remote import pull as gather
+
+    place = wiring.place_here()
+    where = remote or str(wiring.said(place)["dataset.remote"].value)
+    done = gather(place, where, wiring.records(place))
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(f"{done.rows:,} new rows from {done.writers:,} writers")
+
+
+@dataset.command(epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good")
+@click.argument("row_id")
+@click.argument("field")
+@click.argument("value")
+@_JSON
+def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
+    """Say something of a row later: feedback, ci_result, reverted_by, related_commit, task."""
+    from flightlog.app import dataset as wiring
+
+    try:
+        said = json.loads(value)
+    except ValueError:
+        said = value
+    key = wiring.judge(wiring.existing_place(), row_id, field, said)
+    click.echo(json.dumps({"of": key, "field": field, "value": said}) if as_json else inert(f"noted: {key}"))
+
+
+@dataset.command(epilog="Example: flightlog dataset forget chat-20261102-120001-3fa9c1 --yes")
+@click.argument("row_ids", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do it.")
+@_JSON
+def forget(row_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> int:
+    """Take rows out for good: no merge brings them back. Git's history keeps what it has."""
+    from flightlog.app import dataset as wiring
+
+    keys = wiring.forget(wiring.existing_place(), row_ids, dry_run=not yes)
+    click.echo(json.dumps({"gone": keys, "done": yes}) if as_json else inert("\n".join(keys)))
+    if not yes:
+        click.echo("nothing was done; add --yes to take them out", err=True)
+    return 0 if yes else 1
+
+
+@dataset.command(epilog="Example: flightlog dataset retain --dry-run")
+@_DRY
+@click.option("--yes", is_flag=True, help="Do it.")
+@_JSON
+def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Let rows go that are older than the setting dataset.keep_days (730)."""
+    from flightlog.app import dataset as wiring
+    from flightlog.cli.output import print_json
+
+    moves = wiring.retain_here(wiring.existing_place(), dry_run=dry_run or not yes)
+    if as_json:
+        print_json(moves)
+    else:
+        for move in moves:
+            click.echo(inert(f"{move.deed.value}  {move.age_days:,} days  {move.item.name}"))
+    if moves and not (yes or dry_run):
+        click.echo("nothing was done; add --yes to let them go", err=True)
+    return 0 if yes or dry_run or not moves else 1
+
+
+@dataset.command("install-hooks", epilog="Example: flightlog dataset install-hooks --dry-run")
+@_DRY
+@click.option("--remove", is_flag=True, help="Take them out again.")
+@_JSON
+def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
+    """Put the collector's script, a git hook and the merge driver into this repository, and begin a dataset."""
+    from flightlog.app import dataset as wiring
+    from flightlog.dataset import hooks
+    from flightlog.dataset.layout import prepare
+
+    place = wiring.place_here()
+    command = wiring.hook_command()
+    changes = hooks.plan_removal(place.repository) if remove else hooks.plan(place.repository, command)
+    if not dry_run:
+        hooks.apply(place.repository, changes, command)
+        if not remove:
+            prepare(place, wiring.records(place))
+    told = [{"path": str(change.path), "removed": change.body is None} for change in changes]
+    if as_json:
+        click.echo(json.dumps({"changes": told, "done": not dry_run}))
+        return
+    for change in told:
+        click.echo(inert(f"{'removed' if change['removed'] else 'written'}: {change['path']}"))
+    click.echo("nothing was done" if dry_run else f"{len(told)} files changed", err=True)
+
+
+def _tell_compaction(done: object, *, err: bool) -> None:
+    from flightlog.cli.dataset_talk import compaction_lines
+
+    for line in compaction_lines(done):
+        click.echo(line, err=err)

@@ -36,6 +36,9 @@ def demo(context: click.Context, *, as_json: bool) -> None:
     same = "the same" if shown.same_without_the_agent else "NOT the same"
     click.echo(f"\nkept for good: {shown.kept_bytes:,} bytes; told from our copy alone it is {same}")
     click.echo(f"search for {SEARCHED!r}: {', '.join(short(address) for address in shown.found) or 'nothing found'}")
+    click.echo("\nwhile it ran, `flightlog watch` showed:\n")
+    for line in shown.board:
+        click.echo(f"  {line}".rstrip())
     click.echo("\nyour own sessions: flightlog up", err=True)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from flightlog.app.install import DAYS_KEY, Change, apply, diff
+from flightlog.app.install import DAYS_KEY, Change, apply, diff, other_line
 from flightlog.app.setup import LONG_DAYS, Place, change_here, days_here, guard_here, wants_guard
 from flightlog.model.text import inert
 
@@ -19,6 +19,9 @@ from flightlog.model.text import inert
 @click.option("--dry-run", is_flag=True, help="Show what would change and change nothing.")
 @click.option("--keep-days", type=click.IntRange(1), help="Have the agent keep its transcripts this long.")
 @click.option("--guard/--no-guard", default=True, help="With --project: stop commits and pushes that hold secrets.")
+@click.option("--statusline/--no-statusline", default=True, help="Show flightlog's status line; another one stays.")
+@click.option("--dataset/--no-dataset", default=None, help="With --project: collect training rows here.")
+@click.option("--words/--no-words", default=None, help="With --dataset: track prompts and answers, redacted.")
 @click.option("--inline", is_flag=True, help="Settle before the agent goes on, for machines that vanish.")
 @click.option("--json", "as_json", is_flag=True, help="Print the change as JSON.")
 def init(  # noqa: PLR0913 - one parameter per option
@@ -29,15 +32,20 @@ def init(  # noqa: PLR0913 - one parameter per option
     dry_run: bool,
     keep_days: int | None,
     guard: bool,
+    statusline: bool,
+    dataset: bool | None,
+    words: bool | None,
     inline: bool,
     as_json: bool,
 ) -> int:
     """Record every session from now on: register a hook with Claude Code."""
     place = Place(scope=scope, cwd=Path.cwd())
     days = 0 if remove else keep_days or _offered_days(place, ask=not (yes or dry_run or as_json))
-    change = change_here(place, remove=remove, keep_days=days, inline=inline)
+    change = change_here(place, remove=remove, keep_days=days, inline=inline, statusline=statusline)
     if not as_json:
         click.echo(inert(diff(change)) or f"nothing to change: {change.settings}")
+    if statusline and not remove and other_line(change.before):
+        click.echo("another status line is there and stays; what ours shows: flightlog live statusline", err=True)
     guards = guard and wants_guard(place, remove=remove)
     if guards:
         click.echo(f"{'without' if remove else 'with'} the guard before commits and pushes here", err=True)
@@ -46,6 +54,8 @@ def init(  # noqa: PLR0913 - one parameter per option
     written = agreed and not dry_run and change.is_needed
     for hook in guard_here(place, remove=remove) if guards and agreed and not dry_run else ():
         click.echo(f"guard {'taken out' if remove else 'installed'}: {hook.name}", err=True)
+    if scope == "project" and agreed and not (remove or dry_run):
+        _begin_dataset(place.cwd, wanted=dataset, words=words, ask=not (yes or as_json))
     if as_json:
         click.echo(json.dumps(_wire(change, written=written, kept=kept)))
     _say(change, written=written, kept=kept, dry_run=dry_run)
@@ -59,6 +69,22 @@ def _offered_days(place: Place, *, ask: bool) -> int:
         return 0
     question = f"Claude Code deletes transcripts after {days} days. Have it keep them for {LONG_DAYS} ({DAYS_KEY})?"
     return LONG_DAYS if click.confirm(question, default=False, err=True) else 0
+
+
+def _begin_dataset(folder: Path, *, wanted: bool | None, words: bool | None, ask: bool) -> None:
+    """Begin a dataset if that is wanted; a person at a terminal is asked, about words only once."""
+    ask = ask and sys.stdin.isatty()
+    if wanted is None and ask:
+        wanted = click.confirm("Collect training rows of sessions here, in .git-ml/tracked?", default=False, err=True)
+    if not wanted:
+        return
+    from flightlog.app.dataset_setup import asked_before, begin
+
+    if words is None and ask and not asked_before(folder):
+        words = click.confirm("Track prompts and answers too, redacted? Everybody with the repository reads them.",
+                              default=False, err=True)  # fmt: skip
+    for line in begin(folder, words=words):
+        click.echo(inert(line), err=True)
 
 
 def _agreed(*, as_json: bool) -> bool:

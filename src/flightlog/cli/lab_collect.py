@@ -8,7 +8,7 @@ import click
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 
 
-@click.command(epilog="Example: harness collect --list   ·   harness collect 3f2a… --runs-dir runs")
+@click.command(epilog="Example: flightlog lab collect --list")
 @click.argument("session", required=False)
 @click.option("--all", "every", is_flag=True, help="Every session found.")
 @click.option("--list", "only_list", is_flag=True, help="Only say which sessions there are.")

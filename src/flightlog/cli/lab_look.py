@@ -7,7 +7,7 @@ import click
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 
 
-@click.command("list", epilog="Example: harness list --json")
+@click.command("list", epilog="Example: flightlog lab list --json")
 @RUNS_DIR
 @AS_JSON
 def list_runs(runs_dir: Path, *, as_json: bool) -> None:
@@ -36,7 +36,7 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
     print_table(["run", "model", "mode", "done", "steps", "cost", "ended", "tags"], rows, right=(3, 4, 5))
 
 
-@click.command(epilog="Example: harness inspect my-run   ·   harness inspect my-run#2.14   (session 2, turn 14)")
+@click.command(epilog="Example: flightlog lab inspect my-run#2.14   (session 2, turn 14)")
 @click.argument("what", metavar="RUN[#SESSION[rREPLICATE][@SUBAGENT][.TURN]]")
 @RUNS_DIR
 @AS_JSON
@@ -52,7 +52,7 @@ def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
     print_json(told) if as_json else print_inspected(told)
 
 
-@click.command(epilog="Example: harness compare run-a run-b")
+@click.command(epilog="Example: flightlog lab compare run-a run-b")
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN…]")
 @RUNS_DIR
 @AS_JSON

@@ -9,7 +9,7 @@ from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 from flightlog.model.text import inert, one_line
 
 
-@click.command(epilog="Example: harness run experiment.yaml --tag try-2   ·   harness run --resume RUN --again")
+@click.command(epilog="Example: flightlog lab run experiment.yaml --tag try-2")
 @click.argument("config", type=click.Path(path_type=Path, dir_okay=False), required=False)
 @click.option("--model", help="Another model than the configuration's.")
 @click.option("--tag", "tags", multiple=True, help="One more tag; may be repeated.")

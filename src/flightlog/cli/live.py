@@ -1,8 +1,151 @@
-"""The live group."""
+"""`flightlog live`: the status line, the runtime state, who pays."""
+
+import sys
 
 import click
 
 
-@click.group(epilog="Example: flightlog live --help")
+@click.group(epilog="Examples: flightlog live profiles    flightlog live label work 'Work account'")
 def live() -> None:
     """Who is running now, what it costs, what is wrong."""
+
+
+@live.command(epilog="Example: flightlog live statusline --width 60 < payload.json")
+@click.option("--width", type=click.IntRange(20, 400), default=100, show_default=True, help="Columns there are.")
+@click.option("--template", default="", help="Try another template: {profile} | {model} | {context} | {cost} …")
+@click.option("--json", "as_json", is_flag=True, help="Print the line and its template as JSON.")
+def statusline(width: int, template: str, *, as_json: bool) -> None:
+    """Show what the status line says of the payload on stdin, or of the session seen last."""
+    from flightlog.app.live import preview
+    from flightlog.cli.output import print_json
+
+    given = None if sys.stdin.isatty() else sys.stdin.buffer.read(1 << 20)
+    told = preview(given, width, template, color=sys.stdout.isatty())
+    if as_json:
+        print_json(told)
+        return
+    click.echo(told["line"])
+
+
+@live.command(epilog="Example: flightlog live state --json")
+@click.option("--json", "as_json", is_flag=True, help="Print the state as JSON, in the file's own names.")
+def state(*, as_json: bool) -> int:
+    """Read runtime-state.yaml: profiles and running sessions; freshness is worked out, not believed."""
+    from flightlog.app.live import clean, states
+    from flightlog.cli.output import print_json
+    from flightlog.live.state import wire
+    from flightlog.model.text import inert
+
+    told = states()
+    if as_json:
+        print_json(
+            [clean({"file": str(path), "broken": each.broken, "state": wire(each.state)}) for path, each in told]
+        )
+    for path, each in told:
+        if not as_json:
+            click.echo(
+                f"{inert(str(path))}: {len(each.state.auth_profiles)} profiles, {len(each.state.sessions)} sessions"
+            )
+        if each.broken:
+            click.echo(f"not read, and never overwritten: {inert(each.broken)}", err=True)
+    return 3 if any(each.broken for _, each in told) else 0
+
+
+@live.command(epilog="Example: flightlog live profiles --json")
+@click.option("--json", "as_json", is_flag=True, help="Print the profiles as JSON.")
+def profiles(*, as_json: bool) -> None:
+    """List who is billed, with most room first."""
+    from flightlog.app.live import clean, gather_here
+    from flightlog.cli.output import print_json, print_table
+    from flightlog.live.profiles import advice
+    from flightlog.live.state import wire
+
+    found = [each for told in gather_here(secrets=False) for each in told.state.auth_profiles]
+    ranked = advice(found)
+    if as_json:
+        print_json([clean({**wire(each), "urgency": round(pressing, 1)}) for each, pressing in ranked])
+        return
+    rows = [
+        (
+            each.profile_id,
+            each.label,
+            f"${each.billing.cost_today:,.2f}",
+            f"${each.billing.week_cost or 0:,.2f}",
+            f"${each.billing.burn_rate_per_hour:,.2f}",
+            f"{pressing:.0f}",
+            each.billing_fingerprint or "-",
+        )
+        for each, pressing in ranked
+    ]
+    print_table(("profile", "label", "today", "week", "per hour", "pressing", "fingerprint"), rows, right=(2, 3, 4, 5))
+
+
+@live.command(epilog="Example: flightlog live label default 'Work account'")
+@click.argument("profile")
+@click.argument("text")
+@click.option("--dry-run", is_flag=True, help="Say what would change and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
+def label(profile: str, text: str, *, dry_run: bool, as_json: bool) -> None:
+    """Give PROFILE a name of your own; you may as well edit runtime-state.yaml."""
+    from flightlog.app.live import labelled
+    from flightlog.cli.output import print_json
+    from flightlog.live.state import wire
+    from flightlog.model.text import inert
+
+    before, after = labelled(profile, text, dry_run=dry_run)
+    if as_json:
+        print_json(wire(after))
+        return
+    click.echo(f"{inert(profile)}: {inert(before)} -> {inert(after.label)}" + (" (not written)" if dry_run else ""))
+
+
+@live.command(epilog="Examples: flightlog live swap    flightlog live swap 2123f2df work --at 14:30")
+@click.argument("session_id", required=False)
+@click.argument("profile", required=False)
+@click.option("--at", "at", default="", help="From when on, as HH:MM today or an ISO time; now if left out.")
+@click.option("--dry-run", is_flag=True, help="Say what would be written and write nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the advice or the swap as JSON.")
+def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool, as_json: bool) -> None:
+    """Say which profile has room; or write down that PROFILE pays for SESSION_ID from a time on.
+
+    Swaps are noticed by themselves where the account can be told; this is for those that cannot.
+    """
+    from flightlog.app.live import advised, swapped
+    from flightlog.cli.output import print_json
+    from flightlog.model.errors import Invalid
+    from flightlog.model.text import inert
+
+    if session_id is None:
+        said = advised()
+        if as_json:
+            print_json(said)
+            return
+        for each in said["profiles"]:
+            click.echo(f"{inert(str(each['label']))}: {each['urgency']:.0f} of 100 used up")
+        click.echo(said["advice"] or "no need to go elsewhere")
+        return
+    if profile is None:
+        raise Invalid("a session without a profile", hint=f"flightlog live swap {session_id} PROFILE")
+    done = swapped(session_id, profile, at, dry_run=dry_run)
+    if as_json:
+        print_json(done)
+        return
+    click.echo(
+        f"{done['session']} is paid by {inert(profile)} from {done['since']} on" + (" (not written)" if dry_run else "")
+    )
+
+
+@live.command(epilog="Example: flightlog live cleanup --days 3 --dry-run")
+@click.option("--days", type=click.IntRange(0), default=7, show_default=True, help="Sessions unused for so long go.")
+@click.option("--dry-run", is_flag=True, help="Say what would go and change nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the sessions as JSON.")
+def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
+    """Move old sessions from runtime-state.yaml to the archive; done once a day by itself."""
+    from flightlog.app.live import cleaned
+    from flightlog.cli.output import print_json
+
+    gone = cleaned(days, dry_run=dry_run)
+    if as_json:
+        print_json(gone)
+        return
+    click.echo("\n".join(gone) if gone else "nothing to clean up")

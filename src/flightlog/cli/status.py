@@ -1,22 +1,35 @@
 """`flightlog status`."""
 
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import click
+
+if TYPE_CHECKING:
+    from flightlog.live.gather import Live
 
 
 @click.command(epilog="Example: flightlog status --json")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def status(*, as_json: bool) -> None:
-    """Say how the recording stands: found, kept, sealed, lost."""
-    from flightlog.app import local_zone
+    """Say who is running, who pays and what is wrong, then how the recording stands: found, kept, sealed, lost."""
+    import msgspec
+
+    from flightlog.app import local_zone, now_ms
+    from flightlog.app.live import gather_here
     from flightlog.app.status import age_ms
     from flightlog.app.status import status as look
     from flightlog.cli.output import print_json
     from flightlog.views.story import counted, moment
 
+    lives = gather_here()
     told = look()
     if as_json:
-        print_json(told)
+        print_json({**msgspec.to_builtins(told), "live": [live_json(each) for each in lives]})
         return
+    show_board(lives)
+    click.echo()
     click.echo(f"{counted(told.sessions_live, 'session')} in the agent's own files, {told.bytes_live:,} bytes")
     gone = f", {told.only_kept:,} of them deleted by the agent since" if told.only_kept else ""
     sealed = f"{told.bytes_kept:,} bytes, {told.bytes_sealed:,} of them sealed"
@@ -28,7 +41,47 @@ def status(*, as_json: bool) -> None:
         click.echo(f"last record {(age_ms(told) or 0) // 1000:,} s ago")
         when = moment(told.first_deletion_ms, local_zone(), "%Y-%m-%d")
         click.echo(f"the agent deletes the first of them on {when}")
+    if told.dataset is not None:
+        from flightlog.cli.dataset_talk import safety_line
+
+        click.echo(f"training rows here: {safety_line(told.dataset, now_ms())}")
     if told.lost_events:
         click.echo(f"{counted(told.lost_events, 'hook event')} could not be written down")
         click.secho("    flightlog doctor", fg="cyan")
     click.echo(f"index {told.index_bytes:,} bytes, all of it below {told.home}")
+
+
+def print_board(*, as_json: bool) -> None:
+    """Look once and show the board."""
+    from flightlog.app.live import gather_here
+    from flightlog.cli.output import print_json
+
+    lives = gather_here()
+    if as_json:
+        print_json([live_json(each) for each in lives])
+        return
+    show_board(lives)
+
+
+def show_board(lives: "Sequence[Live]") -> None:
+    """Print the board, as wide as the terminal."""
+    import os
+    import shutil
+
+    from flightlog.app import local_zone
+    from flightlog.cli.watch import painted
+    from flightlog.live.board import Screen, board
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    for line in painted(board(lives, Screen(width, 0, local_zone())), color=color):
+        click.echo(line)
+
+
+def live_json(live: "Live") -> dict[str, Any]:
+    """What was gathered, in the names of the file, fit to be passed on: a path or a branch may hold a secret."""
+    from flightlog.app.live import clean
+    from flightlog.live.state import wire
+
+    told = {"configDir": live.config_dir, "broken": live.broken, "state": wire(live.state)}
+    return clean(told)

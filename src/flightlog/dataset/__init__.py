@@ -1,1 +1,1 @@
-"""The dataset room: training rows in git."""
+"""Training rows in git: told from recordings, written as shards that never conflict, read as one."""

@@ -182,7 +182,7 @@ def _quoted(value: Any) -> Any:
     """Mark texts with characters that YAML would fold or lose, so that they are written as escapes."""
     if isinstance(value, dict):
         return {key: _quoted(each) for key, each in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_quoted(each) for each in value]
     if isinstance(value, str) and _ODD.search(value):
         return DoubleQuotedScalarString(value)

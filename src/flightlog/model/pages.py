@@ -1,6 +1,6 @@
 """Pages: files that are views, and who may see them.
 
-`Clean` is text that passed the redactor; only `privacy.redact` may construct it (a check
+`Clean` is text that passed the redactor; only `privacy` may construct it (a check
 in the tests holds the rest of the source to that). A tracked page accepts nothing else.
 """
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from flightlog.model.pages import Clean
 from flightlog.privacy.detect import contexts, engine, suspects
 from flightlog.privacy.detect.people import HOME
 from flightlog.privacy.redact import ROUNDS_MAX, Redactor
@@ -35,7 +36,7 @@ class Records:
 
     def __init__(self, redactor: Redactor) -> None:
         """Begin with nothing remembered."""
-        self._redactor = redactor
+        self.redactor = redactor
         self._remembered: dict[Leaf, str] = {}
         self._telling: dict[str, bool] = {}
 
@@ -58,13 +59,22 @@ class Records:
                 batch, size = [], 0
         yield from self._batch(batch)
 
+    def clean(self, lines: Iterable[bytes]) -> Clean:
+        """Return lines of JSON, redacted, as text that may be published."""
+        return Clean(b"".join(line + b"\n" for line in self.lines(lines)).decode("utf-8", "replace"))
+
+    def clean_rows(self, rows: list[Any], indent: int = 0) -> Clean:
+        """Return values, redacted, one line of JSON each, sorted, as text that may be published."""
+        lines = sorted(_encoded(row) for row in self.value(rows))
+        return Clean("".join(" " * indent + line.decode("utf-8", "replace") + "\n" for line in lines))
+
     def _batch(self, lines: list[bytes]) -> list[bytes]:
         """Redact lines, most of them by one look: what holds no trigger of any detector is done."""
-        data = self._redactor.homeless(b"\n".join(lines))
+        data = self.redactor.homeless(b"\n".join(lines))
         done = data.split(b"\n")
         if len(done) != len(lines):
             return [self._line(line) for line in lines]
-        begins = suspects.lines_in(data, self._redactor.known)
+        begins = suspects.lines_in(data, self.redactor.known)
         if begins:
             starts = list(itertools.accumulate((size + 1 for size in map(len, done)), initial=0))
             picked = [bisect_right(starts, begin) - 1 for begin in begins]
@@ -74,10 +84,11 @@ class Records:
 
     def _settled(self, lines: list[bytes]) -> list[bytes]:
         """Redact lines until another look changes nothing: a tag can bring something else to light."""
-        done = self._careful(lines)
-        pending = [index for index, line in enumerate(done) if line != lines[index]]
+        done, decoded = self._careful(lines)
+        # What changed as it stood was looked at until nothing changed; what was decoded, not yet as it now stands.
+        pending = [index for index in decoded if done[index] != lines[index]]
         for _ in range(ROUNDS_MAX):
-            again = self._careful([done[index] for index in pending])
+            again, _ = self._careful([done[index] for index in pending])
             pending, before = [], pending
             for index, line in zip(before, again, strict=True):
                 if line != done[index]:
@@ -87,22 +98,27 @@ class Records:
                 break
         return done
 
-    def _careful(self, lines: list[bytes]) -> list[bytes]:
-        """Redact lines as they stand where that is safe, else string by string."""
+    def _careful(self, lines: list[bytes]) -> tuple[list[bytes], set[int]]:
+        """Redact lines as they stand where that is safe, else string by string; say which were read so."""
+        decoded: set[int] = set()
         if any(b"\0" in line for line in lines):
-            return [self._line(line) for line in lines]
+            return [self._line(line) for line in lines], set(range(len(lines)))
         done = list(lines)
         pending = list(range(len(lines)))
         for _ in range(ROUNDS_MAX):
             changed, unsafe, final = self._round_in_place([done[index] for index in pending])
             for at in unsafe:
                 done[pending[at]] = self._line(lines[pending[at]])
+                decoded.add(pending[at])
             for at, new in changed.items():
                 done[pending[at]] = new
             pending = [pending[at] for at in changed if at not in final]
             if not pending:
-                break
-        return done
+                return done, decoded
+        for index in pending:
+            done[index] = self._line(lines[index])
+            decoded.add(index)
+        return done, decoded
 
     def _round_in_place(self, lines: list[bytes]) -> tuple[dict[int, bytes], set[int], set[int]]:
         """Return the lines that one round changes, those to be read string by string, and those surely done."""
@@ -110,7 +126,7 @@ class Records:
         starts = list(itertools.accumulate((size + 1 for size in map(len, lines)), initial=0))
         by_line: dict[int, list[engine.Found]] = {}
         unsafe = {bisect_right(starts, begin) - 1 for begin in suspects.deep_lines_in(joined)}
-        for one in self._redactor.found(joined):
+        for one in self.redactor.found(joined):
             at = bisect_right(starts, one.start) - 1
             by_line.setdefault(at, []).append(one)
             if not _in_one_string(joined, one):
@@ -120,7 +136,7 @@ class Records:
         final = {at for at, found in by_line.items() if all(one.rule == HOME for one in found)}
         for at, found in by_line.items():
             if at not in unsafe:
-                new = self._redactor.replaced(lines[at], [one.moved(-starts[at]) for one in found])
+                new = self.redactor.replaced(lines[at], [one.moved(-starts[at]) for one in found])
                 if at in final or _is_json(new):
                     changed[at] = new
                 else:
@@ -130,7 +146,7 @@ class Records:
     def _line(self, line: bytes) -> bytes:
         value = _decoded(line)
         if isinstance(value, _Unread):
-            return self._redactor.data(line)
+            return self.redactor.data(line)
         clean = self.value(value)
         return line if clean == value else _encoded(clean)
 
@@ -177,20 +193,23 @@ class Records:
             pending = [index for index, _ in changed]
             if not pending:
                 break
+        for index in pending:
+            tag = self.redactor.given_up(documents[index]).decode()
+            documents[index] = _document(Leaf(leaves[index].key, tag))
         return [self._text_of(document, leaf) for document, leaf in zip(documents, leaves, strict=True)]
 
     def _round(self, documents: list[bytes]) -> list[bytes]:
         # A string that holds a NUL itself cannot be searched among others.
         together = [document for document in documents if b"\0" not in document]
-        after = iter(self._redactor.once(b"\0".join(together)).split(b"\0"))
-        return [self._redactor.once(document) if b"\0" in document else next(after) for document in documents]
+        after = iter(self.redactor.once(b"\0".join(together)).split(b"\0"))
+        return [self.redactor.once(document) if b"\0" in document else next(after) for document in documents]
 
     def _text_of(self, document: bytes, leaf: Leaf) -> str:
         prefix = _prefix(leaf.key)
         if document.startswith(prefix):
             whole = document[len(prefix) : len(document) - 1] if prefix else document
             return whole.decode("utf-8", "surrogatepass")
-        return self._redactor.text(leaf.text)
+        return self.redactor.text(leaf.text)
 
     def _rebuilt(self, value: Any, key: str, answers: dict[Leaf, str]) -> Any:
         if isinstance(value, str):

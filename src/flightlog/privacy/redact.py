@@ -13,8 +13,9 @@ from msgspec import Struct
 
 from flightlog.model.pages import Clean
 from flightlog.privacy.detect import engine
-from flightlog.privacy.detect.hits import HIGH, LOW
+from flightlog.privacy.detect.hits import HIGH, LOW, SECRET
 from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.meter import UNJUDGED
 from flightlog.privacy.detect.people import HOME, nobodys, without_owner
 
 _TAG_HEX = 4
@@ -62,8 +63,12 @@ class Redactor:
         for _ in range(ROUNDS_MAX):
             before, data = data, self.once(data)
             if data == before:
-                break
-        return data
+                return data
+        return self.given_up(data)
+
+    def given_up(self, data: bytes) -> bytes:
+        """Return what stands for a text in which every replacement brings something else to light."""
+        return self.tag(SECRET, UNJUDGED, data)
 
     def once(self, data: bytes) -> bytes:
         """Return `data` after one round; it is clean when a round changes nothing."""

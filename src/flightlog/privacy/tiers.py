@@ -58,8 +58,11 @@ LAYOUTS = (
         ".git-ml",
         (
             Kind("row", "tracked/*.jsonl", _TRACKED, grows=True),
-            Kind("shard", "tracked/*/*.jsonl", _TRACKED, grows=True),
-            _KEEP,
+            Kind("shard", "tracked/pending/*.jsonl", _TRACKED),
+            Kind("kept open", "tracked/pending/.gitkeep", _TRACKED),
+            Kind("chat", "chats/*", _PRIVATE),
+            Kind("session", "sessions/*", _PRIVATE),
+            Kind("action", "actions/*", _PRIVATE),
         ),
     ),
     Layout("lab", "runs", ()),

@@ -9,7 +9,7 @@ import fcntl
 import os
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -101,6 +101,29 @@ def quarantine(path: Path) -> Path:
         path.rename(aside)
         sync_dir(path.parent)
     return aside
+
+
+def remove(paths: Iterable[Path]) -> None:
+    """Remove files; one that is gone already is as good."""
+    folders = set()
+    for path in paths:
+        with told(path):
+            path.unlink(missing_ok=True)
+        folders.add(path.parent)
+    for folder in folders:
+        with told(folder):
+            sync_dir(folder)
+
+
+def set_aside(path: Path, folder: Path) -> Path:
+    """Copy `path` into `folder` under a new numbered name and return it; the same bytes are kept once."""
+    data = path.read_bytes()
+    number = 1
+    while True:
+        aside = folder / f"{path.name}.damaged-{number}"
+        if create(aside, data) or aside.read_bytes() == data:
+            return aside
+        number += 1
 
 
 def sweep(directory: Path, older_than_s: float, now: float) -> list[Path]:

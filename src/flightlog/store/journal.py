@@ -59,8 +59,19 @@ class _Header(Struct):
 class Journal(Generic[E]):
     """An append-only file of the events of one union; many processes may share it."""
 
-    def __init__(self, path: Path, events: Any, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
-        """Open the journal at `path` for `events`, a tagged struct or a union of them."""
+    def __init__(
+        self,
+        path: Path,
+        events: Any,
+        *,
+        now: Callable[[], str],
+        new_id: Callable[[], str],
+        allowed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Open the journal at `path` for `events`, a tagged struct or a union of them.
+
+        `allowed` is called with the file locked, before each line; what it raises keeps the line out.
+        """
         self.path = path
         kinds = get_args(events) or (events,)
         self._tag = _tag_field(kinds)
@@ -68,6 +79,7 @@ class Journal(Generic[E]):
         self._decoder = json.Decoder(events)
         self._now = now
         self._new_id = new_id
+        self._allowed = allowed
 
     def append(self, event: E, *, durable: bool = False) -> Record[E]:
         """Write `event` with the next number; it is kept when this returns."""
@@ -75,6 +87,7 @@ class Journal(Generic[E]):
         made: list[_Header] = []
 
         def line(last: Last) -> bytes:
+            self._allowed()
             header = _Header(VERSION, self._new_id(), _last_seq(last) + 1, self._now())
             made.append(header)
             return json.encode(header)[:-1] + b"," + body[1:]

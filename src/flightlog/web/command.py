@@ -64,6 +64,12 @@ def _redact() -> Callable[[Any], Any]:
     return Records(redactor()).value
 
 
+def _live(*, read_only: bool) -> Callable[[], Any]:
+    from flightlog.app.live import gather_here, look_here  # noqa: PLC0415 - heavy, and one page needs it
+
+    return look_here if read_only else lambda: gather_here(secrets=False)
+
+
 def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
     """Serve this machine's sessions until interrupted; `ready` is told the address."""
     missing = [name for name in _NEEDED if not _is_installed(name)]
@@ -75,7 +81,7 @@ def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = Fa
 
     if not has_vendor():
         click.echo("charts and live filters are not installed; in a clone, `make install` gets them (npm)", err=True)
-    sources = Sources(open_archive, local_zone(), now_ms, reads_samples(), _redact)
+    sources = Sources(open_archive, local_zone(), now_ms, reads_samples(), _redact, _live(read_only=read_only))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run(Serving(sources, web_token(), port, read_only), ready))
 

@@ -6,13 +6,14 @@ page noticing.
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import tzinfo
 from typing import Any
 
 from msgspec import Struct
 
 from flightlog.archive import Archive
+from flightlog.live.gather import Live
 from flightlog.views.report import UsageReport
 from flightlog.views.usage import By
 from flightlog.web.held import Held
@@ -31,6 +32,7 @@ class Sources(Struct, frozen=True):
     now_ms: Callable[[], int]
     sample: bool = False
     redact: Callable[[], Callable[[Any], Any]] | None = None
+    live: Callable[[], Sequence[Live]] | None = None
 
 
 class Data:

@@ -23,7 +23,7 @@ from flightlog.store.lines import append
 
 VERSION = "2.1.325"
 MODEL = "claude-opus-5-5"
-TOOL_TIMEOUT_S = 20
+TOOL_TIMEOUT_S = 120
 STEPS_MAX = 50
 # The model is on loopback: a proxy named in the environment has no part in it.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))

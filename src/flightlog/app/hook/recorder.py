@@ -21,6 +21,8 @@ HARD_STOP_S = 1.0
 BEHIND_S = 5.0
 LINE_BYTES_MAX = 16 << 20
 SETTLE = frozenset({"Stop", "SubagentStop", "PreCompact", "SessionEnd"})
+# Only where training rows are collected, so that a machine that vanishes takes no finished step with it.
+CAPTURE = frozenset({"PostToolUse", "PostToolUseFailure"})
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
 _CHUNK_BYTES = 1 << 20
@@ -47,17 +49,20 @@ def main(arguments: list[str]) -> None:
     except Exception:  # noqa: BLE001 - the hook's main: a loss is counted and the agent goes on
         writing.count_lost(home)
         return
-    if recorded and recorded[1] in SETTLE:
+    if recorded is None:
+        return
+    session, event, cwd = recorded
+    if event in SETTLE or (event in CAPTURE and collects(cwd)):
         import gate  # type: ignore[import-not-found]  # noqa: PLC0415 - most events need none
 
-        session, event = recorded
-        patience_s = gate.PATIENCE_S.get(event, gate.PATIENCE_OTHERS_S) if "--inline" in arguments else 0.0
+        waits = "--inline" in arguments and event in SETTLE
+        patience_s = gate.PATIENCE_S.get(event, gate.PATIENCE_OTHERS_S) if waits else 0.0
         _stop_after(HARD_STOP_S + patience_s)
         gate.settle(os.path.join(home, "sessions", agent, session), gate.command(session), patience_s)
 
 
-def record(home: str, agent: str, at_ms: int) -> tuple[str, str] | None:
-    """Record one event from stdin and return its session and name, or None when nothing came."""
+def record(home: str, agent: str, at_ms: int) -> tuple[str, str, str] | None:
+    """Record one event from stdin and return its session, name and directory, or None when nothing came."""
     data, is_whole = _read(LINE_BYTES_MAX)
     if not data:
         return None
@@ -80,7 +85,19 @@ def record(home: str, agent: str, at_ms: int) -> tuple[str, str] | None:
     writing.append(os.path.join(directory, "hooks.jsonl"), line, durable=event in SETTLE)
     if spool:
         _spool(os.path.join(home, "spool"), spool, data)
-    return session, event
+    cwd = names.get("cwd")
+    return session, event, cwd if isinstance(cwd, str) else ""
+
+
+def collects(folder: str) -> bool:
+    """Whether the repository that holds `folder` collects training rows: the rule of `app.collecting`, in short."""
+    while folder and os.path.isabs(folder):
+        if os.path.exists(os.path.join(folder, ".git")):
+            own = os.path.join(folder, ".git", "flightlog", "dataset", "collecting")
+            return os.path.isdir(os.path.join(folder, ".git-ml", "tracked")) or os.path.exists(own)
+        above = os.path.dirname(folder)
+        folder = above if above != folder else ""
+    return False
 
 
 def data_home(environment: "os._Environ[str] | dict[str, str]") -> str:

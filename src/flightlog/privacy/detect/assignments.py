@@ -17,37 +17,53 @@ from flightlog.privacy.detect.wraps import joined
 
 PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "securestring", "mnemonic")
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
-WEAK = ("sessid", "sessionid=", "connect.sid", "cookie", "webhook", "salt", "license", "_session")
+WEAK = (
+    "sessid",
+    "sessionid=",
+    "connect.sid",
+    "cookie",
+    "webhook",
+    "salt",
+    "license_key",
+    "licensekey",
+    "license-key",
+    "license key",
+    "_session=",
+)
 WORDS = (*PASSWORDS, *STRONG, *WEAK)
 # Letters that make another word of it: tokens, keyword, author.
 _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
 _NAME_MAX = 40
 _NAME_BYTES = (string.ascii_letters + string.digits + "_-.").encode()
 _GAP_MAX = 40
-_FILLERS_MAX = 4
+_FILLERS_MAX = 5
 _VALUE_MAX = 300
 _FILLERS = (
     "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
-    "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified"
+    "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified|is"
 )
 # Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
 _TAIL = re.compile(rb"[\w.\-]*")
 _MARKS = re.compile(rb"[^A-Za-z0-9\x00]+")
+_NUMBER = re.compile(rb"[0-9]{1,6}(?:\t|\xe2\x86\x92)[ \t]*")
 _FILLER = re2.compile(f"(?i)(?:{_FILLERS})\\b".encode(), LATIN)
-_WORD = re2.compile("(?i)(?:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode(), LATIN)
-_OPERATOR = re.compile(rb"[=:>(|]|,\s|<-")
+_WORD = re.compile("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
+_OPERATOR = re.compile(rb"[=:>(|,]|<-|\s-\s")
 _OPENED = re.compile(rb"(?:[\"'`]|&quot;)\s*$")
 _BARE = re.compile(rb"[^\s\"'`<>,;\x00\\)\]}]+")
 _BORING = re2.compile(
-    rb"(?i)pub(?:lic)?[_-]?key|publickey|key(?:word|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
-    rb"|code|s?tore|ring|s\b|map|chain|less|note|noun)|monkey|turkey|hockey|donkey|whiskey|jockey|mickey|primary.?key"
-    rb"|foreign.?key|cache.?key|sort.?key|partition.?key|hash.?key|index.?key|hot.?key|short.?cut|key.?event"
-    rb"|tokeniz|token.?(?:type|count|limit|usage|url|uri|endpoint|path|name|enum|kind|budget|len)|tokens|author|passive"
+    rb"(?i)pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
+    rb"|code|s?tore|ring|s\b|map|chain|less|note|noun|down|up\b|left|right|selector|mesh|pair|alias|id\b|vault|tab|ing)"
+    rb"|monkeys?\b|monkey[_-]|turkey|hockey|donkey|whiskey|jockey|mickey"
+    rb"|(?:primary|foreign|cache|sort|partition|hash|index|idx|hot|bucket|schema|sequence|natural|issuer|package).?key"
+    rb"|short.?cut|key.?event"
+    rb"|tokeniz|token.?(?:type|count|limit|usage|url|uri|endpoint|path|name|enum|kind|budget|len|file)|tokens|csrf|author\b|passive"
     rb"|pass(?:ed|ing|es|age|enger|ion|port)|bypass|compass|surpass|secretar|accessib|accessor|access.?log"
     rb"|session.?(?:id|dir|path|file|name|count|s\b)|sessions|sha(?:1|256|384|512)|checksum|hash|digest|integrity"
     rb"|fingerprint|auth.?(?:type|method|url|uri|endpoint|mode|source|results|enticat)|api.?(?:version|url|path|base"
-    rb"|host|endpoint|group|doc)|signature.?(?:algo|version|method)|uuid|guid|thinking|tool.?use|etag|nonce|seeds|cookies"
-    rb"|request.?id|commit|stylesheet|accession|secret.?name|key.?vault|license.?(?:file|type|url)",
+    rb"|host|endpoint|group|doc|name)|signature.?(?:algo|version|method)|uuid|guid|thinking|tool.?use|etag|nonce|seeds|cookies"
+    rb"|request.?id|stylesheet|accession|secrets?.?(?:name|id|len|size)|credentials?.?(?:id|url|uri|endpoint)|withcredentials"
+    rb"|license.?(?:file|type|url)",
     LATIN,
 )
 _NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
@@ -55,12 +71,25 @@ _DIGIT = re.compile(rb"[0-9]")
 _TYPED = re.compile(rb"[0-9!@#$%^&*+=?~-]")
 _HUMPED = re2.compile(rb"[a-z][A-Z].*[a-z][A-Z]", LATIN)
 _PROSE = re.compile(rb"[A-Za-z]{1,14}[.:!?]?\Z")
-_ALPHABET = re.compile(rb"[A-Za-z0-9_+/=.:~|%-]+")
+# Other marks make it another thing than a key; a percent sign only as addresses write it.
+_USER = re.compile(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:])\s*[^\s=]")
+_USER_REACH = 120
+_LONE = re.compile(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})[ \t]*(?=[\r\n\"'<;\\\x00]|\Z)")
+# Types, selectors, variables, pages about passwords.
+_NO_PASSWORD = re.compile(
+    rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
+    rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
+)
+_ALPHABET = re.compile(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
+_LATER = re.compile(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,200})(?=[\s\"'`<>,;}\])]|\Z)")
+_LATER_MAX = 260
+_HASHY = re.compile(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
 _LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0")
 # The next line begins with a run of a value, not with a name and its own value.
 _NEXT_LINE = re2.compile(
     rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])", LATIN
 )
+_NAMED_NEXT = re.compile(rb"[\w.-]+ ?[=:]")
 _HEX_WHOLE = re.compile(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
 _NOISE = re2.compile(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]", LATIN)
 _HEX = re.compile(rb"[0-9a-fA-F]{16,}")
@@ -72,6 +101,7 @@ class _Value(NamedTuple):
     text: bytes
     quoted: bool
     operator: bytes
+    told: bool = False
 
 
 def trigger() -> str:
@@ -80,21 +110,38 @@ def trigger() -> str:
     for word in sorted(WORDS, key=len, reverse=True):
         barred = _NOT_NEXT.get(word, "")
         first = f"[^\\W{barred}{barred.upper()}]|[.-]" if barred else r"[\w.-]"
-        words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]{{0,24}})?")
-    more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]{{1,12}}){{0,2}}"
+        words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]*)?")
+    more = rf"(?:(?:{_FILLERS})[^A-Za-z0-9\x00]+)*"
+    chars = r"[A-Za-z0-9_\-+/~.$!@#%^&*]"
+    numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]+)?"
     # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
-    typed = rf"(?:[ :]{{1,3}}(?:{_FILLERS}))?"
-    assigned = (
-        rf"{typed}[^A-Za-z0-9\x00]{{0,16}}[=:>(|,\"'`][^A-Za-z0-9\x00]{{0,16}}{more}[A-Za-z0-9_\-+/~.$!@#%^&*]{{6}}"
-    )
-    blank = r"[ \t]{1,4}[A-Za-z_\-+/.~$!@#%^&*]{0,16}[0-9]"
+    typed = rf"(?:[ :]+(?:{_FILLERS}))?"
+    marks = r"[^A-Za-z0-9\x00]*"
+    value = rf"{chars}{{3}}(?:{chars}{{3}}|{chars}{{0,2}}(?:\n|\\n))"
+    assigned = rf"{typed}{marks}(?:[=:>(|,\"'`]| - | is [\"'`]){marks}{numbered}{more}{value}"
+    blank = r"[ \t]+[A-Za-z_\-+/.~$!@#%^&*]*[0-9]"
     return rf"(?:{'|'.join(words)}|authori[sz]ation)(?:{assigned}|{blank})"
 
 
 def word_end(view: bytes, start: int) -> int:
     """Return where the word for a secret that begins at `start` ends, or 0 if none begins there."""
     word = _WORD.match(view, start)
-    return int(word.end()) if word else 0
+    return word.end() if word else 0
+
+
+def holds_word(text: bytes) -> bool:
+    """Say whether a word for a secret stands somewhere in `text`."""
+    return _WORD.search(text) is not None
+
+
+def is_worth_judging(view: bytes, start: int) -> bool:
+    """Say, of text with its escapes, whether the word at `start` may introduce a secret: most do not."""
+    end = word_end(view, start)
+    word = view[start:end].lower()
+    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _VALUE_MAX // 2) is None:
+        return False
+    tail = _TAIL.match(view, end, end + _NAME_MAX)
+    return not _is_boring(_name_before(view, start) + view[start : tail.end() if tail else end])
 
 
 def judge(view: bytes, start: int, end: int) -> Hit | None:
@@ -106,11 +153,31 @@ def judge(view: bytes, start: int, end: int) -> Hit | None:
     name = _name_before(view, start) + view[start:tail]
     if _is_boring(name):
         return None
-    value = _value(view, tail, _gap_end(view, tail), name)
-    if value is None or not value.text:
+    high = _gap_end(view, tail)
+    value = _value(view, tail, high, name)
+    if value is not None and not value.quoted and word.decode("latin-1").startswith(PASSWORDS):
+        value = _with_lone_line(view, value)
+    if value is not None and word.decode("latin-1").startswith(PASSWORDS):
+        value = value._replace(told=_is_told(view, start, value, name))
+    weight = _weigh(word, name.lower(), value) if value is not None and value.text else 0
+    if value is None or not weight:
+        return _later(view, word, tail, high)
+    return Hit(value.start, value.end, _rule(word), value.text, weight)
+
+
+def _later(view: bytes, word: bytes, low: int, high: int) -> Hit | None:
+    """Return a key that stands a few words after the mark: `<secret>{vendor kind KEY}`, `token: use KEY`."""
+    operator = _OPERATOR.search(view, low, high)
+    if operator is None or operator.group() not in (b"=", b":", b">") or word.decode("latin-1") not in STRONG:
         return None
-    weight = _weigh(word, name.lower(), value)
-    return Hit(value.start, value.end, _rule(word), value.text, weight) if weight else None
+    later = _LATER.match(view, high, high + _LATER_MAX)
+    if later is None or _HASHY.search(view, high, later.start(1)):
+        return None
+    stop, text = unwrapped(view, *later.span(1))
+    if len(text) < 16:
+        return None
+    random = chance.is_random(text) if not chance.is_uuid(text) else view[later.start() - 1 : later.start()] == b"{"
+    return Hit(later.start(1), stop, _rule(word), text, MEDIUM) if random else None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -125,6 +192,10 @@ def _gap_end(view: bytes, at: int) -> int:
         if marks is None:
             break
         at = marks.end()
+        number = _NUMBER.match(view, at, at + 10) if b"\n" in marks.group() else None
+        if number is not None:
+            at = number.end()
+            continue
         filler = _FILLER.match(view, at, at + 16)
         if filler is None or _MARKS.match(view, filler.end(), filler.end() + 1) is None:
             break
@@ -140,11 +211,14 @@ def _name_before(view: bytes, start: int) -> bytes:
 def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     gap = view[low:high]
     operator = _OPERATOR.search(gap)
-    if operator is None and not (name.startswith(b"-") or gap.strip() == b"" or _OPENED.search(gap)):
+    empty = b'""' in gap or b"''" in gap  # and what follows is something else
+    if empty or (operator is None and not (name.startswith(b"-") or gap.strip() == b"" or _OPENED.search(gap))):
         return None
     marks = operator.group() if operator else b""
     # Passwords may begin with a mark that the gap took: the value begins after the quote or the blank.
     opened = _first_quote(gap, operator.end() if operator else 0)
+    if b"\n" in gap and opened is None and _NAMED_NEXT.match(view, high, high + _NAME_MAX):
+        return None  # nothing was assigned, and the next line begins with a name of its own
     if opened is not None:
         return _inside_quotes(view, low + opened[0], opened[1], marks)
     if gap.endswith((b"{", b"[")):
@@ -173,7 +247,8 @@ def _inside_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _Valu
     if line >= 0 and (close < 0 or line < close):
         text, back = joined(view, start, _VALUE_MAX)
         end = text.find(quote)
-        whole = text[:end] if end >= 0 else b""
+        whole = text[:end].rstrip(b"\\") if end >= 0 else b""
+        end = len(whole)
         return _Value(start, back(end), whole, quoted=True, operator=marks) if whole.strip() else None
     text = view[start:close].rstrip(b"\\")
     return _Value(start, start + len(text), text, quoted=True, operator=marks)
@@ -187,7 +262,11 @@ def _unwrapped(view: bytes, start: int, end: int, marks: bytes) -> _Value:
 def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
     plain = view[start:end]
-    if view[end : end + 1] not in (b"\n", b"\\") or len(plain) < 6 or _NEXT_LINE.match(view, end, end + 80) is None:
+    if (
+        (view[end : end + 1] not in (b"\n", b"\\") and view[end : end + 2] != b" \n")
+        or len(plain) < 6
+        or _NEXT_LINE.match(view, end, end + 80) is None
+    ):
         return end, plain
     if chance.is_code(plain) or chance.is_placeholder(plain):
         return end, plain
@@ -204,13 +283,21 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
 
 
+def _with_lone_line(view: bytes, value: _Value) -> _Value:
+    """Return the typed value with the next line, if that is one word: a name would have its mark."""
+    lone = _LONE.match(view, value.end, value.end + _NAME_MAX * 2) if len(value.text) >= 3 else None
+    if lone is None:
+        return value
+    return value._replace(end=lone.end(1), text=value.text + lone[1])
+
+
 def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     text = value.text.rstrip(b".")
-    if len(text) < 4 or chance.is_placeholder(text) or b"\0" in text:
+    if len(text) < 4 or text.endswith(b":") or chance.is_placeholder(text) or b"\0" in text:
         return 0
     if word.decode("latin-1").startswith(PASSWORDS):
-        told = word != b"pass" or value.operator in (b"=", b":", b">")
-        return _typed_by_a_person(text, value) if told and text.lower() not in name else 0
+        told = value.operator != b"|" and (word != b"pass" or value.operator in (b"=", b":", b">"))
+        return _typed_by_a_person(text, value) if told and text.lower().rstrip(b":*?") not in name else 0
     if value.quoted and b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
         return MEDIUM if chance.entropy(text) >= 3.5 else 0
     if b" " in text or len(text) < 10 or chance.is_code(text):
@@ -221,7 +308,7 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
 def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 - a fact about the word
     if chance.is_uuid(value.text):
         return any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
-    if b"secret" not in name and _ALPHABET.fullmatch(value.text) is None:
+    if _ALPHABET.fullmatch(value.text) is None:
         return False
     if not strong:
         return len(value.text) >= 16 and value.operator != b"" and chance.is_random(value.text, floor=3.5)
@@ -232,15 +319,28 @@ def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 -
 
 def _typed_by_a_person(text: bytes, value: _Value) -> int:
     listed = value.operator[:1] in (b"(", b",")
-    if chance.is_code(text) or (listed and not (value.quoted and _TYPED.search(text))):
+    if chance.is_code(text) or _NO_PASSWORD.search(text) or (listed and not (value.quoted and _TYPED.search(text))):
         return 0
     if value.quoted:
         return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _sentence(text) else 0
+    if value.told and len(text) >= 5:
+        return LOW
     if value.operator == b">" or (value.operator == b"=" and chance.wordiness(text) < 0.5):
         return LOW if (len(text) >= 6 and not _PROSE.match(text[:20])) or _HUMPED.search(text) else 0
     if not value.operator and len(text) < 8:
         return 0
     return LOW if len(text) >= 6 and _TYPED.search(text) and not _PROSE.match(text) else 0
+
+
+def _is_told(view: bytes, start: int, value: _Value, name: bytes) -> bool:
+    """Say whether any word after `password` is one: beside a user's name, or in an environment's syntax."""
+    if value.operator not in (b"=", b":") or value.quoted:
+        return False
+    if view[value.start - 1 : value.start] not in (b"=", b":", b" "):
+        return False
+    if value.operator == b"=" and name.isupper() and b"_" in name and view[value.start - 1 : value.start] == b"=":
+        return True
+    return _USER.search(view, max(0, start - _USER_REACH), start) is not None
 
 
 def _sentence(text: bytes) -> bool:

@@ -48,7 +48,7 @@ _N_LOG_N = [0.0, *(n * math.log2(n) for n in range(1, _SHORT_MAX + 1))]
 _LETTERS = string.ascii_letters.encode()
 _PLACEHOLDER = re2.compile(
     rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|\*\*\*|\.\.\.|dummy|sample|insert|replace.?(?:me|with|this)"
-    rb"|redacted|not.?a.?real|fake|my.?(?:secret|token|key|pass)|<[^>]*>|\$\{|\$\(|\{\{|%\(|^%[a-z]|^\$[A-Za-z_]+$"
+    rb"|redacted|not.?a.?real|fake|my.?(?:secret|token|key|pass)|<[^>]*>|\$\{|\$\(|\{\{|%\(\w|^%[a-z]|^\$[A-Za-z_]+$"
     rb"|todo|fixme|undefined|process\.env|environ|getenv|^env[.(\[]|secrets\.|abcdef123|0123456789|123456789"
     rb"|00000000|abcdefgh|<secret:|<person:"
 )
@@ -102,10 +102,22 @@ def is_random(value: bytes, *, floor: float = 3.0) -> bool:
     """Say whether `value` looks drawn at random: mixed, dense and not made of words."""
     digits = count_digits(value)
     letters = len(value) - len(value.translate(None, _LETTERS))
-    if not digits or letters < 2 or entropy(value) < floor:
+    if letters < 2 or entropy(value) < floor or not _has_long_part(value):
         return False
-    longest = max(len(part) for part in value.replace(b"-", b"_").replace(b".", b"_").split(b"_"))
+    return _is_mixed(value, digits) and not is_placeholder(value) and not is_code(value)
+
+
+def _has_long_part(value: bytes) -> bool:
+    return max(map(len, value.replace(b"-", b"_").replace(b".", b"_").split(b"_"))) >= 8
+
+
+def _is_mixed(value: bytes, digits: int) -> bool:
+    humps = len(_HUMP.findall(value))
+    if not digits:
+        return len(value) >= 16 and humps >= 3 and wordiness(value) < 0.45
     # Digits in several places, or a capital every few letters, are rare among names.
-    scattered = len(_DIGIT_RUN.findall(value)) >= 3 or len(_HUMP.findall(value)) >= 5
-    most = 0.8 if scattered else 0.62 if digits * 8 > len(value) else 0.55
-    return longest >= 8 and wordiness(value) < most and not is_placeholder(value) and not is_code(value)
+    runs = len(_DIGIT_RUN.findall(value))
+    if runs >= 4 and digits * 5 >= len(value):
+        return True
+    most = 0.8 if runs >= 3 or humps >= 5 else 0.62 if digits * 8 > len(value) else 0.55
+    return wordiness(value) < most

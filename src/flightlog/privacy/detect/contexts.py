@@ -7,24 +7,19 @@ beside a word for a secret is decided in `assignments`.
 
 import functools
 import re
-from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import re2
 
-from flightlog.privacy.detect import assignments, chance, forms
+from flightlog.privacy.detect import assignments, chance, forms, tokens
 from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Hit
-from flightlog.privacy.detect.meter import Meter
 from flightlog.privacy.detect.rules import Rule, rules
 from flightlog.privacy.detect.wraps import joined
 
 _REACH = 48
 _LEAST = 12
-_BEFORE = 128
-_AFTER = 800
-_REMEMBERED_MAX = 10_000
 _WIDTH_MAX = 360
-_LOOK = 200
+LOOK = 400
 _HASHY = re2.compile(
     rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace",
     LATIN,
@@ -32,11 +27,25 @@ _HASHY = re2.compile(
 _EVIDENCE = re2.compile(rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred)[\w-]*\s", LATIN)
 _SECRETIVE = re2.compile(rb"(?i)token|key|secret|pass|pwd|auth|cred|api", LATIN)
 _OWNER = re2.compile(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id", LATIN)
-_Judge = Callable[[bytes, int], tuple[int, Hit | None]]
-_VALUE = re.compile(rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{%d}" % _LEAST)
-_PROMISING = re.compile(rb"[0-9]|[A-Za-z_+/-]{20}")
+# Long enough, or cut by the end of a line.
+_VALUE = re.compile(
+    rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{6}(?:[A-Za-z0-9_\-+/]{%d}|[A-Za-z0-9_\-+/]{0,5}[ \\]{0,2}(?:\r?\n|\\n))"
+    % (_LEAST - 6)
+)
+_RUN = re.compile(rb"[A-Za-z0-9_\-+/.=:]{6,}")
+_DIGIT = re.compile(rb"[0-9]")
+_HUMP = re.compile(rb"[a-z][A-Z]")
+_SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers"
+_LEADING = re.compile(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\Z)" % _SECRETIVE_WORDS.encode())
+# Names that are usual words: only with a word of credentials or a quoted value after them.
+_AMBIGUOUS = """backlog box canva circle copper findl fixer front ghost guru hive hunter monday neon orbit
+persona phrase segment semaphore shortcut sigma spectral stability steam together toggl twist zoom"""
+AMBIGUOUS = frozenset(_AMBIGUOUS.split())
 _USUAL_FORM = "{hex:32}"
-_ANY_FORMS = ("{uuid}", "{url:16-100}", "{b64:20-100}=", "{dots:20-120}", "{b64:20-100}")
+_ANY_FORMS = ("{uuid}", "{dots:16-120}", "{b64:20-100}=", "{b64:20-100}")
+# A word before the value that says it is something else.
+_LABEL = re2.compile(rb"(?i)(?:name|label|title|region|version|url|uri|host|path|file|dir)[\"'`\]\s]*[:=>]", LATIN)
+_ASSIGNED = re.compile(rb"[\s\"'`]*[:=][\s\"'`=>]*")
 
 
 class _Tables(NamedTuple):
@@ -58,13 +67,26 @@ def _tables() -> _Tables:
 def names() -> str:
     """Return a pattern for the providers' names."""
     every = sorted({name for rule in rules() for name in rule.near}, key=lambda name: (-len(name), name))
+    plain = (name for name in every if name not in AMBIGUOUS)
     # A short name inside a word is that word.
-    return "|".join((r"\b" if len(name) < 5 else "") + re.escape(name) for name in every)
+    made = [(r"\b" if len(name) < 5 else "") + re.escape(name) for name in plain]
+    words = "|".join(re.escape(name) for name in every if name in AMBIGUOUS)
+    return tokens.either([*made, rf"\b(?:{words})(?:[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?[\"'`])"])
 
 
 def is_name(text: bytes) -> bool:
     """Say whether `text` is a provider's name."""
-    return text.lower() in _tables().rules
+    return _known_name(text.lower()) is not None
+
+
+@functools.lru_cache(maxsize=4096)
+def _known_name(text: bytes) -> bytes | None:
+    """Return the name that `text` is, or begins with where it is a usual word and more must follow."""
+    rules_of = _tables().rules
+    if text in rules_of:
+        return text
+    begun = _LEADING.match(text)
+    return begun.group() if begun is not None and begun.group().decode() in AMBIGUOUS else None
 
 
 def has_value(view: bytes, end: int) -> bool:
@@ -76,54 +98,38 @@ def has_value(view: bytes, end: int) -> bool:
 @functools.cache
 def _bounded(form: str) -> Any:
     # Marks that no separator uses make it another, longer value, or a damaged one.
-    edge = r"A-Za-z0-9_+?^!@#%*~-"
-    return re2.compile(rf"(?:^|[^{edge}])({forms.pattern(form)})(?:$|[^=/$\\{edge}]|\\[nrt\"'\\])".encode(), LATIN)
+    edge = r"A-Za-z0-9_+?^!@#%*~$-"
+    made = re.sub(r"\[(0-9A-Za-z_\.?)-\]\{(\d+)(,?\d*)\}", _padded, forms.pattern(form))
+    return re2.compile(rf"(?:^|[^{edge}])({made})(?:$|[^=/\\{edge}]|\\[nrt\"'\\])".encode(), LATIN)
 
 
-def find(view: bytes, meter: Meter) -> Iterator[Hit]:
-    """Yield the values in `view` that the words before them make secret."""
-    tables = _tables()
-    yield from _judged_once(view, meter, tables.name, _beside_name)
-    yield from _judged_once(view, meter, tables.word, _beside_word)
+def _padded(field: re.Match[str]) -> str:
+    """Return the field with `=` among its characters, but not first: some alphabets have it."""
+    low, high = int(field[2]), field[3]
+    more = f",{int(high[1:]) - 1}" if len(high) > 1 else high
+    return f"[{field[1]}-][{field[1]}=-]{{{low - 1}{more}}}"
 
 
-def _judged_once(view: bytes, meter: Meter, words: Any, judge: _Judge) -> Iterator[Hit]:
-    """Yield what `judge` says of each of `words`; what repeats, in a transcript or a hostile text, is judged once."""
-    meter.begin()
-    at = 0
-    judged: dict[tuple[int, bytes], tuple[int, Hit | None]] = {}
-    while (found := words.search(view, at)) is not None:
-        start = found.start()
-        if judge is _beside_name and not has_value(view, found.end()):
-            at = found.end()
-            continue
-        low = max(0, start - _BEFORE)
-        window = start - low, view[low : start + _AFTER]
-        answer = judged.get(window)
-        if answer is None:
-            if not meter.affords(start, _LOOK):
-                hit = meter.unjudged(view, start)
-                at = hit.end
-                yield hit
-                continue
-            answer = judge(window[1], window[0])
-            if len(judged) < _REMEMBERED_MAX:
-                judged[window] = answer
-        at = start + answer[0]
-        if answer[1] is not None:
-            yield answer[1]._replace(start=low + answer[1].start, end=low + answer[1].end)
-
-
-def _beside_name(window: bytes, start: int) -> tuple[int, Hit | None]:
+def beside_name(window: bytes, start: int) -> tuple[int, Hit | None]:
     """Return how long the name at `start` is, and what it makes secret."""
     tables = _tables()
     name = tables.name.match(window, start)
-    return name.end() - start, _beside_provider(window, name.end(), tables.rules[name.group().lower()])
+    known = _known_name(name.group().lower()) if name is not None else None
+    if known is None:
+        return 1, None
+    return len(known), _beside_provider(window, start + len(known), tables.rules[known])
 
 
-def _beside_word(window: bytes, start: int) -> tuple[int, Hit | None]:
+def beside_word(window: bytes, start: int) -> tuple[int, Hit | None]:
+    """Return how long the word for a secret at `start` is, and what it makes secret."""
     word = assignments.word_end(window, start)
     return max(word - start, 1), assignments.judge(window, start, word) if word else None
+
+
+def name_end(data: bytes, start: int) -> int:
+    """Return where the provider's name that begins at `start` ends, or 0 if none begins there."""
+    name = _tables().name.match(data, start)
+    return int(name.end()) if name else 0
 
 
 def tells(name: bytes) -> bool:
@@ -136,7 +142,7 @@ def tells(name: bytes) -> bool:
 def _beside_provider(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
     stop = view.find(b"\0", end, end + _WIDTH_MAX)
     text = view[end : stop if stop >= 0 else end + _WIDTH_MAX]
-    if _PROMISING.search(text, 0, _REACH + 2 * _LEAST) is None:
+    if not _has_candidate(text):
         return None
     hit = _first(text, near)
     if b"\n" in text[: _REACH * 3] and (hit is None or b"\n" in text[hit.start - 1 : hit.end + 1]):
@@ -144,6 +150,19 @@ def _beside_provider(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | Non
         if whole is not None and (hit is None or len(whole.value) > len(hit.value)):
             return whole
     return _placed(view, hit._replace(start=end + hit.start, end=end + hit.end)) if hit else None
+
+
+def _has_candidate(text: bytes) -> bool:
+    """Say whether something within reach may be a value: mixed, or cut by the end of a line."""
+    for run in _RUN.finditer(text, 0, _REACH + 2 * _LEAST):
+        if run.start() > _REACH:
+            return False
+        value = run.group()
+        if _DIGIT.search(value) or len(_HUMP.findall(value)) > 1:
+            return True
+        if text[run.end() : run.end() + 3].lstrip(b" \\")[:1] == b"\n":
+            return True
+    return False
 
 
 def _placed(view: bytes, hit: Hit) -> Hit:
@@ -158,7 +177,18 @@ def _first(text: bytes, near: tuple[Rule, ...]) -> Hit | None:
             if hit is not None:
                 return hit
     # Many providers hand out more kinds of keys than they write about; this is the most usual.
-    return _shaped(text, _USUAL_FORM, near[0])
+    return _shaped(text, _USUAL_FORM, near[0]) or _any(text, near[0])
+
+
+def _any(text: bytes, rule: Rule) -> Hit | None:
+    """Return what stands beside a provider's name and looks drawn at random, of whatever form."""
+    if not rule.forms:
+        return None
+    for form in _ANY_FORMS:
+        hit = _shaped(text, form, Rule(rule.id, rule.provider))
+        if hit is not None:
+            return hit
+    return None
 
 
 def _wrapped(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
@@ -170,7 +200,7 @@ def _wrapped(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
 
 
 def _is_quoted(text: bytes, hit: Hit) -> bool:
-    before, after = text[hit.start - 1 : hit.start], text[hit.end : hit.end + 1]
+    before, after = text[hit.start - 1 : hit.start], text[hit.end : hit.end + 4].lstrip(b"\\")[:1]
     return before == after and before in (b'"', b"'", b"`")
 
 
@@ -194,15 +224,15 @@ def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
         return False
     if not rule.forms:
         if form == "{uuid}":
-            return _SECRETIVE.search(gap) is not None
-        return chance.is_random(value) and not chance.is_uuid(value)
+            return _SECRETIVE.search(gap) is not None or _ASSIGNED.fullmatch(gap) is not None
+        return chance.is_random(value) and not chance.is_uuid(value) and _LABEL.search(gap) is None
     if form == "{uuid}" and b"id" in gap.lower() and _SECRETIVE.search(gap) is None:
         return False
     return _mixed(value, form) and chance.entropy(value) >= 2.2
 
 
 def _mixed(value: bytes, form: str) -> bool:
-    if form.startswith("{digits") or not form.startswith("{"):
+    if form.startswith("{digits") or forms.FIELD.sub("", form):
         return True
     digits = chance.count_digits(value)
     if not digits:

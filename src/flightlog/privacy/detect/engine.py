@@ -11,13 +11,16 @@ from typing import NamedTuple
 
 import re2
 
-from flightlog.privacy.detect import contexts, people, specials, tokens, views
+from flightlog.privacy.detect import specials, triggers, views
 from flightlog.privacy.detect.hits import LATIN, PERSON, SECRET, Hit
 from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import UNJUDGED, Meter
 
-# One search tells that none of these is there, as in most texts.
-_RARE = re2.compile(specials.PATTERN + b"|" + views.BASE64_TEXT, LATIN)
+# How far what begins here may reach, before and after.
+_REACH = {b"-----BEGIN": (100, 20_100), b"kind": (2_100, 2_100), b"data:": (1 << 20, 1 << 20)}
+_REACH_ELSE = (600, 1_200)
+# What raw JSON writes in another way than the string it stands for.
+_HIDING = (b"\x1b", b"1b[", b"data:", b"\\u00")
 TAG = re2.compile(rb"<(?:secret|person):[a-z0-9.-]{1,80}:[0-9a-f]{4,64}>", LATIN)
 
 
@@ -26,6 +29,13 @@ class Looking(NamedTuple):
 
     known: Known | None
     meter: Meter
+
+
+class Looked(NamedTuple):
+    """What was found, and where something is that only decoding shows for sure."""
+
+    found: "list[Found]"
+    hiding: list[int]
 
 
 class Found(NamedTuple):
@@ -54,33 +64,54 @@ class Found(NamedTuple):
 
 def find(data: bytes, known: Known | None = None, meter: Meter | None = None) -> list[Found]:
     """Return what is private in `data`, in order and without overlaps."""
-    meter = meter or Meter()
+    return look(data, known, meter).found
+
+
+def look(data: bytes, known: Known | None = None, meter: Meter | None = None) -> Looked:
+    """Return what is private in `data`, and where it must be decoded to be sure."""
+    looking = Looking(known, meter or Meter())
     data = TAG.sub(lambda tag: b"\0" * len(tag.group()), data) if b"<secret:" in data or b"<person:" in data else data
-    plain = views.flat(data)
-    rare = _RARE.search(plain) is not None
-    found = [_found(hit, ((hit.start, hit.end),)) for hit in _hits(plain, data, Looking(known, meter), rare=rare)]
-    for view in itertools.chain(views.others(data), views.base64_texts(plain) if rare else ()):
-        hidden = _hidden(views.flat(view.data), Looking(known, meter))
-        found += [_found(hit, view.spans(hit.start, hit.end)) for hit in hidden]
-    return _settled(found)
+    sighted = triggers.sight(data, looking.meter)
+    hits = [*looking.known.find(data), *sighted.hits] if looking.known else sighted.hits
+    found = [_found(hit, ((hit.start, hit.end),)) for hit in hits]
+    for low, high in _windows(data, sighted.places):
+        found += [one.moved(low) for one in _closer(data[low:high], looking)]
+    return Looked(_settled(found), [place.start for place in sighted.places if place.text.startswith(_HIDING)])
 
 
-def _hits(plain: bytes, data: bytes, looking: Looking, *, rare: bool) -> Iterator[Hit]:
-    if looking.known:
-        yield from looking.known.find(data)
-    yield from tokens.find(plain, looking.meter)
-    yield from contexts.find(plain, looking.meter)
-    yield from people.find(plain, looking.meter)
-    if rare:
-        yield from specials.find(plain, looking.meter)
+def _windows(data: bytes, places: Iterable[triggers.Place]) -> list[tuple[int, int]]:
+    """Return the stretches around `places` to be read again, each inside one record."""
+    made: list[tuple[int, int]] = []
+    for place in sorted(places):
+        before, after = next((reach for mark, reach in _REACH.items() if place.text.startswith(mark)), _REACH_ELSE)
+        if made and place.end + min(after, _REACH_ELSE[1]) <= made[-1][1]:
+            continue
+        low = max(0, place.start - before, made[-1][1] if made and place.start < made[-1][1] else 0)
+        low = max(low, data.rfind(b"\0", low, place.start) + 1)
+        stop = data.find(b"\0", place.end, place.end + after)
+        high = stop if stop >= 0 else min(len(data), place.end + after)
+        if made and low <= made[-1][1]:
+            made[-1] = made[-1][0], max(high, made[-1][1])
+        else:
+            made.append((low, high))
+    return made
 
 
-def _hidden(view: bytes, looking: Looking) -> Iterator[Hit]:
-    if looking.known:
-        yield from looking.known.find(view)
-    yield from tokens.find(view, looking.meter)
-    yield from contexts.find(view, looking.meter)
-    yield from specials.find(view, looking.meter)
+def _closer(window: bytes, looking: Looking) -> Iterator[Found]:
+    """Yield what has a syntax of its own, and what shows when the window is read another way."""
+    plain = views.flat(window)
+    if views.has_escaped_marks(window):
+        yield from (_found(hit, ((hit.start, hit.end),)) for hit in triggers.sight(plain, looking.meter).hits)
+    for hit in specials.find(plain, looking.meter):
+        yield _found(hit, ((hit.start, hit.end),))
+    for view in itertools.chain(views.others(window), views.base64_texts(plain)):
+        hidden = views.flat(view.data)
+        if looking.known:
+            yield from (_found(hit, view.spans(hit.start, hit.end)) for hit in looking.known.find(hidden))
+        sighted = triggers.sight(hidden, looking.meter, persons=False)
+        more = specials.find(hidden, looking.meter) if sighted.places else ()
+        for hit in itertools.chain(sighted.hits, more):
+            yield _found(hit, view.spans(hit.start, hit.end))
 
 
 def _found(hit: Hit, spans: tuple[tuple[int, int], ...]) -> Found:

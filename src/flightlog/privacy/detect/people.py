@@ -5,17 +5,13 @@ on loopback or in private networks are left alone. No names of people are guesse
 """
 
 import ipaddress
-from collections.abc import Iterator
 
-import re2
-
-from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, PERSON, Hit
-from flightlog.privacy.detect.meter import Meter
+from flightlog.privacy.detect.hits import HIGH, MEDIUM, PERSON, Hit
 
 HOME = "home-path"
-_LOOK = 40
+LOOK = 40
 PATTERN = (
-    rb"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9][A-Za-z0-9.-]*[A-Za-z0-9]"
+    rb"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9][A-Za-z0-9-]*\.[A-Za-z0-9.-]*[A-Za-z0-9]"
     rb"|/(?:home|Users)/[A-Za-z0-9._-]+|[A-Za-z]:(?:\\+|/)Users(?:\\+|/)[A-Za-z0-9._-]+|-(?:home|Users)-[a-z][a-z0-9]+"
     rb"|\b[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\b"
     rb"|\+[1-9][0-9]{0,2}[ .(-]{0,2}[0-9][0-9 .()-]{6,14}[0-9]|\([2-9][0-9]{2}\) ?[0-9]{3}-[0-9]{4}"
@@ -27,7 +23,6 @@ PATTERN = (
     rb"|(?i:(?:device|account|organization|org|user|member)_?(?:uu)?id[\"'\\: =]{1,8}[0-9a-f-]{32,64})"
     rb"|user_[0-9a-f]{64}"
 )
-_TRIGGER = re2.compile(PATTERN, LATIN)
 _BEFORE_SLUG = (b"/", b"\\", b'"', b" ", b"")
 _INSIDE_PATH = (b".", b"-", b"_", b"~")
 _AFTER_SLUG = tuple(bytes((byte,)) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
@@ -38,23 +33,8 @@ _DOCUMENT_NET = ipaddress.ip_network("2001:db8::/32")
 _WELL_KNOWN = (b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1")
 
 
-def find(view: bytes, meter: Meter) -> Iterator[Hit]:
-    """Yield what points at a person or a machine."""
-    meter.begin()
-    skipped = 0
-    for found in _TRIGGER.finditer(view):
-        if found.start() < skipped:
-            continue
-        if meter.affords(found.start(), _LOOK):
-            hit = _judge(found.group(), found.start(), view)
-        else:
-            hit = meter.unjudged(view, found.start())
-            skipped = hit.end
-        if hit is not None:
-            yield hit
-
-
-def _judge(text: bytes, start: int, view: bytes) -> Hit | None:
+def judge(text: bytes, start: int, view: bytes) -> Hit | None:
+    """Return what at `start` points at a person or a machine, if it does."""
     if b"@" in text:
         return _email(text, start, view)
     if text[:1] in b"/-" or b"Users" in text[:12]:
@@ -128,12 +108,17 @@ def nobodys(path: bytes) -> bytes:
 
 def without_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
     """Return `data` with a home directory met before renamed, just where it would be found."""
-    parts = data.split(path)
     name, bounds = name or nobodys(path), _AFTER_SLUG if path[:1] == b"-" else _AFTER_HOME
+    # Nearly all stand so; the rest is looked at one by one.
+    before, after = (b"/", b"-") if path[:1] == b"-" else (b'"', b"/")
+    data = data.replace(before + path + after, before + name + after)
+    if path not in data:
+        return data
+    parts = data.split(path)
     made = [parts[0]]
-    for index, after in enumerate(parts[1:]):
-        before = parts[index][-2:] or (path[-1:] if index else b"")
-        made += [name if after[:1] not in bounds and _begins(path[:1], before) else path, after]
+    for index, rest in enumerate(parts[1:]):
+        lead = parts[index][-2:] or (path[-1:] if index else b"")
+        made += [name if rest[:1] not in bounds and _begins(path[:1], lead) else path, rest]
     return b"".join(made)
 
 

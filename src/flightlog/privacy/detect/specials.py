@@ -5,6 +5,7 @@ records, and every look ahead is bounded.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 import re2
 
@@ -15,21 +16,29 @@ from flightlog.privacy.detect.meter import Meter
 _PEM_MAX = 20_000
 PATTERN = (
     rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\x00]*:[^\s@\"'<>\x00]+@"
-    rb"|\bkind[\"']?: *[\"']?Secret\b"
+    rb"|\bkind[\"']?: *[\"']?[Ss]ecret\b|\$ANSIBLE_VAULT;"
     rb"|(?i:\b(?:bearer|basic|ssws)[ ]+[A-Za-z0-9._~+/=-]{12,}"
-    rb"|(?:[ ]-u[ =]?|--user[ =]|--proxy-user[ =])[\"']?[^\s:\"'\x00/]*:[^\s\"'\x00]+"
+    rb"|[ ](?:-u|--user|--proxy-user)[ =]{0,3}(?:[\"'][^\s\"'\x00]*[\"']|[^\s:\"'\x00/]+):?[\"']?[^\s\"'\x00]*"
     rb"|\bsshpass -p *[^\s\x00]+"
-    rb"|\b(?:mysql|mysqldump|docker login|redis-cli|psql)\b[^\n\x00|;&]{0,60} -(?:p|a) ?[^\s\x00-][^\s\x00]{4,}"
-    rb"|\bmachine \S+ login \S+ password \S+)"
+    rb"|\b(?:mysql|mysqldump|docker login|redis-cli|psql|psexec)\b[^\n\x00|;&]{0,60} -(?:p|a) ?[^\s\x00-][^\s\x00]{4,}"
+    rb"|\bmachine\s+[^\s\x00]+\s+login\s+[^\s\x00]+\s+password\s+[^\s\x00]+)"
+    rb"|\b(?:NetworkCredential|DirectoryEntry)\((?:\s*\\{0,3}\"[^\"\n\x00]{1,100}\"\s*,){1,2}\s*\\{0,3}\"[^\"\n\x00]{3,80}\""
 )
 _TRIGGER = re2.compile(PATTERN, LATIN)
 _MANIFEST_MAX = 2_000
-_LOOK = 200
+_NO_PASSWORDS = frozenset(
+    b"password pass pwd test token secret changeme changeit yyy xxx apikey password> key>".split()
+)
+_FLAG = re2.compile(rb"--?(?:user|u|proxy-user)[ =]*", LATIN)
+_DIGIT = re2.compile(rb"[0-9]", LATIN)
+_LOOK = 400
 _ENTRY = re2.compile(
     rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])", LATIN
 )
 _END = b"-----END "
 _BODY = re2.compile(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*", LATIN)
+_SECOND_AT = re2.compile(rb"[^\s/:@\"'<>\x00]{1,40}@", LATIN)
+_VAULT = re2.compile(rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+", LATIN)
 _STAND_IN = re2.compile(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+", LATIN)
 
 
@@ -48,14 +57,22 @@ def find(view: bytes, meter: Meter) -> Iterator[Hit]:
             yield from _manifest(view, start)
             at = found.end()
             continue
-        if text.startswith(b"-----BEGIN"):
+        if text.startswith(b"$"):
+            secret = _vault(view, start)
+        elif text.startswith(b"-----BEGIN"):
             pem_end = pem_end if pem_end > start else _pem_end(view, start)
             secret = _pem(view, start, pem_end)
         else:
-            secret = _address(text, start) if text.startswith(b"://") else _header_or_flag(text, start)
+            secret = _address(_whole(view, found), start) if text.startswith(b"://") else _header_or_flag(text, start)
         at = secret.end if secret else found.end() if not text.startswith(b"://") else start + 3
         if secret:
             yield secret
+
+
+def _vault(view: bytes, start: int) -> Hit | None:
+    """Return a file encrypted by Ansible: its key may be as weak as a password."""
+    body = _VAULT.match(view, start, start + _PEM_MAX)
+    return Hit(start, body.end(), "ansible-vault", b"".join(body.group().split()), MEDIUM) if body else None
 
 
 def _pem_end(view: bytes, start: int) -> int:
@@ -94,12 +111,19 @@ def _manifest(view: bytes, at: int) -> Iterator[Hit]:
             yield Hit(start, end, "kubernetes-secret", value, MEDIUM)
 
 
+def _whole(view: bytes, found: Any) -> bytes:
+    """Return the address up to its host: a password may hold an `@` itself."""
+    more = _SECOND_AT.match(view, found.end(), found.end() + 80)
+    return bytes(view[found.start() : more.end()]) if more else bytes(found.group())
+
+
 def _address(text: bytes, start: int) -> Hit | None:
     middle = text.index(b":", 3)
     password = text[middle + 1 : -1]
     if not password or len(password) < 3 or len(password) > 200 or _STAND_IN.search(password):
         return None
-    if b"/" in password and (password.split(b"/")[0].isdigit() or b"//" in password):
+    port = password.split(b"/")[0]
+    if b"/" in password and ((port.isdigit() and len(port) > 1) or b"//" in password):
         return None  # a port and a path that holds an @
     if chance.is_placeholder(password) or password.lower() in (b"password", b"pass", b"pwd", b"secret", b"token"):
         return None
@@ -112,18 +136,34 @@ def _header_or_flag(text: bytes, start: int) -> Hit | None:
     words = rest.strip(b"\"' ").split()
     value = words[-1] if words else b""
     if word.startswith(b"-"):
-        value, rule = text.partition(b":")[2], "curl-user"
-        fine = _is_typed(value) and not value.isdigit()
+        value, rule = _user_password(text), "curl-user"
+        fine = _is_typed(value) and not value.isdigit() and value.lower() not in _NO_PASSWORDS
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"
         fine = chance.is_random(value, floor=2.8) or (
-            word.lower() == b"basic" and len(value) > 15 and value[-1:] == b"="
+            (value[-1:] == b"=" if word.lower() == b"basic" else _is_dense(value)) and not chance.is_placeholder(value)
         )
+    elif word.endswith(b'"') or b"(" in word:
+        value, rule = text.rsplit(b'"', 2)[1].rstrip(b"\\"), "credential-call"
+        fine = _is_typed(value)
     else:
         value, rule = value.removeprefix(b"-p").strip(b"\"'"), "password-flag"
         fine = _is_typed(value)
     at = start + text.rfind(value)
     return Hit(at, at + len(value), rule, value, LOW if rule == "curl-user" else MEDIUM) if fine else None
+
+
+def _user_password(text: bytes) -> bytes:
+    """Return the password of `-u name:password`, however quoted; the name where there is no password."""
+    flag = _FLAG.match(text)
+    name, mark, password = text[flag.end() if flag else 0 :].partition(b":")
+    password = password.strip(b"\"'{}")
+    name = name.strip(b"\"'{}")
+    return password or (name if mark and _DIGIT.search(name) and len(name) >= 10 else b"")
+
+
+def _is_dense(value: bytes) -> bool:
+    return chance.entropy(value) >= 3 and chance.count_digits(value) >= 2 and not chance.is_code(value)
 
 
 def _is_typed(value: bytes) -> bool:

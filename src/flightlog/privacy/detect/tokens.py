@@ -7,14 +7,13 @@ tried again with the lines joined.
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 import re2
 
 from flightlog.privacy.detect import chance, forms
 from flightlog.privacy.detect.hits import HIGH, LATIN, Hit
-from flightlog.privacy.detect.meter import Meter
 from flightlog.privacy.detect.rules import Rule, rules
 from flightlog.privacy.detect.wraps import joined
 
@@ -25,6 +24,7 @@ _WANTED_ELSE = 1
 _HEAD_CHARS = 2
 
 
+_ADDRESS_LEAD = re.compile(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")
 _RUN = re.compile(rb"[A-Za-z0-9_.$/+=:|~%?&@;-]*")
 _LOOK = 100
 
@@ -40,11 +40,11 @@ class _Form(NamedTuple):
 
 
 @functools.cache
-def _tables() -> tuple[tuple[object, ...], dict[bytes, list[_Form]]]:
+def _tables() -> dict[bytes, list[_Form]]:
     heads: dict[bytes, list[_Form]] = {}
     for form in _forms():
         heads.setdefault(form.head[:_HEAD_CHARS], []).append(form)
-    return tuple(re2.compile(pattern.encode(), LATIN) for pattern in triggers()), heads
+    return heads
 
 
 def triggers() -> tuple[str, str]:
@@ -53,10 +53,18 @@ def triggers() -> tuple[str, str]:
     Apart, since heads and counts in one automaton have more states than a hostile text leaves room for.
     """
     plain, counted = (
-        "|".join(dict.fromkeys(_trigger(form) for form in _forms() if _is_telling(form) is telling))
+        either(dict.fromkeys(_trigger(form) for form in _forms() if _is_telling(form) is telling))
         for telling in (True, False)
     )
     return plain, counted
+
+
+def either(patterns: Iterable[str]) -> str:
+    """Return one pattern for any of `patterns`; those that begin a word share that condition."""
+    every = list(patterns)
+    bound = [pattern.removeprefix(r"\b") for pattern in every if pattern.startswith(r"\b")]
+    free = [pattern for pattern in every if not pattern.startswith(r"\b")]
+    return "|".join([*free, *([rf"\b(?:{'|'.join(bound)})"] if bound else [])])
 
 
 def _is_telling(form: _Form) -> bool:
@@ -102,30 +110,26 @@ def _pattern(form: str) -> object:
     return re2.compile(forms.pattern(form).encode(), LATIN)
 
 
-def find(view: bytes, meter: Meter) -> Iterator[Hit]:
-    """Yield the tokens in `view` that are known by their own shape."""
-    for pattern in _tables()[0]:
-        yield from _found(view, meter, pattern)
+def has_head(data: bytes, start: int) -> bool:
+    """Say whether a token may begin at `start`."""
+    return bool(_forms_at(data, start))
 
 
-def _found(view: bytes, meter: Meter, pattern: object) -> Iterator[Hit]:
-    meter.begin()
-    heads = _tables()[1]
-    at = run_end = 0
-    while (found := pattern.search(view, at)) is not None:  # type: ignore[attr-defined]
-        start = found.start()
-        if start >= run_end:
-            run_end = _RUN.match(view, start, start + _WIDTH_MAX).end()  # type: ignore[union-attr]
-        tried = (*heads.get(view[start : start + _HEAD_CHARS], ()), *heads.get(view[start : start + 1], ()))
-        forms_here = [form for form in tried if view.startswith(form.head, start)]
-        wrapped = _is_cut(view, run_end)
-        if meter.affords(start, _LOOK * len(forms_here) + (_WIDTH_MAX if wrapped else 0)):
-            best = _best(view, start, forms_here, wrapped=wrapped)
-        else:
-            best = meter.unjudged(view, start)
-        at = best.end if best else start + 1
-        if best:
-            yield best
+def cost(data: bytes, start: int) -> int:
+    """Return how many bytes a judgement at `start` may examine."""
+    return _LOOK * max(1, len(_forms_at(data, start))) + _WIDTH_MAX
+
+
+def judge(view: bytes, start: int) -> Hit | None:
+    """Return the token known by its own shape whose head begins at `start`."""
+    run_end = _RUN.match(view, start, start + _WIDTH_MAX).end()  # type: ignore[union-attr]
+    return _best(view, start, _forms_at(view, start), wrapped=_is_cut(view, run_end))
+
+
+def _forms_at(data: bytes, start: int) -> list[_Form]:
+    heads = _tables()
+    tried = (*heads.get(data[start : start + _HEAD_CHARS], ()), *heads.get(data[start : start + 1], ()))
+    return [form for form in tried if data.startswith(form.head, start)]
 
 
 def _best(view: bytes, start: int, tried: list[_Form], *, wrapped: bool) -> Hit | None:
@@ -152,13 +156,47 @@ def _try(view: bytes, start: int, form: _Form, lines: _Joined | None) -> Hit | N
     if not form.lead:
         return _around(view, start, form, pattern)
     match = pattern.match(view, start, start + _WIDTH_MAX * 4)  # type: ignore[attr-defined]
+    whole = _joined(lines, start, form, pattern) if lines is not None else None
     if match and _ends(form.text, view[match.end() : match.end() + 1]):
-        return _hit(match.group(), start, match.end(), form.rule)
-    if lines is None:
-        return None
+        hit = _hit(match.group(), start, match.end(), form.rule)
+        if hit and whole and _goes_on(view, hit, whole):
+            hit = whole
+        return _from_scheme(view, hit, form.head)
+    return _from_scheme(view, whole, form.head)
+
+
+def _joined(lines: _Joined, start: int, form: _Form, pattern: object) -> Hit | None:
     text, back = lines
     match = pattern.match(text)  # type: ignore[attr-defined]
     return _hit(match.group(), start, back(match.end()), form.rule) if match else None
+
+
+def _goes_on(view: bytes, hit: Hit, whole: Hit) -> bool:
+    """Say whether a token that could end with its line goes on in the next, which then holds nothing else."""
+    extra = whole.value[len(hit.value) :]
+    alone = view[whole.end : whole.end + 1] in (
+        b"",
+        b"\n",
+        b"\r",
+        b'"',
+        b"'",
+        b"`",
+        b"<",
+        b"\\",
+        b"\0",
+        b";",
+        b",",
+        b" ",
+    )
+    return alone and len(extra) >= 4 and (chance.count_digits(extra) > 1 or chance.wordiness(extra) < 0.5)
+
+
+def _from_scheme(view: bytes, hit: Hit | None, head: bytes) -> Hit | None:
+    """Return a hit in an address from where the address begins: its host names the owner."""
+    if hit is None or b"/" not in head or b"." not in head or head.startswith(b"http"):
+        return hit
+    lead = _ADDRESS_LEAD.search(view, max(0, hit.start - 50), hit.start)
+    return hit._replace(start=lead.start()) if lead else hit
 
 
 def _around(view: bytes, at: int, form: _Form, pattern: object) -> Hit | None:
@@ -181,12 +219,14 @@ def _ends(form: str, after: bytes) -> bool:
 def _hit(value: bytes, start: int, end: int, rule: Rule) -> Hit | None:
     if chance.entropy(value) < rule.entropy or _is_stand_in(value):
         return None
+    if value[1:2] in b"._-" and not chance.count_digits(value):
+        return None  # a head of one letter tells little
     return Hit(start, end, rule.id, value, HIGH)
 
 
 def _is_stand_in(value: bytes) -> bool:
     low = value.lower()
-    return b"xxxx" in low or b"example" in low or b"****" in low or _repeats(value)
+    return b"xxxx" in low or b"example" in low or b"****" in low or b"abcdefghij" in value or _repeats(value)
 
 
 def _repeats(value: bytes) -> bool:

@@ -79,10 +79,19 @@ def flat(data: bytes) -> bytes:
         data = data.replace(b"&quot;", b'     "').replace(b"&#34;", b'    "').replace(b"&#39;", b"    '")
     if b"\\" not in data:
         return data
+    if b"\\\\" in data:  # escaped twice
+        data = data.replace(b"\\\\n", b"  \n").replace(b"\\\\t", b"  \t")
     data = data.replace(b"\\n", b" \n").replace(b"\\t", b" \t")
     if b"\\u00" in data:
         data = _UNICODE_ESCAPE.sub(lambda match: b"     " + bytes((int(match.group()[4:], 16),)), data)
     return data
+
+
+def has_escaped_marks(data: bytes) -> bool:
+    """Say whether letters or marks of ASCII are written as JSON or HTML may write them."""
+    if b"&quot;" in data:
+        return True
+    return b"\\u00" in data and _UNICODE_ESCAPE.search(data) is not None
 
 
 def others(data: bytes) -> Iterator[View]:

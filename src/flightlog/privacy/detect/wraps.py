@@ -12,6 +12,7 @@ import re2
 from flightlog.privacy.detect.hits import LATIN
 
 _LINE_MAX = 2_000
+_RAGGED = 8
 _NUMBER = re2.compile(rb"[ \t]*[0-9]{1,6}(?:\t|\xe2\x86\x92|[:|] ?| {2,})", LATIN)
 _BREAKS = {
     b"": re2.compile(rb"(?:\\[ \t]*|[ \t]*)\r?\n[ \t]*", LATIN),
@@ -28,7 +29,11 @@ def joined(view: bytes, start: int, width: int) -> tuple[bytes, Callable[[int], 
     stretch = stretch if stop < 0 else stretch[:stop]
     cut = _BREAKS[_mark(view, start)]
     parts, ends, cuts, at, gone = [], [0], [0], 0, 0
+    line = 0
     for match in cut.finditer(stretch):
+        if at and match.start() - at < line - _RAGGED:
+            break  # a line shorter than the first was not cut: what comes after it is something else
+        line = line or start + match.start() - view.rfind(b"\n", max(0, start - _LINE_MAX), start) - 1
         parts.append(stretch[at : match.start()])
         gone += match.end() - match.start()
         ends.append(match.start() - gone + (match.end() - match.start()))

@@ -1,1 +1,1 @@
-"""What git knows of a repository."""
+"""Git, asked by its own program: repositories, history, and trees of our own beside the user's."""

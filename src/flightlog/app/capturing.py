@@ -1,0 +1,80 @@
+"""Capturing rows after a settle: which repository, what its project said yes to, and who this clone is.
+
+An agent may be waiting for it, so it loads no more than a capture needs; the rest is in `app.dataset`.
+"""
+
+import os
+from pathlib import Path
+
+from flightlog.app import now_ms, open_archive
+from flightlog.app.collecting import collecting, common
+from flightlog.app.config import Value, settings
+from flightlog.app.privacy import redactor
+from flightlog.archive import Archive, Recording
+from flightlog.dataset.capture import Kit, Options, capture
+from flightlog.dataset.layout import Place
+from flightlog.dataset.memory import writer
+from flightlog.dataset.sync import is_inside, sync_commits
+from flightlog.model.errors import FlightlogError
+from flightlog.privacy.records import Records
+from flightlog.sources.git import repository as repositories
+from flightlog.sources.git.repository import Repository
+
+OFF = "ML_COLLECTION_ENABLED"
+
+
+def capture_settled(archive: Archive, recording: Recording, cwd: str) -> int:
+    """Capture a session that was just settled, if its repository collects rows; then push, if that is on."""
+    top = collecting(Path(cwd)) if os.environ.get(OFF) != "0" else None
+    if top is None or not is_inside(cwd, top):
+        return 0
+    place = Place(Repository(top, common(top)))
+    writer(place.state, os.urandom(4).hex())
+    tools = kit(place, archive)
+    rows = capture(tools, recording).rows + sync_commits(tools)
+    push_if_on(place)
+    return rows
+
+
+def push_if_on(place: Place) -> FlightlogError | None:
+    """Push the rows if the project said so; a network that is away costs nothing but the safety of the last ones."""
+    values = said(place)
+    if values["dataset.push"].value is not True:
+        return None
+    from flightlog.dataset import remote  # noqa: PLC0415 - most projects do not push
+
+    try:
+        remote.push(place, str(values["dataset.remote"].value), now_ms())
+    except FlightlogError as error:
+        return error
+    return None
+
+
+def place_here(folder: Path | None = None) -> Place:
+    """Return the dataset of the repository that holds `folder`."""
+    place = Place(repositories.at(folder or Path.cwd()))
+    writer(place.state, os.urandom(4).hex())
+    return place
+
+
+def said(place: Place) -> dict[str, Value]:
+    """Return the settings in force for a repository; what it may not decide by itself needs trust."""
+    return settings(os.environ, place.repository.top)
+
+
+def options(place: Place) -> Options:
+    """Return what the project said yes to."""
+    values = said(place)
+    return Options(
+        words=values["dataset.track_words"].value is True, local_cache=values["dataset.local_cache"].value is True
+    )
+
+
+def records(place: Place) -> Records:
+    """Return the redactor for rows of a repository; its own directory is called `.`."""
+    return Records(redactor(place.repository.top, {str(place.repository.top): "."}))
+
+
+def kit(place: Place, archive: Archive | None = None) -> Kit:
+    """Return what a capture works with."""
+    return Kit(place, archive or open_archive(), records(place), options(place))

@@ -1,0 +1,74 @@
+"""The functions source document 004 names, on the dataset of the repository one stands in."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from flightlog.app import now_ms
+from flightlog.app.capturing import options, place_here, records
+from flightlog.dataset.consent import permitted
+from flightlog.dataset.layout import Place, cache_pages, write_shard
+from flightlog.dataset.older import as_row
+from flightlog.dataset.rows import BASES, Row, encoded, moment
+from flightlog.model.errors import Invalid
+from flightlog.store.pages import publish
+
+_KINDS = {name: kind for kind, name in BASES.items()}
+
+Record = Mapping[str, Any]
+
+
+def append_to_tracked_jsonl(file: str | Path, record: Record, *, repository: Path | None = None) -> Path | None:
+    """Add a record to what the base file of that name holds; return the shard, or None when it was there."""
+    name = Path(file).name
+    kind = _KINDS.get(name if name.endswith(".jsonl") else f"{name}.jsonl")
+    if kind is None:
+        raise Invalid(f"no such tracked file: {name[:60]}", hint=f"one of: {', '.join(BASES.values())}")
+    row = as_row(kind, dict(record))
+    if row is None:
+        raise Invalid(f"a record for {name} needs an id", hint="ids come from the recording, never from text")
+    return _written(place_here(repository), row)
+
+
+def append_chat_to_jsonl(entry: Record, *, repository: Path | None = None) -> Path | None:
+    """Add a chat."""
+    return append_to_tracked_jsonl("chats.jsonl", entry, repository=repository)
+
+
+def append_session_to_jsonl(session: Record, *, repository: Path | None = None) -> Path | None:
+    """Add a session."""
+    return append_to_tracked_jsonl("sessions.jsonl", session, repository=repository)
+
+
+def save_chat_entry(entry: Record, *, repository: Path | None = None) -> Path:
+    """Write the older layout's file of one chat, and the tracked row with it; return the file."""
+    place = place_here(repository)
+    append_chat_to_jsonl(entry, repository=repository)
+    return _cached(place, "chat", entry)
+
+
+def end_session(session: Record, summary: str | None = None, *, repository: Path | None = None) -> Path:
+    """Write the older layout's file of a session that is over, and the tracked row with it; return the file."""
+    ended = {"ended_at": moment(now_ms()), **session, **({"summary": summary} if summary is not None else {})}
+    place = place_here(repository)
+    append_session_to_jsonl(ended, repository=repository)
+    return _cached(place, "session", ended)
+
+
+def _written(place: Place, row: Row) -> Path | None:
+    cleaner = records(place)
+    (permitted_row,) = permitted([row], cleaner, words=options(place).words)
+    # The same record makes the same shard, which is written once.
+    number = hashlib.sha256(encoded(permitted_row)).digest()[0]
+    session = str(row.get("session_id") or row.get("session") or "rows")
+    return write_shard(place, session, [permitted_row], number, cleaner)
+
+
+def _cached(place: Place, kind: str, entry: Record) -> Path:
+    row = as_row(kind, dict(entry))
+    assert row is not None, "the tracked row was written from the same record"
+    (permitted_row,) = permitted([row], records(place), words=options(place).words)
+    (page,) = cache_pages([permitted_row])
+    publish(place.root, [page], durable=False)
+    return place.root / page.path

@@ -1,0 +1,204 @@
+"""Wiring of live: which agents' directories there are here, the clock, and what a person set."""
+
+import os
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flightlog.app import home, local_zone, now_ms, open_archive
+from flightlog.app.config import in_force
+from flightlog.app.hook.line import TEMPLATE, Look, render
+from flightlog.app.paths import SAMPLES, claude_config_dirs
+from flightlog.archive import Archive
+from flightlog.live.board import room
+from flightlog.live.file import runtime_state
+from flightlog.live.gather import Effort, Live, Where, gather, journal, swapped_by_hand
+from flightlog.live.keeping import archive_removed, clean_up
+from flightlog.live.layout import NOT_SESSIONS
+from flightlog.live.profiles import advice
+from flightlog.live.state import AuthProfile, RuntimeState
+from flightlog.model.errors import FlightlogError, Invalid, NotFound, Unreadable
+from flightlog.model.text import one_line
+
+LABEL_CHARS_MAX = 60
+
+
+def places() -> list[Where]:
+    """Every configuration directory here, as live sees it."""
+    return [_where(path) for path in claude_config_dirs(os.environ)]
+
+
+def gather_here(*, secrets: bool = True) -> list[Live]:
+    """Look at all running sessions of this machine."""
+    archive = open_archive()
+    try:
+        return [gather(place, archive, Effort(secrets=secrets, durable=False)) for place in places() if _is_used(place)]
+    finally:
+        archive.books.close()
+
+
+def look_here() -> list[Live]:
+    """What was gathered last, read and nothing written."""
+    found = [(place, runtime_state.look(place.folder, place.now_ms)) for place in places()]
+    return [Live(str(place.config_dir), each.state, each.broken, place.now_ms, {}) for place, each in found]
+
+
+def gather_after(archive: Archive, only: str) -> tuple[str, ...]:
+    """Look after a settle of `only` one session, or of all; what goes wrong is told, and stops nothing."""
+    wanted = [Path(file.path) for file in archive.recordings[only].files] if only in archive.recordings else []
+    notes = []
+    for place in places():
+        if _is_used(place) and (not only or any(path.is_relative_to(place.config_dir) for path in wanted)):
+            try:
+                gather(place, archive, Effort(only=only, durable=False))
+            except FlightlogError as error:
+                notes.append(error.message)
+    return tuple(notes)
+
+
+def folders() -> Sequence[Path]:
+    """Where the pages are."""
+    return [place.folder for place in places()]
+
+
+def _is_used(place: Where) -> bool:
+    """A directory no agent ever wrote to gets no pages of ours, nor do the samples."""
+    return (
+        place.config_dir != SAMPLES
+        and (place.config_dir / "projects").is_dir()
+        and os.access(place.config_dir, os.W_OK)
+    )
+
+
+def _where(config_dir: Path) -> Where:
+    template = str(in_force()["statusline.template"].value)
+    return Where(config_dir, Path(home()), now_ms(), local_zone(), lambda: str(uuid.uuid4()), template)
+
+
+def states() -> list[tuple[Path, runtime_state.Outcome]]:
+    """Every runtime state here, as it stands."""
+    found = [(place.folder / runtime_state.NAME, place) for place in places()]
+    return [(path, runtime_state.look(place.folder, place.now_ms)) for path, place in found if path.exists()]
+
+
+def clean(told: dict[str, Any]) -> dict[str, Any]:
+    """The same without what is private: what is printed for programs is passed on."""
+    from flightlog.app.privacy import redactor  # noqa: PLC0415 - its rules take a while to read
+    from flightlog.privacy.records import Records  # noqa: PLC0415
+
+    done = Records(redactor()).value(told)
+    assert isinstance(done, dict)
+    return done
+
+
+def labelled(profile: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfile]:
+    """Give a profile another label; return the one it had, and the profile."""
+    for place in places():
+        found = runtime_state.read(place.folder, place.now_ms).profile(profile)
+        if found is None:
+            continue
+        before, found.label = found.label, one_line(text, LABEL_CHARS_MAX)
+        if not dry_run:
+            done = runtime_state.update(place.folder, place.now_ms, partial(_relabelled, profile, found.label))
+            if done.broken:
+                raise Unreadable(f"runtime-state.yaml: {done.broken}", hint=f"edit {place.folder / runtime_state.NAME}")
+        return before, found
+    raise NotFound(f"no profile {profile!r}", hint="flightlog live profiles")
+
+
+def advised() -> dict[str, Any]:
+    """Which profile has room."""
+    found = [each for told in gather_here(secrets=False) for each in told.state.auth_profiles]
+    ranked = [
+        {"profileId": each.profile_id, "label": each.label, "urgency": round(pressing, 1)}
+        for each, pressing in advice(found)
+    ]
+    return {"profiles": ranked, "advice": room(found)}
+
+
+def swapped(written: str, profile: str, at: str, *, dry_run: bool) -> dict[str, str]:
+    """Write down by hand that a profile pays for a session from a time on."""
+    session = open_archive().find(written)
+    since_ms = _moment(at) if at else now_ms()
+    for place in places():
+        if any(Path(file.path).is_relative_to(place.config_dir) for file in session.files):
+            if not dry_run:
+                swapped_by_hand(place, session.session, profile, since_ms)
+            since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).astimezone(local_zone()).isoformat("T", "seconds")
+            return {"session": session.session, "profile": profile, "since": since}
+    raise NotFound(f"the files of {session.session} are in none of the agents' directories", hint="flightlog doctor")
+
+
+def cleaned(days: int, *, dry_run: bool) -> list[str]:
+    """Move sessions unused for `days` to the archive."""
+    gone: list[str] = []
+    for place in places():
+        state = runtime_state.read(place.folder, place.now_ms)
+        if dry_run:
+            gone += [each.session_id for each in state.sessions if runtime_state.is_old(each, place.now_ms, days)]
+            continue
+        done = runtime_state.cleanup_old_sessions(place.folder, place.now_ms, days)
+        archive_removed(place.folder, journal(place), done.removed, place.now_ms)
+        clean_up(place.folder, place.home, place.now_ms)
+        gone += [session for session, _ in done.removed]
+    return gone
+
+
+def preview(given: bytes | None, width: int, template: str, *, color: bool) -> dict[str, Any]:
+    """What the status line says of a payload, or of the session seen last."""
+    payload = _decoded(given or b"")
+    page: dict[str, Any] = {}
+    for place in places():
+        pages = sorted(place.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
+        own = [path for path in pages if path.stem == payload.get("session_id")] or [
+            path for path in pages if path.name not in NOT_SESSIONS and not payload
+        ]
+        page = _decoded(own[-1].read_bytes()) if own else page
+    template = template or str(in_force()["statusline.template"].value)
+    page = {**page, **({"statusline": {"template": template}} if template else {})}
+    line = render(payload or _from_page(page), page, Look(width, color, now_ms() / 1000))
+    return {"line": line or "flightlog", "template": template or TEMPLATE}
+
+
+def _from_page(page: dict[str, Any]) -> dict[str, Any]:
+    """A payload as the agent would give it, from what was gathered."""
+    cost = page.get("cost", {}).get("clientUsd", page.get("cost", {}).get("ledgerUsd"))
+    where = page.get("projectPath", "")
+    return {
+        "cwd": where,
+        "model": {"display_name": page.get("model", {}).get("value")},
+        "cost": {"total_cost_usd": cost},
+    }
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        value = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _relabelled(name: str, text: str, state: RuntimeState) -> RuntimeState:
+    profile = state.profile(name)
+    if profile is not None:
+        profile.label = text
+    return state
+
+
+def _moment(said: str) -> int:
+    today = datetime.fromtimestamp(now_ms() / 1000, tz=UTC).astimezone(local_zone())
+    try:
+        if len(said) == 5 and said[2] == ":":
+            found = today.replace(hour=int(said[:2]), minute=int(said[3:]), second=0, microsecond=0)
+        else:
+            found = datetime.fromisoformat(said)
+            found = found if found.tzinfo else found.replace(tzinfo=local_zone())
+    except ValueError:
+        raise Invalid(f"not a time: {said[:40]!r}", hint="--at 14:30, or --at 2026-01-31T14:30:00Z") from None
+    return int(found.timestamp() * 1000)

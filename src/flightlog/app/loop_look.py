@@ -1,0 +1,69 @@
+"""Looking at loop sessions from here: light, because `status` and `monitor` wait for it."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flightlog.loop.events import QuestionAsked
+from flightlog.loop.layout.log import entry
+from flightlog.loop.look.session import Told, events, look
+from flightlog.loop.run import where
+from flightlog.model.errors import NotFound
+
+
+def root(project: Path | None = None) -> Path:
+    """Where the sessions of a project are."""
+    return (project or Path.cwd()) / where.ROOT
+
+
+def found(written: str) -> Path:
+    """Find a session of this project."""
+    return where.find(root(), written)
+
+
+def all_sessions() -> list[Path]:
+    """Every session of this project that has begun."""
+    return [path for path in where.sessions(root()) if (path / where.JOURNAL).is_file()]
+
+
+def told(directory: Path) -> Iterator[Told]:
+    """Every event of a session."""
+    return events(directory)
+
+
+def open_question(written: str) -> QuestionAsked:
+    """The question a session waits for."""
+    seen = look(found(written))
+    if seen.state.question is None:
+        raise NotFound(f"{written} waits for no answer", hint=f"ralph-runtime status --session {written}")
+    return seen.state.question.asked
+
+
+class Wanted(NamedTuple):
+    """Which events to show."""
+
+    tail: int | None = None
+    event: str | None = None
+    task: str | None = None
+
+
+def log_entries(directory: Path, wanted: Wanted, *, follow: bool) -> Iterator[dict[str, Any]]:
+    """The entries of a session's log; with `follow`, as they come, until the session rests."""
+    from flightlog.app.privacy import redactor  # noqa: PLC0415 - only the log needs it
+
+    names = {task.task_id: task.name for task in look(directory).plan(redactor()).tasks}
+
+    def fits(each: Told) -> bool:
+        of_task = wanted.task is None or getattr(each.event, "task", None) == wanted.task
+        return of_task and (wanted.event is None or wanted.event == f"e{each.seq}")
+
+    shown = [each for each in events(directory) if fits(each)]
+    yield from (entry(each.seq, each.at, each.event, names) for each in shown[-(wanted.tail or len(shown)) :])
+    last = shown[-1].seq if shown else 0
+    while follow and look(directory).runner:
+        time.sleep(0.3)
+        for each in events(directory):
+            if each.seq > last and fits(each):
+                last = each.seq
+                yield entry(each.seq, each.at, each.event, names)

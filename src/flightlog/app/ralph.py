@@ -1,0 +1,49 @@
+"""The loop from Python, with the arguments the source document gives it."""
+
+from pathlib import Path
+from typing import Any
+
+from flightlog.app import loop
+from flightlog.app.privacy import redactor
+from flightlog.loop.look.session import look
+from flightlog.loop.run.control import send
+from flightlog.loop.run.world import Request
+
+
+class RalphRuntime:
+    """One session: `session_dir` is opened, or created exactly there."""
+
+    def __init__(
+        self,
+        session_dir: str | Path,
+        max_iterations: int | None = None,
+        confidence_threshold: float | None = None,
+        **settings: Any,
+    ) -> None:
+        """Keep the settings; the other names are those of the plan's `config`."""
+        self.session_dir = Path(session_dir)
+        given = {"max_iterations": max_iterations, "confidence_threshold": confidence_threshold, **settings}
+        self._config = {name: value for name, value in given.items() if value is not None}
+
+    def execute_plan(self, plan_path: str | Path, autonomous_mode: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - the document's signature
+        """Carry out the plan, or go on with it; return what `session-metadata.yaml` says then."""
+        loop.start_at(Path(plan_path), self.session_dir, autonomous=autonomous_mode, config=self._config)
+        loop.conduct(self.session_dir, resume=True)
+        return self.status()
+
+    def resume(self) -> dict[str, Any]:
+        """Go on with a session that rested or was cut short."""
+        loop.conduct(self.session_dir, resume=True)
+        return self.status()
+
+    def pause(self) -> None:
+        """Let a running session rest after its task."""
+        send(self.session_dir, Request("pause", why="RalphRuntime.pause"))
+
+    def stop(self) -> None:
+        """Stop a running session at once."""
+        send(self.session_dir, Request("stop", why="RalphRuntime.stop"))
+
+    def status(self) -> dict[str, Any]:
+        """What `session-metadata.yaml` says, from the journal."""
+        return look(self.session_dir).metadata(redactor())

@@ -1,0 +1,64 @@
+"""What the dataset commands say to a person."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from flightlog.dataset.compact import Compaction
+from flightlog.dataset.remote import Safety
+from flightlog.views.story import counted
+
+
+def compaction_lines(done: Any) -> Iterator[str]:
+    """Tell what a compaction did."""
+    assert isinstance(done, Compaction)
+    would = "would be " if done.dry_run else ""
+    into = "the base files" if done.into == "base" else "one shard, because this is not the default branch"
+    yield f"{counted(done.shards, 'shard')} {would}folded into {into}"
+    told = ", ".join(f"{number:,} {kind}" for kind, number in done.rows.items()) or "no rows"
+    yield f"{told}; {done.repeats:,} repeated, {done.older:,} older versions, {done.gone:,} gone for good"
+    if done.restored:
+        yield f"{counted(done.restored, 'row')} came back from shards that history had dropped"
+    yield f"{done.bytes_before:,} bytes before, {done.bytes_after:,} after"
+    for path in done.set_aside:
+        yield f"could not be read whole, copied aside: {path}"
+
+
+def stats_lines(told: dict[str, Any]) -> Iterator[str]:
+    """Tell what a dataset amounts to."""
+    have = told["counts"]
+    yield ", ".join(f"{number:,} {name}" for name, number in have.items())
+    yield f"{told['bytes']:,} bytes tracked, {counted(told['pending'], 'shard')} not compacted"
+    spent = told["tokens"]
+    yield f"{spent['input']:,} input, {spent['output']:,} output tokens, each response counted once"
+    for name, one in told["milestones"].items():
+        needs = ", ".join(f"{number:,} {what}" for what, number in one["needs"].items())
+        yield f"{one['percent']:>5}%  {name.replace('_', ' ')} ({needs})"
+    yield f"quality {told['quality']['score']} of 100"
+    if told["words"]["chats_without_words"]:
+        yield f"{told['words']['chats_without_words']:,} chats without words"
+    yield safety_line(msgspec.convert(told["safety"], Safety), told["now_ms"])
+
+
+def safety_line(safe: Any, now_ms: int) -> str:
+    """Tell what would be lost if this machine went now."""
+    if not safe.last_record_ms:
+        return "none yet"
+    if not safe.last_safe_ms:
+        return "nothing of it is safe elsewhere yet: commit and push, or flightlog dataset push"
+    age = age_of(now_ms - safe.last_safe_ms)
+    behind = (safe.last_record_ms - safe.last_safe_ms) // 1000
+    if behind <= 0 and not safe.shards_unsafe:
+        return f"all of it is safe elsewhere, the last record of {age} ago too"
+    unsafe = counted(safe.shards_unsafe, "shard")
+    return f"the last record that is safe elsewhere is {age} old, {unsafe} not: flightlog dataset push"
+
+
+def age_of(ms: int) -> str:
+    """Tell an age in its largest unit."""
+    seconds = max(ms, 0) // 1000
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            return counted(seconds // size, unit)
+    return counted(seconds, "second")

@@ -1,0 +1,174 @@
+"""The commands of `flightlog loop` that look: status, monitor, logs, reports, analysis, comparison."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from flightlog.cli.output import print_json, print_table
+from flightlog.model.text import inert, one_line
+
+if TYPE_CHECKING:
+    from flightlog.loop.look.session import Look
+
+_session = click.option("--session", "written", required=True, help="session-001, its whole name, or its directory.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+
+
+@click.command(epilog="Example: flightlog loop status --session session-001")
+@click.option("--session", "written", default="", help="One session; all of them when none is named.")
+@_json
+def status(written: str, *, as_json: bool) -> None:
+    """Say how a session stands, or all of them."""
+    from flightlog.app import loop_look as app
+    from flightlog.loop.look.session import look
+    from flightlog.loop.look.status import brief, lines
+
+    if written:
+        seen = look(app.found(written))
+        print_json(brief(seen)) if as_json else click.echo(inert("\n".join(lines(seen))))
+        return
+    all_of_them = [brief(look(path)) for path in app.all_sessions()]
+    if as_json:
+        print_json(all_of_them)
+        return
+    rows = [
+        (
+            one.session,
+            one.status,
+            f"{one.tasks_completed}/{one.tasks_total}",
+            one.runner or "-",
+            one_line(one.reason, 60),
+        )
+        for one in all_of_them
+    ]
+    print_table(("session", "status", "tasks", "runner", "reason"), rows, right=(2,))
+
+
+@click.command(epilog="Example: flightlog loop monitor --session session-001")
+@_session
+@click.option("--once", is_flag=True, help="Show it once and end.")
+@click.option("--idle", "idle_s", type=float, default=0.0, help="End after so many seconds without news; 0 is never.")
+def monitor(written: str, *, once: bool, idle_s: float) -> None:
+    """Show a session live: progress, gates, breaker, cost, the current step; ends with the session."""
+    from flightlog.app import Watch
+    from flightlog.app import loop_look as app
+    from flightlog.loop.look.session import look
+    from flightlog.loop.look.status import monitor_lines
+
+    directory = app.found(written)
+    watch = Watch(idle_s, look_s=0.5)
+    before: list[str] = []
+    while True:
+        seen = look(directory)
+        shown = monitor_lines(seen)
+        if shown != before:
+            watch.news()
+            _redraw(before, shown)
+            before = shown
+        if once or _is_over(seen) or not watch.pause():
+            return
+
+
+@click.command(epilog="Example: flightlog loop logs --session session-001 --tail 20")
+@_session
+@click.option("--tail", type=click.IntRange(1), help="Only the last so many.")
+@click.option("--event", help="Only this one, as e12.")
+@click.option("--task", help="Only those of one task.")
+@click.option("--follow", is_flag=True, help="Go on as the session does.")
+@_json
+def logs(written: str, tail: int | None, event: str | None, task: str | None, *, follow: bool, as_json: bool) -> None:  # noqa: PLR0913
+    """Show the events of a session, each with its id."""
+    from flightlog.app import loop_look as app
+    from flightlog.views.wire import as_json_line
+
+    directory = app.found(written)
+    for entry in app.log_entries(directory, app.Wanted(tail, event, task), follow=follow):
+        if as_json:
+            click.echo(as_json_line(entry))
+            continue
+        about = " ".join(str(entry[name]) for name in ("task_id", "task_name", "result") if entry.get(name))
+        rest = {name: value for name, value in entry["details"].items() if name != "event"}
+        words = one_line(f"{about} {rest or ''}", 200)
+        click.echo(inert(f"{entry['details']['event']:>6}  {entry['timestamp']}  {entry['event_type']:<18} {words}"))
+
+
+@click.command("generate-report", epilog="Example: flightlog loop generate-report --session session-001")
+@_session
+@_json
+def generate_report(written: str, *, as_json: bool) -> None:
+    """Write the session's final-report.md and print it."""
+    from flightlog.app import loop_look as app
+    from flightlog.app.privacy import redactor
+    from flightlog.loop.look.report import write_report
+
+    directory = app.found(written)
+    text = write_report(directory, redactor())
+    print_json({"session": directory.name, "report": text}) if as_json else click.echo(inert(text), nl=False)
+
+
+@click.command(epilog="Example: flightlog loop analyze --session session-001")
+@_session
+@_json
+def analyze(written: str, *, as_json: bool) -> None:
+    """Take a session apart: time, attempts, errors, decisions, calibration."""
+    from flightlog.app import loop_look as app
+    from flightlog.loop.look.analysis import analysis, plain
+
+    told = analysis(app.told(app.found(written)))
+    print_json(told) if as_json else click.echo(inert(plain(told)))
+
+
+@click.command(epilog="Example: flightlog loop insights --session session-001")
+@_session
+@_json
+def insights(written: str, *, as_json: bool) -> None:
+    """Say what a session teaches, each sentence with the events that say so."""
+    from flightlog.app import loop_look as app
+    from flightlog.loop.look.account import account
+    from flightlog.loop.look.insights import insights as found_in
+
+    found = found_in(account(app.told(app.found(written))))
+    if as_json:
+        print_json(found)
+        return
+    for each in found:
+        click.echo(inert(f"- {one_line(each.sentence, 400)} [{', '.join(each.events)}]"))
+    if not found:
+        click.echo("Nothing: too little happened for a sentence that its events would support.")
+
+
+@click.command(epilog="Example: flightlog loop compare --sessions session-001,session-002")
+@click.option("--sessions", "written", required=True, help="Sessions, separated by commas.")
+@_json
+def compare(written: str, *, as_json: bool) -> None:
+    """Put sessions side by side, any number of them."""
+    from flightlog.app import loop_look as app
+    from flightlog.loop.look.compare import compared, differing
+
+    names = [each.strip() for each in written.split(",") if each.strip()]
+    found = [app.found(name) for name in names]
+    columns = compared([(path.name, app.told(path)) for path in found])
+    if as_json:
+        print_json(columns)
+        return
+    rows = [(label, *values) for label, values in differing(columns)]
+    print_table(("", *(column.session for column in columns)), rows, right=tuple(range(1, len(columns) + 1)))
+
+
+def _is_over(seen: "Look") -> bool:
+    return seen.state.status != "in_progress" and not seen.runner
+
+
+def _redraw(before: list[str], shown: list[str]) -> None:
+    import sys
+
+    if sys.stdout.isatty() and before:
+        click.echo(f"\x1b[{len(before)}A\x1b[J", nl=False)
+    for line in shown:
+        click.echo(inert(line))
+
+
+COMMANDS: dict[str, click.Command] = {
+    "status": status, "monitor": monitor, "logs": logs, "generate-report": generate_report, "analyze": analyze,
+    "insights": insights, "compare": compare,
+}  # fmt: skip

@@ -1,0 +1,213 @@
+"""The commands of `flightlog loop` that make something happen: run, resume, pause, stop, answer, simulate."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flightlog.cli.output import print_json
+from flightlog.model.errors import Conflict, Invalid
+from flightlog.model.text import inert, one_line
+
+if TYPE_CHECKING:
+    from flightlog.loop.core.state import State
+    from flightlog.loop.events import QuestionAsked
+
+_session = click.option("--session", "written", required=True, help="session-001, its whole name, or its directory.")
+_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+_INTERVENTIONS = ("ask_first", "never", "always", "on_error", "on_low_confidence")
+
+
+@click.command(epilog="Example: flightlog loop run --plan plan.yaml --autonomous")
+@click.option("--plan", required=True, type=click.Path(path_type=Path), help="The plan, a YAML file.")
+@click.option("--session", "where", default="", help="Name a new session, or one made by hand from the templates.")
+@click.option("--autonomous", is_flag=True, help="Begin without asking first.")
+@click.option("--max-iterations", type=int, help="Attempts in all, at most; the plan's own is the default.")
+@click.option("--confidence-threshold", type=float, help="Below this confidence a person is asked.")
+@click.option("--human-intervention", type=click.Choice(_INTERVENTIONS), help="When a person is asked.")
+@click.option("--dry-run", is_flag=True, help="Check the plan and show the order of its tasks; change nothing.")
+@_json
+def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: bool, **settings: Any) -> int:
+    """Carry out a plan; exit 0 when it was completed, 1 when it rests or failed, 130 when interrupted."""
+    from flightlog.app import loop as app
+
+    if dry_run:
+        return _order(plan, as_json=as_json)
+    config = {name: value for name, value in settings.items() if value is not None}
+    directory, began = app.start(plan, where, autonomous=autonomous, config=config)
+    click.echo(f"{'going on with' if began else 'began'} {directory.name}", err=True)
+    return _told(app.conduct(directory, ask=_terminal(), resume=began), directory, as_json=as_json)
+
+
+@click.command(epilog="Example: flightlog loop resume --session session-001")
+@_session
+@click.option("--steal", is_flag=True, help="Take it over from a runner that hangs; that one can write nothing more.")
+@click.option("--max-usd", type=float, help="A new limit in USD.")
+@click.option("--max-calls", type=int, help="A new limit of model calls.")
+@click.option("--max-tokens", type=float, help="A new limit of tokens.")
+@_json
+def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
+    """Go on with a session that rests, failed or was cut short, with its own flags and plan."""
+    from flightlog.app import loop as app
+    from flightlog.app.loop_look import found
+
+    directory = found(written)
+    budgets = app.more_budget(directory, {name.removeprefix("max_"): value for name, value in limits.items()})
+    state = app.conduct(directory, ask=_terminal(), steal=steal, resume=True, budgets=budgets)
+    return _told(state, directory, as_json=as_json)
+
+
+@click.command(epilog="Example: flightlog loop pause --session session-001")
+@_session
+@click.option("--now", is_flag=True, help="At once, in the middle of the task.")
+def pause(written: str, *, now: bool) -> None:
+    """Let a session rest after the task it is at."""
+    _send(written, "stop" if now else "pause", "a person paused it")
+
+
+@click.command(epilog="Example: flightlog loop stop --session session-001")
+@_session
+@click.option("--after-task", is_flag=True, help="Let the task it is at come to its end.")
+def stop(written: str, *, after_task: bool) -> None:
+    """Stop a session at once, with everything its task started; it can be resumed."""
+    _send(written, "pause" if after_task else "stop", "a person stopped it")
+
+
+@click.command(epilog="Example: flightlog loop answer --session session-001 continue")
+@_session
+@click.argument("answer", required=False)
+@_json
+def answer(written: str, answer: str | None, *, as_json: bool) -> None:
+    """Answer the question a session waits for; without an answer, show it."""
+    from flightlog.app import loop as app
+    from flightlog.app.loop_look import open_question
+
+    asked = open_question(written)
+    if answer is None:
+        shown = {"question": asked.question, "text": asked.text, "options": asked.options, "safe": asked.safe}
+        plain = f"{inert(asked.text)}\n  one of: {', '.join(asked.options)} (without an answer: {asked.safe})"
+        print_json(shown) if as_json else click.echo(plain)
+        return
+    if answer not in asked.options:
+        raise Invalid(f"not an answer: {answer!r}", hint=f"one of: {', '.join(asked.options)}")
+    app.request(written, "answer", question=asked.question, answer=answer)
+    click.echo(f"answered {asked.question}: {answer}", err=True)
+
+
+@click.command(epilog="Example: flightlog loop simulate --seed 7 --count 1000")
+@click.option("--seed", type=int, default=1, show_default=True, help="The first seed; the same seed, the same session.")
+@click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many seeds.")
+@click.option("--mode", type=click.Choice(("safety", "liveness")), default="safety", show_default=True)
+@_json
+def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
+    """Run made-up sessions through the very same core, and look for broken promises; exit 1 if there is one."""
+    from flightlog.loop.simulate import play
+
+    broken = 0
+    for each in range(seed, seed + count):
+        game = play(each, safety=mode == "safety")
+        broken += bool(game.violations)
+        if game.violations or count == 1:
+            line = f"seed {game.seed}\t{game.status}\t{game.events} events\t{game.deaths} deaths\t{game.digest}"
+            print_json(game) if as_json else click.echo("\n  ".join([line, *game.violations]))
+    if count > 1:
+        told = {"mode": mode, "first": seed, "sessions": count, "broken": broken}
+        print_json(told) if as_json else click.echo(f"{count} sessions, {broken} with a broken promise")
+    return int(broken > 0)
+
+
+@click.command(epilog="Example: flightlog loop example && ralph-runtime run --plan RALPH-LOOP-PLAN.yaml --autonomous")
+@click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
+def example(folder: Path) -> None:
+    """Write a plan of seven phases that runs offline, with what it needs."""
+    from flightlog.app import loop as app
+
+    for path in app.write_example(folder):
+        click.echo(path)
+
+
+@click.command(epilog="Example: flightlog loop schema > plan.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of a plan."""
+    from flightlog.loop.plan.schema import json_schema
+
+    print_json(json_schema())
+
+
+@click.command(epilog="Example: flightlog loop retain --dry-run")
+@click.option("--dry-run", is_flag=True, help="Show what would be done.")
+@click.option("--yes", is_flag=True, help="Delete raw logs older than a year; their summaries stay.")
+@_json
+def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Archive sessions after 6 months, sum them up by quarter, delete raw logs after a year."""
+    from flightlog.app.loop_retention import retain as carry_out
+
+    told = carry_out(dry_run=dry_run, delete=yes)
+    if as_json:
+        print_json(told)
+    else:
+        for line in told.lines():
+            click.echo(inert(line))
+    return 0
+
+
+def _told(state: "State", directory: Path, *, as_json: bool) -> int:
+    done = {"session": directory.name, "status": state.status, "reason": state.why, "tasks_completed": state.completed}
+    plain = f"{directory.name}: {state.status}, {state.completed} tasks completed. {one_line(state.why, 300)}"
+    print_json(done) if as_json else click.echo(plain)
+    if state.status == "paused" and state.why.startswith("stopped by SIG"):
+        return 130
+    return 0 if state.status == "completed" else 1
+
+
+def _order(path: Path, *, as_json: bool) -> int:
+    from flightlog.loop.plan.load import load
+    from flightlog.loop.plan.order import order
+
+    plan, _ = load(path)
+    rows = [{"task_id": task.task_id, "name": task.name, "phase": task.phase} for task in order(plan)]
+    if as_json:
+        print_json({"plan": plan.plan, "tasks": rows})
+        return 0
+    for row in rows:
+        click.echo(inert(f"{row['task_id']}\tphase {row['phase']}\t{row['name']}"))
+    return 0
+
+
+def _send(written: str, what: str, why: str) -> None:
+    from flightlog.app import loop as app
+
+    if not app.request(written, what, why=why):
+        raise Conflict(f"nobody is at work on {written}", hint=f"ralph-runtime status --session {written}")
+    click.echo(f"asked {written} to {what}", err=True)
+
+
+def _terminal() -> "Any":
+    """A way to ask the person at the terminal, if there is one."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    import select
+
+    shown: set[str] = set()
+
+    def ask(asked: "QuestionAsked", wait_s: float) -> str | None:
+        if asked.question not in shown:
+            shown.add(asked.question)
+            click.echo(f"{inert(asked.text)}\n  {' / '.join(asked.options)}  [{asked.safe}]: ", err=True, nl=False)
+        ready, _, _ = select.select([sys.stdin], [], [], wait_s)
+        if not ready:
+            return None
+        said = sys.stdin.readline().strip() or asked.safe
+        if said not in asked.options:
+            click.echo(f"  one of: {', '.join(asked.options)}: ", err=True, nl=False)
+            return None
+        return said
+
+    return ask
+
+
+COMMANDS: dict[str, click.Command] = {
+    "run": run, "resume": resume, "pause": pause, "stop": stop, "answer": answer, "retain": retain,
+    "simulate": simulate, "example": example, "schema": schema,
+}  # fmt: skip

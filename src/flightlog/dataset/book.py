@@ -1,0 +1,161 @@
+"""Reading the dataset: base files and shards together, each row once, the gone ones gone.
+
+Whatever a merge did to the files (lines doubled, mixed, brought back, conflict marks between them), the
+answer is the same: of every key the newest version, unless there is a tombstone. Damage is a value.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from flightlog.dataset.rows import BASES, OTHER, WITHHELD, Row, key_of, rev_of
+from flightlog.model.damage import Damage
+from flightlog.store.lines import Line, read
+
+_KIND_OF = {name: kind for kind, name in BASES.items()}
+FIELDS = frozenset({"ci_result", "ci_details", "reverted", "reverted_by", "feedback", "related_commit", "task"})
+GENERATION = "generation.jsonl"
+
+
+class Version(NamedTuple):
+    """One line of one key; the greatest counts: the newest, then one with words, then the one that says more."""
+
+    rev: int
+    has_words: bool
+    size: int
+    line: bytes
+
+
+class Book:
+    """The rows of a dataset."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self.lines: dict[str, Version] = {}
+        self.rows: dict[str, Row] = {}
+        self.gone: set[str] = set()
+        self.damage: list[Damage] = []
+        self.repeats: Counter[str] = Counter()
+        self.older = 0
+
+    def add(self, line: bytes, kind: str = "") -> None:
+        """Take one line into account; `kind` is what its file says of a line that does not say it itself."""
+        row = msgspec.json.decode(line)
+        if not isinstance(row, dict):
+            raise msgspec.ValidationError("not a row")
+        if "kind" not in row and kind:
+            row = {"kind": kind, **row}
+            line = msgspec.json.encode(row)
+        key = key_of(row)
+        version = _version(row, line)
+        known = self.lines.get(key)
+        if known is not None:
+            same = known.line == line
+            self.repeats[str(row.get("kind", ""))] += same
+            self.older += not same
+            if version <= known:
+                return
+        self.lines[key] = version
+        self.rows[key] = row
+        if row.get("kind") == "tombstone":
+            self.gone.add(str(row.get("of", "")))
+
+    def has(self, key: str, line: bytes) -> bool:
+        """Whether the book needs nothing of this line: it is in, or older than what is, or gone."""
+        known = self.lines.get(key)
+        if key in self.gone:
+            return True
+        return known is not None and _version(msgspec.json.decode(line), line) <= known
+
+    def of(self, kind: str) -> Iterator[Row]:
+        """Yield the rows of a kind, later judgements applied, in the order of their keys."""
+        judged = self._judgements()
+        for key in sorted(self.rows):
+            row = self.rows[key]
+            if row.get("kind") == kind and key not in self.gone:
+                yield {**row, **judged[key]} if key in judged else row
+
+    def kept(self) -> dict[str, bytes]:
+        """Return the line of every row that is not gone, by key."""
+        return {key: version.line for key, version in self.lines.items() if key not in self.gone}
+
+    def counts(self) -> dict[str, int]:
+        """Return how many rows there are of each kind."""
+        return dict(Counter(str(row.get("kind", "")) for key, row in self.rows.items() if key not in self.gone))
+
+    def _judgements(self) -> dict[str, Row]:
+        updates = sorted((row for row in self.rows.values() if row.get("kind") == "update"), key=_order)
+        judged: dict[str, Row] = {}
+        for row in updates:
+            if row.get("field") in FIELDS:
+                judged.setdefault(str(row.get("of", "")), {})[str(row["field"])] = row.get("value")
+        return judged
+
+
+def read_book(tracked: Path) -> Book:
+    """Read the base files and every shard below `tracked`."""
+    return read_files([*base_files(tracked), *shard_files(tracked)])
+
+
+def read_files(paths: Iterable[Path]) -> Book:
+    """Read some files as one book."""
+    book = Book()
+    for path in paths:
+        read_into(book, path)
+    return book
+
+
+def read_into(book: Book, path: Path) -> None:
+    """Read one more file; what cannot be read is damage."""
+    kind = _KIND_OF.get(path.name, "")
+    try:
+        for item in read(path):
+            if isinstance(item, Line):
+                try:
+                    book.add(item.data.strip(), kind)
+                except msgspec.MsgspecError as error:
+                    book.damage.append(Damage(str(path), item.offset, item.length, str(error)))
+            else:
+                book.damage.append(item)
+    except FileNotFoundError:
+        return
+
+
+def read_blobs(blobs: Mapping[str, bytes]) -> Book:
+    """Read files that stand in git and not in the work tree."""
+    book = Book()
+    for name, body in blobs.items():
+        read_blob(book, name, body)
+    return book
+
+
+def read_blob(book: Book, name: str, body: bytes) -> None:
+    """Read the bytes of one more file."""
+    kind = _KIND_OF.get(name.rpartition("/")[2], "")
+    for line in body.split(b"\n"):
+        if line.strip():
+            try:
+                book.add(line.strip(), kind)
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+                book.damage.append(Damage(name, 0, len(line), str(error)))
+
+
+def base_files(tracked: Path) -> list[Path]:
+    """Return the base files, there or not."""
+    return [tracked / name for name in (*BASES.values(), OTHER)]
+
+
+def shard_files(tracked: Path) -> list[Path]:
+    """Return the shards there are, in the order of their names."""
+    return sorted((tracked / "pending").glob("*.jsonl"))
+
+
+def _version(row: Row, line: bytes) -> Version:
+    return Version(rev_of(row), row.get("words") != WITHHELD, len(line), line)
+
+
+def _order(row: Row) -> tuple[int, str, str]:
+    return rev_of(row), str(row.get("timestamp", "")), str(row.get("id", ""))

@@ -1,0 +1,212 @@
+"""Compacting: shards folded into base files, each row once, sorted, the gone ones left out.
+
+On the default branch shards go into the base files. On any other branch they go into one new shard,
+because two branches that change one file are a conflict. The result depends on the rows alone: not on
+their order, nor on how often it is done. A killed compaction leaves rows twice, which readers do not see.
+"""
+
+import hashlib
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.dataset.book import GENERATION, Book, base_files, read_blob, read_blobs, read_files, shard_files
+from flightlog.dataset.layout import PENDING, Place, prepare, total_bytes, write_bodies
+from flightlog.dataset.rows import BASES, OTHER, Row, based, encoded
+from flightlog.dataset.shards import FOLDED, foldable, free_number, indented, named
+from flightlog.model.pages import Clean, Page, Tier
+from flightlog.privacy.records import Records
+from flightlog.sources.git.history import head
+from flightlog.sources.git.repository import asked, blobs, current_branch, default_branch, tree_files
+from flightlog.store import files
+from flightlog.store.pages import publish
+
+
+class Compaction(Struct, frozen=True):
+    """What a compaction did, or would do."""
+
+    branch: str
+    into: str
+    shards: int
+    rows: dict[str, int]
+    repeats: int
+    older: int
+    gone: int
+    restored: int
+    bytes_before: int
+    bytes_after: int
+    set_aside: tuple[str, ...] = ()
+    dry_run: bool = False
+
+
+def compact(place: Place, records: Records, *, default: str = "", dry_run: bool = False) -> Compaction:
+    """Fold shards: into the base files on the default branch, into one shard elsewhere."""
+    branch = current_branch(place.repository)
+    if branch == (default or default_branch(place.repository)):
+        return _into_base(place, records, branch, dry_run=dry_run)
+    return _into_shard(place, records, branch, default, dry_run=dry_run)
+
+
+def base_texts(book: Book) -> dict[str, list[bytes]]:
+    """Return the lines of every base file, sorted by time and content."""
+    lines: dict[str, list[tuple[str, bytes]]] = defaultdict(list)
+    for key, line in book.kept().items():
+        row = book.rows[key]
+        kind = str(row.get("kind", ""))
+        lines[BASES.get(kind, OTHER)].append((_time(row), based(line, kind) if kind in BASES else line))
+    names = [*BASES.values(), *([OTHER] if OTHER in lines else [])]
+    return {name: [line for _, line in sorted(lines[name])] for name in names}
+
+
+def merged(name: str, versions: Iterable[bytes]) -> bytes:
+    """Merge versions of the base file `name`: every row of each once, sorted."""
+    book = Book()
+    for number, body in enumerate(versions):
+        read_blob(book, f"{number}/{name}", body)
+    return b"".join(line + b"\n" for line in base_texts(book).get(name, []))
+
+
+def _into_base(place: Place, records: Records, branch: str, *, dry_run: bool) -> Compaction:
+    shards = shard_files(place.tracked)
+    before = total_bytes(place)
+    book = read_files([*base_files(place.tracked), *shards])
+    restored = _restored(place, book)
+    clean = {name: records.clean(each) for name, each in base_texts(book).items()}
+    after = sum(len(each.text.encode()) for each in clean.values())
+    aside: list[Path] = []
+    if not dry_run:
+        prepare(place, records)
+        aside = write_base(place, book, clean, records)
+        remove_shards(book, shards)
+        _remember_head(place)
+    return _told(book, branch, "base", before, after, shards=len(shards), restored=restored, aside=aside, dry=dry_run)
+
+
+def write_base(place: Place, book: Book, clean: Mapping[str, Clean], records: Records) -> list[Path]:
+    """Write the base files; return copies of those that could not be read whole before."""
+    aside = _set_aside(place, book)
+    pages = [Page(name, Tier.TRACKED, each) for name, each in clean.items()]
+    mark = records.clean([_generation({name: each.text.encode() for name, each in clean.items()})])
+    publish(place.tracked, [*pages, Page(GENERATION, Tier.TRACKED, mark)])
+    return aside
+
+
+def remove_shards(book: Book, shards: Iterable[Path]) -> None:
+    """Remove shards whose rows are in the base files; one that could not be read whole stays."""
+    damaged = {Path(one.path) for one in book.damage}
+    files.remove(path for path in shards if path not in damaged)
+
+
+def _into_shard(place: Place, records: Records, branch: str, default: str, *, dry_run: bool) -> Compaction:
+    before = total_bytes(place)
+    base = default or default_branch(place.repository)
+    theirs = {
+        path.rpartition("/")[2]
+        for ref in (f"refs/heads/{base}", f"refs/remotes/origin/{base}")
+        for path in tree_files(place.repository, ref, PENDING)
+    }
+    own = [path for path in shard_files(place.tracked) if path.name not in theirs]
+    chosen = {path.name: path for path in own if not read_files([path]).damage}
+    names = foldable((name, path.stat().st_size) for name, path in chosen.items())
+    book = read_files([chosen[name] for name in names])
+    lines = sorted((_time(book.rows[key]), version.line) for key, version in book.lines.items())
+    number = free_number(chosen[name].read_bytes()[:100] for name in names)
+    body = indented((line for _, line in lines), number)
+    removed = sum(chosen[name].stat().st_size for name in names)
+    if names and not dry_run:
+        write_bodies(place, [named(FOLDED, body, max(names)[:10])], records)
+        files.remove(chosen[name] for name in names)
+    after = before - removed + len(body)
+    return _told(book, branch, "shard", before, after, shards=len(names), restored=0, aside=(), dry=dry_run)
+
+
+def _told(  # noqa: PLR0913 - one parameter per figure
+    book: Book,
+    branch: str,
+    into: str,
+    before: int,
+    after: int,
+    *,
+    shards: int,
+    restored: int,
+    aside: Sequence[Path],
+    dry: bool,
+) -> Compaction:
+    return Compaction(
+        branch=branch,
+        into=into,
+        shards=shards,
+        rows=dict(sorted(book.counts().items())),
+        repeats=sum(book.repeats.values()),
+        older=book.older,
+        gone=sum(key in book.gone for key in book.lines),
+        restored=restored,
+        bytes_before=before,
+        bytes_after=after,
+        set_aside=tuple(map(str, aside)),
+        dry_run=dry,
+    )
+
+
+def _restored(place: Place, book: Book) -> int:
+    """Take in the rows of shards that history lost, as by a revert: rows go by tombstones alone."""
+    tip = head(place.repository)
+    if not tip:
+        return 0
+    known = _known_head(place)
+    words = ["log", "--full-history", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=D", "--format=", tip]
+    words += ["--not", known] if known and asked(place.repository, "rev-parse", "-q", "--verify", known) else []
+    listed = asked(place.repository, *words, "--", PENDING)
+    there = {path.name for path in shard_files(place.tracked)}
+    fields = listed.replace("\n", "\0").split("\0")
+    lost = {
+        facts.split()[2]
+        for facts, path in itertools.pairwise(fields)
+        if facts.startswith(":") and path.endswith(".jsonl") and path.rpartition("/")[2] not in there
+    }
+    before = len(book.lines)
+    found = read_blobs(blobs(place.repository, sorted(lost)))
+    for version in found.lines.values():
+        book.add(version.line)
+    return len(book.lines) - before
+
+
+def _known_head(place: Place) -> str:
+    try:
+        return (place.state / "compacted").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _remember_head(place: Place) -> None:
+    files.replace(place.state / "compacted", head(place.repository).encode() + b"\n", durable=False)
+
+
+def _set_aside(place: Place, book: Book) -> list[Path]:
+    """Keep a copy of each base file with bytes in it that cannot be read, before it is written anew."""
+    damaged = sorted({Path(one.path) for one in book.damage})
+    return [files.set_aside(path, place.root / "damaged") for path in damaged if path.parent == place.tracked]
+
+
+def _generation(texts: Mapping[str, bytes]) -> bytes:
+    """The mark that the base files belong together, made of what they hold."""
+    digest = hashlib.sha256()
+    for name in sorted(texts):
+        digest.update(name.encode() + b"\0" + texts[name] + b"\0")
+    rows = {name: text.count(b"\n") for name, text in sorted(texts.items())}
+    return encoded({"kind": "generation", "id": f"generation-{digest.hexdigest()[:12]}", "rows": rows})
+
+
+def is_generation(place: Place) -> bool:
+    """Whether the base files are what the last compaction left."""
+    texts = {path.name: path.read_bytes() for path in base_files(place.tracked) if path.exists()}
+    mark = place.tracked / GENERATION
+    written = mark.read_bytes().strip() if mark.exists() else b""
+    return written == _generation(texts) or (not written and not any(texts.values()))
+
+
+def _time(row: Row) -> str:
+    return str(row.get("timestamp") or row.get("started_at") or "")

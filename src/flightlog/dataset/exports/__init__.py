@@ -1,0 +1,1 @@
+"""The dataset in other forms: tables, training examples, files other programs read."""

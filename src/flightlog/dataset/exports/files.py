@@ -1,0 +1,198 @@
+"""Exports as files: JSONL, CSV, Parquet by agent and day, a Hugging Face folder, training examples.
+
+Parquet needs pyarrow, which is an extra; it is loaded when asked for.
+"""
+
+import csv
+import io
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from flightlog.dataset.book import Book
+from flightlog.dataset.exports import tables
+from flightlog.dataset.exports.examples import messages, pairs
+from flightlog.dataset.exports.tables import COLUMNS, FLAG, JSON, NAMES, NUMBER, REAL, Record, table
+from flightlog.dataset.rows import COUNTED
+from flightlog.dataset.stats import counts, tokens, withheld
+from flightlog.model.errors import Invalid, Unavailable
+from flightlog.store.files import ensure_dir, inside, replace
+
+_TAG = re.compile(rb"<([a-z]+):([a-z0-9_-]+):[0-9a-f]{4}>")
+_SAFE = re.compile(r"[^A-Za-z0-9._-]")
+
+
+def export(book: Book, form: str, output: Path) -> dict[str, int]:
+    """Write the dataset in one of `FORMS` and return how many rows each file or table holds."""
+    if form not in FORMS:
+        raise Invalid(f"no such format: {form[:40]!r}", hint=f"one of: {', '.join(FORMS)}")
+    return FORMS[form](book, output)
+
+
+def _jsonl(book: Book, output: Path) -> dict[str, int]:
+    lines = [msgspec.json.encode(row) for kind in COUNTED for row in book.of(kind)]
+    replace(output, b"".join(line + b"\n" for line in lines), durable=False)
+    return {output.name: len(lines)}
+
+
+def _examples(make: Callable[[Book], Iterator[dict[str, Any]]], book: Book, output: Path) -> dict[str, int]:
+    lines = [msgspec.json.encode(row) for row in make(book)]
+    if not lines and withheld(book):
+        raise Invalid(
+            f"{withheld(book):,} chats have no words: the project did not agree to track them",
+            hint="set track_words = true under [dataset] in flightlog.toml, then: flightlog trust --yes",
+        )  # fmt: skip
+    replace(output, b"".join(line + b"\n" for line in lines), durable=False)
+    return {output.name: len(lines)}
+
+
+def _sft(book: Book, output: Path) -> dict[str, int]:
+    return _examples(messages, book, output)
+
+
+def _preferences(book: Book, output: Path) -> dict[str, int]:
+    return _examples(pairs, book, output)
+
+
+def _csv(book: Book, output: Path) -> dict[str, int]:
+    """One file for each table."""
+    made = {}
+    for name, columns in COLUMNS.items():
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["agent", "day", *columns])
+        rows = list(table(book, name))
+        writer.writerows([agent, day, *map(_cell, cells.values())] for agent, day, cells in rows)
+        replace(inside_of(output, f"{name}.csv"), text.getvalue().encode("utf-8", "replace"), durable=False)
+        made[f"{name}.csv"] = len(rows)
+    return made
+
+
+def _parquet(book: Book, output: Path) -> dict[str, int]:
+    """Partitioned by agent and day, the way every engine that reads Parquet understands."""
+    made = {}
+    for name in COLUMNS:
+        parts: dict[tuple[str, str], list[Record]] = defaultdict(list)
+        for agent, day, cells in table(book, name):
+            parts[agent, day].append(cells)
+        for (agent, day), rows in sorted(parts.items()):
+            folder = f"{name}/agent={_SAFE.sub('-', agent)}/day={_SAFE.sub('-', day)}"
+            replace(inside_of(output, f"{folder}/part-0.parquet"), _packed(name, rows), durable=False)
+        made[name] = sum(map(len, parts.values()))
+    return made
+
+
+def _hugging_face(book: Book, output: Path) -> dict[str, int]:
+    """A folder that `datasets.load_dataset` reads, with a card and a report of what was redacted."""
+    made = {}
+    for name in COLUMNS:
+        rows = [{"agent": agent, "day": day, **cells} for agent, day, cells in table(book, name)]
+        replace(
+            inside_of(output, f"data/{name}-00000-of-00001.parquet"), _packed(name, rows, whole=True), durable=False
+        )
+        made[name] = len(rows)
+    report = redactions(book)
+    replace(inside_of(output, "redaction_report.json"), msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    replace(inside_of(output, "README.md"), _card(book, made, report).encode())
+    return made
+
+
+FORMS: dict[str, Callable[[Book, Path], dict[str, int]]] = {
+    "jsonl": _jsonl,
+    "csv": _csv,
+    "parquet": _parquet,
+    "huggingface": _hugging_face,
+    "sft": _sft,
+    "preferences": _preferences,
+}
+
+
+def redactions(book: Book) -> dict[str, Any]:
+    """Count what stands in place of something private, by rule."""
+    found = Counter(
+        f"{kind.decode()}:{rule.decode()}" for line in book.kept().values() for kind, rule in _TAG.findall(line)
+    )
+    chats = counts(book)["chats"]
+    return {"chats": chats, "chats_without_words": withheld(book), "redacted": dict(sorted(found.items()))}
+
+
+def inside_of(output: Path, name: str) -> Path:
+    """Return where a file of an export goes; `output` is made when it is not there."""
+    ensure_dir(output)
+    return inside(output, name)
+
+
+def _packed(name: str, rows: Iterable[Record], *, whole: bool = False) -> bytes:
+    arrow, parquet = _arrow()
+    kinds = {NUMBER: arrow.int64(), REAL: arrow.float64(), FLAG: arrow.bool_(), NAMES: arrow.list_(arrow.string())}
+    front = {"agent": tables.TEXT, "day": tables.TEXT} if whole else {}
+    columns = {**front, **COLUMNS[name]}
+    schema = arrow.schema([(column, kinds.get(kind, arrow.string())) for column, kind in columns.items()])
+    cells = [{column: _value(row.get(column), kind) for column, kind in columns.items()} for row in rows]
+    sink = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist(cells, schema=schema), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _value(value: Any, kind: str) -> Any:
+    if kind == JSON:
+        return None if value is None else msgspec.json.encode(value).decode()
+    if kind == NAMES:
+        return [str(each) for each in value or ()]
+    if kind == tables.TEXT:
+        return None if value is None else str(value)
+    if kind == REAL:
+        return None if value is None else float(value)
+    return value
+
+
+def _cell(value: Any) -> Any:
+    return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
+
+
+def _arrow() -> tuple[Any, Any]:
+    """Load pyarrow: an extra, and slow to load."""
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        hint = 'pip install "flightlog[scale]"'
+        raise Unavailable("Parquet needs pyarrow, which is not installed", hint=hint) from None
+
+
+def _card(book: Book, made: dict[str, int], report: dict[str, Any]) -> str:
+    configs = "".join(
+        f"- config_name: {name}\n  data_files: data/{name}-*.parquet\n{'  default: true' if name == 'chats' else ''}\n"
+        for name in made
+    ).replace("\n\n", "\n")
+    rows = "\n".join(f"| {name} | {number:,} |" for name, number in made.items())
+    spent = tokens(book)
+    private = "\n".join(f"| {rule} | {times:,} |" for rule, times in report["redacted"].items()) or "| none | 0 |"
+    return f"""---
+pretty_name: Coding agent sessions
+configs:
+{configs}---
+
+# Coding agent sessions
+
+Turns, tool calls, subagents and commits of coding agent sessions, recorded by flightlog.
+
+| table | rows |
+|---|---|
+{rows}
+
+{spent["input"]:,} input and {spent["output"]:,} output tokens; `responses` holds each model response once.
+
+## What was taken out
+
+Text was redacted before it was first written. {report["chats_without_words"]:,} of {report["chats"]:,} chats hold no
+words at all, because their project did not agree to track them. Who made a commit is not recorded.
+
+| rule | times |
+|---|---|
+{private}
+"""

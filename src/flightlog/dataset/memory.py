@@ -1,0 +1,94 @@
+"""What a clone remembers between captures, so that the next one looks at new turns alone.
+
+Kept below `.git/flightlog/dataset/`. All of it can be lost: then a session is told whole again, and rows that
+are there already are not written twice.
+"""
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.dataset.rows import AgentUse
+from flightlog.dataset.telling import Before
+from flightlog.model.ids import checked
+from flightlog.store import files
+
+VERSION = 1
+T = TypeVar("T")
+
+
+class LaneMemory(Struct, frozen=True):
+    """A subagent as it was last told."""
+
+    size: int
+    began_ms: int
+    agent: AgentUse
+    tools: list[str] = []
+
+
+class Memory(Struct, frozen=True):
+    """What was captured of a session: where its last turns begin, what came before, what was written."""
+
+    path: str = ""
+    start: int = 0
+    uuid: str = ""
+    stamp: str = ""
+    words: bool = False
+    before: Before = Before()
+    written: dict[str, str] = {}
+    lanes: dict[str, LaneMemory] = {}
+    shards: int = 0
+    rev: int = 0
+    v: int = VERSION
+
+
+class Clone(Struct, frozen=True):
+    """What was captured of the repository itself, and what is safe elsewhere."""
+
+    head: str = ""
+    shards: int = 0
+    pushed_ms: int = 0
+    pushed_rev: int = 0
+    imported: dict[str, str] = {}
+
+
+def recall(folder: Path, session: str) -> Memory:
+    """Return what is remembered of a session; nothing when that is damaged or of another version."""
+    found = _read(folder / "sessions" / f"{checked(session)}.json", Memory)
+    return found if found is not None and found.v == VERSION else Memory()
+
+
+def remember(folder: Path, session: str, memory: Memory) -> None:
+    """Keep what was captured of a session; a power cut may lose it."""
+    path = folder / "sessions" / f"{checked(session)}.json"
+    files.replace(path, msgspec.json.encode(memory), durable=False)
+
+
+def writer(folder: Path, new: str = "") -> str:
+    """Return this clone's own name, `new` if it has none yet; two who ask at once get the same."""
+    path = folder / "writer"
+    if new and not path.exists():
+        files.create(path, checked(new).encode() + b"\n")
+    try:
+        return checked(path.read_text().strip())
+    except OSError:
+        return "somebody"
+
+
+def recall_clone(folder: Path) -> Clone:
+    """Return what is remembered of the repository."""
+    return _read(folder / "clone.json", Clone) or Clone()
+
+
+def remember_clone(folder: Path, clone: Clone) -> None:
+    """Keep what is known of the repository."""
+    files.replace(folder / "clone.json", msgspec.json.encode(clone), durable=False)
+
+
+def _read(path: Path, kind: type[T]) -> T | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None

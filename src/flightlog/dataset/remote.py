@@ -1,0 +1,117 @@
+"""Rows kept elsewhere before anybody commits: a ref of each writer's own, pushed and gathered.
+
+The user's index, work tree and branches are not touched by a push. A pull writes what others have and this
+work tree lacks as one new shard of this clone, so that no file of that name can come by a merge.
+"""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.dataset.book import Book, read_blobs, read_book, shard_files
+from flightlog.dataset.layout import PENDING, TRACKED, Place, write_bodies
+from flightlog.dataset.memory import recall_clone, remember_clone, writer
+from flightlog.dataset.rows import Row, rev_of
+from flightlog.dataset.shards import free_number, indented, named
+from flightlog.privacy.records import Records
+from flightlog.sources.git import own_ref
+from flightlog.sources.git.repository import Repository, asked, blobs, tree_files
+from flightlog.store import files
+
+REFS = "refs/flightlog/dataset"
+GATHERED = "refs/flightlog/gathered"
+
+
+class Pushed(Struct, frozen=True):
+    """What a push did."""
+
+    ref: str
+    remote: str
+    commit: str
+    shards: int
+
+
+class Pulled(Struct, frozen=True):
+    """What a pull brought."""
+
+    writers: int
+    rows: int
+    shard: str
+
+
+class Safety(Struct, frozen=True):
+    """What of this work tree is safe elsewhere; times in milliseconds since 1970, 0 for never."""
+
+    last_record_ms: int
+    last_safe_ms: int
+    shards: int
+    shards_unsafe: int
+
+
+def push(place: Place, remote: str, now_ms: int) -> Pushed:
+    """Put every shard of this work tree on this writer's ref and push it."""
+    ref = f"{REFS}/{writer(place.state)}"
+    held = _names(place.repository, ref)
+    new = {path.name: path.read_bytes() for path in shard_files(place.tracked) if path.name not in held}
+    _put(place, ref, {f"{PENDING}/{name}": body for name, body in new.items()})
+    commit = own_ref.send(place.repository, remote, ref)
+    clone = recall_clone(place.state)
+    last = max(_last_ms(read_blobs(new)), clone.pushed_rev)
+    remember_clone(place.state, replace(clone, pushed_ms=now_ms, pushed_rev=last))
+    return Pushed(ref, remote, commit, len(held) + len(new))
+
+
+def _put(place: Place, ref: str, new: dict[str, bytes]) -> None:
+    index = place.state / f"index-{files.process_tag()}"
+    files.ensure_dir(place.state)
+    try:
+        own_ref.put(place.repository, ref, new, index)
+    finally:
+        files.remove([index])
+
+
+def pull(place: Place, remote: str, records: Records) -> Pulled:
+    """Gather every writer's rows, and write those this work tree lacks."""
+    refs = own_ref.gather(place.repository, remote, REFS, GATHERED)
+    found: dict[str, str] = {}
+    for ref in refs:
+        found |= tree_files(place.repository, ref, TRACKED)
+    here = read_book(place.tracked)
+    theirs = read_blobs(_bodies(place.repository, found))
+    lines = sorted(version.line for key, version in theirs.lines.items() if not here.has(key, version.line))
+    if not lines:
+        return Pulled(len(refs), 0, "")
+    number = free_number(path.read_bytes()[:100] for path in shard_files(place.tracked))
+    day = max(str(row.get("timestamp") or row.get("ended_at") or "")[:10] for row in theirs.rows.values())
+    made = named(f"pulled-{writer(place.state)}", indented(lines, number), day)
+    write_bodies(place, [made], records)
+    return Pulled(len(refs), len(lines), made.name)
+
+
+def safety(place: Place) -> Safety:
+    """Say what would be lost if this machine went now: what is on no remote branch and on no pushed ref."""
+    here = read_book(place.tracked)
+    clone = recall_clone(place.state)
+    upstream = asked(place.repository, "rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
+    tracked = tree_files(place.repository, upstream, TRACKED) if upstream else {}
+    pushed = _names(place.repository, f"{REFS}/{writer(place.state)}") if clone.pushed_ms else set()
+    safe = {path.rpartition("/")[2] for path in tracked} | pushed
+    shards = [path.name for path in shard_files(place.tracked)]
+    known = read_blobs(_bodies(place.repository, tracked)) if tracked else Book()
+    last_safe = max(_last_ms(known), clone.pushed_rev)
+    return Safety(_last_ms(here), last_safe, len(shards), sum(name not in safe for name in shards))
+
+
+def _names(repository: Repository, ref: str) -> set[str]:
+    return {path.rpartition("/")[2] for path in tree_files(repository, ref, PENDING)}
+
+
+def _bodies(repository: Repository, files: dict[str, str]) -> dict[str, bytes]:
+    bodies = blobs(repository, files.values())
+    return {path: bodies[blob] for path, blob in files.items() if blob in bodies}
+
+
+def _last_ms(book: Book) -> int:
+    def moment(row: Row) -> int:
+        return rev_of(row) if row.get("kind") == "session" else 0
+
+    return max(map(moment, book.rows.values()), default=0)

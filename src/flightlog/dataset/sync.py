@@ -1,0 +1,149 @@
+"""Bringing a repository's rows up to date: every session of it, its commits, and the older layouts.
+
+Idempotent: what is there is not written again. Unlike a capture it looks at what the work tree really holds,
+so that rows lost with a `git clean` come back.
+"""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.archive import Archive, Recording
+from flightlog.dataset import commits as commit_rows
+from flightlog.dataset import older
+from flightlog.dataset.book import Book, read_book
+from flightlog.dataset.capture import Kit, Work, capture_whole
+from flightlog.dataset.consent import permitted
+from flightlog.dataset.layout import ROOT, Place, prepare, write_shard
+from flightlog.dataset.memory import recall_clone, remember_clone, writer
+from flightlog.dataset.rows import AnyRow, Row, encoded, key_of
+from flightlog.sources.git.history import commits, head, times
+from flightlog.sources.git.repository import current_branch, default_branch, tree_files
+
+_NEW_COMMITS_MAX = 500
+
+
+class SyncReport(Struct, frozen=True):
+    """What a sync did."""
+
+    sessions: int
+    rows: int
+    shards: tuple[str, ...]
+    imported: int
+    words: bool
+    prepared: int = 0
+
+
+def sync(kit: Kit, recordings: Iterable[Recording], default: str = "") -> SyncReport:
+    """Write every row of the repository that its files lack."""
+    prepared = prepare(kit.place, kit.records) if may_prepare(kit.place, default) else []
+    book = read_book(kit.place.tracked)
+    done: list[Work] = [capture_whole(kit, recording, book) for recording in recordings]
+    shards = [work.shard for work in done if work.shard]
+    old = _imported(kit, book)
+    told = _all_commits(kit, book)
+    rows = sum(work.rows for work in done) + len(old) + len(told)
+    shards += [name for name in (_written(kit, "older", old), _written(kit, "commits", told)) if name]
+    return SyncReport(len(done), rows, tuple(shards), len(old), kit.options.words, len(prepared))
+
+
+def sync_commits(kit: Kit) -> int:
+    """Write the commits that are new since the last time; return how many."""
+    clone = recall_clone(kit.place.state)
+    tip = head(kit.place.repository)
+    if not tip or tip == clone.head:
+        return 0
+    known = [clone.head] if clone.head else []
+    rows = permitted(_commit_rows(kit, [tip], known, _NEW_COMMITS_MAX), kit.records, words=kit.options.words)
+    _written(kit, "commits", rows)
+    remember_clone(kit.place.state, replace(recall_clone(kit.place.state), head=tip))
+    return len(rows)
+
+
+def belonging(archive: Archive, place: Place) -> Iterator[Recording]:
+    """Yield the sessions of this work tree: those that began inside it.
+
+    All transcripts in one of the agent's folders began in one directory, or in two whose names the agent
+    writes alike; so one look at each folder rules most of them out.
+    """
+    looked: dict[str, bool] = {}
+    top = place.repository.top
+    for recording in archive.recordings.values():
+        folder = str(Path(recording.files[0].path).parent)
+        if folder not in looked:
+            looked[folder] = _alike(archive.cwd(recording), top)
+        if looked[folder] and is_inside(archive.cwd(recording), top):
+            yield recording
+
+
+def is_inside(cwd: str, top: Path) -> bool:
+    """Whether a session that began in `cwd` belongs to the work tree at `top`, and to none inside it."""
+    folder = Path(cwd) if cwd else None
+    if folder is None or not (folder == top or top in folder.parents):
+        return False
+    between = [folder, *folder.parents][: len(folder.parts) - len(top.parts)]
+    return not any((each / ".git").exists() for each in between)
+
+
+def may_prepare(place: Place, default: str = "") -> bool:
+    """Whether files with fixed names may be made here without standing in the way of a checkout elsewhere."""
+    main = default or default_branch(place.repository)
+    if current_branch(place.repository) in (main, ""):
+        return True
+    refs = (f"refs/heads/{main}", f"refs/remotes/origin/{main}")
+    return not any(tree_files(place.repository, ref, ROOT) for ref in refs)
+
+
+def _alike(cwd: str, top: Path) -> bool:
+    """Whether the agent could have named its folder after a directory inside `top`."""
+    named, ours = ("".join(char if char.isalnum() else "-" for char in text) for text in (cwd, str(top)))
+    return named.startswith(ours)
+
+
+def _imported(kit: Kit, book: Book) -> list[Row]:
+    clone = recall_clone(kit.place.state)
+    seen: dict[str, str] = {}
+    found: list[Row] = []
+    for kind, path in older.files(kit.place.root):
+        stamp = f"{path.stat().st_size} {path.stat().st_mtime_ns} {kit.options.words}"
+        name = str(path.relative_to(kit.place.root))
+        seen[name] = stamp
+        made = older.row(kind, path)
+        found += [made] if made is not None else []
+    rows = [row for row in permitted(found, kit.records, words=kit.options.words) if _lacks(book, row)]
+    if seen != clone.imported:
+        remember_clone(kit.place.state, replace(clone, imported=seen))
+    return rows
+
+
+def _all_commits(kit: Kit, book: Book) -> list[Row]:
+    tip = head(kit.place.repository)
+    if not tip:
+        return []
+    rows = permitted(_commit_rows(kit, [tip], [], 0), kit.records, words=kit.options.words)
+    remember_clone(kit.place.state, replace(recall_clone(kit.place.state), head=tip))
+    return [row for row in rows if _lacks(book, row)]
+
+
+def _commit_rows(kit: Kit, tips: list[str], known: list[str], limit: int) -> list[AnyRow]:
+    found = list(commits(kit.place.repository, tips, known, limit))
+    there = {commit.hash: commit.at_ms for commit in found}
+    parents = {commit.parents[0] for commit in found if commit.parents}
+    others = times(kit.place.repository, sorted(parents - there.keys()))
+    return commit_rows.rows(found, {}, there | others)
+
+
+def _lacks(book: Book, row: Row) -> bool:
+    return not book.has(key_of(row), encoded(row))
+
+
+def _written(kit: Kit, what: str, rows: list[Row]) -> str:
+    """Write rows that belong to no session of this machine, under a name no other clone will use."""
+    if not rows:
+        return ""
+    clone = recall_clone(kit.place.state)
+    path = write_shard(kit.place, f"{what}-{writer(kit.place.state)}", rows, clone.shards, kit.records)
+    remember_clone(kit.place.state, replace(clone, shards=clone.shards + 1))
+    return path.name if path else ""

@@ -1,0 +1,95 @@
+"""The end of a session that may still change: read it, tell it, say where the next look begins.
+
+A session's main file is read from where its last turns begin; of subagents, those whose file grew.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from flightlog.archive import Archive, Recording
+from flightlog.dataset.memory import LaneMemory, Memory
+from flightlog.dataset.orchestration import agents
+from flightlog.dataset.telling import Before, added
+from flightlog.model.events import Entry, Prompted, Titled
+from flightlog.model.session import Session, Turn
+from flightlog.views.prices import price
+from flightlog.views.session import fold
+
+_OPEN_TURNS = 2
+
+
+class Told(NamedTuple):
+    """A session or its end, and where each prompt of it stands in the file."""
+
+    session: Session
+    offsets: Mapping[str, int]
+    records: int
+    titled: bool
+
+    @property
+    def open_turns(self) -> tuple[Turn, ...]:
+        """The turns that may still grow."""
+        return self.session.turns[-_OPEN_TURNS:]
+
+    @property
+    def done_turns(self) -> tuple[Turn, ...]:
+        """The turns that will not."""
+        return self.session.turns[:-_OPEN_TURNS]
+
+
+def tell(archive: Archive, recording: Recording, memory: Memory) -> Told | None:
+    """Tell a session from where its memory says; None when the file no longer stands as it did."""
+    main = [file for file in recording.files if not file.lane]
+    starts = {memory.path: memory.start} if memory.start else {}
+    if starts and (len(main) != 1 or main[0].path != memory.path or main[0].size < memory.start):
+        return None
+    lanes = [file for file in recording.files if file.lane and _size(memory, file.lane) != file.size]
+    items = list(archive.records_of([*main, *lanes], starts))
+    entries = [item for item in items if isinstance(item, Entry)]
+    if starts and not (entries and entries[0].uuid == memory.uuid):
+        return None
+    offsets: dict[str, int] = {}
+    for entry in entries:
+        if isinstance(entry.event, Prompted) and entry.uuid and not entry.lane:
+            offsets.setdefault(entry.uuid, entry.offset)
+    titled = any(isinstance(entry.event, Titled) for entry in entries)
+    return Told(fold(recording.session, recording.agent, price, items), offsets, len(entries), titled)
+
+
+def total(told: Told, before: Before, turns: Iterable[Turn], top: str) -> Before:
+    """Add turns to what came before."""
+    title = told.session.title if told.titled or not before.title else before.title
+    started = before.started_ms or told.session.started_ms or 0
+    return replace(added(before, turns, top), title=title, started_ms=started)
+
+
+def crew(told: Told, memory: Memory, recording: Recording) -> dict[str, LaneMemory]:
+    """Return every subagent of the session, as told now or before."""
+    session = told.session
+    sizes = {file.lane: file.size for file in recording.files if file.lane}
+    tools = {
+        lane.id: sorted({call.name for turn in lane.turns for step in turn.steps for call in step.calls})
+        for lane in session.lanes
+    }
+    known = dict(memory.lanes)
+    for name, (began, agent) in agents(session).items():
+        old = known.get(name)
+        chat = agent.chat_id or (old.agent.chat_id if old else "")
+        known[name] = LaneMemory(sizes.get(name, 0), began, replace(agent, chat_id=chat), tools[name])
+    return known
+
+
+def begin_at(told: Told, recording: Recording) -> tuple[str, int, str] | None:
+    """Return where the next look begins: path, offset, prompt; None when that is where this one did."""
+    main = [file for file in recording.files if not file.lane]
+    first = told.open_turns[0].uuid if told.open_turns else ""
+    if not told.done_turns or len(main) != 1 or first not in told.offsets:
+        return None
+    return main[0].path, told.offsets[first], first
+
+
+def _size(memory: Memory, lane: str) -> int:
+    known = memory.lanes.get(lane)
+    return known.size if known else -1

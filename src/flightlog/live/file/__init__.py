@@ -1,0 +1,1 @@
+"""The one file people edit: read, changed value by value, never overwritten."""

@@ -1,0 +1,361 @@
+"""Gathering: look at what runs, work out who pays what, write all pages and one line to the log.
+
+Called after each turn (settle) and by whoever looks (status, watch, the page). The one impure
+driver of the room; time, place and time zone are told from outside. One at a time per directory.
+"""
+
+import zlib
+from collections.abc import Callable
+from datetime import UTC, datetime, tzinfo
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.archive import Archive, Recording
+from flightlog.live import health as healths
+from flightlog.live import layout, observe
+from flightlog.live.accounts import Accounts
+from flightlog.live.billing import cents
+from flightlog.live.events import Billed, Book, Event, folded
+from flightlog.live.file import runtime_state
+from flightlog.live.keeping import archive_removed, clean_up, log_line
+from flightlog.live.observe import Memo, Memory
+from flightlog.live.state import (
+    Alerts,
+    AuthProfile,
+    Context,
+    ModelFact,
+    RuntimeSession,
+    RuntimeState,
+    SessionCost,
+    SessionMetadata,
+    Thresholds,
+    Tmux,
+    TranscriptFact,
+)
+from flightlog.model.errors import NotFound
+from flightlog.sources.claude_code.discover import AGENT
+from flightlog.store import edited, files
+from flightlog.store.journal import Journal
+from flightlog.store.pages import publish
+from flightlog.views.digest import SessionDigest
+
+FOLDER = "session-health"
+WEEK_MS = 8 * 86_400_000
+WINDOW_DEFAULT = 200_000
+WINDOW_LONG = 1_000_000
+PAGE_EVERY_MS = 90_000
+PAGE_SPREAD_S = 120
+GATHER_WAIT_S = 30.0
+
+
+class Where(Struct, frozen=True):
+    """Which agent's directory, our own, and the circumstances."""
+
+    config_dir: Path
+    home: Path
+    now_ms: int
+    zone: tzinfo
+    new_id: Callable[[], str]
+    template: str = ""
+
+    @property
+    def folder(self) -> Path:
+        """Where the pages are."""
+        return self.config_dir / FOLDER
+
+
+class Effort(Struct, frozen=True):
+    """How hard to look: git and secrets of all sessions, or of `only` one."""
+
+    only: str = ""
+    secrets: bool = True
+    durable: bool = True
+
+
+class Live(Struct):
+    """What was gathered."""
+
+    config_dir: str
+    state: RuntimeState
+    broken: str
+    now_ms: int
+    launches: dict[str, layout.Launched]
+    changed: int = 0
+
+
+def gather(where: Where, archive: Archive, effort: Effort | None = None) -> Live:
+    """Look, and write down what is different."""
+    with edited.waiting_lock(where.folder / runtime_state.OWN / "gather.lock", GATHER_WAIT_S):
+        return _Gathering(where, archive, effort or Effort()).run()
+
+
+def journal(where: Where) -> Journal[Event]:
+    """The room's journal."""
+    moment = datetime.fromtimestamp(where.now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
+    path = where.folder / runtime_state.OWN / "journal.jsonl"
+    return Journal(path, Event, now=lambda: moment.replace("+00:00", "Z"), new_id=where.new_id)
+
+
+class _Gathering:
+    """One look at everything."""
+
+    def __init__(self, where: Where, archive: Archive, effort: Effort) -> None:
+        self.where, self.archive, self.effort, self.now_ms = where, archive, effort, where.now_ms
+        self.memory = _memory(where.folder)
+        self.journal = journal(where)
+        self.book: Book = folded(self.journal.read())
+        self.recordings = self._recordings()
+        self.projects: dict[str, str] = {}
+
+    def run(self) -> Live:
+        # A file deleted later is made again from the journal, not from our own old pages.
+        if not (self.where.folder / runtime_state.NAME).exists() and not self.journal.path.exists():
+            runtime_state.migrate(self.where.folder, self.now_ms, layout.old_billing(self.where.folder))
+        seen = runtime_state.look(self.where.folder, self.now_ms)
+        accounts = Accounts(seen.state, self.book, self.memory, self.now_ms)
+        accounts.absorb()
+        digests = self._digests()
+        self.projects = {each.session: each.project for each in digests}
+        memos = self._look(accounts)
+        for event in accounts.events:
+            self.journal.append(event)
+        profiles = accounts.billed(digests, self.archive.books.responses, self.where.zone)
+        thresholds = seen.state.thresholds
+        sessions = [self._session(memo, accounts, thresholds, broken=bool(seen.broken)) for memo in memos]
+        done = self._write(profiles, sessions)
+        launched = {each.session_id: self._launched(each, accounts) for each in sessions}
+        gathered = Live(str(self.where.config_dir), done.state, done.broken or seen.broken, self.now_ms, launched)
+        gathered.changed = self._publish(gathered)
+        self._finish(gathered, len(done.removed))
+        return gathered
+
+    def _recordings(self) -> dict[str, Recording]:
+        """The sessions of this configuration directory that changed in the last days."""
+        root = str(self.where.config_dir / "projects") + "/"
+        return {
+            name: each
+            for name, each in self.archive.recordings.items()
+            if self.now_ms - each.changed_ms < WEEK_MS and any(file.path.startswith(root) for file in each.files)
+        }
+
+    def _look(self, accounts: Accounts) -> list[Memo]:
+        marked = layout.marked(self.where.home, self.where.config_dir)
+        names = sorted({*self.recordings, *marked, *self.memory.sessions})
+        memos = []
+        for name in names:
+            memo = self.memory.sessions.setdefault(name, Memo(name, self.now_ms, secrets_ms=self.now_ms))
+            recording = self.recordings.get(name)
+            recent = recording is not None and self.now_ms - recording.changed_ms < healths.LIVE_MS
+            # Of a session that rests, only what was noted is read: who paid for it counts all week.
+            read = recording if recent or observe.alive(memo) else None
+            fresh = observe.look(memo, f"{self.where.home}/sessions/{AGENT}/{name}", read)
+            accounts.saw(name, fresh, self._project(memo), str(self.where.config_dir))
+            signs = self._signs(memo)
+            if healths.is_live(signs):
+                memos.append(memo)
+            elif self.now_ms - signs.activity_ms > WEEK_MS:
+                del self.memory.sessions[name]
+        mine = [memo for memo in memos if self.effort.only in {"", memo.session}]
+        observe.look_at_git([(memo, self._project(memo)) for memo in mine], self.now_ms)
+        for memo in mine if self.effort.secrets else ():
+            recording = self.recordings.get(memo.session)
+            due = not self.effort.only or self.now_ms - memo.secrets_ms > observe.SECRETS_EVERY_MS
+            if recording is not None and due:
+                observe.look_for_secrets(memo, recording, self.now_ms)
+        return memos
+
+    def _project(self, memo: Memo) -> str:
+        payload = memo.told.payload if memo.told else None
+        if payload is not None and payload.workspace is not None and payload.workspace.project_dir:
+            return payload.workspace.project_dir
+        return (payload.cwd if payload else None) or self.projects.get(memo.session, "")
+
+    def _digests(self) -> list[SessionDigest]:
+        return self.archive.books.digests(self.recordings)
+
+    def _signs(self, memo: Memo) -> healths.Signs:
+        recording = self.recordings.get(memo.session)
+        main = recording.main if recording else None
+        return healths.Signs(
+            now_ms=self.now_ms,
+            last_event=memo.last_event,
+            event_ms=max(memo.event_ms, memo.told.at_ms if memo.told and memo.last_event != "SessionEnd" else 0),
+            changed_ms=recording.changed_ms if recording else 0,
+            transcript_exists=main is not None,
+            has_messages=memo.messages > 0,
+            has_hooks=memo.hooks_at > 0,
+            pid_alive=observe.alive(memo),
+            secrets=sum(memo.secrets.values()),
+        )
+
+    def _session(self, memo: Memo, accounts: Accounts, said: Thresholds | None, *, broken: bool) -> RuntimeSession:
+        profile = accounts.profile_of(memo.session)
+        thresholds = healths.effective(said, profile.thresholds)
+        context = _context(memo, thresholds)
+        signs = self._signs(memo)
+        signs.percent_used, signs.broken_file = context.percent_used, broken
+        signs.cost_issues = accounts.cost_issues(profile, thresholds)
+        recording = self.recordings.get(memo.session)
+        payload = memo.told.payload if memo.told else None
+        client = payload.cost.total_cost_usd if payload and payload.cost else None
+        spent = accounts.session_usd.get(memo.session)
+        return RuntimeSession(
+            session_id=memo.session,
+            auth_profile=profile.profile_id,
+            project_path=self._project(memo),
+            transcript_path=recording.main.path if recording and recording.main else "",
+            health=healths.health(signs, thresholds),
+            model=_model(memo),
+            context=context,
+            git=memo.git,
+            transcript=_transcript(memo, recording, self.now_ms),
+            alerts=Alerts(
+                bool(memo.secrets),
+                sorted(memo.secrets),
+                healths.is_stale(signs, thresholds),
+                healths.at_risk(signs, thresholds),
+            ),
+            metadata=SessionMetadata(self.now_ms, signs.activity_ms),
+            cost=SessionCost(
+                cents(spent) if spent is not None else None,
+                cents(client) if client is not None else None,
+                memo.told.at_ms if memo.told and client is not None else None,
+            ),
+            swaps=accounts.swaps(memo.session),
+            tmux=Tmux(memo.told.launch.tmux_pane) if memo.told and memo.told.launch.tmux_pane else None,
+        )
+
+    def _write(self, profiles: list[AuthProfile], sessions: list[RuntimeSession]) -> runtime_state.Outcome:
+        def change(state: RuntimeState) -> RuntimeState:
+            before = {each.session_id: each for each in state.sessions}
+            state.auth_profiles = _merged(state.auth_profiles, profiles)
+            kept = {each.session_id: _unless_same(before.get(each.session_id), each) for each in sessions}
+            order = [name for name in before if name in kept] + [name for name in kept if name not in before]
+            state.sessions = [kept[name] for name in order]
+            state.thresholds = state.thresholds or healths.defaults()
+            state.metadata = True
+            return state
+
+        done = runtime_state.update(self.where.folder, self.now_ms, change, durable=self.effort.durable)
+        archive_removed(self.where.folder, self.journal, done.removed, self.now_ms)
+        return done
+
+    def _launched(self, session: RuntimeSession, accounts: Accounts) -> layout.Launched:
+        memo = self.memory.sessions[session.session_id]
+        profile = accounts.profile_of(session.session_id)
+        launch = memo.told.launch if memo.told else None
+        return layout.Launched(
+            auth_profile=profile.profile_id,
+            label=profile.label,
+            detection_method=accounts.method_of(session.session_id),
+            launch_alias=launch.alias if launch else "",
+            config_dir=str(self.where.config_dir),
+            tmux_pane_id=launch.tmux_pane if launch else "",
+            first_seen=memo.first_seen_ms,
+            cli_version=(memo.told.payload.version or "") if memo.told else "",
+        )
+
+    def _publish(self, live: Live) -> int:
+        due = []
+        for session in live.state.sessions:
+            memo = self.memory.sessions.get(session.session_id)
+            if memo is None or session.session_id not in live.launches:
+                continue
+            launched = live.launches[session.session_id]
+            mark = layout.mark(session, launched, self.where.template)
+            # Not all at the same moment: each session has its own.
+            every_ms = PAGE_EVERY_MS + 1000 * (zlib.crc32(session.session_id.encode()) % PAGE_SPREAD_S)
+            mine = session.session_id == self.effort.only
+            if mine or mark != memo.page_print or self.now_ms - memo.page_ms > every_ms:
+                memo.page_print, memo.page_ms = mark, self.now_ms
+                due.append(layout.session_page(session, launched, live.state, self.where.template))
+        shared = layout.shared_pages(live.state, self.now_ms, self.where.template)
+        return len(publish(self.where.folder, [*due, *shared], durable=False))
+
+    def _finish(self, live: Live, removed: int) -> None:
+        if self.now_ms - self.memory.cleaned_ms > runtime_state.DAY_MS:
+            clean_up(self.where.folder, self.where.home, self.now_ms)
+            self.memory.cleaned_ms = self.now_ms
+        path = self.where.folder / runtime_state.OWN / "memory.bin"
+        files.replace(path, msgspec.msgpack.encode(self.memory), durable=False)
+        log_line(self.where.folder, layout.log_entry(live.state, live.broken, (live.changed, removed), self.now_ms))
+
+
+def swapped_by_hand(where: Where, session: str, profile: str, since_ms: int) -> Billed:
+    """Write down that another profile pays from a time on."""
+    seen = runtime_state.look(where.folder, where.now_ms).state
+    if seen.profile(profile) is None:
+        known = ", ".join(each.profile_id for each in seen.auth_profiles) or "none yet"
+        raise NotFound(f"no profile {profile!r}; known are: {known}", hint="flightlog live profiles")
+    event = Billed(session, profile, since_ms, "manual")
+    journal(where).append(event, durable=True)
+    return event
+
+
+def _merged(before: list[AuthProfile], new: list[AuthProfile]) -> list[AuthProfile]:
+    """Profiles with new figures; what a person may have written since stays theirs."""
+    figures = {each.profile_id: each for each in new}
+    kept = []
+    for each in before:
+        fresh = figures.pop(each.profile_id, None)
+        if fresh is not None:
+            each.billing, each.metadata = fresh.billing, fresh.metadata
+            each.billing_fingerprint = each.billing_fingerprint or fresh.billing_fingerprint
+        kept.append(each)
+    return kept + list(figures.values())
+
+
+def _unless_same(before: RuntimeSession | None, now: RuntimeSession) -> RuntimeSession:
+    """A session in which nothing happened keeps the times of its last news."""
+    if before is None or before.metadata is None or now.metadata is None:
+        return now
+    if (before.health.status, before.health.issues) == (now.health.status, now.health.issues):
+        now.health.last_update = before.health.last_update
+    looked = now.metadata.gathered_at
+    now.metadata.gathered_at = before.metadata.gathered_at
+    if before != now:
+        now.metadata.gathered_at = looked
+    return now
+
+
+def _model(memo: Memo) -> ModelFact:
+    payload = memo.told.payload if memo.told else None
+    if payload is not None and payload.model is not None and (payload.model.display_name or payload.model.id):
+        return ModelFact(str(payload.model.display_name or payload.model.id), "jsonInput", 80)
+    return ModelFact(memo.model, "transcript", 90) if memo.model else ModelFact("unknown", "default", 10)
+
+
+def _context(memo: Memo, thresholds: Thresholds) -> Context:
+    window = memo.told.payload.context_window if memo.told else None
+    size = (window.context_window_size if window else None) or (WINDOW_LONG if "[1m]" in memo.model else WINDOW_DEFAULT)
+    used = window.current_usage.total if window and window.current_usage else memo.tokens
+    room = int(size * (thresholds.compaction_percent or 100) / 100)
+    percent = 100 * used // room if room else 0
+    near = percent >= (thresholds.context_warning_percent or 0)
+    return Context(used, max(room - used, 0), percent, size, near)
+
+
+def _transcript(memo: Memo, recording: Recording | None, now_ms: int) -> TranscriptFact:
+    main = recording.main if recording else None
+    if recording is None or main is None:
+        return TranscriptFact()
+    age = now_ms - recording.changed_ms
+    return TranscriptFact(
+        exists=True,
+        size_bytes=main.size,
+        last_modified=recording.changed_ms,
+        last_modified_ago=layout.ago(age),
+        message_count=memo.messages,
+        last_message_preview=memo.said,
+        is_synced=age < healths.SYNCED_MS,
+    )
+
+
+def _memory(folder: Path) -> Memory:
+    try:
+        data = (folder / runtime_state.OWN / "memory.bin").read_bytes()
+        return msgspec.msgpack.decode(data, type=Memory)
+    except (OSError, msgspec.MsgspecError):
+        return Memory()

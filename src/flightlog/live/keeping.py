@@ -1,0 +1,92 @@
+"""Keeping the directory small: sessions that left the file, pages nobody needs, the log.
+
+Nothing of a person's is lost: the text of a session that leaves goes to `archive/`, comments
+included, and is compressed once a day.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+import zstandard
+
+from flightlog.live.events import Archived, Event
+from flightlog.live.file.runtime_state import DAY_MS, KEEP_DAYS, OWN
+from flightlog.live.layout import LOG, NOT_SESSIONS
+from flightlog.model.ids import is_safe
+from flightlog.store import files, lines, settings_file
+from flightlog.store.journal import Journal
+
+LOG_BYTES_MAX = 200_000
+LOG_LINES_KEPT = 500
+ARCHIVE = "archive"
+_SWEEP_S = 3600.0
+
+
+def archive_removed(folder: Path, journal: Journal[Event], removed: Sequence[tuple[str, str]], now_ms: int) -> None:
+    """Keep the text of sessions that left the file."""
+    for session, text in removed:
+        line = msgspec.json.encode({"sessionId": session, "archivedAt": now_ms, "yaml": text})
+        lines.append(folder / ARCHIVE / "sessions.jsonl", line)
+        journal.append(Archived(session, "no longer live"))
+
+
+def clean_up(folder: Path, home: Path, now_ms: int) -> list[str]:
+    """Compress the archive, take away pages and marks of sessions long gone; return their names."""
+    _compress(folder / ARCHIVE / "sessions.jsonl", now_ms)
+    gone = []
+    for path in sorted(folder.glob("*.json")):
+        if path.name not in NOT_SESSIONS and is_safe(path.stem) and _is_old(path, now_ms):
+            settings_file.remove(path)
+            gone.append(path.stem)
+    marks = home / "live"
+    for path in sorted(marks.iterdir()) if marks.is_dir() else ():
+        if _is_old(path, now_ms):
+            settings_file.remove(path)
+    for place in (folder, folder / OWN):
+        if place.is_dir():
+            files.sweep(place, _SWEEP_S, now_ms / 1000)
+    return gone
+
+
+def archived(folder: Path) -> list[dict[str, object]]:
+    """Every session that left the file, oldest first."""
+    found: list[dict[str, object]] = []
+    for path in sorted((folder / ARCHIVE).glob("sessions-*.jsonl.zst")):
+        data = zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes())
+        found += [msgspec.json.decode(line) for line in data.splitlines() if line]
+    with suppress(FileNotFoundError):
+        found += [
+            msgspec.json.decode(line.data)
+            for line in lines.read(folder / ARCHIVE / "sessions.jsonl")
+            if isinstance(line, lines.Line)
+        ]
+    return found
+
+
+def log_line(folder: Path, text: str) -> None:
+    """Append to the log; above 200 KB only the last lines stay."""
+    path = folder / LOG
+    lines.append(path, text.encode("utf-8", "replace").replace(b"\n", b" "))
+    if path.stat().st_size > LOG_BYTES_MAX:
+        kept = path.read_bytes().splitlines()[-LOG_LINES_KEPT:]
+        files.replace(path, b"\n".join(kept) + b"\n", durable=False)
+
+
+def _compress(path: Path, now_ms: int) -> None:
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return
+    if data:
+        name = f"sessions-{now_ms}.jsonl.zst"
+        files.replace(path.with_name(name), zstandard.ZstdCompressor(level=10).compress(data))
+    settings_file.remove(path)
+
+
+def _is_old(path: Path, now_ms: int) -> bool:
+    try:
+        return now_ms - path.stat().st_mtime * 1000 > KEEP_DAYS * DAY_MS
+    except OSError:
+        return False

@@ -1,0 +1,250 @@
+"""The fold: one event taken into account, one function per kind."""
+
+from typing import assert_never
+
+from flightlog.loop import events as e
+from flightlog.loop.core.state import HOUR_S, RECENT, Breaker, Gate, Open, State, TaskState, Verdict
+from flightlog.loop.core.told import take_report
+
+_RATE_MIN, _RATE_MAX = 0.01, 0.5
+_SIDE = e.UsageNoted | e.Reported | e.GateChecked | e.MilestoneReached | e.Waited | e.Alerted
+
+
+def apply(state: State, at: float, event: e.Event) -> None:
+    """Take one event that happened at `at` into account."""
+    state.totals.events += 1
+    if isinstance(event, e.RunnerTook) and event.resumed and state.resting_since is None:
+        state.rested_s += max(at - state.last_at, 0.0)  # nobody was at work
+    state.last_at = max(state.last_at, at)
+    match event:
+        case e.SessionStarted() | e.RunnerTook() | e.Paused() | e.Stopped() | e.Resumed() | e.SessionEnded():
+            _course(state, at, event)
+        case e.DecisionMade() | e.TaskStarted() | e.AttemptEnded() | e.Verified() | e.TaskEnded() | e.Recovering():
+            _task(state, at, event)
+        case e.UsageNoted() | e.Reported() | e.GateChecked() | e.MilestoneReached() | e.Waited() | e.Alerted():
+            _side(state, at, event)
+        case e.BreakerMoved():
+            _breaker(state, at, event)
+        case e.QuestionAsked():
+            state.question = Open(event, at)
+            state.asked += 1
+            state.totals.help_requests += 1
+            state.breaker.asked = state.breaker.asked or event.about.startswith("breaker")
+        case e.QuestionAnswered():
+            _answered(state, at, event)
+        case _:
+            assert_never(event)
+
+
+def _course(
+    state: State,
+    at: float,
+    event: e.SessionStarted | e.RunnerTook | e.Paused | e.Stopped | e.Resumed | e.SessionEnded,
+) -> None:
+    match event:
+        case e.SessionStarted():
+            state.session_id, state.session_name = event.session_id, event.session_name
+            state.plan, state.plan_digest, state.project = event.plan, event.plan_digest, event.project
+            state.config, state.budgets, state.autonomous = event.config, event.budgets, event.autonomous
+            state.context, state.calibration = dict(event.context), event.calibration
+            state.tasks_total = event.tasks_total
+            state.learning_rate, state.mark = event.config.learning_rate, event.mark
+            state.status, state.started_at = "in_progress", at
+        case e.RunnerTook():
+            state.epoch = event.epoch
+        case e.Paused() | e.Stopped():
+            state.status, state.why, state.question, state.verdict = "paused", event.why, None, None
+            state.resting_since = at
+        case e.Resumed():
+            _resumed(state, at, event)
+        case e.SessionEnded():
+            state.status, state.why, state.ended_at, state.question = event.status, event.why, at, None
+        case _:
+            assert_never(event)
+
+
+def _resumed(state: State, at: float, event: e.Resumed) -> None:
+    """A person said «go on»: what was open is tried once more, what waited for a person may be asked again."""
+    if state.resting_since is not None:
+        state.rested_s += at - state.resting_since  # a rest is no working time
+    state.status, state.why, state.resting_since, state.ended_at = "in_progress", "", None, None
+    state.budgets = event.budgets or state.budgets
+    state.wait_until = 0.0
+    if state.breaker.state == "open":
+        state.breaker.state, state.breaker.probes, state.breaker.since = "half_open", 0, at
+    for task in state.tasks.values():
+        if task.status in {"deferred", "failed"}:
+            task.status, task.stage, task.failures, task.same, task.diagnosed = "pending", "idle", 0, 0, False
+            task.result, task.ended_at = None, None
+
+
+def _task(
+    state: State,
+    at: float,
+    event: e.DecisionMade | e.TaskStarted | e.AttemptEnded | e.Verified | e.TaskEnded | e.Recovering,
+) -> None:
+    task = state.touched(event.task)
+    match event:
+        case e.DecisionMade():
+            state.totals.decisions += 1
+            state.confidence = event.confidence
+            state.breaker.confidences = [*state.breaker.confidences, event.confidence][-RECENT:]
+            task.approved = task.approved and event.action == "escalate"
+        case e.TaskStarted():
+            _started(state, task, at, event)
+        case e.AttemptEnded():
+            _ended(state, task, at, event)
+        case e.Verified():
+            _verified(state, task, event)
+        case e.Recovering():
+            if event.action in {"skip", "escalate"}:
+                return  # what ends the failure comes next, as an event of its own
+            task.stage, task.retry_at = "idle", at + event.wait_s
+            task.diagnosed = task.diagnosed or event.action == "diagnose"
+            task.mode = event.action if event.action in {"diagnose", "delegate"} else "work"
+        case e.TaskEnded():
+            status = {"success": "completed", "failure": "failed"}.get(event.result, event.result)
+            task.status, task.stage, task.result, task.why = status, "idle", event.result, event.why
+            task.ended_at, task.duration_s = at, event.duration_s
+            state.verdict = None
+            state.current = "" if state.current == event.task else state.current
+        case _:
+            assert_never(event)
+
+
+def _started(state: State, task: TaskState, at: float, event: e.TaskStarted) -> None:
+    task.status, task.stage, task.attempt, task.mode = "in_progress", "running", event.attempt, event.mode
+    task.key, task.agent_session, task.exit_ready = event.key, event.agent_session, False
+    task.started_at = at if task.started_at is None else task.started_at
+    state.current = event.task
+    state.iterations += 1
+    if state.breaker.state == "half_open":
+        state.breaker.probes += 1
+
+
+def _ended(state: State, task: TaskState, at: float, event: e.AttemptEnded) -> None:
+    if event.agent_session and event.agent_session not in task.sessions:
+        task.sessions.append(event.agent_session)
+    if event.diff:
+        task.diffs.append(event.diff)
+    state.totals.busy_s += event.duration_s
+    if event.result in {"interrupted", "budget"}:
+        return  # nothing is known about the attempt: it is made again, under the same number and key
+    if event.result == "limited":
+        task.stage, task.retry_at = "idle", at + (event.limit_s or 0)
+        state.wait_until = max(state.wait_until, at + (event.limit_s or 0))
+        task.attempt -= 1
+        return
+    state.totals.attempts += 1
+    breaker = state.breaker
+    breaker.denials = breaker.denials + 1 if event.denials else 0
+    if event.progress is not None:
+        breaker.idle = 0 if event.progress or event.asked else breaker.idle + 1
+    task.exit_ready = event.exit_signal and len(event.indicators) >= 2
+    if event.result == "success":
+        task.stage, task.rounds = "ran", task.rounds + 1
+        task.diagnosis = event.said if task.mode == "diagnose" else task.diagnosis
+        if event.progress and breaker.state == "half_open":
+            breaker.probed = True
+    else:
+        _failed(state, task, event.error_type, event.error_message, event.signature)
+        task.severity, task.verify_failed = event.severity, False
+
+
+def _verified(state: State, task: TaskState, event: e.Verified) -> None:
+    state.breaker.verifies += 1
+    if event.passed:
+        task.stage = "right"
+        _learn(state, right=True)
+        state.totals.successes += 1
+        _noted(state.breaker, right=True)
+        return
+    state.breaker.verify_failures += 1
+    _failed(state, task, "validation", event.error_message, event.error_message[:200])
+    task.severity, task.verify_failed = "medium", True
+
+
+def _failed(state: State, task: TaskState, error_type: str, message: str, signature: str) -> None:
+    state.totals.errors += 1
+    task.stage, task.failures = "failed", task.failures + 1
+    task.same = task.same + 1 if signature and signature == task.signature else 1
+    task.error_type, task.error_message, task.signature = error_type, message, signature
+    _learn(state, right=False)
+    breaker = state.breaker
+    breaker.same = breaker.same + 1 if signature and signature == breaker.signature else 1
+    breaker.signature = signature
+    _noted(breaker, right=False)
+
+
+def _noted(breaker: Breaker, *, right: bool) -> None:
+    breaker.recent = [*breaker.recent, right][-RECENT:]
+    breaker.consecutive = 0 if right else breaker.consecutive + 1
+    if right:
+        breaker.same, breaker.signature = 0, ""
+    if breaker.state == "half_open":
+        breaker.probed = right
+
+
+def _learn(state: State, *, right: bool) -> None:
+    """Move what is expected of the next task towards what happened, faster while things go well."""
+    state.history += state.learning_rate * (float(right) - state.history)
+    state.learning_rate = min(max(state.learning_rate * (1.1 if right else 0.9), _RATE_MIN), _RATE_MAX)
+
+
+def _side(state: State, at: float, event: _SIDE) -> None:
+    match event:
+        case e.UsageNoted():
+            state.totals.calls += event.calls
+            state.totals.tokens += event.tokens
+            state.totals.usd += event.usd or 0.0
+            state.totals.unpriced += event.usd is None
+            if state.budgets.calls_per_hour and event.calls:
+                state.calls_at = [each for each in state.calls_at if each > at - HOUR_S] + [at]
+        case e.Reported():
+            take_report(state, event)
+        case e.GateChecked():
+            before = state.gates.get(event.name)
+            state.gates[event.name] = Gate(event.value, event.passed, accepted=bool(before and before.accepted))
+        case e.MilestoneReached():
+            state.milestones[event.name] = at
+        case e.Waited():
+            state.wait_until = event.until
+        case e.Alerted():
+            state.alerts.append(event.condition)
+        case _:
+            assert_never(event)
+
+
+def _breaker(state: State, at: float, event: e.BreakerMoved) -> None:
+    breaker, state.verdict = state.breaker, None
+    if event.after == "closed":
+        state.breaker = Breaker(trips=breaker.trips)
+        return
+    breaker.state, breaker.since, breaker.probes, breaker.probed = event.after, at, 0, None
+    if event.after == "open":
+        breaker.trips += 1
+        breaker.asked = False
+        breaker.condition, breaker.action = event.condition, event.action
+
+
+def _answered(state: State, at: float, event: e.QuestionAnswered) -> None:
+    question, state.question = state.question, None
+    state.totals.human += event.by == "person"
+    if question is None or question.asked.question != event.question:
+        return
+    asked = question.asked
+    match asked.about, event.answer:
+        case "start", "go":
+            state.agreed = True
+        case "review", "continue":
+            state.reviewed.append(asked.task)
+        case "gate", "accept":
+            state.gates.setdefault(asked.task, Gate(None, None)).accepted = True
+        case (("confidence" | "always"), "execute"):
+            state.touched(asked.task).approved = True
+        case "error", "retry":
+            task = state.touched(asked.task)
+            task.stage, task.approved, task.retry_at, task.failures, task.same = "idle", True, at, 0, 0
+        case _:
+            by = "a person" if event.by == "person" else f"nobody within {asked.timeout_s:g} s"
+            state.verdict = Verdict(asked.about, asked.task, event.answer, by)

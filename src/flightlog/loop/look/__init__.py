@@ -1,0 +1,1 @@
+"""Looking at sessions: status, report, analysis, insights, comparison, calibration."""

@@ -1,0 +1,164 @@
+"""A small safe language for conditions: numbers, names, comparisons, and, or, not, brackets.
+
+    error_rate > 0.5 and (iterations >= 10 or metrics.coverage < 0.8)
+
+Nothing is called and nothing can be reached but the names given. A name that is not known
+makes the answer None, «not evaluated», unless the rest decides without it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from flightlog.model.errors import Invalid
+
+_TOKEN = re.compile(r"\s*(?:(\d+(?:\.\d+)?)|([A-Za-z_][\w.-]*)|(>=|<=|==|!=|>|<|\(|\)|\+|-|\*|/)|(\S))")
+_LENGTH_MAX = 1000
+_DEPTH_MAX = 40
+Value = float | None
+COMPARE = {
+    ">=": lambda a, b: a >= b,
+    ">": lambda a, b: a > b,
+    "<=": lambda a, b: a <= b,
+    "<": lambda a, b: a < b,
+    "==": lambda a, b: a == b,
+    "!=": lambda a, b: a != b,
+}
+
+
+class Node(NamedTuple):
+    """A part of an expression: an operator with its parts, a number or a name."""
+
+    kind: str
+    word: str = ""
+    number: float = 0.0
+    parts: tuple["Node", ...] = ()
+
+
+def parse(text: str) -> Node:
+    """Read an expression, or say where it stops making sense."""
+    if len(text) > _LENGTH_MAX:
+        raise Invalid(f"a condition has at most {_LENGTH_MAX} characters", hint="write two")
+    reader = _Reader(_tokens(text))
+    node = reader.either(0)
+    if reader.word:
+        raise Invalid(f"a condition ends before {reader.word!r}: {text}", hint="join parts with `and` or `or`")
+    return node
+
+
+def evaluate(node: Node, names: Mapping[str, float]) -> Value:
+    """The value of an expression; truth is 1.0 and 0.0; None is «not known»."""
+    match node.kind:
+        case "number":
+            return node.number
+        case "name":
+            return names.get(node.word)
+        case "not":
+            inner = evaluate(node.parts[0], names)
+            return None if inner is None else float(not inner)
+        case "and" | "or":
+            return _joined(node, names)
+        case _:
+            left, right = (evaluate(part, names) for part in node.parts)
+            return None if left is None or right is None else _computed(node.word, left, right)
+
+
+def names_in(node: Node) -> list[str]:
+    """Every name an expression asks for."""
+    own = [node.word] if node.kind == "name" else []
+    return own + [name for part in node.parts for name in names_in(part)]
+
+
+def _joined(node: Node, names: Mapping[str, float]) -> Value:
+    values = [evaluate(part, names) for part in node.parts]
+    decisive = node.kind == "or"
+    if any(value is not None and bool(value) is decisive for value in values):
+        return float(decisive)
+    return None if None in values else float(not decisive)
+
+
+def _computed(word: str, left: float, right: float) -> Value:
+    if word in COMPARE:
+        return float(COMPARE[word](left, right))
+    if word == "/":
+        return left / right if right else None
+    return {"+": left + right, "-": left - right, "*": left * right}[word]
+
+
+def _tokens(text: str) -> list[tuple[str, str]]:
+    found = []
+    for number, name, mark, wrong in _TOKEN.findall(text):
+        if wrong:
+            raise Invalid(f"a condition cannot hold {wrong!r}: {text[:80]}", hint="as in: error_rate > 0.5")
+        found.append(("number", number) if number else ("name", name) if name else ("mark", mark))
+    return found
+
+
+class _Reader:
+    """Takes tokens one by one; each level binds tighter than the one before."""
+
+    def __init__(self, tokens: list[tuple[str, str]]) -> None:
+        self._tokens = tokens
+        self._at = 0
+
+    @property
+    def word(self) -> str:
+        return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
+
+    def either(self, depth: int) -> Node:
+        return self._chain("or", depth, lambda: self._chain("and", depth, lambda: self._negated(depth)))
+
+    def _chain(self, word: str, depth: int, inner: Callable[[], Node]) -> Node:
+        if depth > _DEPTH_MAX:
+            raise Invalid("a condition is nested too deeply", hint="write two")
+        parts = [inner()]
+        while self.word == word:
+            self._at += 1
+            parts.append(inner())
+        return parts[0] if len(parts) == 1 else Node(word, parts=tuple(parts))
+
+    def _negated(self, depth: int) -> Node:
+        if depth > _DEPTH_MAX:
+            raise Invalid("a condition is nested too deeply", hint="write two")
+        if self.word == "not":
+            self._at += 1
+            return Node("not", parts=(self._negated(depth + 1),))
+        left = self._sum(depth)
+        if self.word in COMPARE:
+            word = self.word
+            self._at += 1
+            return Node("compare", word, parts=(left, self._sum(depth)))
+        return left
+
+    def _sum(self, depth: int) -> Node:
+        node = self._product(depth)
+        while self.word in {"+", "-"}:
+            word = self.word
+            self._at += 1
+            node = Node("compute", word, parts=(node, self._product(depth)))
+        return node
+
+    def _product(self, depth: int) -> Node:
+        node = self._one(depth)
+        while self.word in {"*", "/"}:
+            word = self.word
+            self._at += 1
+            node = Node("compute", word, parts=(node, self._one(depth)))
+        return node
+
+    def _one(self, depth: int) -> Node:
+        if self._at >= len(self._tokens):
+            raise Invalid("a condition ends too early", hint="as in: error_rate > 0.5")
+        kind, word = self._tokens[self._at]
+        self._at += 1
+        if kind == "number":
+            return Node("number", number=float(word))
+        if kind == "name" and word not in {"and", "or", "not"}:
+            return Node("name", word)
+        if word == "(":
+            node = self.either(depth + 1)
+            if self.word != ")":
+                raise Invalid("a bracket of a condition is not closed", hint="add `)`")
+            self._at += 1
+            return node
+        raise Invalid(f"a condition cannot go on with {word!r}", hint="as in: error_rate > 0.5")

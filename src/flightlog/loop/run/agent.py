@@ -1,0 +1,170 @@
+"""An agent at work on a task: started, watched call by call, ended when a budget is, and read out.
+
+Each model call is written down when it is seen, before the next can be paid for; at the end
+the client's own total corrects what the stream told.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from flightlog.agents.claude_code import AGENT, ClaudeCode
+from flightlog.agents.command import scripted
+from flightlog.agents.driver import Ask, Driver, Outcome, Running
+from flightlog.agents.scripted import load, serve
+from flightlog.agents.scripted.agent import MODEL, VERSION
+from flightlog.loop.core import breaker
+from flightlog.loop.core.decide import Attempt
+from flightlog.loop.core.state import State
+from flightlog.loop.events import Event, UsageNoted
+from flightlog.loop.plan.schema import Run, Task
+from flightlog.loop.run.prompt import prompt
+from flightlog.loop.run.saying import Said, call, said
+from flightlog.loop.run.tree import Shadow, fingerprint
+from flightlog.loop.run.world import Ran
+from flightlog.model.errors import FlightlogError, Invalid
+from flightlog.store.trees import Place
+
+if TYPE_CHECKING:
+    from flightlog.loop.run.machine import Outside
+
+SCRIPTED = "scripted"
+_TICK_S = 0.01
+_REPORTS_EVERY = 5
+_STDERR_CHARS = 1500
+
+Emit = Callable[[Event], None]
+
+
+class Job(NamedTuple):
+    """What is to be done."""
+
+    task: Task
+    run: Run
+    effect: Attempt
+    limit_s: float
+
+
+class Work:
+    """One attempt of an agent."""
+
+    def __init__(self, project: Path, directory: Path, outside: "Outside", environment: Mapping[str, str]) -> None:
+        """Work in `project` with exactly this environment."""
+        self._project = project
+        self._directory = directory
+        self._outside = outside
+        self._environment = environment
+        self._seen: set[str] = set()
+        self._tokens = 0
+        self._usd = 0.0
+
+    def run(self, job: Job, state: State, emit: Emit, watch: Callable[[], str], guard: Callable[[int], None]) -> Ran:
+        """Run the agent to its end, or to the end of a budget."""
+        before = fingerprint(self._project)
+        shadow, name = self._shadow(), f"{job.task.task_id}-{job.effect.attempt}"
+        first = shadow.look(f"{name}-before-{self._outside.new_id()}")
+        session = self._outside.new_id()
+        words = prompt(job.task, job.run.prompt, state, job.effect.mode)
+        arguments = (*(("--model", job.run.model) if job.run.model else ()), *job.run.arguments)
+        ask = Ask(words, self._project, self._environment, session=session, arguments=arguments)
+        try:
+            with self._driver(job.run) as (driver, more):
+                running = driver.start(msgspec.structs.replace(ask, environment={**self._environment, **more}))
+                guard(running.pid)
+                why, outcome = self._watched(running, job, state, emit, watch)
+        except (FlightlogError, OSError) as error:
+            text = error.message if isinstance(error, FlightlogError) else str(error.strerror)
+            return Ran("failure", 0.0, None, f"the agent cannot be started: {text}")
+        told = said(outcome.records)
+        self._correct(job, told, emit)
+        with suppress(FlightlogError, OSError):
+            self._outside.keep(session)
+        progress = fingerprint(self._project) != before
+        second = shadow.look(f"{name}-after-{self._outside.new_id()}")
+        diff = shadow.changes(name, (first, second), self._outside.clean)
+        ran = self._judged(why, outcome, told, state)
+        signs = [*told.indicators, *self._more_signs(job.run, progress=progress)]
+        return ran._replace(progress=progress, indicators=tuple(signs), agent_session=session, diff=diff)
+
+    def _shadow(self) -> Shadow:
+        home = Path(self._environment.get("HOME", "/"))
+        place = Place(self._directory / "tree.git", self._project, home, self._environment.get("PATH", os.defpath))
+        return Shadow(self._directory, place, self._outside.now)
+
+    def _watched(
+        self, running: Running, job: Job, state: State, emit: Emit, watch: Callable[[], str]
+    ) -> tuple[str, Outcome]:
+        end = self._outside.monotonic() + job.limit_s
+        ticks = 0
+        while (outcome := running.look(_TICK_S)) is None:
+            if why := self._paid(running, job, state, emit):
+                return why, running.kill()
+            ticks += 1
+            why = watch() if ticks % _REPORTS_EVERY == 0 else ""
+            if why:
+                return why, running.stop()
+            if self._outside.monotonic() > end:
+                return "timeout", running.stop()
+        self._paid(running, job, state, emit)
+        return "", outcome
+
+    def _paid(self, running: Running, job: Job, state: State, emit: Emit) -> str:
+        """Write new model calls down; say which limit they reached."""
+        for record in running.news():
+            one = call(record)
+            if one is None or one.message in self._seen:
+                continue
+            self._seen.add(one.message)
+            self._tokens += one.tokens
+            self._usd += one.usd or 0.0
+            emit(UsageNoted(job.task.task_id, job.effect.attempt, one.message, one.model, one.tokens, one.usd))
+        now = self._outside.now()
+        if breaker.exhausted(state, now, begun=True):
+            return "budget"
+        return "limited" if breaker.hour_full_until(state, now) > now else ""
+
+    def _correct(self, job: Job, told: Said, emit: Emit) -> None:
+        """The stream's figures are not final; what the client counted more is added, as no call of its own."""
+        tokens = max((told.tokens or 0) - self._tokens, 0)
+        usd = max((told.usd or 0.0) - self._usd, 0.0)
+        if self._seen and (tokens or usd > 1e-9):
+            emit(UsageNoted(job.task.task_id, job.effect.attempt, "", "client", tokens, usd, calls=0))
+
+    def _judged(self, why: str, outcome: Outcome, told: Said, state: State) -> Ran:
+        now = self._outside.now()
+        text = told.text or outcome.stderr[-_STDERR_CHARS:]
+        common = {"denials": told.denials, "asked": told.asked, "exit_signal": told.exit_signal, "said": text[-2000:]}
+        if why == "limited":
+            return Ran("limited", 0.0, message=text, limit_s=breaker.hour_full_until(state, now) - now, **common)  # type: ignore[arg-type]
+        if why:
+            return Ran(why, 0.0, outcome.exit_code, text or why, **common)  # type: ignore[arg-type]
+        if told.limited:
+            wait = told.resets_at - now if told.resets_at is not None else state.config.limit_wait_seconds
+            return Ran("limited", 0.0, outcome.exit_code, text, limit_s=max(wait, 1.0), **common)  # type: ignore[arg-type]
+        failed = told.failed or outcome.exit_code != 0
+        message = text if failed else ""
+        return Ran("failure" if failed else "success", 0.0, outcome.exit_code, message, **common)  # type: ignore[arg-type]
+
+    def _more_signs(self, run: Run, *, progress: bool) -> list[str]:
+        signs = [] if progress else ["nothing changed"]
+        with suppress(OSError):
+            if run.checklist and "- [ ]" not in (self._project / run.checklist).read_text("utf-8", "replace"):
+                signs.append("checklist done")
+        return signs
+
+    @contextmanager
+    def _driver(self, run: Run) -> Iterator[tuple[Driver, dict[str, str]]]:
+        """The driver of an agent, and what its environment needs besides."""
+        if run.agent == AGENT:
+            yield ClaudeCode(self._outside.claude()), {}
+            return
+        if run.agent == SCRIPTED:
+            with serve(load(self._project / run.scenario), keep=False) as model:
+                here = {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CONFIG_DIR": str(self._outside.config_dir)}
+                yield scripted(run.model or MODEL, VERSION), here
+            return
+        raise Invalid(f"no driver for the agent {run.agent!r}", hint=f"there are: {AGENT}, {SCRIPTED}")

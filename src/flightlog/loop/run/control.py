@@ -1,0 +1,81 @@
+"""What people ask of a running loop, by way of its directory: lines in `control.jsonl`, or `question.yaml`.
+
+Only what comes after a runner began counts for it: a stop meant for an earlier run stops nothing.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, json
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from flightlog.loop.run.world import Request
+from flightlog.store.lines import append
+
+CONTROL = "control.jsonl"
+QUESTION = "question.yaml"
+_BYTES_MAX = 1 << 16
+
+
+class _Line(Struct):
+    what: str
+    question: str = ""
+    answer: str = ""
+    why: str = ""
+
+
+def send(directory: Path, request: Request) -> None:
+    """Ask the runner of the session in `directory` for something."""
+    line = _Line(request.what, request.question, request.answer, request.why)
+    append(directory / CONTROL, json.encode(line), durable=True)
+
+
+class Inbox:
+    """Reads requests as they come."""
+
+    def __init__(self, directory: Path) -> None:
+        """Begin after what is there already."""
+        self._path = directory / CONTROL
+        self._page = directory / QUESTION
+        self._at = self._size()
+        self._seen = 0
+
+    def take(self, question: str) -> list[Request]:
+        """Return what came since the last call; `question` is the open one, whose page is looked at too."""
+        found: list[Request] = []
+        if self._size() > self._at:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read(_BYTES_MAX)
+            whole = data[: data.rfind(b"\n") + 1]
+            self._at += len(whole)
+            for line in whole.splitlines():
+                with suppress(msgspec.DecodeError):
+                    told = json.decode(line, type=_Line)
+                    found.append(Request(told.what, told.question, told.answer, told.why))
+        if question and (answer := self._written(question)):
+            found.append(Request("answer", question, answer, "written into question.yaml"))
+        return found
+
+    def _written(self, question: str) -> str:
+        """What a person wrote into the page of the open question."""
+        try:
+            status = self._page.stat()
+            if status.st_mtime_ns == self._seen or status.st_size > _BYTES_MAX:
+                return ""
+            self._seen = status.st_mtime_ns
+            told = YAML(typ="safe", pure=True).load(self._page.read_text("utf-8"))
+        except (OSError, YAMLError, UnicodeDecodeError):
+            return ""
+        if not isinstance(told, dict) or told.get("question") != question:
+            return ""
+        return str(told.get("answer") or "").strip()
+
+    def _size(self) -> int:
+        try:
+            return os.stat(self._path).st_size  # noqa: PTH116 - looked at many times a second
+        except FileNotFoundError:
+            return 0

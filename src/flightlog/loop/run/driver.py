@@ -1,0 +1,138 @@
+"""The loop itself: ask what to do, do it, write down what happened, ask again.
+
+It knows neither files nor processes: a book to write in and a world to act on are given, so
+the simulator drives with this very code.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol, assert_never
+
+from flightlog.loop import events as e
+from flightlog.loop.core import asking, recovery
+from flightlog.loop.core.decide import Attempt, Check, End, Note, Sleep, decide
+from flightlog.loop.core.state import State
+from flightlog.loop.plan.schema import Plan
+from flightlog.loop.run.world import Ran, Request, World
+
+
+class Book(Protocol):
+    """Where events are written; `state` is what they add up to."""
+
+    state: State
+
+    def append(self, event: e.Event) -> None:
+        """Write one event down and take it into account."""
+
+    def show(self) -> None:
+        """Bring what people see up to date: something long comes now."""
+
+
+class Loop:
+    """Drives one session until there is nothing more to do."""
+
+    def __init__(self, plan: Plan, book: Book, world: World) -> None:
+        """Take a plan, a book and a world."""
+        self._plan = plan
+        self._book = book
+        self._world = world
+        self._pausing = ""
+
+    def go(self) -> State:
+        """Go on until the session is completed, in error, or rests."""
+        while self.step():
+            pass
+        return self._book.state
+
+    def step(self) -> bool:
+        """Do one thing; say whether there is more."""
+        state = self._book.state
+        for request in self._world.requests(state):
+            self._obey(request)
+        if self._pausing and self._may_rest(state):
+            self._note([e.Paused(self._pausing)])
+        effect = decide(state, self._plan, self._world.now())
+        match effect:
+            case End():
+                return False
+            case Note():
+                self._note(effect.events)
+            case Attempt():
+                self._book.show()
+                self._attempt(effect)
+            case Check():
+                self._check(effect)
+            case Sleep():
+                self._book.show()
+                self._world.sleep(effect.until, state)
+            case _:
+                assert_never(effect)
+        return True
+
+    def _note(self, events: Iterable[e.Event]) -> None:
+        for event in events:
+            self._book.append(event)
+
+    def _obey(self, request: Request) -> None:
+        state = self._book.state
+        if state.status != "in_progress":
+            return
+        match request.what:
+            case "stop":
+                self._note([e.Stopped(request.why or "a person stopped it")])
+            case "pause":
+                self._pausing = request.why or "a person paused it"
+            case "answer":
+                open_one = state.question
+                wanted = request.question or (open_one.asked.question if open_one else "")
+                if open_one and open_one.asked.question == wanted and request.answer in open_one.asked.options:
+                    self._note([asking.answered(state, request.answer, person=True)])
+            case _:
+                pass
+
+    def _may_rest(self, state: State) -> bool:
+        return state.status == "in_progress" and (not state.current or state.task(state.current).stage == "idle")
+
+    def _attempt(self, effect: Attempt) -> None:
+        ran = self._world.run(effect, self._book.state, self._book.append)
+        self._book.append(attempt_ended(effect, ran))
+
+    def _check(self, effect: Check) -> None:
+        told = self._world.check(effect, self._book.state)
+        if told.interrupted:
+            return  # the request that interrupted it is obeyed next; verification is made again
+        event = e.Verified(
+            effect.task.task_id,
+            effect.attempt,
+            told.passed,
+            told.commands,
+            told.missing,
+            told.message,
+            told.duration_s,
+        )
+        self._book.append(event)
+
+
+def attempt_ended(effect: Attempt, ran: Ran) -> e.AttemptEnded:
+    """Make the event of an attempt that came to its end."""
+    failed = ran.result in {"failure", "timeout"}
+    kind, severity = recovery.classify(ran.message, ran.exit_code, timed_out=ran.result == "timeout")
+    return e.AttemptEnded(
+        task=effect.task.task_id,
+        attempt=effect.attempt,
+        result=ran.result,  # type: ignore[arg-type]
+        duration_s=round(ran.duration_s, 3),
+        exit_code=ran.exit_code,
+        error_type=kind if failed else "",
+        error_message=ran.message if failed or ran.result == "limited" else "",
+        signature=recovery.signature(ran.message) if failed else "",
+        severity=severity if failed else "",
+        denials=ran.denials,
+        progress=ran.progress,
+        asked=ran.asked,
+        exit_signal=ran.exit_signal,
+        indicators=ran.indicators,
+        limit_s=ran.limit_s,
+        agent_session=ran.agent_session,
+        diff=ran.diff,
+        said=ran.said,
+    )

@@ -1,0 +1,231 @@
+"""The real world of a loop: processes on this machine, a clock, and the people who look in.
+
+One task runs at a time. While it runs, its reports and model calls are written down as they
+come, budgets are kept to the call, and a stop takes effect at once.
+"""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.agents.shell import Shell
+from flightlog.loop.core.decide import Attempt, Check
+from flightlog.loop.core.state import State
+from flightlog.loop.events import Event, QuestionAsked
+from flightlog.loop.plan.schema import Plan, Run, Task
+from flightlog.loop.run import agent, guardian
+from flightlog.loop.run.control import Inbox
+from flightlog.loop.run.reports import ReportFile
+from flightlog.loop.run.world import Checked, Ran, Request
+from flightlog.store.files import ensure_dir
+
+TICK_S = 0.05
+_LOOK_S = 0.2
+_MISSING = 127
+_CONTEXT_CHARS = 60_000
+_TAIL_CHARS = 2000
+
+
+class Outside(Struct, frozen=True):
+    """What the machine takes from its surroundings; read once, in `app`."""
+
+    environment: Mapping[str, str]
+    python: str
+    now: Callable[[], float]
+    monotonic: Callable[[], float]
+    sleep: Callable[[float], None]
+    new_id: Callable[[], str]
+    claude: Callable[[], Path]
+    config_dir: Path
+    keep: Callable[[str], None]
+    clean: Callable[[str], str]
+    interrupted: Callable[[], str] = lambda: ""
+    ask: Callable[[QuestionAsked, float], str | None] | None = None
+
+
+class Machine:
+    """The world of the session in `directory`, whose tasks work in `project`."""
+
+    def __init__(self, directory: Path, project: Path, plan: Plan, outside: Outside) -> None:
+        """Begin with an empty inbox; `plan` is as it was written, for commands and prompts."""
+        self._directory = directory
+        self._project = project
+        self._plan = plan
+        self._outside = outside
+        self._inbox = Inbox(directory)
+        self._waiting: list[Request] = []
+        self._guardian: subprocess.Popen[bytes] | None = None
+
+    def now(self) -> float:
+        """The time."""
+        return self._outside.now()
+
+    def sleep(self, until: float, state: State) -> None:
+        """Wait, looking in now and then; a person at the terminal may answer meanwhile."""
+        while (left := until - self.now()) > 0 and not self._look(state):
+            pause = min(left, _LOOK_S)
+            ask = self._outside.ask
+            answer = ask(state.question.asked, pause) if ask and state.question else None
+            if answer is not None and state.question:
+                self._waiting.append(Request("answer", state.question.asked.question, answer, "at the terminal"))
+            elif ask is None or not state.question:
+                self._outside.sleep(pause)
+
+    def requests(self, state: State) -> Sequence[Request]:
+        """What was asked since the last call."""
+        self._look(state)
+        taken, self._waiting = self._waiting, []
+        return taken
+
+    def run(self, effect: Attempt, state: State, emit: Callable[[Event], None]) -> Ran:
+        """Carry out an attempt."""
+        task = self._plan.task(effect.task.task_id)
+        run = _run_of(task, effect.mode)
+        report = self._directory / "reports" / f"{task.task_id}-{effect.attempt}.jsonl"
+        ensure_dir(report.parent)
+        told = ReportFile(report, self._project, task.task_id, effect.attempt)
+        limit_s = self._limit_s(task, state)
+
+        def watch() -> str:
+            for event in told.news():
+                emit(event)
+            return "interrupted" if self._must_stop(state) else ""
+
+        began = self._outside.monotonic()
+        if run.agent is not None:
+            at_work = agent.Work(self._project, self._directory, self._outside, self._environment(task, effect, state))
+            with self._guarded(state.mark) as guard:
+                ran = at_work.run(agent.Job(task, run, effect, limit_s), state, emit, watch, guard)
+            if ran.result not in {"success", "failure"}:
+                self._end_all(state.mark)
+        else:
+            ran = self._command(run, self._environment(task, effect, state), limit_s, watch, state)
+        for event in told.news(whole=True):
+            emit(event)
+        return ran._replace(duration_s=self._outside.monotonic() - began)
+
+    def check(self, effect: Check, state: State) -> Checked:
+        """Run the verify commands; a tool that is not there is no pass."""
+        task = self._plan.task(effect.task.task_id)
+        began = self._outside.monotonic()
+        attempt = Attempt(task, effect.attempt, "work")
+        codes: list[tuple[str, int | None]] = []
+        missing = [name for name in task.output_artifacts if not (self._project / name).exists()]
+        message = f"not there: {', '.join(missing)}" if missing else ""
+        for words in task.verify if not missing else ():
+            limit_s = state.config.verify_timeout_seconds
+            env = self._environment(task, attempt, state)
+            ran = self._command(Run(command=words), env, limit_s, lambda: "x" if self._must_stop(state) else "", state)
+            if ran.result == "x":
+                return Checked(passed=False, commands=(), missing=(), message="", duration_s=0.0, interrupted=True)
+            absent = ran.exit_code == _MISSING
+            codes.append((words, None if absent else ran.exit_code))
+            if ran.exit_code != 0:
+                message = f"verify: {words}\n{ran.message}"
+                missing += [words] if absent else []
+                break
+        passed = not message
+        return Checked(passed, tuple(codes), tuple(missing), message, self._outside.monotonic() - began)
+
+    def close(self, mark: str) -> None:
+        """End what tasks left behind, and let the guardian go."""
+        self._end_all(mark)
+        if self._guardian is not None:
+            assert self._guardian.stdin is not None
+            with suppress(OSError):
+                self._guardian.stdin.close()
+            self._guardian.wait(10)
+
+    def _end_all(self, mark: str) -> None:
+        """End whatever carries the session's mark, also what left its parents and its group."""
+        guardian.kill(set(), f"{guardian.MARK}={mark}".encode())
+
+    def _look(self, state: State) -> bool:
+        if why := self._outside.interrupted():
+            self._waiting.append(Request("stop", why=f"stopped by {why}"))
+        self._waiting += self._inbox.take(state.question.asked.question if state.question else "")
+        return bool(self._waiting)
+
+    def _must_stop(self, state: State) -> bool:
+        self._look(state)
+        return any(request.what == "stop" for request in self._waiting)
+
+    def _limit_s(self, task: Task, state: State) -> float:
+        return task.timeout_seconds or state.config.timeout_seconds
+
+    def _command(self, run: Run, env: Mapping[str, str], limit_s: float, watch: Callable[[], str], state: State) -> Ran:
+        words: str | Sequence[str] = run.command if run.command is not None else self._python(run)
+        began = self._outside.monotonic()
+        try:
+            command = Shell(words, cwd=self._project, environment=env)
+        except OSError as error:
+            return Ran("failure", 0.0, _MISSING, f"cannot be started: {error.strerror}")
+        result = ""
+        with self._guarded(state.mark) as guard:
+            guard(command.pid)
+            while (code := command.wait(TICK_S)) is None:
+                wall = state.budgets.wall_time_seconds
+                worked = self.now() - (state.started_at or self.now()) - state.rested_s
+                late = self._outside.monotonic() - began > limit_s
+                result = watch() or ("timeout" if late else "budget" if wall and worked >= wall else "")
+                if result:
+                    code = command.stop()
+                    self._end_all(state.mark)
+                    break
+        message = command.tail()[-_TAIL_CHARS:]
+        return Ran(result or ("failure" if code else "success"), 0.0, code, message, said=message[-400:])
+
+    def _python(self, run: Run) -> list[str]:
+        return [self._outside.python, "-m", "flightlog.loop.run.pytask", str(run.python), *run.arguments]
+
+    def _environment(self, task: Task, effect: Attempt, state: State) -> dict[str, str]:
+        at = state.task(task.task_id)
+        context = json.dumps(state.context)
+        return {
+            **self._outside.environment,
+            guardian.MARK: state.mark,
+            "FLIGHTLOG_REPORT": str(self._directory / "reports" / f"{task.task_id}-{effect.attempt}.jsonl"),
+            "FLIGHTLOG_SESSION": state.session_id,
+            "FLIGHTLOG_TASK": task.task_id,
+            "FLIGHTLOG_ATTEMPT": str(effect.attempt),
+            "FLIGHTLOG_KEY": at.key,
+            "FLIGHTLOG_EFFECTS": ",".join(at.effects),
+            "FLIGHTLOG_CONTEXT": context if len(context) < _CONTEXT_CHARS else "{}",
+        }
+
+    @contextmanager
+    def _guarded(self, mark: str) -> Iterator[Callable[[int], None]]:
+        """Tell the guardian of processes for as long as they are ours to end."""
+        if self._guardian is None or self._guardian.poll() is not None:
+            script = [self._outside.python, "-I", "-S", str(Path(guardian.__file__)), mark]
+            env = {name: value for name, value in self._outside.environment.items() if name == "PATH"}
+            self._guardian = subprocess.Popen(
+                script, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env, start_new_session=True
+            )
+        pipe = self._guardian.stdin
+        assert pipe is not None
+        told: list[int] = []
+
+        def guard(pid: int) -> None:
+            told.append(pid)
+            pipe.write(f"+{pid}\n".encode())
+            pipe.flush()
+
+        try:
+            yield guard
+        finally:
+            with suppress(OSError):
+                pipe.write("".join(f"-{pid}\n" for pid in told).encode())
+                pipe.flush()
+
+
+def _run_of(task: Task, mode: str) -> Run:
+    if mode == "delegate" and task.delegate is not None:
+        return task.delegate
+    if mode == "diagnose" and task.diagnose:
+        return Run(command=task.diagnose)
+    return task.run

@@ -1,0 +1,96 @@
+"""Reading `$FLIGHTLOG_REPORT`: JSON lines a task writes while it works, made into events.
+
+    {"feature": {"feature_id": "F001", "name": "Agent loader"}}
+    {"metric": "coverage", "value": 0.83}
+    {"artifact": "docs/loader.md"}     {"context": {"features_discovered": ["F001"]}}
+    {"confidence": 0.8}                {"effect": "deploy"}          {"doc": {"path": "…", "feature_id": "F001"}}
+
+What is not understood is told as an alert, never dropped in silence. The file stays in the
+session's directory, so that what was reported before a crash is known after it.
+"""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import json
+
+from flightlog.loop.core.told import KINDS
+from flightlog.loop.events import Alerted, Reported
+from flightlog.model.text import one_line
+
+_CHUNK = 1 << 20
+_TEXT_CHARS = 400
+
+
+class ReportFile:
+    """One task's report, read as it grows."""
+
+    def __init__(self, path: Path, project: Path, task: str, attempt: int) -> None:
+        """Read from the beginning."""
+        self._path = path
+        self._project = project
+        self._task = task
+        self._attempt = attempt
+        self._at = 0
+
+    def news(self, *, whole: bool = False) -> Iterator[Reported | Alerted]:
+        """Yield what was reported since the last call; at the end also a last line without an end."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._at)
+                data = file.read(_CHUNK)
+        except OSError:
+            return
+        end = len(data) if whole and len(data) < _CHUNK else data.rfind(b"\n") + 1
+        self._at += end
+        for line in data[:end].splitlines():
+            if line.strip():
+                yield from self._read(line)
+        if whole and len(data) == _CHUNK:
+            yield from self.news(whole=True)
+
+    def _read(self, line: bytes) -> Iterator[Reported | Alerted]:
+        try:
+            told = json.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            told = None
+        known = [kind for kind in KINDS if isinstance(told, dict) and kind in told]
+        events = [event for kind in known if (event := self._event(kind, told))]
+        if not events:
+            text = one_line(line.decode("utf-8", "replace"), _TEXT_CHARS)
+            yield Alerted(f"report of {self._task}", f"a line was not understood: {text}")
+        yield from events
+
+    def _event(self, kind: str, told: dict[str, Any]) -> Reported | None:  # noqa: PLR0911 - one for each kind
+        value = told[kind]
+        match kind:
+            case "metric" if isinstance(value, str) and _is_number(told.get("value")):
+                return self._made(kind, value, float(told["value"]))
+            case "artifact" | "effect" if isinstance(value, str) and value:
+                return self._made(kind, self._relative(value) if kind == "artifact" else value, None)
+            case "confidence" if _is_number(value):
+                return self._made(kind, "", float(value))
+            case "context" if isinstance(value, dict):
+                return self._made(kind, "", value)
+            case "feature" if isinstance(value, dict) and isinstance(value.get("feature_id"), str):
+                return self._made(kind, value["feature_id"], value)
+            case "doc" if isinstance(value, dict) and isinstance(value.get("path"), str):
+                return self._made(kind, self._relative(value["path"]), value)
+            case _:
+                return None
+
+    def _made(self, what: str, name: str, value: Any) -> Reported:
+        return Reported(self._task, self._attempt, what, name[:_TEXT_CHARS], value)
+
+    def _relative(self, written: str) -> str:
+        path = Path(written)
+        if path.is_absolute() and path.is_relative_to(self._project):
+            return str(path.relative_to(self._project))
+        return written
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

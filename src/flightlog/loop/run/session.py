@@ -1,0 +1,181 @@
+"""A session's life: begun, taken by one runner at a time, carried on, and left in order."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from flightlog.loop import events as e
+from flightlog.loop.core.state import State
+from flightlog.loop.plan.load import digest, parse
+from flightlog.loop.plan.schema import Budgets, Config, Plan
+from flightlog.loop.plan.shown import shown_plan
+from flightlog.loop.run import place
+from flightlog.loop.run.book import JOURNAL, Book, Surroundings
+from flightlog.loop.run.driver import Loop
+from flightlog.loop.run.guardian import MARK, kill, marked
+from flightlog.loop.run.machine import Machine, Outside
+from flightlog.loop.run.where import session_id
+from flightlog.model.errors import Conflict, Invalid, NotFound, Unreadable
+from flightlog.privacy.redact import Redactor
+from flightlog.store.files import create
+from flightlog.store.lease import Lease
+
+PLAN = "plan.yaml"
+LEASE = "runner.lock"
+Calibration = tuple[tuple[float, float], ...]
+
+
+class Beginning(Struct, frozen=True):
+    """How a session is to begin: its plan, its settings, and what earlier sessions taught."""
+
+    plan: Plan
+    data: bytes
+    project: Path
+    name: str = ""
+    autonomous: bool = False
+    config: Config | None = None
+    budgets: Budgets | None = None
+    calibration: Calibration = ()
+
+
+def begin(root: Path, told: Beginning, around: Surroundings) -> Path:
+    """Make the next session below `root`; it appears whole."""
+    return place.make(
+        root,
+        around.redactor.text(told.name or told.plan.plan),
+        lambda path, name: _fill(path, root, name, told, around),
+    )
+
+
+def begin_at(directory: Path, told: Beginning, around: Surroundings) -> Path:
+    """Begin a session in exactly this directory, made by hand from the templates or not there yet."""
+    if (directory / JOURNAL).exists():
+        raise Invalid(f"{directory.name} has begun already", hint=f"ralph-runtime resume --session {directory.name}")
+    place.prepare(directory.parent)
+    _fill(directory, directory.parent, session_id(directory), _with_metadata(directory, told), around)
+    return directory
+
+
+def raw_plan(directory: Path) -> tuple[Plan, bytes]:
+    """The plan a session began with, from its own copy."""
+    try:
+        data = (directory / PLAN).read_bytes()
+    except FileNotFoundError as error:
+        raise NotFound(f"no session has begun in {directory}", hint="ralph-runtime run --plan FILE") from error
+    return parse(data, PLAN), data
+
+
+class Conduct(Struct, frozen=True):
+    """How a session is taken up: by whom, and whether from somebody else."""
+
+    who: str
+    steal: bool = False
+    go_on: bool = False
+    budgets: Budgets | None = None
+
+
+def carry_on(
+    directory: Path,
+    outside: Outside,
+    redactor: Redactor,
+    how: Conduct,
+    finish: Callable[[Path, Redactor], object] = lambda _path, _redactor: None,
+) -> State:
+    """Carry a session on until it is completed, in error, or rests; `finish` is called before it is let go."""
+    plan, data = raw_plan(directory)
+    lease = Lease(directory / LEASE, how.who, steal=how.steal)
+    try:
+        around = Surroundings(outside.now, outside.new_id, redactor, lease.check)
+        shown = shown_plan(plan, redactor)
+        book = Book(directory, shown, around)
+        _may_go_on(directory, book.state, data, how)
+        end_leftovers(book.state.mark)
+        book.append(e.RunnerTook(how.who, book.state.epoch + 1, resumed=book.state.epoch > 0))
+        if book.state.status in {"paused", "error"}:
+            book.append(e.Resumed("a person said so", how.budgets))
+        book.publish()
+        machine = Machine(directory, (directory / book.state.project).resolve(), plan, outside)
+        try:
+            Loop(shown, book, machine).go()
+        finally:
+            machine.close(book.state.mark)
+        book.publish()
+        finish(directory, redactor)
+        book.close()
+        return book.state
+    finally:
+        lease.release()
+
+
+def end_leftovers(mark: str) -> None:
+    """End what a runner that was killed left running; one task must not be at work twice."""
+    if mark and marked(f"{MARK}={mark}".encode()):
+        kill(set(), f"{MARK}={mark}".encode())
+
+
+def _may_go_on(directory: Path, state: State, data: bytes, how: Conduct) -> None:
+    if state.status == "new":
+        raise Unreadable(f"the journal of {directory.name} does not say how it began", hint="begin a new session")
+    if state.plan_digest != digest(data):
+        raise Conflict(
+            f"the plan of {directory.name} was changed under the session: it began with {state.plan_digest}",
+            hint=f"put {PLAN} back as it was, or begin a new session",
+        )
+    if state.status == "completed":
+        raise Invalid(f"{directory.name} is completed", hint="ralph-runtime run --plan FILE begins another")
+    if state.epoch > 0 and not how.go_on:
+        raise Invalid(f"{directory.name} has begun already", hint=f"ralph-runtime resume --session {directory.name}")
+
+
+def _fill(path: Path, root: Path, name: str, told: Beginning, around: Surroundings) -> None:
+    final = root / path.name.lstrip(".").partition(".")[0] if path.name.startswith(".") else path
+    create(path / PLAN, told.data)
+    plan = shown_plan(told.plan, around.redactor)
+    event = e.SessionStarted(
+        session_id=name,
+        session_name=told.name or plan.plan,
+        plan=plan.plan,
+        plan_digest=digest(told.data),
+        tasks_total=len(plan.tasks),
+        config=told.config or plan.config,
+        budgets=told.budgets or plan.budgets,
+        autonomous=told.autonomous,
+        context=plan.context_variables,
+        calibration=told.calibration,
+        project=os.path.relpath(told.project.resolve(), final.resolve()),
+        mark=around.new_id(),
+    )
+    book = Book(path, plan, around)
+    book.append(event)
+    book.publish()
+    book.close()
+
+
+def _with_metadata(directory: Path, told: Beginning) -> Beginning:
+    """What a person wrote into the metadata of a session made by hand is taken over before it begins."""
+    path = directory / "session-metadata.yaml"
+    if not path.is_file():
+        return told
+    try:
+        written: Any = YAML(typ="safe", pure=True).load(path.read_text("utf-8"))
+    except (YAMLError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path.name} cannot be read: {error}", hint="correct it, or remove it") from error
+    if not isinstance(written, dict):
+        return told
+    own = written.get("ralph_runtime_config")
+    config = told.config or told.plan.config
+    if isinstance(own, dict) and told.config is None:
+        known = {name: value for name, value in own.items() if name in Config.__struct_fields__}
+        try:
+            config = msgspec.convert({**msgspec.to_builtins(config), **known}, Config)
+        except msgspec.ValidationError as error:
+            raise Invalid(f"{path.name}: ralph_runtime_config: {error}", hint="correct it there") from error
+    name = written.get("session_name")
+    chosen = name if isinstance(name, str) and name != "Brief session name" else ""
+    return msgspec.structs.replace(told, config=config, name=told.name or chosen)

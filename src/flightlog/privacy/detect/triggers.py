@@ -1,0 +1,211 @@
+"""Where to look: three passes over a text, as it stands, find every beginning of something private.
+
+One automaton holds the words for secrets and what points at a person, one the heads of tokens
+that need more after them, one the telling heads and the providers' names. Patterns read raw
+text, escapes and all; each match is judged in a small window with the escapes blanked out, so
+that the cost is that of three searches and of the few judgements, not of the text. What makes
+a text be read another way (colours, streams, base64, PEM) is reported as a place.
+"""
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import re2
+
+from flightlog.privacy.detect import assignments, contexts, people, specials, tokens, views
+from flightlog.privacy.detect.hits import LATIN, Hit
+from flightlog.privacy.detect.meter import UNJUDGED, Meter
+
+_BEFORE = 160
+_AFTER = 800
+_TOKEN_AFTER = 3_200
+_LONG = 200
+_PLACE_LOOK = 40
+_REMEMBERED_MAX = 10_000
+_MARK = rb"[^A-Za-z0-9\x00]"
+_ESCAPED = rb"\\[nt]"
+# Text to be read in another way before it is searched.
+OTHER_VIEWS = rb"\\u00[0-7]|&quot;|\x1b|1b\[|data: ?\{|" + views.TELLING_PERCENT
+_WORD_MAX = 11
+_INSIDE = re.compile(rb"[@0-9/+(:]|-[hU]")
+
+
+class Place(NamedTuple):
+    """Where a text must be read another way, and what was found there."""
+
+    start: int
+    end: int
+    text: bytes
+
+
+class Sighted(NamedTuple):
+    """What one look over a text brought: hits, and places for another look."""
+
+    hits: list[Hit]
+    places: list[Place]
+
+
+class _Tables(NamedTuple):
+    words: Any
+    shapes: Any
+    named: Any
+    rare: Any
+
+
+@functools.cache
+def _tables() -> _Tables:
+    plain, counted = (pattern.encode() for pattern in tokens.triggers())
+    words = rb"(?i:" + assignments.trigger().encode() + rb")|" + people.PATTERN
+    rare = rb"|".join((specials.PATTERN, views.BASE64_TEXT, OTHER_VIEWS))
+    named = plain + rb"|(?i:" + contexts.names().encode() + rb")"
+    return _Tables(_raw(words), _raw(counted + rb"|" + rare), _raw(named), _raw(rare))
+
+
+def _raw(pattern: bytes) -> Any:
+    r"""Compile a pattern that finds in raw JSON whatever `pattern` finds where `\n` and `\t` are blanked out."""
+    raw = pattern.replace(rb"\b", rb"(?:\b|" + _ESCAPED + rb")")
+    raw = raw.replace(_MARK, rb"(?:" + _MARK + rb"|" + _ESCAPED + rb")")
+    return re2.compile(raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")"), LATIN)
+
+
+def sight(data: bytes, meter: Meter, *, persons: bool = True) -> Sighted:
+    """Return what is private in `data` at first sight, and where another look is needed."""
+    tables = _tables()
+    looker = _Looker(data, meter)
+    places: list[Place] = []
+    hits: list[Hit] = []
+    for pattern, judge in (
+        (tables.words, lambda start, end: looker.word_or_person(start, end, persons=persons)),
+        (tables.named, looker.token_or_name),
+        (tables.shapes, lambda start, end: looker.token_or_place(start, end, places)),
+    ):
+        looker.data = data = _without_unjudged(data, hits)
+        hits += _scan(data, meter, pattern, judge)
+    return Sighted(hits, places)
+
+
+def _without_unjudged(data: bytes, hits: list[Hit]) -> bytes:
+    """Return `data` with what was given up blanked out, so that nobody looks there again."""
+    for hit in hits:
+        if hit.rule == UNJUDGED and data[hit.start] != 0:
+            data = data[: hit.start] + b"\0" * (hit.end - hit.start) + data[hit.end :]
+    return data
+
+
+def _scan(data: bytes, meter: Meter, pattern: Any, judge: Any) -> Iterator[Hit]:
+    meter.begin()
+    matches = pattern.finditer(data)
+    while (found := next(matches, None)) is not None:
+        start, end = found.span()
+        after, hit = judge(start, end)
+        if end - start > 2 * _LONG:
+            # Longer than any name and its value: a run of words. Go on near its end, lest it be read again and again.
+            after = max(after, end - _LONG)
+        if hit is not None:
+            yield hit
+        if after != end:
+            matches = pattern.finditer(data, after)
+
+
+class _Looker:
+    """Judges matches in one text; what repeats, in a transcript or a hostile text, is judged once."""
+
+    def __init__(self, data: bytes, meter: Meter) -> None:
+        self.data = data
+        self._meter = meter
+        self._judged: dict[tuple[object, int, bytes], tuple[int, Hit | None]] = {}
+
+    def word_or_person(self, start: int, end: int, *, persons: bool) -> tuple[int, Hit | None]:
+        start = self._unescaped(start, end)
+        word = assignments.word_end(self.data, start)
+        if word:
+            # What the match took after the word may begin something else.
+            rest = self.data[word : end + _WORD_MAX]
+            after = word if _INSIDE.search(rest) or assignments.holds_word(rest) else end
+            if not assignments.is_worth_judging(self.data, start):
+                return after, None
+            judged, hit = self._locally(contexts.beside_word, start, contexts.LOOK)
+            return (judged if hit else after), hit
+        if not persons:
+            return end, None
+        if not self._meter.affords(start, people.LOOK):
+            return self._unjudged(start)
+        low = self._low(start)
+        hit = people.judge(self.data[start:end], start - low, self.data[low : end + 8])
+        # A word for a secret may begin inside.
+        text = self.data[start:end]
+        inside = _tables().words.search(self.data, start + 1, end + 64) if assignments.holds_word(text) else None
+        return (end if inside is None else max(start + 1, min(end, inside.start()))), _moved(hit, low)
+
+    def token_or_name(self, start: int, end: int) -> tuple[int, Hit | None]:
+        start = self._unescaped(start, end)
+        if contexts.is_name(self.data[start:end]):
+            if not contexts.has_value(self.data, end):
+                return end, None
+            return self._locally(contexts.beside_name, start, contexts.LOOK)
+        after, hit = self._token(start)
+        if hit is None and contexts.name_end(self.data, start):
+            return self._locally(contexts.beside_name, start, contexts.LOOK)
+        return after, hit
+
+    def token_or_place(self, start: int, end: int, places: list[Place]) -> tuple[int, Hit | None]:
+        raw = start
+        start = self._unescaped(start, end)
+        if tokens.has_head(self.data, start):
+            after, hit = self._token(start)
+            if hit is not None:
+                return after, hit
+            rare = _tables().rare.match(self.data, raw)
+            if rare is None:
+                return after, None
+            end = rare.end()
+        if not self._meter.affords(start, _PLACE_LOOK):
+            return self._unjudged(start)
+        if self.data.startswith(b"\\u00", raw):
+            start = raw
+        text = self.data[start : min(end, start + 40)]
+        places.append(Place(start, end, text))
+        return max(start + 1, end if not text.startswith(b"://") else start + 3), None
+
+    def _unescaped(self, start: int, end: int) -> int:
+        """Return where a match begins without the line end or tab before it, as JSON writes it."""
+        return start + 2 if end - start > 2 and self.data[start] == 92 and self.data[start + 1] in b"nt" else start
+
+    def _token(self, start: int) -> tuple[int, Hit | None]:
+        if not self._meter.affords(start, tokens.cost(self.data, start)):
+            return self._unjudged(start)
+        low = self._low(start)
+        window = views.flat(self._cut(low, start + _TOKEN_AFTER))
+        hit = _moved(tokens.judge(window, start - low), low)
+        return (hit.end if hit and hit.end > start else start + 1), hit
+
+    def _locally(self, judge: Any, start: int, cost: int) -> tuple[int, Hit | None]:
+        low = self._low(start)
+        window = self._cut(low, start + _AFTER)
+        key = judge, start - low, window
+        answer = self._judged.get(key)
+        if not self._meter.affords(start, cost if answer is None else _PLACE_LOOK):
+            return self._unjudged(start)
+        if answer is None:
+            answer = judge(views.flat(window), start - low)
+            if len(self._judged) < _REMEMBERED_MAX:
+                self._judged[key] = answer
+        return start + max(answer[0], 1), _moved(answer[1], low)
+
+    def _unjudged(self, start: int) -> tuple[int, Hit]:
+        hit = self._meter.unjudged(self.data, start)
+        return hit.end, hit
+
+    def _low(self, start: int) -> int:
+        low = max(0, start - _BEFORE)
+        return max(low, self.data.rfind(b"\0", low, start) + 1)
+
+    def _cut(self, low: int, high: int) -> bytes:
+        stop = self.data.find(b"\0", low, high)
+        return self.data[low : stop if stop >= 0 else high]
+
+
+def _moved(hit: Hit | None, by: int) -> Hit | None:
+    return hit._replace(start=hit.start + by, end=hit.end + by) if hit is not None else None

@@ -1,0 +1,53 @@
+"""Whole directories: made aside and given their name at once, swept when their maker died."""
+
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from flightlog.store.files import ensure_dir, is_running, process_tag, sync_dir, told
+
+_ASIDE = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)\.making")
+
+
+@contextmanager
+def aside(parent: Path, name: str) -> Iterator[Path]:
+    """Make a directory under a passing name; it is gone afterwards unless it was given its own with `appear`."""
+    ensure_dir(parent)
+    path = parent / f".{name}.{process_tag()}.making"
+    with told(path):
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(mode=0o700)
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def appear(path: Path, final: Path) -> bool:
+    """Give a directory its name, with all that is in it; say whether that name was free."""
+    with told(final):
+        sync_dir(path)
+        if final.exists():
+            return False
+        try:
+            path.rename(final)
+        except OSError:
+            if final.exists():
+                return False
+            raise
+        sync_dir(final.parent)
+    return True
+
+
+def sweep(parent: Path) -> list[Path]:
+    """Remove what makers that died left unfinished."""
+    gone = []
+    with suppress(FileNotFoundError), told(parent):
+        for path in sorted(parent.iterdir()):
+            named = _ASIDE.fullmatch(path.name)
+            if named and not is_running(named["owner"]):
+                shutil.rmtree(path, ignore_errors=True)
+                gone.append(path)
+    return gone

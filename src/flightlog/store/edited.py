@@ -1,0 +1,117 @@
+"""Files that people edit while we write them: exchanged, never simply overwritten.
+
+A new file takes the old one's name by an exchange of names, so that whatever stood there is
+still in our hands: if it is not what we had read, somebody saved in between, and their file is
+put back. The one exchanged out is kept beside for a while, because an editor may still write
+into it. After a crash the name holds the old file or the new one, whole.
+"""
+
+import ctypes
+import errno
+import fcntl
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from flightlog.model.errors import Conflict, Unavailable
+from flightlog.store.files import NO_LOCKS, commit, ensure_dir, sync_dir, temporary, told, write_all
+
+_AT_FDCWD = -100
+_RENAME_EXCHANGE = 2
+_RENAME_SWAP = 2
+_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
+_LOOK_S = 0.002
+
+
+def rewrite(path: Path, before: bytes | None, after: bytes, aside: Path, *, durable: bool = True) -> bool:
+    """Make `path` hold `after` if it holds `before`; otherwise leave it, and say so.
+
+    What stood there is moved to `aside`.
+    """
+    with temporary(path) as (temp, file), told(path):
+        write_all(file, after)
+        if durable:
+            os.fsync(file)
+        if before is None:
+            return _created(temp, path)
+        if content(path) != before:
+            return False
+        if not _exchanged(temp, path):
+            commit(temp, file, path, durable=durable)
+            return True
+        if temp.read_bytes() != before:
+            # Somebody saved between our look and the exchange: theirs goes back.
+            _exchanged(temp, path)
+            return False
+        ensure_dir(aside.parent)
+        temp.rename(aside)
+        if durable:
+            sync_dir(path.parent)
+    return True
+
+
+def content(path: Path) -> bytes | None:
+    """What a file holds, None when there is none."""
+    try:
+        with told(path):
+            return path.read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+@contextmanager
+def waiting_lock(path: Path, limit_s: float) -> Iterator[None]:
+    """Hold `path` alone, waiting for others up to `limit_s`; the file stays."""
+    ensure_dir(path.parent)
+    with told(path):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        _claim(file, path, time.monotonic() + limit_s)
+        yield
+    finally:
+        os.close(file)
+
+
+def _claim(file: int, path: Path, end: float) -> None:
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > end:
+                raise Conflict(f"held by another for long: {path}", hint="run the command again") from error
+            time.sleep(_LOOK_S)
+        except OSError as error:
+            if error.errno in NO_LOCKS:
+                raise Unavailable(f"cannot lock: {path}", hint="use a file system with locks") from error
+            raise
+        else:
+            return
+
+
+def _created(temp: Path, path: Path) -> bool:
+    try:
+        os.link(temp, path)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _exchanged(one: Path, two: Path) -> bool:
+    """Exchange the names of two files at once; False where the system cannot."""
+    library = ctypes.CDLL(None, use_errno=True)
+    names = (os.fsencode(one), os.fsencode(two))
+    if sys.platform == "darwin":
+        failed = library.renamex_np(*names, ctypes.c_uint(_RENAME_SWAP))
+    elif hasattr(library, "renameat2"):
+        failed = library.renameat2(_AT_FDCWD, names[0], _AT_FDCWD, names[1], ctypes.c_uint(_RENAME_EXCHANGE))
+    else:
+        return False
+    if failed:
+        number = ctypes.get_errno()
+        if number in _UNSUPPORTED:
+            return False
+        raise OSError(number, os.strerror(number), str(two))
+    return True

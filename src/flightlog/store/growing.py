@@ -1,0 +1,65 @@
+"""A JSON document with one list that grows: each addition is one write over the closing brackets.
+
+The document is whole after every write. Blanks at its end make room for what comes, so that its
+size changes rarely: a reader that asks for the size and then reads finds one state, not two. A
+crash inside a write can leave a torn page, which is made again from the journal it is a view of.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from flightlog.store.files import commit, temporary, told, write_all
+
+_END = b"\n  ]\n}\n"
+_ROOM = 4096
+
+
+class Growing:
+    """A document `{HEAD, "NAME": [entries]}` on disk; an entry may change until it is settled."""
+
+    def __init__(self, path: Path, head: bytes, name: str, settled: Sequence[bytes], pending: Sequence[bytes]) -> None:
+        """Write the document anew and whole; `head` is the text of an object with what stands before the list."""
+        self.path = path
+        self._count = 0
+        begin = head.rstrip(b"}\n ") + b',\n  "' + name.encode() + b'": ['
+        body, kept = self._items(settled, pending)
+        with temporary(path) as (temp, file), told(path):
+            write_all(file, begin + body + _END)
+            commit(temp, file, path, durable=False)
+        with told(path):
+            self._file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+        self._at = len(begin) + kept
+        self._size = self._end = len(begin) + len(body) + len(_END)
+        self._count = len(settled)
+
+    def add(self, settled: Sequence[bytes], pending: Sequence[bytes] = ()) -> None:
+        """Put entries that will not change any more after those before, then the ones that may."""
+        body, kept = self._items(settled, pending)
+        data = self._filled(body + _END)
+        with told(self.path):
+            written = os.pwrite(self._file, data, self._at)
+            while written < len(data):
+                written += os.pwrite(self._file, data[written:], self._at + written)
+        self._size = self._at + len(data)
+        self._at += kept
+        self._count += len(settled)
+
+    def close(self) -> None:
+        """Take the blanks away and let go of the file."""
+        with told(self.path):
+            os.ftruncate(self._file, self._end)
+        os.close(self._file)
+
+    def _filled(self, data: bytes) -> bytes:
+        """Fill up with blanks to the size there is, or to a larger one with room for more."""
+        self._end = end = self._at + len(data)
+        size = self._size if end <= self._size else end + _ROOM + end // 8
+        return data + b" " * (size - end)
+
+    def _items(self, settled: Sequence[bytes], pending: Sequence[bytes]) -> tuple[bytes, int]:
+        texts = [
+            (b",\n    " if self._count + number else b"\n    ") + each
+            for number, each in enumerate([*settled, *pending])
+        ]
+        return b"".join(texts), sum(map(len, texts[: len(settled)]))

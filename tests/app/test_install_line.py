@@ -1,0 +1,62 @@
+"""The status line in the agent's settings: ours beside nobody's, and out again without a trace."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from flightlog.app.install import apply, line_command, other_line, plan, plan_removal
+
+PYTHON = Path(sys.executable)
+OTHERS = '{\n    "statusLine": {"type": "command", "command": "their own"},\n    "model": "opus"\n}\n'
+
+
+def installed(settings, **more):
+    apply(plan(settings, ["2.1.325"], PYTHON, statusline=True, **more))
+    return json.loads(settings.read_text())
+
+
+@pytest.mark.parametrize("before", [None, "{}", '{"model": "opus"}', '{\n\t"a": [1],\n\t"b": {}\n}\n'])
+def test_it_is_put_in_once_and_taken_out_to_the_byte(tmp_path, before):
+    settings = tmp_path / "settings.json"
+    if before is not None:
+        settings.write_text(before)
+
+    told = installed(settings)
+    again = plan(settings, ["2.1.325"], PYTHON, statusline=True)
+    apply(plan_removal(settings))
+
+    assert told["statusLine"] == {"type": "command", "command": line_command(PYTHON), "padding": 0}
+    assert "hooks" in told
+    assert not again.is_needed
+    assert (settings.read_text() if settings.exists() else None) == before
+
+
+def test_another_programs_line_stays(tmp_path):
+    settings = tmp_path / "settings.json"
+    settings.write_text(OTHERS)
+
+    told = installed(settings)
+
+    assert told["statusLine"]["command"] == "their own"
+    assert other_line(settings.read_bytes())
+    apply(plan_removal(settings))
+    assert settings.read_text() == OTHERS
+
+
+def test_a_line_of_ours_from_another_python_is_renewed(tmp_path):
+    settings = tmp_path / "settings.json"
+    settings.write_text(
+        json.dumps({"statusLine": {"type": "command", "command": "/old/python -I -S /x/flightlog/app/hook/status.py"}})
+    )
+
+    assert installed(settings)["statusLine"]["command"] == line_command(PYTHON)
+
+
+def test_without_it_settings_have_none(tmp_path):
+    settings = tmp_path / "settings.json"
+
+    apply(plan(settings, ["2.1.325"], PYTHON))
+
+    assert "statusLine" not in json.loads(settings.read_text())

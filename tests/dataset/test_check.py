@@ -1,0 +1,82 @@
+"""Looking a dataset over: each thing that is wrong is named, and mending takes nothing away."""
+
+from dataset_ground import turn
+from flightlog.dataset.capture import capture
+from flightlog.dataset.check import check, fix
+from flightlog.dataset.layout import write_shard
+
+SESSION = "13a84f73-1111-4111-8111-111111111111"
+TOKEN = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
+
+
+def whats(ground):
+    return {(one.what, one.is_note) for one in check(ground.place)}
+
+
+def begun(ground):
+    ground.on().write(SESSION, *turn(1, "x", "y", ("Read", {"file_path": "a.py"}, "z")))
+    capture(ground.kit(), ground.recording(SESSION))
+    return ground
+
+
+def test_what_we_write_is_in_order(ground):
+    assert check(begun(ground).place) == []
+
+
+def test_an_ignore_rule_that_hides_the_rows_is_found(ground):
+    begun(ground)
+    (ground.top / ".gitignore").write_text(".git-ml/\n")
+
+    assert ("ignored", False) in whats(ground)
+
+
+def test_damage_is_copied_aside_and_the_sound_rows_stay(ground):
+    begun(ground)
+    shard = ground.shards[0]
+    rows = ground.book.rows
+    shard.write_bytes(shard.read_bytes() + b'{"kind":"chat","id"\n')
+    broken = shard.read_bytes()
+
+    assert {("damage", False), ("changed", False)} <= whats(ground)
+    fix(ground.place, ground.kit().records)
+
+    assert check(ground.place) == []
+    assert ground.book.rows == rows
+    (aside,) = (ground.place.root / "damaged").iterdir()
+    assert aside.read_bytes() == broken
+    assert fix(ground.place, ground.kit().records) == []
+
+
+def test_a_secret_in_a_row_is_found_masked_and_taken_out(ground):
+    begun(ground)
+    path = ground.place.pending / "2026-11-02-other-0123456789ab.jsonl"
+    path.write_text('{"kind":"chat","id":"chat-z","uuid":"z","input":"use ' + TOKEN + '","rev":1}\n')
+
+    (found,) = [one for one in check(ground.place) if one.what == "secret"]
+    assert TOKEN not in found.text
+    fix(ground.place, ground.kit().records)
+
+    assert not [one for one in check(ground.place) if one.what == "secret"]
+    assert not any(TOKEN in shard.read_text() for shard in ground.shards)
+    assert "chat-z" in {row["id"] for row in ground.rows("chat")}
+
+
+def test_links_ids_schema_and_sizes_are_looked_at(ground):
+    ground.on()
+    rows = [
+        {"kind": "action", "id": "action-1", "timestamp": "t", "session_id": "s", "chat_id": "chat-nowhere", "rev": 1},
+        {"kind": "update", "id": "u", "of": "chat:gone:", "field": "task", "value": 1, "rev": 1},
+        {"kind": "chat", "id": "chat-1", "uuid": "a", "rev": 1},
+        {"kind": "chat", "id": "chat-1", "uuid": "b", "rev": 1},
+        {"kind": "unheard of", "id": "x"},
+    ]
+    write_shard(ground.place, "s", rows, 0, ground.kit().records)
+
+    assert whats(ground) == {("link", True), ("id", False), ("schema", True)}
+
+
+def test_base_files_that_a_merge_changed_are_worth_a_note(ground):
+    begun(ground)
+    (ground.place.tracked / "chats.jsonl").write_text('{"kind":"chat","id":"c","uuid":"u","rev":1}\n')
+
+    assert ("generation", True) in whats(ground)

@@ -1,0 +1,112 @@
+"""The commands as a person runs them: consent, the next step in every message, the older name."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from cli_runs import Ran, environment
+from dataset_ground import turn
+
+SESSION = "13a84f73-1111-4111-8111-111111111111"
+BIN = Path(sys.executable).parent
+
+
+def run(ground, *words, program="flightlog", **more):
+    home = {"FLIGHTLOG_HOME": str(ground.root / "home"), "GIT_CONFIG_GLOBAL": "/dev/null"}
+    ran = subprocess.run([BIN / program, *words], cwd=ground.top, env=environment(ground.config, **home, **more),
+                         capture_output=True, check=False, timeout=60, stdin=subprocess.DEVNULL)  # fmt: skip
+    return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
+
+
+def test_a_repository_cannot_agree_to_words_for_the_person_who_cloned_it(ground):
+    ground.write(SESSION, *turn(1, "zebra"))
+    (ground.top / "flightlog.toml").write_text("[dataset]\ntrack_words = true\n")
+
+    before = run(ground, "dataset", "session", "sync-to-jsonl")
+    assert ground.rows("chat")[0]["input"] is None
+    run(ground, "trust", "--yes")
+    after = run(ground, "dataset", "session", "sync-to-jsonl")
+
+    assert "words are withheld" in before.err
+    assert "track_words = true" in before.err
+    assert after.err == ""
+    assert ground.rows("chat")[0]["input"] == "zebra"
+    (ground.top / "flightlog.toml").write_text("[dataset]\ntrack_words = true\npush = true\n")
+    assert "track_words" not in json.dumps(ground.rows("chat"))
+    assert json.loads(run(ground, "dataset", "stats", "--json").out)["words"]["tracked"] is False
+
+
+def test_init_begins_a_dataset_once_and_tells_agents(ground):
+    (ground.top / "CLAUDE.md").write_text("# Rules\n\nBe kind.\n")
+    words = ("init", "--project", "--yes", "--no-guard", "--dataset", "--words")
+
+    first, again = (run(ground, *words) for _ in range(2))
+
+    assert (first.code, again.code) == (0, 0), first.err
+    told = (ground.top / "CLAUDE.md").read_text()
+    assert told.startswith("# Rules\n\nBe kind.\n")
+    assert told.count("flightlog dataset: begin") == 1
+    assert (ground.top / "flightlog.toml").read_text() == "[dataset]\ntrack_words = true\n"
+    ground.write(SESSION, *turn(1, "zebra"))
+    run(ground, "dataset", "session", "sync-to-jsonl")
+    assert ground.rows("chat")[0]["input"] == "zebra"
+
+
+def test_settle_captures_where_rows_are_collected_and_nowhere_else(ground):
+    ground.write(SESSION, *turn(1))
+    off = json.loads(run(ground, "settle", SESSION, "--json").out)["dataset_rows"]
+    assert not (ground.top / ".git-ml").exists()
+    ground.on()
+    switched_off = json.loads(run(ground, "settle", SESSION, "--json", ML_COLLECTION_ENABLED="0").out)["dataset_rows"]
+
+    on, again = (json.loads(run(ground, "settle", SESSION, "--json").out)["dataset_rows"] for _ in range(2))
+
+    assert (off, switched_off, on, again) == (0, 0, 3, 0)
+    assert len(ground.rows("chat")) == 1
+
+
+def test_status_and_doctor_speak_of_the_rows_here(ground):
+    ground.write(SESSION, *turn(1))
+    run(ground, "dataset", "session", "sync-to-jsonl")
+
+    assert "nothing of it is safe elsewhere yet" in run(ground, "status").out
+    assert json.loads(run(ground, "status", "--json").out)["dataset"]["shards_unsafe"] == 2
+    (ground.top / ".gitignore").write_text(".git-ml\n")
+    assert "git ignores the training rows" in run(ground, "doctor").out
+
+
+def test_stats_compact_judge_forget_retain_and_export_in_a_row(ground, tmp_path):
+    ground.write(SESSION, *turn(1, "zebra"), *turn(2))
+    run(ground, "dataset", "session", "sync-to-jsonl", "--compact", program="flightlog")
+    told = json.loads(run(ground, "stats", "--json", program="ml-data-collector").out)
+    assert told["counts"] == {"sessions": 1, "chats": 2, "actions": 0, "commits": 1, "orchestration": 0}
+    assert (told["pending"], told["milestones"]["file_prediction"]["percent"]) == (0, 0.2)
+    chat = ground.rows("chat")[0]["id"]
+
+    assert run(ground, "dataset", "judge", chat, "feedback", '{"rating": "good"}').code == 0
+    assert ground.rows("chat")[0]["feedback"] == {"rating": "good"}
+    asked = run(ground, "dataset", "forget", chat)
+    assert (asked.code, len(ground.rows("chat"))) == (1, 2)
+    assert "add --yes" in asked.err
+    assert run(ground, "dataset", "forget", chat, "--yes").code == 0
+    assert len(ground.rows("chat")) == 1
+    run(ground, "dataset", "session", "sync-to-jsonl")
+    assert len(ground.rows("chat")) == 1
+    assert run(ground, "dataset", "retain", "--dry-run", FLIGHTLOG_DATASET_KEEP_DAYS="99999").out == ""
+    due = run(ground, "dataset", "retain", "--dry-run", "--json", FLIGHTLOG_DATASET_KEEP_DAYS="1")
+    done = run(ground, "dataset", "retain", "--yes", "--json", FLIGHTLOG_DATASET_KEEP_DAYS="1")
+    assert due.out == done.out
+    out = tmp_path / "rows.jsonl"
+    assert run(ground, "dataset", "export", "--output", str(out)).code == 0
+    assert run(ground, "dataset", "check").code == 0
+
+
+def test_errors_say_what_to_do_next(ground, tmp_path):
+    nothing = run(ground, "dataset", "stats")
+    assert (nothing.code, "flightlog dataset session sync-to-jsonl" in nothing.err) == (1, True)
+    run(ground, "dataset", "session", "sync-to-jsonl")
+    unknown = run(ground, "dataset", "judge", "chat-nobody", "feedback", "good")
+    assert (unknown.code, "no row has an id" in unknown.err) == (1, True)
+    away = run(ground, "dataset", "push")
+    assert (away.code, "git push failed" in away.err) == (69, True)

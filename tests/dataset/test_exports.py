@@ -1,0 +1,144 @@
+"""Exports read by the programs they are for; counts and sums are the archive's."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC
+
+import duckdb
+import pytest
+
+from dataset_ground import turn
+from flightlog.dataset.commits import judged
+from flightlog.dataset.consent import permitted
+from flightlog.dataset.exports.files import export, redactions
+from flightlog.dataset.layout import write_shard
+from flightlog.dataset.stats import tokens
+from flightlog.dataset.sync import sync
+from flightlog.model.errors import Invalid
+from flightlog.views.summary import all_steps
+from flightlog.views.usage import By
+from recordings import CASES, config_dir
+
+SESSION = "13a84f73-1111-4111-8111-111111111111"
+
+
+@pytest.fixture(scope="module")
+def everything(tmp_path_factory):
+    """Every session real agents wrote, as rows of one repository."""
+    from dataset_ground import Ground
+
+    ground = Ground(tmp_path_factory.mktemp("exports")).on()
+    ground.config = config_dir(ground.root / "config", *[case for case in CASES if case.startswith("2.1.325/")])
+    kit = ground.kit()
+    sync(kit, kit.archive.recordings.values())
+    return ground, kit.archive
+
+
+def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything):
+    ground, archive = everything
+    told = list(archive.told())
+    usage = archive.usage(By.SESSION, UTC).total.usage
+
+    calls = [(session.id, call.id) for session in told for step in all_steps(session) for call in step.calls]
+    assert ground.book.counts()["session"] == sum(bool(session.turns or session.lanes) for session in told)
+    assert ground.book.counts()["chat"] == sum(len(session.turns) for session in told)
+    assert ground.book.counts()["action"] == len(set(calls))
+    assert tokens(ground.book) == {
+        "input": usage.input, "output": usage.output, "cache_read": usage.cache_read,
+        "cache_write_5m": usage.cache_write_5m, "cache_write_1h": usage.cache_write_1h,
+    }  # fmt: skip
+
+
+def test_duckdb_reads_the_parquet_by_agent_and_day(everything, tmp_path):
+    ground, archive = everything
+    made = export(ground.book, "parquet", tmp_path / "rows")
+    usage = archive.usage(By.SESSION, UTC).total.usage
+
+    def asked(question):
+        return duckdb.sql(question).fetchall()
+
+    files = f"read_parquet('{tmp_path}/rows/chats/*/*/*.parquet', hive_partitioning=true)"
+    assert asked(f"select count(*), count(distinct id || uuid) from {files}") == [(made["chats"],) * 2]
+    assert asked(f"select distinct agent from {files}") == [("claude-code",)]
+    responses = f"read_parquet('{tmp_path}/rows/responses/*/*/*.parquet', hive_partitioning=true)"
+    sums = asked(f"select sum(input_tokens), sum(output_tokens), sum(cache_read_tokens) from {responses}")
+    assert sums == [(usage.input, usage.output, usage.cache_read)]
+
+
+def test_hugging_face_datasets_loads_the_folder(everything, tmp_path):
+    ground, _ = everything
+    made = export(ground.book, "huggingface", tmp_path / "rows")
+    program = """
+import datasets, json, sys
+datasets.disable_progress_bars()
+told = {}
+for name in ("chats", "sessions", "actions", "commits", "orchestration", "responses"):
+    told[name] = datasets.load_dataset(sys.argv[1], name, split="train").num_rows
+told["first"] = datasets.load_dataset(sys.argv[1], split="train")[0]["words"]
+print(json.dumps(told))
+"""
+    home = {"HOME": str(tmp_path), "HF_HOME": str(tmp_path / "hf"), "HF_HUB_OFFLINE": "1", "PATH": os.environ["PATH"]}
+    ran = subprocess.run([sys.executable, "-c", program, str(tmp_path / "rows")], env=home, capture_output=True,
+                         check=False, timeout=120)  # fmt: skip
+
+    assert ran.returncode == 0, ran.stderr
+    told = json.loads(ran.stdout)
+    assert {name: told[name] for name in made} == made
+    assert told["first"] == "redacted"
+    assert json.loads((tmp_path / "rows" / "redaction_report.json").read_text())["chats"] == made["chats"]
+
+
+def test_csv_and_jsonl_hold_every_row(everything, tmp_path):
+    ground, _ = everything
+    made = export(ground.book, "csv", tmp_path / "csv")
+    lines = export(ground.book, "jsonl", tmp_path / "rows.jsonl")
+
+    with (tmp_path / "csv" / "chats.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == made["chats.csv"] == ground.book.counts()["chat"]
+    read = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert len(read) == lines["rows.jsonl"] == sum(ground.book.counts().values())
+
+
+def answered(ground, *answers):
+    for number, (said, answer) in enumerate(answers, 1):
+        session = SESSION.replace("13a84f73", f"{number:08x}")
+        ground.on().write(session, *turn(number, said, answer))
+    kit = ground.kit()
+    sync(kit, kit.archive.recordings.values())
+
+
+def rate(ground, output, rating):
+    row = next(row for row in ground.rows("chat") if row["output"] == output)
+    rows = judged(f"chat:{row['id']}:{row['uuid']}", {"feedback": rating}, 9)
+    write_shard(ground.place, "judged", permitted(rows, ground.kit().records, words=True), 3, ground.kit().records)
+
+
+def test_examples_leave_out_what_was_rated_bad_and_pairs_prefer_what_was_not(ground, tmp_path):
+    answered(ground, ("Sort it.", "quickly"), ("Sort it.", "badly"), ("Else.", "fine"))
+    rate(ground, "badly", {"rating": "bad"})
+
+    export(ground.book, "sft", tmp_path / "sft.jsonl")
+    export(ground.book, "preferences", tmp_path / "pairs.jsonl")
+
+    said = [json.loads(line)["messages"] for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
+    assert sorted(each[1]["content"] for each in said) == ["fine", "quickly"]
+    (pair,) = [json.loads(line) for line in (tmp_path / "pairs.jsonl").read_text().splitlines()]
+    assert (pair["prompt"], pair["chosen"], pair["rejected"]) == ("Sort it.", "quickly", "badly")
+
+
+def test_without_words_there_is_nothing_to_learn_from_and_it_is_said(ground, tmp_path):
+    ground.on().write(SESSION, *turn(1))
+    kit = ground.kit(words=False)
+    sync(kit, kit.archive.recordings.values())
+
+    with pytest.raises(Invalid, match="1 chats have no words"):
+        export(ground.book, "sft", tmp_path / "x")
+    assert redactions(ground.book)["chats_without_words"] == 1
+
+
+def test_an_unknown_form_is_refused(ground, tmp_path):
+    with pytest.raises(Invalid, match="no such format"):
+        export(ground.book, "xml", tmp_path / "x")

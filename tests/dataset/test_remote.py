@@ -1,0 +1,135 @@
+"""Rows on refs of their own: many writers at once, nothing of the user's touched, all of it gathered."""
+
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cli_runs import environment
+from dataset_ground import Ground
+from flightlog.dataset.book import read_book
+from flightlog.dataset.layout import Place, write_shard
+from flightlog.dataset.memory import writer
+from flightlog.dataset.remote import pull, push, safety
+from flightlog.model.errors import Unavailable
+from flightlog.sources.git.repository import at
+
+FLIGHTLOG = Path(sys.executable).with_name("flightlog")
+
+
+def chat(name):
+    return {"kind": "chat", "id": f"chat-{name}", "timestamp": "2026-11-02T12:00:00Z", "uuid": name, "rev": 5}
+
+
+def put(ground, name):
+    told = {"kind": "session", "id": f"2026-11-02_{name}", "session": name, "rev": 5}
+    write_shard(ground.place, name, [chat(name), told], 0, ground.kit().records)
+
+
+@pytest.fixture
+def origin(ground):
+    ground.on()
+    ground.commit("dataset")
+    bare = ground.root / "origin.git"
+    ground.git("clone", "-q", "--bare", str(ground.top), str(bare))
+    ground.git("remote", "add", "origin", str(bare))
+    ground.git("fetch", "-q", "origin")
+    ground.git("branch", "-q", "--set-upstream-to=origin/main")
+    return bare
+
+
+def clone_of(origin, root, name):
+    made = Ground.__new__(Ground)
+    made.root, made.top, made.config = root, root / name, root / "claude"
+    subprocess.run(["git", "clone", "-q", str(origin), str(made.top)], check=True, env={**environment(root)})
+    made.place = Place(at(made.top))
+    writer(made.place.state, f"writer-{name}")
+    return made
+
+
+def test_a_push_touches_nothing_of_the_users_and_another_clone_gathers_it(ground, origin, tmp_path):
+    (ground.top / "staged.txt").write_text("mine\n")
+    ground.git("add", "staged.txt")
+    put(ground, "a")
+    before = ground.git("status", "--porcelain"), ground.git("rev-parse", "HEAD"), ground.git("branch", "-a")
+
+    done = push(ground.place, "origin", 1000)
+
+    assert (ground.git("status", "--porcelain"), ground.git("rev-parse", "HEAD"), ground.git("branch", "-a")) == before
+    assert done.ref == "refs/flightlog/dataset/cafe0123"
+    assert not list(ground.place.state.glob("index-*"))
+    other = clone_of(origin, tmp_path, "other")
+    assert pull(other.place, "origin", other.kit().records).rows == 2
+    assert other.rows("chat") == [chat("a")]
+    assert pull(other.place, "origin", other.kit().records).rows == 0
+
+
+def test_what_was_pulled_does_not_stand_in_the_way_of_a_merge_that_brings_it_too(ground, origin, tmp_path):
+    put(ground, "a")
+    push(ground.place, "origin", 1000)
+    one, two = (clone_of(origin, tmp_path, name) for name in ("one", "two"))
+    for each in (one, two):
+        pull(each.place, "origin", each.kit().records)
+    one.commit("gathered")
+    one.git("push", "-q", "origin", "main")
+
+    two.git("pull", "-q", "--no-rebase", "origin", "main")
+
+    assert two.rows("chat") == [chat("a")]
+
+
+def test_pushing_again_with_nothing_new_makes_no_commit(ground, origin):
+    put(ground, "a")
+
+    assert push(ground.place, "origin", 1).commit == push(ground.place, "origin", 2).commit
+
+
+@pytest.mark.slow
+def test_eight_pushers_at_once_all_land_from_one_clone_and_from_eight(ground, origin, tmp_path):
+    clones = [clone_of(origin, tmp_path, f"clone-{number}") for number in range(4)]
+    writers = [ground] * 4 + clones
+    for number, each in enumerate(writers):
+        put(each, f"{number:04}")
+
+    def run(each):
+        words = [FLIGHTLOG, "dataset", "push", "--json"]
+        return subprocess.run(words, cwd=each.top, env=environment(tmp_path), capture_output=True, check=False)
+
+    with ThreadPoolExecutor(8) as pool:
+        ran = list(pool.map(run, writers))
+
+    assert [each.returncode for each in ran] == [0] * 8, [each.stderr for each in ran]
+    last = clone_of(origin, tmp_path, "last")
+    pull(last.place, "origin", last.kit().records)
+    assert {row["uuid"] for row in last.rows("chat")} == {f"{number:04}" for number in range(8)}
+    assert ground.git("fsck", "--no-dangling") == ""
+
+
+def test_safety_says_what_would_be_lost(ground, origin):
+    put(ground, "a")
+    first = safety(ground.place)
+    push(ground.place, "origin", 1000)
+    second = safety(ground.place)
+    put(ground, "b")
+    third = safety(ground.place)
+    ground.commit("rows")
+    ground.git("push", "-q", "origin", "main")
+    ground.git("fetch", "-q")
+
+    assert (first.last_record_ms, first.last_safe_ms, first.shards_unsafe) == (5, 0, 1)
+    assert (second.last_safe_ms, second.shards_unsafe) == (5, 0)
+    assert third.shards_unsafe == 1
+    assert safety(ground.place).shards_unsafe == 0
+
+
+def test_a_remote_that_is_away_is_said_and_costs_no_row(ground):
+    ground.on()
+    put(ground, "a")
+    ground.git("remote", "add", "origin", "/nowhere/at/all")
+
+    with pytest.raises(Unavailable, match="git push failed"):
+        push(ground.place, "origin", 1)
+
+    assert len(read_book(ground.place.tracked).rows) == 2

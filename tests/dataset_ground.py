@@ -1,0 +1,91 @@
+"""A repository of one's own with sessions that began in it, and the records of turns."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+from dataset_histories import environment
+from flightlog.archive import Archive
+from flightlog.dataset.book import read_book
+from flightlog.dataset.capture import Kit, Options
+from flightlog.dataset.layout import Place, prepare
+from flightlog.dataset.memory import writer
+from flightlog.privacy.records import Records
+from flightlog.privacy.redact import Redactor
+from flightlog.sources.git.repository import at
+from transcripts import assistant, stamp, user
+
+
+class Ground:
+    """A repository, the agent's configuration beside it, and flightlog's own data."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.top = root / "shop"
+        self.config = root / "claude"
+        self.top.mkdir(parents=True)
+        self.git("init", "-q", "-b", "main")
+        (self.top / "a.txt").write_text("a\n")
+        self.commit("first")
+        self.place = Place(at(self.top))
+        writer(self.place.state, "cafe0123")
+
+    def git(self, *words):
+        ran = subprocess.run(
+            ["git", *words], cwd=self.top, env=environment(self.root), capture_output=True, check=False
+        )
+        assert ran.returncode == 0, (words, ran.stderr)
+        return ran.stdout.decode()
+
+    def commit(self, message):
+        self.git("add", "-A")
+        self.git("commit", "-q", "--allow-empty", "-m", message)
+        return self.git("rev-parse", "HEAD").strip()
+
+    def on(self):
+        """Begin a dataset."""
+        prepare(self.place, self.kit().records)
+        return self
+
+    def kit(self, *, words=True, local_cache=False):
+        redactor = Redactor(b"k" * 32, homes={str(self.top): "."})
+        return Kit(self.place, Archive([str(self.config)]), Records(redactor), Options(words, local_cache))
+
+    def write(self, session, *records, lane=""):
+        path = self.config / "projects" / str(self.top).replace("/", "-") / f"{session}.jsonl"
+        if lane:
+            path = path.with_suffix("") / "subagents" / f"agent-{lane}.jsonl"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lines = [{**record, "cwd": str(self.top), "sessionId": session} for record in records]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        os.utime(path, (1_790_000_000, 1_790_000_000))
+        return path
+
+    def recording(self, session):
+        return self.kit().archive.find(session)
+
+    @property
+    def book(self):
+        return read_book(self.place.tracked)
+
+    @property
+    def shards(self):
+        return sorted(self.place.pending.glob("*.jsonl"))
+
+    def rows(self, kind):
+        return list(self.book.of(kind))
+
+
+def turn(number, said="Do it.", answer="Done.", *tools):
+    """The records of one turn: a prompt, a step for each (name, input, result), an answer."""
+    at_record = number * 100
+    yield user(said, at_record, uuid=f"p{number}", parentUuid=None, timestamp=stamp(at_record))
+    for place, (name, given, result) in enumerate(tools, 1):
+        call = {"type": "tool_use", "id": f"call-{number}-{place}", "name": name, "input": given}
+        yield assistant(f"m{number}-{place}", at_record + 2 * place, call)
+        if result is not None:
+            returned = {"type": "tool_result", "tool_use_id": call["id"], "content": result}
+            yield user([returned], at_record + 2 * place + 1)
+    if answer is not None:
+        yield assistant(f"m{number}-end", at_record + 90, {"type": "text", "text": answer})

@@ -1,0 +1,322 @@
+"""Gathering over real files: pages, accounts with swaps against the ledger, health, crowds."""
+
+import json
+import multiprocessing
+import random
+import subprocess
+
+import pytest
+
+from flightlog.live.keeping import archived
+from flightlog.views.usage import By
+from live_files import MINUTE_MS, NOW_MS, Desk, iso, limits, session_id
+from transcripts import user
+
+DAY_MS = 86_400_000
+ONE, TWO = session_id(1), session_id(2)
+
+
+def by_id(live):
+    return {each.session_id: each for each in live.state.sessions}
+
+
+def test_one_look_writes_every_page_and_one_line(tmp_path):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - 5 * MINUTE_MS, 100_000, 1_000))
+    desk.tell(
+        ONE, NOW_MS - 4 * MINUTE_MS, cost={"total_cost_usd": 0.61}, rate_limits=limits(29, NOW_MS + 60 * MINUTE_MS)
+    )
+
+    live = desk.gather()
+
+    assert sorted(path.name for path in desk.folder.iterdir()) == sorted(
+        [".flightlog", f"{ONE}.json", "billing-shared.json", "daemon.log", "runtime-state.yaml", "sessions.json"]
+    )
+    page = json.loads((desk.folder / f"{ONE}.json").read_text())
+    assert (page["launch"]["label"], page["cost"]["clientUsd"]) == ("Primary Account", 0.61)
+    assert page["billing"]["limits"]["fiveHour"]["usedPercent"] == 29
+    assert json.loads((desk.folder / "billing-shared.json").read_text())["costToday"] == page["billing"]["costToday"]
+    summary = json.loads((desk.folder / "sessions.json").read_text())
+    assert (summary["activeSessions"], summary["totalSessions"]) == (1, 1)
+    assert len((desk.folder / "daemon.log").read_text().splitlines()) == 1
+    assert live.state.auth_profiles[0].billing.budget_source == "statusline"
+
+
+def test_a_second_look_at_nothing_new_writes_no_session_page_again(tmp_path):
+    desk = Desk(tmp_path)
+    for number in range(5):
+        desk.responses(session_id(number), (NOW_MS - 3 * MINUTE_MS, 1000, 10))
+    desk.gather()
+    desk.now_ms += 1000
+
+    assert desk.gather().changed <= 2  # the two shared pages hold the time
+
+
+def week(desk, sessions=12, seed=7):
+    """A week of two accounts: sessions swap between them, inside quarters of an hour too."""
+    chance = random.Random(seed)
+    started = NOW_MS - 6 * DAY_MS
+    for number in range(sessions):
+        name, at = session_id(number), started + number * 11 * 3_600_000
+        said, account = [], chance.choice(["oauth-aaaa", "oauth-bbbb"])
+        desk.tell(name, at, account=account)
+        for _ in range(40):
+            at += chance.randint(20, 200) * 1000
+            said.append((at, chance.randint(1_000, 90_000), chance.randint(100, 4_000)))
+            if chance.random() < 0.1:
+                account = "oauth-bbbb" if account == "oauth-aaaa" else "oauth-aaaa"
+                desk.tell(name, at + 500, account=account)
+                at += 1000
+        desk.responses(name, *said, project=f"p{number % 3}")
+        for at_ms, given, made in said:
+            yield name, at_ms, given, made
+
+
+def paid(desk, name, at_ms):
+    """Who pays by the notes alone."""
+    notes = (desk.home / "sessions" / "claude-code" / name / "status.jsonl").read_text().splitlines()
+    told = [(json.loads(note)["at_ms"], json.loads(note)["launch"]["account"]) for note in notes]
+    return [account for since, account in told if since <= at_ms][-1]
+
+
+@pytest.mark.parametrize("seed", [7, 11])
+def test_a_week_of_two_accounts_and_swaps_adds_up_to_the_ledger_to_the_cent(tmp_path, seed):
+    desk = Desk(tmp_path)
+    said = list(week(desk, seed=seed))
+
+    live = desk.gather()
+    looks = [desk.gather() for _ in range(2)]
+
+    archive = desk.archive()
+    ledger = archive.usage(By.SESSION, desk.where().zone).total.cost.usd
+    archive.books.close()
+    profiles = {each.billing_fingerprint: each for each in live.state.auth_profiles}
+    assert set(profiles) == {"oauth-aaaa", "oauth-bbbb"}
+    sums = [each.billing.week_cost for each in live.state.auth_profiles]
+    assert round(sum(sums), 2) == pytest.approx(round(ledger, 2), abs=0.011)
+    assert min(sums) > 0
+    rate = ledger / sum(given * 5 + made * 25 for _, _, given, made in said)  # the price list's ratio of this model
+    for account, profile in profiles.items():
+        mine = sum(given * 5 + made * 25 for name, at, given, made in said if paid(desk, name, at) == account)
+        assert profile.billing.week_cost == pytest.approx(mine * rate, abs=0.02)
+    again = [[each.billing.week_cost for each in look.state.auth_profiles] for look in looks]
+    assert again == [sums, sums]
+
+
+def test_a_swap_shows_in_the_session_with_what_each_profile_paid(tmp_path):
+    desk = Desk(tmp_path)
+    at = NOW_MS - 10 * MINUTE_MS
+    desk.responses(ONE, (at, 10_000, 100), (at + 60_000, 10_000, 100), (at + 120_000, 40_000, 100))
+    desk.tell(ONE, at - 1000, account="oauth-aaaa")
+    desk.gather()
+    desk.tell(ONE, at + 90_000, account="oauth-bbbb")
+
+    session = by_id(desk.gather())[ONE]
+
+    assert [(swap.auth_profile, swap.since) for swap in session.swaps] == [
+        ("default", 0),
+        ("account-bbbb", at + 90_000),
+    ]
+    first, second = (swap.cost for swap in session.swaps)
+    assert first + second == pytest.approx(session.cost.ledger_usd, abs=0.011)
+    assert second > first
+
+
+def test_without_a_print_the_end_of_the_weeks_window_tells_accounts_apart(tmp_path):
+    desk = Desk(tmp_path)
+    at = NOW_MS - 30 * MINUTE_MS
+    desk.responses(ONE, (at, 1000, 10))
+    end, other = NOW_MS + 2 * DAY_MS, NOW_MS + 4 * DAY_MS
+    desk.tell(ONE, at, rate_limits=limits(1, NOW_MS + MINUTE_MS, 5, end))
+    desk.gather()
+    desk.tell(ONE, at + MINUTE_MS, rate_limits=limits(50, NOW_MS + MINUTE_MS, 70, other))
+    swapped = desk.gather()
+    desk.tell(ONE, at + 2 * MINUTE_MS, rate_limits=limits(2, NOW_MS + MINUTE_MS, 5, end))
+    back = desk.gather()
+
+    assert by_id(swapped)[ONE].auth_profile == "account-2"
+    assert by_id(back)[ONE].auth_profile == "default"
+
+
+def test_alias_path_and_directory_choose_the_profile_a_person_named(tmp_path):
+    desk = Desk(tmp_path)
+    desk.folder.mkdir()
+    desk.yaml.write_text(
+        "authProfiles:\n"
+        "  - profileId: work\n    label: Work\n    aliases: [claude2]\n"
+        "  - profileId: shop\n    label: The shop\n    pathPatterns: [/home/ada/shop]\n"
+        "sessions:\n"
+    )
+    desk.responses(ONE, (NOW_MS - MINUTE_MS, 1000, 10))
+    desk.responses(TWO, (NOW_MS - MINUTE_MS, 1000, 10))
+    desk.tell(ONE, NOW_MS - MINUTE_MS, launch={"alias": "claude2"})
+    desk.tell(TWO, NOW_MS - MINUTE_MS)
+
+    told = by_id(desk.gather())
+
+    assert (told[ONE].auth_profile, told[TWO].auth_profile) == ("work", "shop")
+    assert "label: The shop" in desk.yaml.read_text()
+
+
+def test_deleting_the_file_loses_comments_and_nothing_else(tmp_path):
+    desk = Desk(tmp_path)
+    at = NOW_MS - 10 * MINUTE_MS
+    desk.responses(ONE, (at, 10_000, 100), (at + 120_000, 40_000, 100))
+    desk.tell(ONE, at - 1000, account="oauth-aaaa")
+    desk.tell(ONE, at + 90_000, account="oauth-bbbb")
+    desk.gather()
+    desk.yaml.write_text(desk.yaml.read_text().replace("Primary Account", "Ada"))
+    before = desk.gather().state
+
+    desk.yaml.unlink()
+    after = desk.gather().state
+
+    assert [each.label for each in after.auth_profiles] == [each.label for each in before.auth_profiles]
+    assert "Ada" in [each.label for each in after.auth_profiles]
+    assert [each.billing for each in after.auth_profiles] == [each.billing for each in before.auth_profiles]
+    assert after.sessions[0].swaps == before.sessions[0].swaps
+
+
+def test_our_own_memory_can_be_thrown_away(tmp_path):
+    desk = Desk(tmp_path)
+    list(week(desk, sessions=4))
+    before = [(each.profile_id, each.billing) for each in desk.gather().state.auth_profiles]
+
+    for name in ("memory.bin", "state.bin"):
+        (desk.folder / ".flightlog" / name).unlink()
+    (desk.folder / ".flightlog" / "journal.jsonl").unlink()
+    after = [(each.profile_id, each.billing) for each in desk.gather().state.auth_profiles]
+
+    assert after == before
+
+
+def test_life_goes_from_start_to_end_and_the_ended_leave_the_file_for_the_archive(tmp_path):
+    desk = Desk(tmp_path)
+    stages = []
+    desk.hook(ONE, "SessionStart", NOW_MS - 9 * MINUTE_MS)
+    desk.tell(ONE, NOW_MS - 9 * MINUTE_MS)
+    (desk.home / "live").mkdir()
+    (desk.home / "live" / ONE).write_text(str(desk.config))
+    stages.append(by_id(desk.gather())[ONE].health.lifecycle)
+    desk.responses(ONE, (NOW_MS - 8 * MINUTE_MS, 1000, 10))
+    for event in ("UserPromptSubmit", "PermissionRequest", "Stop"):
+        desk.hook(ONE, event, NOW_MS - MINUTE_MS)
+        stages.append(by_id(desk.gather())[ONE].health.lifecycle)
+    desk.yaml.write_text(desk.yaml.read_text().replace("    health:", "    # my remark\n    health:"))
+    desk.hook(ONE, "SessionEnd", NOW_MS)
+
+    assert by_id(desk.gather()) == {}
+    assert stages == ["starting", "working", "waiting", "resting"]
+    (left,) = archived(desk.folder)
+    assert left["sessionId"] == ONE
+    assert "# my remark" in left["yaml"]
+
+
+def test_health_has_its_reasons(tmp_path):
+    desk = Desk(tmp_path)
+    token = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
+    path = desk.responses(ONE, (NOW_MS - 8 * MINUTE_MS, 150_000, 10))
+    with path.open("a") as file:
+        file.write(json.dumps(user(f"use {token}", 9, timestamp=iso(NOW_MS), sessionId=ONE)) + "\n")
+    desk.touched(path, NOW_MS - 8 * MINUTE_MS)
+    desk.hook(ONE, "PreToolUse", NOW_MS - 7 * MINUTE_MS)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    desk.responses(TWO, (NOW_MS - MINUTE_MS, 100, 10))
+    desk.tell(TWO, NOW_MS - MINUTE_MS, launch={"pid": dead.pid, "pid_started": 1})
+
+    live = desk.gather(secrets=True)
+    told = by_id(live)
+
+    assert told[ONE].health.status == "critical"
+    assert told[ONE].health.issues == ["Secrets detected", "Nothing written while it works", "Context near compaction"]
+    assert (told[ONE].alerts.secrets_detected, told[ONE].alerts.data_loss_risk) == (True, True)
+    assert (told[TWO].health.status, told[TWO].health.lifecycle) == ("warning", "orphaned")
+    assert told[TWO].health.issues == ["Orphan: ended without a word", "Hooks missing"]
+    written = b"".join(each.read_bytes() for each in desk.folder.rglob("*") if each.is_file())
+    assert token.encode() not in written
+
+
+def test_secrets_are_looked_for_in_new_bytes_only(tmp_path):
+    desk = Desk(tmp_path)
+    token = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
+    path = desk.responses(ONE, (NOW_MS - MINUTE_MS, 10, 10))
+    for _ in range(2):
+        with path.open("a") as file:
+            file.write(json.dumps(user(f"use {token}", 9, sessionId=ONE)) + "\n")
+        desk.touched(path, NOW_MS - MINUTE_MS)
+        desk.gather(secrets=True)
+        desk.gather(secrets=True)
+
+    memory = (desk.folder / ".flightlog" / "memory.bin").read_bytes()
+    import msgspec
+
+    (memo,) = msgspec.msgpack.decode(memory)["sessions"].values()
+    assert list(memo["secrets"].values()) == [2]
+    assert memo["secrets_at"] == {str(path): path.stat().st_size}
+
+
+def test_budgets_and_limits_a_person_set_raise_alerts(tmp_path):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - 8 * MINUTE_MS, 100_000, 1_000))
+    desk.hook(ONE, "Stop", NOW_MS - 7 * MINUTE_MS)
+    desk.tell(ONE, NOW_MS - 7 * MINUTE_MS, rate_limits=limits(91, NOW_MS + 60 * MINUTE_MS))
+    desk.gather()
+    text = desk.yaml.read_text().replace(
+        "  budgetWarningPercent: 80\n", "  budgetWarningPercent: 80\n  costTodayUsd: 0.1\n"
+    )
+    desk.yaml.write_text(text)
+
+    issues = by_id(desk.gather())[ONE].health.issues
+
+    assert issues[0].startswith("Budget today ")
+    assert issues[1] == "5-hour limit 91% used"
+
+
+def test_a_broken_file_does_not_stop_the_look(tmp_path):
+    desk = Desk(tmp_path)
+    desk.responses(ONE, (NOW_MS - 8 * MINUTE_MS, 1000, 10))
+    desk.gather()
+    broken = desk.yaml.read_text() + "oops: [\n"
+    desk.yaml.write_text(broken)
+
+    live = desk.gather()
+
+    assert live.broken.startswith("line ")
+    assert desk.yaml.read_text() == broken
+    assert "runtime-state.yaml cannot be read" in live.state.sessions[0].health.issues
+    assert "unreadable runtime-state.yaml: line" in (desk.folder / "daemon.log").read_text()
+
+
+def _gather(root):
+    desk = Desk.__new__(Desk)
+    desk.config, desk.home, desk.now_ms = root / "config", root / "home", NOW_MS
+    for _ in range(3):
+        desk.gather()
+
+
+def test_sixteen_agents_settling_at_once_agree(tmp_path):
+    desk = Desk(tmp_path)
+    list(week(desk, sessions=5))
+    crowd = [multiprocessing.get_context("fork").Process(target=_gather, args=(tmp_path,)) for _ in range(16)]
+
+    for each in crowd:
+        each.start()
+    for each in crowd:
+        each.join(120)
+
+    assert [each.exitcode for each in crowd] == [0] * 16
+    assert len((desk.folder / "daemon.log").read_text().splitlines()) == 48
+    alone = Desk(tmp_path / "alone")
+    list(week(alone, sessions=5))
+    assert [each.billing for each in desk.gather().state.auth_profiles] == [
+        each.billing for each in alone.gather().state.auth_profiles
+    ]
+
+
+def test_a_session_id_that_is_a_path_goes_nowhere(tmp_path):
+    desk = Desk(tmp_path)
+    (desk.home / "live").mkdir(parents=True)
+    (desk.home / "live" / "...").write_text(str(desk.config))
+
+    assert desk.gather().state.sessions == []

@@ -1,0 +1,101 @@
+"""The status line in the real Claude Code, in a real terminal: shown, refreshed, never blank."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flightlog.agents.scripted import parse, serve
+from flightlog.app.install import apply, plan
+from flightlog.live.payloads import told
+from waiting import until
+
+COLUMNS = 120
+
+
+@pytest.fixture
+def tmux(tmp_path):
+    """A tmux server of our own."""
+    assert shutil.which("tmux"), "tmux is not installed: apt-get install tmux"
+    socket = f"flightlog-{os.getpid()}"
+
+    def run(*words):
+        return subprocess.run(["tmux", "-L", socket, *words], capture_output=True, text=True, timeout=30, check=False)
+
+    yield run
+    run("kill-server")
+
+
+def prepared(bench):
+    """A client that has been through its first questions, with our hook and status line."""
+    key = bench.environment("x")["ANTHROPIC_API_KEY"]
+    (bench.home / ".claude.json").write_text(
+        json.dumps(
+            {
+                "hasCompletedOnboarding": True,
+                "theme": "dark",
+                "customApiKeyResponses": {"approved": [key[-20:], key]},
+                "projects": {str(bench.project): {"hasTrustDialogAccepted": True}},
+            }
+        )
+    )
+    subprocess.run(["git", "init", "-q", "-b", "topic"], cwd=bench.project, check=True)
+    settings = bench.config / "settings.json"
+    apply(plan(settings, [bench.version], Path(sys.executable), statusline=True))
+
+
+SEEN = []
+
+
+def screen(tmux):
+    SEEN.append(tmux("capture-pane", "-p").stdout)
+    return SEEN[-1]
+
+
+def typed(tmux, text):
+    tmux("send-keys", "-l", text)
+    until(lambda: text in screen(tmux))
+    tmux("send-keys", "Enter")
+
+
+def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench, tmux):
+    prepared(bench)
+    usage = {"input_tokens": 4200, "cache_read_input_tokens": 120_000}
+    script = {"rules": [{"replies": [{"text": "First answer.", "usage": usage}, {"text": "Second answer."}]}]}
+    with serve(parse(script)) as model:
+        environment = bench.environment(model.url) | {"TERM": "xterm-256color", "CLAUDE_ALIAS": "claude2"}
+        given = [f"{name}={value}" for name, value in environment.items()]
+        command = ["env", "-i", *given, str(bench.client.program)]
+        made = tmux("new-session", "-d", "-x", str(COLUMNS), "-y", "40", "-c", str(bench.project), *command)
+        assert made.returncode == 0, made.stderr
+
+        shown = until(lambda: [line for line in screen(tmux).splitlines() if "ctx 0%" in line], 40)
+        assert "topic" in shown[0]
+        SEEN.clear()
+        typed(tmux, "Say the first thing.")
+        until(lambda: "First answer." in screen(tmux), 40)
+        first = until(lambda: [line for line in screen(tmux).splitlines() if "| $" in line and "$0.00" not in line], 40)
+        assert "ctx 0%" not in first[0]
+        typed(tmux, "And another.")
+        until(lambda: "Second answer." in screen(tmux), 40)
+        page = until(lambda: next(bench.config.glob("session-health/????????-*.json"), None), 40)
+        until(lambda: "Primary Account" in screen(tmux), 40)
+
+    assert len(SEEN) > 10
+    assert [each for each in SEEN if "| ctx " not in each] == []
+    session = page.stem
+    path = bench.recordings / "sessions/claude-code" / session / "status.jsonl"
+    noted = [told(line) for line in path.read_bytes().splitlines()]
+    assert all(noted)
+    assert {each.launch.alias for each in noted} == {"claude2"}
+    assert noted[-1].launch.account.startswith("key-")
+    assert noted[-1].payload.cost.total_cost_usd > 0
+    state = (bench.config / "session-health/runtime-state.yaml").read_text()
+    assert f"sessionId: {session}" in state
+    assert environment["ANTHROPIC_API_KEY"] not in state
+    everything = b"".join(path.read_bytes() for path in bench.recordings.rglob("status.jsonl"))
+    assert environment["ANTHROPIC_API_KEY"].encode() not in everything

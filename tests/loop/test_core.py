@@ -1,0 +1,281 @@
+"""The pure core, one rule at a time."""
+
+import pytest
+
+from flightlog.loop import events as e
+from flightlog.loop.core import asking, breaker
+from flightlog.loop.core.decide import Attempt, End, Note, Sleep, decide
+from flightlog.loop.core.fold import apply
+from flightlog.loop.core.recovery import classify, signature
+from flightlog.loop.core.scores import calibrated, weigh
+from flightlog.loop.core.state import State
+from flightlog.loop.core.times import seconds, stamp
+from flightlog.loop.core.told import measured
+from flightlog.loop.plan.load import parse
+from flightlog.loop.run.saying import call, said
+
+
+def session(text, *events, autonomous=True):
+    plan = parse(text.encode())
+    start = e.SessionStarted(
+        "session-001", "x", "x", "d", len(plan.tasks), plan.config, plan.budgets, autonomous=autonomous
+    )
+    state = State()
+    for number, event in enumerate([start, *events]):
+        apply(state, 1000.0 + number, event)
+    return plan, state
+
+
+TWO = """
+plan: x
+config: {human_intervention: SETTING}
+tasks:
+  - {task_id: a, name: low, run: {command: x}, priority_score: 0.1}
+  - {task_id: b, name: high, run: {command: x}, priority_score: 0.9}
+"""
+
+
+def first_events(effect):
+    assert isinstance(effect, Note), effect
+    return [type(event).__name__ for event in effect.events]
+
+
+def test_the_task_with_the_highest_priority_is_first_and_the_decision_is_on_record():
+    plan, state = session(TWO.replace("SETTING", "never"))
+
+    made, begun = decide(state, plan, 2000.0).events
+
+    assert (made.task, made.action, begun.task, begun.mode) == ("b", "execute", "b", "work")
+    assert set(made.risks) == {"execution", "resource", "dependency", "permission", "time"}
+    assert made.alternatives
+    assert "low risk" in made.rationale
+
+
+def test_deciding_changes_nothing():
+    import msgspec
+
+    plan, state = session(TWO.replace("SETTING", "always"))
+    before = msgspec.json.encode(state)
+
+    decide(state, plan, 2000.0)
+
+    assert msgspec.json.encode(state) == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "autonomous", "asked"),
+    [("ask_first", False, True), ("ask_first", True, False), ("always", True, True), ("never", False, False),
+     ("on_error", False, False)],
+)  # fmt: skip
+def test_each_setting_asks_when_it_says(setting, autonomous, asked):
+    plan, state = session(TWO.replace("SETTING", setting), autonomous=autonomous)
+
+    assert ("QuestionAsked" in first_events(decide(state, plan, 2000.0))) is asked
+
+
+def test_a_question_waits_for_its_time_and_then_the_safe_choice_is_taken():
+    question = e.QuestionAsked("q1", "review", "a", "?", ("continue", "pause"), "pause", 60.0)
+    plan, state = session(TWO.replace("SETTING", "never"), question)
+
+    waits, late = decide(state, plan, 1010.0), decide(state, plan, 1062.0)
+
+    assert isinstance(waits, Sleep)
+    assert waits.until == 1061.0
+    (answer,) = late.events
+    assert (answer.answer, answer.by) == ("pause", "timeout")
+
+
+def test_low_confidence_is_left_where_nobody_is_asked():
+    text = TWO.replace("SETTING", "never, confidence_threshold: 0.99")
+    plan, state = session(text)
+
+    made, ended = decide(state, plan, 2000.0).events
+
+    assert (made.action, ended.result) == ("wait", "deferred")
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "kind"),
+    [
+        ("bash: permission denied", 126, "permission"),
+        ("connection reset by peer", 1, "network"),
+        ("OSError: No space left on device", 1, "resource"),
+        ("ModuleNotFoundError: No module named x", 1, "dependency"),
+        ("AssertionError", 1, "validation"),
+        ("boom", 7, "execution"),
+    ],
+)
+def test_errors_are_told_apart_by_what_they_say(message, code, kind):
+    assert classify(message, code)[0] == kind
+
+
+def test_the_same_error_has_the_same_name_whatever_its_numbers():
+    assert signature("at 12:01 pid 77\nfailed at 0xdead in 3 s") == signature("other\nfailed at 0xbeef in 9 s\n\n")
+    assert signature("one") != signature("two")
+
+
+FAILURES = """
+plan: x
+config: {human_intervention: never}
+circuit_breaker: {RULE}
+tasks: [{task_id: a, name: a, run: {command: x}, max_retries: 99}]
+"""
+
+
+def failed(number, **more):
+    told = {"error_type": "execution", "error_message": f"m{number}", "signature": f"m{number}", **more}
+    return [e.TaskStarted("a", number, "work", "k"), e.AttemptEnded("a", number, "failure", 1.0, 1, **told),
+            e.Recovering("a", number, "retry", "x")]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "events", "sentence"),
+    [
+        ("failure_threshold: 2", [*failed(1), *failed(2)], "2 failures in a row"),
+        ("same_error: 2", [*failed(1, signature="s"), *failed(2, signature="s")], "the same error 2 times in a row"),
+        ("no_progress: 2", [*failed(1, progress=False), *failed(2, progress=False)], "no progress in 2 attempts"),
+        ("permission_denials: 1", failed(1, denials=2), "permission denied in 1 attempts"),
+        ("error_rate_over: 2", [*failed(1), *failed(2)], "error_rate > 0.5 (2 of the last 2"),
+        ("low_confidence_times: 1", [e.DecisionMade("a", "execute", 0.1, 0.1, "x")], "confidence < 0.3 1 times"),
+        ("conditions: [{when: errors >= 1}]", failed(1), "errors >= 1"),
+    ],
+)
+def test_the_breaker_opens_on_each_rule_and_says_which(rule, events, sentence):
+    plan, state = session(FAILURES.replace("RULE", rule), *events)
+
+    (moved,) = decide(state, plan, 2000.0).events
+
+    assert moved.after == "open"
+    assert moved.condition.startswith(sentence)
+
+
+def test_an_agent_that_asks_a_question_is_not_idle():
+    plan, state = session(FAILURES.replace("RULE", "no_progress: 1"), *failed(1, progress=False, asked=True))
+
+    assert breaker.tripped(state, plan) is None
+
+
+def test_an_open_breaker_waits_probes_and_closes():
+    opened = e.BreakerMoved("closed", "open", "x", "pause_and_request_help")
+    plan, state = session(FAILURES.replace("RULE", "failure_threshold: 5"), opened)
+
+    assert isinstance(decide(state, plan, 1002.0), Sleep)
+    (probing,) = decide(state, plan, 1062.0).events
+    apply(state, 1062.0, probing)
+    assert first_events(decide(state, plan, 1063.0)) == ["DecisionMade", "TaskStarted"]
+    for event in (
+        e.TaskStarted("a", 1, "work", "k"),
+        e.AttemptEnded("a", 1, "success", 1.0),
+        e.Verified("a", 1, passed=True),
+    ):
+        apply(state, 1064.0, event)
+    apply(state, 1065.0, e.TaskEnded("a", "success", 1.0))
+    (closed,) = decide(state, plan, 1066.0).events
+    assert (closed.before, closed.after) == ("half_open", "closed")
+
+
+@pytest.mark.parametrize(
+    ("budget", "event"),
+    [
+        ("calls: 1", e.UsageNoted("a", 1, "m", "x", 5, 0.1)),
+        ("tokens: 5", e.UsageNoted("a", 1, "m", "x", 5, 0.1)),
+        ("usd: 0.1", e.UsageNoted("a", 1, "m", "x", 5, 0.1)),
+        ("usd: 100", e.UsageNoted("a", 1, "m", "unheard of", 5, None)),
+        ("wall_time_seconds: 1", e.Waited(0.0, "x")),
+    ],
+)
+def test_a_budget_that_is_used_up_pauses_before_the_next_attempt(budget, event):
+    text = TWO.replace("SETTING", "never") + f"budgets: {{{budget}}}\n"
+    plan, state = session(text, event)
+
+    opened, paused = decide(state, plan, 1010.0).events
+
+    assert opened.condition.startswith("budget: ")
+    assert isinstance(paused, e.Paused)
+
+
+def test_what_was_cut_short_goes_on_under_the_same_number_and_key():
+    plan, state = session(TWO.replace("SETTING", "never"), e.TaskStarted("a", 1, "work", "k"))
+
+    effect = decide(state, plan, 2000.0)
+
+    assert isinstance(effect, Attempt)
+    assert (effect.task.task_id, effect.attempt) == ("a", 1)
+
+
+def test_a_session_that_ended_has_nothing_more_to_do():
+    plan, state = session(TWO.replace("SETTING", "never"), e.SessionEnded("error", "x"))
+
+    assert isinstance(decide(state, plan, 2000.0), End)
+
+
+def test_learning_moves_what_is_expected_towards_what_happened():
+    events = [
+        e.TaskStarted("a", 1, "work", "k"),
+        e.AttemptEnded("a", 1, "success", 1.0),
+        e.Verified("a", 1, passed=True),
+    ]
+    _, good = session(TWO.replace("SETTING", "never"), *events)
+    _, bad = session(TWO.replace("SETTING", "never"), *failed(1))
+
+    assert good.history > 0.7 > bad.history
+    assert (good.learning_rate, bad.learning_rate) == (pytest.approx(0.11), pytest.approx(0.09))
+
+
+def test_confidence_falls_with_failures_risks_and_what_the_task_says():
+    plan, fresh = session(TWO.replace("SETTING", "never"))
+    _, once = session(TWO.replace("SETTING", "never"), *failed(1))
+    _, unsure = session(TWO.replace("SETTING", "never"), e.Reported("a", 1, "confidence", "", 0.4))
+    task = plan.tasks[0]
+
+    assert weigh(once, plan, task).confidence < weigh(fresh, plan, task).confidence
+    assert weigh(unsure, plan, task).confidence == 0.4
+    assert calibrated(0.5, ((0.4, 0.2), (0.6, 0.4))) == pytest.approx(0.3)
+
+
+def test_a_metric_is_reported_or_unknown_never_zero():
+    _, state = session(TWO.replace("SETTING", "never"), e.Reported("a", 1, "context", "", {"found": ["x", "y"]}))
+
+    assert measured(state, "found") == 2.0
+    assert measured(state, "unheard_of") is None
+
+
+def test_times_are_written_and_read_back():
+    assert stamp(1768816800.0) == "2026-01-19T10:00:00Z"
+    assert seconds(stamp(1768816800.125)) == 1768816800.125
+    assert stamp(None) is None
+
+
+def test_only_an_explicit_flag_and_status_count_as_done():
+    def told(text):
+        return said([{"type": "result", "result": text, "is_error": False}])
+
+    block = told("All good.\nSTATUS: COMPLETE\nTESTS_STATUS: PASSING\nEXIT_SIGNAL: true")
+    fenced = told('```json\n{"exit_signal": true, "status": "COMPLETE", "tests_status": "PASSING"}\n```')
+    passing = told("I will set EXIT_SIGNAL: true when the status is COMPLETE, but I am not done.")
+
+    assert (block.exit_signal, len(block.indicators)) == (True, 2)
+    assert (fenced.exit_signal, len(fenced.indicators)) == (True, 2)
+    assert (passing.exit_signal, len(passing.indicators)) == (False, 0)
+
+
+def test_a_limit_is_told_from_a_time_out_and_from_a_benign_error_flag():
+    limited = said([{"type": "result", "result": "Claude AI usage limit reached|1768816800", "is_error": True}])
+    rejected = said([{"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 99.0}}])
+    fine = said([{"type": "result", "result": "the request timed out once, then worked", "is_error": False}])
+
+    assert (limited.limited, limited.resets_at) == (True, 1768816800.0)
+    assert (rejected.limited, rejected.resets_at) == (True, 99.0)
+    assert (fine.limited, fine.failed) == (False, False)
+
+
+def test_a_call_is_counted_by_its_message():
+    record = {"type": "assistant", "message": {"id": "m1", "model": "claude-opus-5-5", "usage": {"input_tokens": 10}}}
+
+    assert call(record).tokens == 10
+    assert call({"type": "assistant", "message": {"id": "m2", "model": "<synthetic>"}}) is None
+    assert call({"type": "user"}) is None
+
+
+def test_every_question_offers_its_safe_choice():
+    assert all(safe in options for _, options, safe in asking.ABOUT.values())

@@ -1,0 +1,128 @@
+"""A runner killed at every system call of a plan comes to the same end as one that was left alone.
+
+The tasks are functions of the scenario itself, so that every call that is counted is one of the
+runner's own: locks, journal, pages, reports.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from loop.loops import final, journal, session_of
+from strace_points import inject, points, run
+
+SCENARIO = """
+import itertools, json, time, os
+from flightlog.loop.look.report import write_report
+from flightlog.loop.plan.load import parse
+from flightlog.loop.run import session
+from flightlog.loop.run.book import Surroundings
+from flightlog.loop.run.machine import Machine, Outside
+from flightlog.loop.run.world import Checked, Ran
+from flightlog.loop.run.where import sessions
+from flightlog.loop import events as e
+from flightlog.privacy.redact import Redactor
+
+COUNT = {count}
+tasks = [dict(task_id=f"{{n:03}}", name=f"task {{n}}", run=dict(command="true"), verify=["true"],
+              dependencies=[f"{{n - 1:03}}"] if n > 1 else []) for n in range(1, COUNT + 1)]
+data = json.dumps(dict(plan="killed", tasks=tasks, config=dict(human_intervention="never"),
+                       milestones=[dict(name="all", phase=1)])).encode()
+numbers = itertools.count(time.time_ns())
+outside = Outside(environment=dict(), python="", now=time.time, monotonic=time.monotonic, sleep=time.sleep,
+                  new_id=lambda: str(next(numbers)), claude=lambda: root, config_dir=root,
+                  keep=lambda _: None, clean=str)
+redactor = Redactor(bytes(32))
+
+def perform(self, effect, state, emit):
+    key = state.task(effect.task.task_id).key
+    done = (root / "effects.txt").read_text().split() if (root / "effects.txt").exists() else []
+    with open(root / "ran.txt", "a") as file:
+        file.write(effect.task.task_id + "\\n")
+    if key not in done:
+        with open(root / "effects.txt", "a") as file:
+            file.write(key + "\\n")
+    emit(e.Reported(effect.task.task_id, effect.attempt, "metric", "m" + effect.task.task_id, 1.0))
+    return Ran("success", 0.0, 0)
+
+Machine.run = perform
+Machine.check = lambda self, effect, state: Checked(True, (("true", 0),), (), "", 0.0)
+top = root / "ralph-loop-sessions"
+begin()
+known = [path for path in sessions(top)] if top.is_dir() else []
+if not known:
+    told = session.Beginning(parse(data), data, root, autonomous=True)
+    known = [session.begin(top, told, Surroundings(outside.now, outside.new_id, redactor))]
+try:
+    session.carry_on(known[0], outside, redactor, session.Conduct("a test", go_on=True), write_report)
+except Exception as error:
+    if "is completed" not in str(error):
+        raise
+end()
+"""
+
+
+def resumed(code, root):
+    """Run the scenario again, unharmed."""
+    program = code.replace("begin()\n", "").replace("\nend()\n", "\n")
+    prelude = "import sys\nfrom pathlib import Path\nroot = Path(sys.argv[1])\n"
+    done = subprocess.run(
+        [sys.executable, "-I", "-B", "-c", prelude + program, str(root)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def killed_everywhere(tmp_path, count, every):
+    """Kill at each point (or each `every`-th) and resume; return how many points there were."""
+    code = SCENARIO.format(count=count)
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    named = points(code, plain)
+    wanted = final(session_of(plain))
+    assert wanted["status"] == "completed"
+
+    def kill(point):
+        root = tmp_path / f"{point[0]}-{point[1]}"
+        root.mkdir()
+        options = ["--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={point[0]}", "-e", inject(point, "signal=KILL")]
+        done = run(code, root, *options)
+        assert done.returncode in {-9, 137, 0}, (point, done.returncode, done.stderr)
+        found = list((root / "ralph-loop-sessions").glob("session-001-*"))
+        completed = [
+            event["task"] for path in found for event in journal_so_far(path) if event["kind"] == "task_complete"
+        ]
+        ran = (root / "ran.txt").read_text().split() if (root / "ran.txt").exists() else []
+        resumed(code, root)
+        assert final(session_of(root)) == wanted, point
+        again = (root / "ran.txt").read_text().split()
+        assert [task for task in completed if again.count(task) != ran.count(task)] == [], point
+        effects = (root / "effects.txt").read_text().split()
+        assert len(effects) == len(set(effects)) == count, point
+        ended = [event["task"] for event in journal(session_of(root)) if event["kind"] == "task_complete"]
+        assert len(ended) == len(set(ended)) == count, point
+        logged = json.loads((session_of(root) / "execution-log.json").read_text())["events"]
+        assert len(logged) == len(journal(session_of(root))), point
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(kill, named[::every]))
+    return len(named[::every])
+
+
+def journal_so_far(path):
+    """The whole lines of a journal; the last may be torn."""
+    lines = (path / "journal.jsonl").read_bytes().split(b"\n")[:-1] if (path / "journal.jsonl").exists() else []
+    return [json.loads(line) for line in lines if line]
+
+
+@pytest.mark.slow
+def test_killed_at_some_of_the_calls_of_a_plan_it_comes_to_the_same_end(tmp_path):
+    assert killed_everywhere(tmp_path, 3, every=83) >= 4
+
+
+@pytest.mark.soak
+def test_killed_at_every_call_of_a_plan_of_20_tasks_it_comes_to_the_same_end(tmp_path):
+    assert killed_everywhere(tmp_path, 20, every=int(os.environ.get("FLIGHTLOG_EVERY", "1"))) >= 100

@@ -1,0 +1,198 @@
+"""Looking at sessions: checkpoint and journal agree, calibration, insights, comparison, retention."""
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from flightlog.loop import events as e
+from flightlog.loop.core.scores import calibrated
+from flightlog.loop.look.account import account
+from flightlog.loop.look.analysis import analysis, plain
+from flightlog.loop.look.calibration import Pair, calibration, pairs, table
+from flightlog.loop.look.compare import compared, differing
+from flightlog.loop.look.insights import insights
+from flightlog.loop.look.retention import POLICY, items, summary
+from flightlog.loop.look.session import Told, events, look
+from flightlog.loop.look.status import brief, lines, monitor_lines
+from flightlog.model.retention import Deed
+from flightlog.privacy.redact import Redactor
+from flightlog.store.retention import carry_out
+from flightlog.views.retention import plan
+from loop.loops import conduct, journal, project, ralph, session_of
+
+PLAN = """
+plan: looked at
+config: {human_intervention: never, retry_base_seconds: 0.01}
+tasks:
+  - {task_id: a, name: right at once, run: {command: "true"}}
+  - {task_id: b, name: right at last, run: {command: "test -e x || { touch x; echo connection lost; exit 1; }"}}
+  - {task_id: c, name: waits, run: {command: "true"}, dependencies: [b]}
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    root = project(tmp_path_factory.mktemp("look") / "p", PLAN)
+    conduct(root)
+    return root
+
+
+def test_the_checkpoint_and_the_journal_say_the_same(root):
+    directory = session_of(root)
+    quick = look(directory)
+    kept = (directory / "checkpoint.json").read_bytes()
+    (directory / "checkpoint.json").unlink()
+
+    slow = look(directory)
+
+    (directory / "checkpoint.json").write_bytes(kept)
+    assert slow.state == quick.state
+    assert quick.metadata(Redactor(bytes(32)))["status"] == "completed"
+
+
+def test_a_checkpoint_of_another_journal_is_not_believed(root, tmp_path):
+    directory = tmp_path / "session-009-x"
+    directory.mkdir()
+    for name in ("plan.yaml", "checkpoint.json"):
+        (directory / name).write_bytes((session_of(root) / name).read_bytes())
+    first = (session_of(root) / "journal.jsonl").read_bytes().splitlines(keepends=True)[0]
+    (directory / "journal.jsonl").write_bytes(first)
+
+    assert look(directory).state.completed == 0
+
+
+def test_every_command_of_the_document_answers(root):
+    for words in (
+        ("status", "--session", "session-001"),
+        ("monitor", "--session", "session-001", "--once"),
+        ("logs", "--session", "session-001"),
+        ("generate-report", "--session", "session-001"),
+        ("analyze", "--session", "session-001"),
+        ("insights", "--session", "session-001"),
+        ("compare", "--sessions", "session-001,session-001"),
+    ):
+        ran = ralph(root, *words)
+        assert ran.returncode == 0, (words, ran.stderr)
+        assert ran.stdout.strip(), words
+    assert json.loads(ralph(root, "status", "--session", "session-001", "--json").stdout)["tasks_completed"] == 3
+    one = ralph(root, "logs", "--session", "session-001", "--event", "e3", "--json").stdout
+    assert json.loads(one)["details"]["event"] == "e3"
+
+
+def test_a_session_that_is_not_there_is_named_with_those_that_are(root):
+    ran = ralph(root, "status", "--session", "session-077")
+
+    assert ran.returncode == 1
+    assert "session-001-looked-at" in ran.stderr
+
+
+def test_the_figures_of_an_analysis_are_those_of_the_journal(root):
+    told = analysis(events(session_of(root)))
+    written = journal(session_of(root))
+
+    assert sum(told.events.values()) == len(written)
+    assert told.errors_by_type == {"network": 1}
+    assert [task.attempts for task in told.tasks] == [1, 2, 1]
+    assert told.calibration.decisions == 4
+    assert "Brier score" in plain(told)
+
+
+def test_each_insight_stands_on_events_that_say_so(root):
+    found = insights(account(events(session_of(root))))
+    by_id = {f"e{event['seq']}": event for event in journal(session_of(root))}
+
+    assert any("2 of 3 completed tasks were right at the first attempt" in each.sentence for each in found)
+    (error,) = [each for each in found if "network error" in each.sentence]
+    assert [by_id[each]["result"] for each in error.events] == ["failure"]
+    assert all(each.events and set(each.events) <= set(by_id) for each in found)
+
+
+def test_a_session_in_which_nothing_happened_teaches_nothing():
+    assert insights(account([])) == []
+
+
+def test_sessions_stand_side_by_side(root):
+    told = list(events(session_of(root)))
+    columns = compared([("one", told), ("two", told), ("three", told)])
+
+    assert [column.tasks_completed for column in columns] == [3, 3, 3]
+    assert dict(differing(columns))["errors"] == ["1", "1", "1"]
+
+
+def test_status_and_monitor_say_what_is_going_on(root):
+    seen = look(session_of(root))
+
+    assert brief(seen).tasks_total == 3
+    assert lines(seen)[0].endswith("completed (all 3 tasks were verified)")
+    assert any("breaker closed" in line for line in monitor_lines(seen))
+
+
+def test_calibration_holds_confidence_against_outcome():
+    found = [Pair(0.85, 0.85, right, 1) for right in [True] * 17 + [False] * 3]
+
+    told = calibration(found)
+
+    assert told.brier == pytest.approx(0.1275)
+    assert told.gap == pytest.approx(0.0)
+    assert [(each.count, each.right) for each in told.curve] == [(20, 0.85)]
+    assert calibration([]).brier is None
+
+
+def test_a_decision_is_paired_with_the_attempt_that_followed():
+    def made(action="execute"):
+        return e.DecisionMade("a", action, 0.9, 0.8, "x")
+
+    told = [made(), e.TaskStarted("a", 1, "work", "k"), e.AttemptEnded("a", 1, "success", 1.0),
+            e.Verified("a", 1, passed=False), made("retry"), e.TaskStarted("a", 2, "work", "k"),
+            e.AttemptEnded("a", 2, "success", 1.0), e.Verified("a", 2, passed=True), made("escalate")]  # fmt: skip
+
+    assert [(pair.raw, pair.right) for pair in pairs(Told(n, 0.0, event) for n, event in enumerate(told))] == [
+        (0.8, False), (0.8, True),
+    ]  # fmt: skip
+
+
+def test_the_next_session_reads_its_confidence_through_what_the_last_ones_taught(tmp_path):
+    wrong = "\n".join(
+        f'  - {{task_id: t{n}, name: wrong, run: {{command: "false"}}, error_handling: {{on_failure: skip}}}}'
+        for n in range(12)
+    )
+    breaker = "circuit_breaker: {error_rate: 0, failure_threshold: 0, same_error: 0, low_confidence_times: 0}\n"
+    settings = "config: {human_intervention: never, max_retries: 0, confidence_threshold: 0.0}\n"
+    root = project(tmp_path / "p", f"plan: wrong\n{settings}{breaker}tasks:\n{wrong}\n")
+    conduct(root)
+    assert table([]) == ()
+
+    taught = table([session_of(root)])
+    directory = conduct(root, calibration=taught)
+
+    assert taught
+    assert all(worth < raw for raw, worth in taught), "all of it was wrong"
+    made = [event for event in journal(directory) if event["kind"] == "decision"]
+    assert all(event["confidence"] == calibrated(event["raw"], taught) < event["raw"] for event in made)
+
+
+def test_old_sessions_are_archived_and_summed_up_before_their_raw_logs_go(root, tmp_path):
+    top = tmp_path / "ralph-loop-sessions"
+    (top / "session-001-old").mkdir(parents=True)
+    for path in session_of(root).iterdir():
+        if path.is_file():
+            (top / "session-001-old" / path.name).write_bytes(path.read_bytes())
+    now = datetime.now(UTC)
+
+    def carried(days):
+        moves = plan(POLICY, items(top), int((now + timedelta(days=days)).timestamp() * 1000))
+        return moves, carry_out(top, moves, lambda name, told, before: summary(top, name, told, before))
+
+    assert carried(100)[0] == ()
+    moves, outcome = carried(200)
+    assert [(move.deed, move.item.name) for move in moves] == [(Deed.ARCHIVE, "session-001-old")]
+    assert outcome.done == moves
+    _, later = carried(400)
+
+    assert later.left == ()
+    left = {path.name for path in (top / "archive" / "session-001-old").iterdir()}
+    assert "journal.jsonl" not in left
+    assert {"final-report.md", "session-metadata.yaml"} <= left
+    (page,) = (top / "summaries").iterdir()
+    assert "| session-001-old | completed | 3 of 3 |" in page.read_text()

@@ -1,0 +1,457 @@
+"""Sessions carried out for real: files, locks, signals, questions, crashes."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import pytest
+from ruamel.yaml import YAML
+
+from flightlog.loop.look.session import look
+from loop.loops import RALPH, conduct, environment, final, journal, kinds, project, ralph, session_of, start, twenty
+from waiting import alive, environ, processes, until
+
+TWO = """
+plan: two
+tasks:
+  - {task_id: a, name: first, run: {command: "echo one > one.txt"}, verify: ["grep -q one one.txt"]}
+  - {task_id: b, name: second, dependencies: [a], run: {command: "cat one.txt > two.txt"}, verify: ["test -s two.txt"]}
+"""
+
+
+def yaml(path):
+    return YAML(typ="safe", pure=True).load(path.read_text())
+
+
+def test_a_plan_is_carried_out_and_every_file_of_the_document_is_there(tmp_path):
+    root = project(tmp_path / "p", TWO)
+
+    ran = ralph(root, "run", "--plan", "plan.yaml", "--autonomous")
+
+    assert ran.returncode == 0, ran.stderr
+    directory = session_of(root)
+    assert (root / "two.txt").read_text() == "one\n"
+    assert yaml(directory / "session-metadata.yaml")["status"] == "completed"
+    for name in ("execution-log.json", "decision-history.json", "errors-and-retries.json", "feature-inventory.json"):
+        assert json.loads((directory / name).read_text())["session_id"] == "session-001"
+    logged = json.loads((directory / "execution-log.json").read_text())["events"]
+    assert [entry["event_type"] for entry in logged] == kinds(directory)
+    assert "## Lessons Learned" in (directory / "final-report.md").read_text()
+    assert {path.name for path in directory.parent.iterdir()} >= {"README.md", "templates", "archive", "summaries"}
+
+
+def test_completed_needs_every_task_verified(tmp_path):
+    root = project(
+        tmp_path / "p",
+        """
+        plan: one is wrong
+        config: {human_intervention: never, max_retries: 0}
+        tasks:
+          - {task_id: a, name: right, run: {command: "true"}}
+          - {task_id: b, name: wrong, run: {command: "true"}, verify: ["false"]}
+          - {task_id: c, name: waits, run: {command: "touch never"}, dependencies: [b]}
+        """,
+    )
+
+    ran = ralph(root, "run", "--plan", "plan.yaml", "--autonomous", "--json")
+
+    assert ran.returncode == 1
+    told = json.loads(ran.stdout)
+    assert (told["status"], told["tasks_completed"]) == ("error", 1)
+    assert not (root / "never").exists()
+
+
+def test_a_verify_tool_that_is_missing_is_no_pass(tmp_path):
+    root = project(
+        tmp_path / "p",
+        """
+        plan: missing tool
+        config: {human_intervention: never, max_retries: 0}
+        tasks: [{task_id: a, name: x, run: {command: "true"}, verify: [no-such-tool-anywhere]}]
+        """,
+    )
+
+    directory = conduct(root)
+
+    checked = next(event for event in journal(directory) if event["kind"] == "verify")
+    assert checked["passed"] is False
+    assert checked["commands"] == [["no-such-tool-anywhere", None]]
+
+
+def test_a_gate_without_its_metric_is_not_evaluated_and_blocks(tmp_path):
+    root = project(
+        tmp_path / "p",
+        """
+        plan: gate
+        config: {human_intervention: never}
+        quality_gates: [{name: coverage, metric: coverage, threshold: 0.8, phase: 1}]
+        tasks:
+          - {task_id: a, name: x, run: {command: "true"}}
+          - {task_id: b, name: y, phase: 2, run: {command: "touch later"}}
+        """,
+    )
+
+    directory = conduct(root)
+
+    assert not (root / "later").exists()
+    gate = yaml(directory / "progress-tracking.yaml")["quality_gates"][0]
+    assert (gate["passed"], gate["state"]) == (False, "not evaluated")
+    assert yaml(directory / "session-metadata.yaml")["status"] == "paused"
+
+
+def test_reports_reach_the_inventory_and_their_statistics_equal_a_recount(tmp_path):
+    lines = [
+        {"feature": {"feature_id": f"F{n}", "name": f"f{n}", "category": "core" if n % 2 else "edge"}} for n in range(5)
+    ]
+    lines += [{"feature": {"feature_id": "F1", "documented": True, "status": "documented"}}, {"artifact": "docs/f1.md"}]
+    lines += [{"metric": "coverage", "value": 0.9}, {"context": {"features_discovered": ["F1", "F2"]}}]
+    root = project(
+        tmp_path / "p",
+        """
+        plan: reports
+        tasks: [{task_id: a, name: x, run: {command: 'cat lines.jsonl >> "$FLIGHTLOG_REPORT"'}}]
+        """,
+        lines__jsonl="".join(json.dumps(line) + "\n" for line in lines) + "nonsense\n",
+    )  # fmt: skip
+
+    directory = conduct(root)
+
+    page = json.loads((directory / "feature-inventory.json").read_text())
+    features, counted = page["features"], page["statistics"]
+    assert counted["total_features"] == len(features) == 5
+    for name, key in (("by_category", "category"), ("by_status", "status")):
+        assert counted[name] == {
+            value: sum(each[key] == value for each in features) for value in {each[key] for each in features}
+        }
+    assert counted["documentation_coverage"] == sum(each["documented"] for each in features) / len(features)
+    assert yaml(directory / "progress-tracking.yaml")["tasks"][0]["artifacts"] == ["docs/f1.md"]
+    assert any(event["kind"] == "alert" and "nonsense" in event["why"] for event in journal(directory))
+
+
+def test_a_plan_changed_under_a_session_is_refused(tmp_path):
+    root = project(
+        tmp_path / "p",
+        TWO.replace("echo one > one.txt", "false") + "config: {human_intervention: never, max_retries: 0}\n",
+    )
+    ralph(root, "run", "--plan", "plan.yaml", "--autonomous")
+    directory = session_of(root)
+
+    changed = directory / "plan.yaml"
+    changed.write_text(changed.read_text() + "# another word\n")
+    resumed = ralph(root, "resume", "--session", "session-001")
+    (root / "plan.yaml").write_text(TWO)
+    again = ralph(root, "run", "--plan", "plan.yaml", "--session", directory.name)
+
+    assert (resumed.returncode, again.returncode) == (75, 75)
+    assert "changed under the session" in resumed.stderr
+    assert "another plan" in again.stderr
+
+
+def test_a_session_made_by_hand_from_the_templates_can_be_run(tmp_path):
+    root = project(tmp_path / "p", TWO)
+    ralph(root, "run", "--plan", "plan.yaml", "--autonomous")
+    own = root / "ralph-loop-sessions" / "session-004-by-hand"
+    own.mkdir()
+    for template in (root / "ralph-loop-sessions" / "templates").iterdir():
+        (own / template.name).write_bytes(template.read_bytes())
+    metadata = own / "session-metadata.yaml"
+    metadata.write_text(metadata.read_text().replace("max_iterations: 300", "max_iterations: 7"))
+
+    ran = ralph(root, "run", "--plan", "plan.yaml", "--autonomous", "--session", "session-004")
+
+    assert ran.returncode == 0, ran.stderr
+    assert yaml(metadata)["ralph_runtime_config"]["max_iterations"] == 7
+    assert yaml(metadata)["status"] == "completed"
+
+
+def test_a_second_runner_is_refused_and_a_zombie_is_fenced(tmp_path):
+    root = project(
+        tmp_path / "p",
+        """
+        plan: slow
+        tasks:
+          - {task_id: a, name: x, run: {command: "echo a >> ran.txt; while [ ! -e go ]; do sleep 0.05; done"}}
+          - {task_id: b, name: y, run: {command: "echo b >> ran.txt"}, dependencies: [a]}
+        """,
+    )
+    first = start(root, "run", "--plan", "plan.yaml", "--autonomous")
+    until((root / "ran.txt").exists)
+
+    refused = ralph(root, "resume", "--session", "session-001")
+    os.kill(first.pid, signal.SIGSTOP)
+    (root / "go").touch()
+    took = ralph(root, "resume", "--session", "session-001", "--steal")
+    written = (session_of(root) / "journal.jsonl").read_bytes()
+    os.kill(first.pid, signal.SIGCONT)
+    _, said = first.communicate(timeout=30)
+
+    assert refused.returncode == 75
+    assert "held by" in refused.stderr
+    assert took.returncode == 0, took.stderr
+    assert first.returncode == 75, said
+    assert (session_of(root) / "journal.jsonl").read_bytes() == written
+    assert [event["epoch"] for event in journal(session_of(root)) if event["kind"] == "runner_took"] == [1, 2]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_stopping_leaves_no_orphan_and_no_lock(tmp_path, number):
+    root = project(
+        tmp_path / "p",
+        """
+        plan: family
+        tasks:
+          - {task_id: a, name: x, run: {command: "sleep 300 & (setsid sleep 301 &) ; touch up; sleep 302"}}
+        """,
+    )
+    runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
+    until((root / "up").exists)
+    mark = f"FLIGHTLOG_LOOP={look(session_of(root)).state.mark}".encode()
+
+    def marked():
+        found = [pid for pid in processes() if mark in environ(pid).split(b"\0")]
+        return found if len(found) >= 4 else []
+
+    family = until(marked)
+
+    os.kill(runner.pid, number)
+    runner.communicate(timeout=30)
+
+    until(lambda: not [pid for pid in family if alive(pid)])
+    resumed = start(root, "resume", "--session", "session-001")
+    until(lambda: kinds(session_of(root)).count("runner_took") == 2)
+    resumed.terminate()
+    resumed.communicate(timeout=30)
+    if number is not signal.SIGKILL:
+        assert runner.returncode == 130
+        assert "runtime_stopped" in kinds(session_of(root))
+
+
+def test_pause_rests_after_the_task_and_stop_at_once(tmp_path):
+    plan = """
+    plan: slow
+    tasks:
+      - {task_id: a, name: x, run: {command: "touch up; while [ ! -e go ]; do sleep 0.05; done; touch a"}}
+      - {task_id: b, name: y, run: {command: "touch b"}, dependencies: [a]}
+    """
+    paused, stopped = project(tmp_path / "paused", plan), project(tmp_path / "stopped", plan)
+    for root, word in ((paused, "pause"), (stopped, "stop")):
+        runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
+        until(lambda root=root: (root / "up").exists())
+        asked = ralph(root, word, "--session", "session-001")
+        (root / "go").touch() if word == "pause" else None
+        runner.communicate(timeout=30)
+        assert asked.returncode == 0, asked.stderr
+        assert look(session_of(root)).state.status == "paused"
+
+    assert (paused / "a").exists()
+    assert not (paused / "b").exists()
+    assert not (stopped / "a").exists()
+    assert ralph(paused, "resume", "--session", "session-001").returncode == 0
+    (stopped / "go").touch()
+    assert ralph(stopped, "resume", "--session", "session-001").returncode == 0
+    assert kinds(session_of(paused)).count("task_complete") == 2
+    assert ralph(paused, "stop", "--session", "session-001").returncode == 75
+
+
+def test_a_question_is_answered_by_command_by_file_or_by_nobody(tmp_path):
+    plan = """
+    plan: asks
+    config: {human_intervention: ask_first, answer_timeout_seconds: SECONDS}
+    review_points: [a]
+    tasks:
+      - {task_id: a, name: x, run: {command: "true"}}
+      - {task_id: b, name: y, run: {command: "touch b"}, dependencies: [a]}
+    """
+    by_command = project(tmp_path / "command", plan.replace("SECONDS", "60"))
+    by_file = project(tmp_path / "file", plan.replace("SECONDS", "60"))
+    nobody = project(tmp_path / "nobody", plan.replace("SECONDS", "0.5"))
+
+    runner = start(by_command, "run", "--plan", "plan.yaml", "--autonomous")
+    until(lambda: "question" in _kinds(by_command))
+    wrong = ralph(by_command, "answer", "--session", "session-001", "perhaps")
+    right = ralph(by_command, "answer", "--session", "session-001", "continue")
+    assert ended(runner) == 0
+    runner = start(by_file, "run", "--plan", "plan.yaml", "--autonomous")
+    until(lambda: "question" in _kinds(by_file))
+    page = session_of(by_file) / "question.yaml"
+    until(lambda: "answer" in page.read_text())
+    page.write_text(page.read_text().replace('answer: ""', "answer: continue"))
+    assert ended(runner) == 0
+    alone = ralph(nobody, "run", "--plan", "plan.yaml", "--autonomous")
+
+    assert (wrong.returncode, right.returncode, alone.returncode) == (2, 0, 1)
+    assert [_answer(root) for root in (by_command, by_file, nobody)] == [
+        ("continue", "person"), ("continue", "person"), ("pause", "timeout"),
+    ]  # fmt: skip
+    assert not (nobody / "b").exists()
+
+
+def test_without_autonomous_the_first_question_is_whether_to_begin(tmp_path):
+    root = project(tmp_path / "p", TWO + "config: {answer_timeout_seconds: 0.3}\n")
+
+    ran = ralph(root, "run", "--plan", "plan.yaml")
+
+    assert ran.returncode == 1
+    assert not (root / "one.txt").exists()
+
+
+def test_a_failure_that_repeats_is_diagnosed_instead_of_tried_again(tmp_path):
+    root = project(
+        tmp_path / "p",
+        """
+        plan: stubborn
+        config: {human_intervention: never, retry_base_seconds: 0.01, max_retries: 5}
+        tasks:
+          - task_id: a
+            name: x
+            run: {command: "echo ran >> ran.txt; echo it is broken 123; exit 3"}
+            diagnose: "echo the disk is upside down"
+        """,
+    )
+
+    directory = conduct(root)
+
+    events = journal(directory)
+    assert [event["action"] for event in events if event["kind"] == "error_recovery"][:2] == ["retry", "diagnose"]
+    modes = [event["mode"] for event in events if event["kind"] == "task_start"]
+    assert modes[:3] == ["work", "work", "diagnose"]
+    assert (root / "ran.txt").read_text().count("ran") < 6
+
+
+def test_a_page_that_is_torn_is_made_again_from_the_journal(tmp_path):
+    root = project(
+        tmp_path / "p",
+        TWO.replace("cat one.txt", "cat none.txt") + "config: {human_intervention: never, max_retries: 0}\n",
+    )
+    ralph(root, "run", "--plan", "plan.yaml", "--autonomous")
+    directory = session_of(root)
+    page = directory / "execution-log.json"
+    page.write_bytes(page.read_bytes()[:200])
+    (directory / "checkpoint.json").write_text("{")
+    (root / "none.txt").write_text("x")
+
+    resumed = ralph(root, "resume", "--session", "session-001")
+
+    assert resumed.returncode == 0, resumed.stderr
+    logged = json.loads(page.read_text())["events"]
+    assert [entry["event_type"] for entry in logged] == kinds(directory)
+
+
+def test_the_log_is_whole_at_every_moment(tmp_path):
+    root = twenty(tmp_path / "p")
+    runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
+    seen = 0
+    until(lambda: list((root / "ralph-loop-sessions").glob("session-001-*/execution-log.json")))
+    page = session_of(root) / "execution-log.json"
+
+    while runner.poll() is None:
+        seen = max(seen, len(json.loads(page.read_text())["events"]))
+
+    assert ended(runner) == 0
+    assert seen > 20
+
+
+def killed_at_random(root, chance, whole_s):
+    """Run the twenty tasks with kills in between until they are done; return how many kills there were."""
+    deaths = 0
+    began = False
+    while True:
+        words = ("resume", "--session", "session-001") if began else ("run", "--plan", "plan.yaml", "--autonomous")
+        runner = start(root, *words)
+        try:
+            runner.wait(chance.uniform(0.0, whole_s))
+        except subprocess.TimeoutExpired:
+            _check_nothing_repeated(root, lambda pid=runner.pid: os.kill(pid, signal.SIGKILL))
+            runner.communicate()
+            deaths += 1
+        else:
+            _, said = runner.communicate()
+            assert runner.returncode == 0 or "is completed" in said, said
+            return deaths
+        began = bool(list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl")))
+
+
+def _check_nothing_repeated(root, kill):
+    """Kill, and see that what was completed by then is not run again, ever."""
+    kill()
+    done = [event["task"] for path in (root / "ralph-loop-sessions").glob("session-001-*")
+            for event in journal(path) if event["kind"] == "task_complete"]  # fmt: skip
+    ran = (root / "ran.txt").read_text().split() if (root / "ran.txt").exists() else []
+    for task in done:
+        (root / f"runs-{task}").write_text(str(ran.count(task))) if not (root / f"runs-{task}").exists() else None
+
+
+def checked_final(root, undisturbed):
+    """The same final state as undisturbed, no completed task and no keyed effect repeated."""
+    assert final(session_of(root)) == undisturbed
+    effects = sorted(path.name.partition("-")[0] for path in (root / "effects").iterdir())
+    assert effects == [f"{number:03}" for number in range(1, 21)], "an effect under two keys, or none"
+    ran = (root / "ran.txt").read_text().split()
+    for note in root.glob("runs-*"):
+        assert ran.count(note.name.removeprefix("runs-")) == int(note.read_text()), note.name
+    completed = [event["task"] for event in journal(session_of(root)) if event["kind"] == "task_complete"]
+    assert len(completed) == len(set(completed)) == 20
+    logged = json.loads((session_of(root) / "execution-log.json").read_text())["events"]
+    assert len(logged) == len(journal(session_of(root)))
+
+
+def killed_runs(tmp_path, kills, seed):
+    chance = random.Random(seed)
+    plain = twenty(tmp_path / "plain")
+    began = time.monotonic()
+    assert ralph(plain, "run", "--plan", "plan.yaml", "--autonomous").returncode == 0
+    took = time.monotonic() - began
+    deaths = number = 0
+    while deaths < kills:
+        number += 1
+        root = twenty(tmp_path / f"run-{number}")
+        deaths += killed_at_random(root, chance, took * 0.9)
+        checked_final(root, final(session_of(plain)))
+    return deaths
+
+
+@pytest.mark.slow
+def test_killed_at_random_instants_the_plan_comes_to_the_same_end(tmp_path):
+    assert killed_runs(tmp_path, 3, seed=1) >= 3
+
+
+@pytest.mark.soak
+def test_killed_at_500_random_instants_the_plan_comes_to_the_same_end(tmp_path):
+    assert killed_runs(tmp_path, 500, seed=2) >= 500
+
+
+def ended(runner):
+    """Wait for a runner's end and return its exit code."""
+    runner.communicate(timeout=30)
+    return runner.returncode
+
+
+def _kinds(root):
+    found = list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl"))
+    return kinds(found[0].parent) if found else []
+
+
+def _answer(root):
+    (event,) = [event for event in journal(session_of(root)) if event["kind"] == "answer"]
+    return event["answer"], event["by"]
+
+
+def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path):
+    root = project(tmp_path / "p", TWO + "config: {answer_timeout_seconds: 60}\n")
+    ours, theirs = os.openpty()
+    runner = subprocess.Popen([RALPH, "run", "--plan", "plan.yaml"], cwd=root, env=environment(root), stdin=theirs,
+                              stdout=subprocess.DEVNULL, stderr=theirs, start_new_session=True)  # fmt: skip
+    os.close(theirs)
+    said = b""
+    while b"[pause]" not in said:
+        said += os.read(ours, 1000)
+
+    os.write(ours, b"perhaps\ngo\n")
+
+    assert runner.wait(60) == 0
+    os.close(ours)
+    assert "2 tasks?" in said.decode()
+    assert _answer(root) == ("go", "person")

@@ -1,0 +1,164 @@
+"""Texts made to cost much: runs of every class, near misses of every rule, nested escapes, piles of candidates."""
+
+import base64
+import json
+import random
+import string
+
+from flightlog.privacy.detect import forms
+from flightlog.privacy.detect.assignments import WORDS
+from flightlog.privacy.detect.rules import rules
+
+_HEADS = sorted({forms.head(form) for rule in rules() if not rule.near for form in rule.forms if forms.head(form)})
+_NAMES = sorted({name for rule in rules() for name in rule.near})
+# So much is new, then it comes again.
+_FRESH = 150_000
+_ALNUM = string.ascii_letters + string.digits
+
+
+def _filled(size, seed, make):
+    chance = random.Random(seed)
+    parts, made = [], 0
+    while made < min(size, _FRESH):
+        parts.append(make(chance))
+        made += len(parts[-1])
+    text = "".join(parts)
+    return (text * (size // len(text) + 1))[:size]
+
+
+def _noise(chance, count, members=_ALNUM):
+    return "".join(chance.choices(members, k=count))
+
+
+def _near_miss(chance):
+    rule = chance.choice(rules())
+    form = chance.choice(rule.forms or ("{alnum:32}",))
+    lead = f"{chance.choice(rule.near)}_key = " if rule.near else ""
+    return lead + forms.shortened(form, chance) + chance.choice(("\n", " ", '"', "_"))
+
+
+def _whole(chance):
+    rule = chance.choice(rules())
+    value = forms.example(chance.choice(rule.forms or ("{alnum:32}",)), chance)
+    return f"{chance.choice(rule.near or ('x',))}_token='{value}'\n"
+
+
+def _nested(text, times):
+    for _ in range(times):
+        text = json.dumps(text)
+    return text
+
+
+REPEATED = {
+    "letters": "a",
+    "capitals": "A",
+    "digits": "7",
+    "hex": "0a",
+    "backslashes": "\\",
+    "quotes": '"',
+    "single quotes": "'",
+    "equals": "=",
+    "colons": ":",
+    "dashes": "-",
+    "underscores": "_",
+    "dots": ".",
+    "slashes": "/",
+    "percents": "%41",
+    "percent marks": "%3D",
+    "spaces": " ",
+    "newlines": "\n",
+    "tabs": "\t",
+    "ats": "a@",
+    "mails": "a@b.c ",
+    "angles": "<",
+    "braces": "{",
+    "dollars": "$",
+    "escapes": "\\n",
+    "double escapes": "\\\\n",
+    "unicode escapes": "\\u003d",
+    "quot": "&quot;",
+    "ansi": "\x1b[3m",
+    "written ansi": "\\u001b[3m",
+    "keys": "key",
+    "assigned keys": "key=",
+    "key runs": "key_",
+    "tokens": "token: ",
+    "passwords": "password=",
+    "quoted passwords": 'password="',
+    "words and quotes": "secret'",
+    "pem": "-----BEGIN PRIVATE KEY-----\n",
+    "pem ends": "-----END ",
+    "urls": "://a:b",
+    "url passwords": "://a:b@",
+    "bearers": "bearer abcdefghijklm1 ",
+    "users": " -u a:",
+    "kinds": "kind: Secret\n",
+    "machines": "machine a login b password ",
+    "vaults": "$ANSIBLE_VAULT;1.1;AES256\n",
+    "base64": "aGVsbG8gd29ybGQg",
+    "base64 keys": base64.b64encode(b"password=hunter22 ").decode(),
+    "events": 'data: {"delta":{"text":"a"}}\n\n',
+    "open events": "data: {",
+    "anthropic heads": "sk-ant-",
+    "aws heads": "AKIA",
+    "jwt heads": "eyJ.",
+    "jwts": "eyJhbGciOi.eyJ",
+    "cards": "4111-1111-1111-1112 ",
+    "ibans": "DE89 ",
+    "addresses": "93.184.216.34 ",
+    "sixes": "a:",
+    "phones": "+1 415 555 2671 ",
+    "homes": "/home/a",
+    "uuids": "0a1b2c3d-0a1b-4c3d-8a1b-0a1b2c3d4e5f ",
+    "lines of keys": "token=abcdef1234567890\n",
+    "nul": "\0",
+    "tags": "<secret:a:0000>",
+    "half tags": "<secret:",
+    "arrows": "1\u2192",
+    "hosts": "a.corp ",
+    "credentials": 'NetworkCredential("a", "',
+    "names": "github token ",
+    "ambiguous": "zoom api ",
+    "fillers": "key: string ",
+    "wraps": "key=abcdef12\n",
+    "numbered": "     1\tkey: \n",
+    "crypt": "$2a$12$",
+    "hooks": "hooks.slack.com/services/",
+    "slugs": "-home-a",
+    "device": "device_id: ",
+    "flags": "mysql -p",
+    "later": "secret: a b ",
+}
+SOUPS = {
+    "heads": lambda chance: chance.choice(_HEADS),
+    "heads and noise": lambda chance: f"\n{chance.choice(_HEADS)}{_noise(chance, 8)}",
+    "heads in a run": lambda chance: f"{chance.choice(_HEADS)}{_noise(chance, 24)}",
+    "names": lambda chance: f"{chance.choice(_NAMES)} {_noise(chance, 12)} ",
+    "assigned names": lambda chance: f"{chance.choice(_NAMES)}={_noise(chance, 13)}#",
+    "words": lambda chance: f"{chance.choice(WORDS)}={_noise(chance, 6)}",
+    "passwords": lambda chance: f'{chance.choice(WORDS)}="{_noise(chance, 10)}"\n',
+    "headers": lambda chance: f"bearer {_noise(chance, 13)} ",
+    "addresses": lambda chance: f"{_noise(chance, 3)}@{_noise(chance, 3)}.io ",
+    "colours": lambda chance: f"\x1b[3m{chance.choice(WORDS)}={_noise(chance, 6)}",
+    "percents": lambda chance: f"%3D{chance.choice(WORDS)}%3D{_noise(chance, 6)}",
+    "near misses": _near_miss,
+    "secrets": _whole,
+    "noise": lambda chance: _noise(chance, 64),
+    "bytes": lambda chance: _noise(chance, 64, [chr(code) for code in range(1, 256)]),
+    "marks": lambda chance: _noise(chance, 64, string.punctuation + " \n"),
+    "base64 of secrets": lambda chance: base64.b64encode(_whole(chance).encode()).decode() + " ",
+    "events": lambda chance: f'data: {{"delta":{{"text":"{_noise(chance, 5)}"}}}}\n',
+    "wrapped": lambda chance: f"{chance.choice(WORDS)}={_noise(chance, 9)}\n{_noise(chance, 9)}\n",
+    "numbers": lambda chance: f"{_noise(chance, 16, string.digits)} ",
+    "nested": lambda chance: _nested(f'{{"{chance.choice(WORDS)}": "{_noise(chance, 12)}"}}', chance.randrange(1, 5)),
+}
+
+
+def families(size):
+    """Yield the name and the text of each family, `size` characters long."""
+    for name, piece in REPEATED.items():
+        yield name, (piece * (size // len(piece) + 1))[:size]
+    for name, make in SOUPS.items():
+        yield f"soup of {name}", _filled(size, 3, make)
+    yield "nested JSON", _nested("key=" * (size // 4096), 11)[:size]
+    yield "one string in brackets", '["' * (size // 2)

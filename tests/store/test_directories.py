@@ -1,0 +1,49 @@
+"""Directories that appear whole, or not at all."""
+
+import pytest
+
+from flightlog.store.directories import appear, aside, sweep
+
+
+def test_a_directory_appears_with_all_that_is_in_it(tmp_path):
+    with aside(tmp_path, "thing") as making:
+        (making / "a").write_text("x")
+        assert not (tmp_path / "thing").exists()
+        assert appear(making, tmp_path / "thing")
+
+    assert (tmp_path / "thing" / "a").read_text() == "x"
+    assert [path.name for path in tmp_path.iterdir()] == ["thing"]
+
+
+def test_what_fails_on_the_way_leaves_nothing(tmp_path):
+    def fail():
+        with aside(tmp_path, "thing") as making:
+            (making / "a").write_text("x")
+            raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        fail()
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_is_taken_stays_as_it_is(tmp_path):
+    (tmp_path / "thing").mkdir()
+    (tmp_path / "thing" / "own").touch()
+
+    with aside(tmp_path, "thing") as making:
+        assert not appear(making, tmp_path / "thing")
+
+    assert [path.name for path in (tmp_path / "thing").iterdir()] == ["own"]
+
+
+def test_what_a_dead_maker_left_is_swept_and_a_living_ones_stays(tmp_path):
+    dead = tmp_path / ".thing.999999-1-0123456789ab.making"
+    dead.mkdir()
+    (dead / "a").touch()
+
+    with aside(tmp_path, "other") as living:
+        assert sweep(tmp_path) == [dead]
+        assert living.exists()
+
+    assert not dead.exists()

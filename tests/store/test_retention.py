@@ -1,0 +1,117 @@
+"""Plans carried out on real files: summary before delete, whole or not at all, killed anywhere."""
+
+from pathlib import Path
+
+from flightlog.model.retention import Deed, Item, Move
+from flightlog.store.retention import carry_out
+from strace_points import kill_everywhere
+
+
+def move(name, deed=Deed.DELETE, *, target="", summary=""):
+    return Move(Item(name, "log", 0), deed, 400, target, summary)
+
+
+def no_summary(name, moves, before):
+    raise AssertionError("nobody asked for one")
+
+
+def tell(name, moves, before):
+    told = set((before or b"").decode().split()) | {each.item.name for each in moves}
+    return "\n".join(sorted(told)).encode() + b"\n"
+
+
+def tree(root):
+    return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
+
+
+def put(root, *names):
+    for name in names:
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(name)
+
+
+def test_files_and_directories_are_archived_or_deleted_and_the_rest_stays(tmp_path):
+    put(tmp_path, "s1/log.json", "s1/deep/x", "s2/log.json", "s3/log.json")
+    moves = [move("s1"), move("s2", Deed.ARCHIVE, target="archive/s2")]
+
+    outcome = carry_out(tmp_path, moves, no_summary)
+
+    assert outcome.done == tuple(moves)
+    assert tree(tmp_path) == ["archive/s2/log.json", "s3/log.json"]
+
+
+def test_a_summary_that_fails_keeps_everything_it_would_have_told_of(tmp_path):
+    put(tmp_path, "a", "b")
+
+    outcome = carry_out(tmp_path, [move("a", summary="sum.md"), move("b", summary="../sum.md")], tell)
+
+    assert tree(tmp_path) == ["b", "sum.md"]
+    assert (tmp_path / "sum.md").read_text() == "a\n"
+    assert [(left.item.name, why.startswith("no summary")) for left, why in outcome.left] == [("b", True)]
+
+
+def test_an_empty_summary_is_no_summary(tmp_path):
+    put(tmp_path, "a")
+
+    outcome = carry_out(tmp_path, [move("a", summary="sum.md")], lambda *_: b" \n")
+
+    assert tree(tmp_path) == ["a"]
+    assert len(outcome.left) == 1
+
+
+def test_nothing_outside_the_root_is_touched(tmp_path):
+    put(tmp_path, "root/x", "precious/y")
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "precious")
+
+    outcome = carry_out(tmp_path / "root", [move("link"), move("link/y"), move("../precious")], no_summary)
+
+    assert outcome.done == ()
+    assert (tmp_path / "precious" / "y").exists()
+
+
+def test_an_archive_is_never_overwritten(tmp_path):
+    put(tmp_path, "a", "archive/a")
+
+    outcome = carry_out(tmp_path, [move("a", Deed.ARCHIVE, target="archive/a")], no_summary)
+
+    assert "already" in outcome.left[0][1]
+    assert tree(tmp_path) == ["a", "archive/a"]
+
+
+def test_what_is_gone_already_is_told(tmp_path):
+    outcome = carry_out(tmp_path, [move("nobody")], no_summary)
+
+    assert outcome.left[0][1] == "it is gone already"
+
+
+SCENARIO = """
+sys.path[:0] = ["{source}", "{tests}"]
+from flightlog.store.retention import carry_out
+from store.test_retention import move, tell
+from flightlog.model.retention import Deed
+begin()
+carry_out(root, [move("s1", summary="sum.md"), move("s2", Deed.ARCHIVE, target="archive/s2")], tell)
+end()
+"""
+
+
+def test_killed_anywhere_nothing_goes_without_its_summary_and_the_next_run_finishes(tmp_path):
+    here = Path(__file__).parents[1]
+    scenario = SCENARIO.format(source=here.parent / "src", tests=here)
+
+    def check(root, _):
+        whole = [name for name in tree(root) if not Path(name).name.startswith(".")]
+        if "s1/log.json" not in whole:
+            assert (root / "sum.md").read_text() == "s1\n"
+        assert ("s2/log.json" in whole) != ("archive/s2/log.json" in whole)
+        left = [each for each in ("s1",) if (root / each).exists()]
+        moves = [move(each, summary="sum.md") for each in left]
+        if (root / "s2").exists():
+            moves.append(move("s2", Deed.ARCHIVE, target="archive/s2"))
+        carry_out(root, moves, tell)
+        kept = [name for name in tree(root) if not name.endswith(".tmp")]
+        assert kept == ["archive/s2/log.json", "sum.md"]
+
+    named = kill_everywhere(scenario, tmp_path, lambda root: put(root, "s1/log.json", "s1/x", "s2/log.json"), check)
+    assert len(named) > 15

@@ -1,0 +1,39 @@
+"""The Live page over a real server and real files."""
+
+import time
+
+from live_files import MINUTE_MS, Desk, limits, session_id
+from pages import running
+
+HOSTILE = "<script>alert(1)</script>\x1b[2J"
+
+
+def desk_with_two(tmp_path):
+    now = int(time.time() * 1000)
+    desk = Desk(tmp_path, now)
+    desk.responses(session_id(1), (now - 2 * MINUTE_MS, 150_000, 100))
+    desk.tell(
+        session_id(1), now - MINUTE_MS, rate_limits=limits(91, now + 60 * MINUTE_MS), model={"display_name": HOSTILE}
+    )
+    desk.responses(session_id(2), (now - 2 * MINUTE_MS, 1_000, 100))
+    return desk
+
+
+def test_the_page_shows_who_runs_who_pays_and_what_is_wrong_and_nothing_acts(tmp_path):
+    desk = desk_with_two(tmp_path)
+    with running(desk.config, live=lambda: [desk.gather()]) as pages:
+        whole, part = pages.ask("/live"), pages.ask("/live/part")
+
+    assert (whole.status, part.status) == (200, 200)
+    assert 'aria-current="page">Live</a>' in whole.text
+    assert part.text.lstrip().startswith('<section id="live"')
+    shown = ("Primary Account", "91 %", "near compaction", "5-hour limit 91% used")
+    for text in (session_id(1)[:8], session_id(2)[:8], *shown):
+        assert text in part.text
+    assert "<script>alert" not in whole.text
+    assert "\x1b" not in whole.text
+
+
+def test_without_anything_the_page_says_what_to_do(tmp_path):
+    with running(tmp_path) as pages:
+        assert "Nothing runs" in pages.ask("/live").text

@@ -1,0 +1,64 @@
+"""The loop pages, asked as a browser would ask them; a question is answered there."""
+
+from flightlog.loop.look.session import look
+from loop.loops import conduct, journal, project, session_of, start
+from pages import running
+from recordings import config_dir
+from waiting import until
+
+PLAN = """
+plan: on a page <b>
+config: {human_intervention: on_error, retry_base_seconds: 0.01, answer_timeout_seconds: 60}
+quality_gates: [{name: coverage, metric: coverage, threshold: 0.5, phase: 1}]
+review_points: REVIEW
+tasks:
+  - task_id: a
+    name: <script>alert(1)</script>
+    run: {command: 'echo "{\\"metric\\": \\"coverage\\", \\"value\\": 0.9}" >> "$FLIGHTLOG_REPORT"'}
+  - {task_id: b, name: at last, run: {command: "test -e x || { touch x; echo connection lost; exit 1; }"}}
+"""
+
+
+def test_a_session_shows_its_tasks_gates_decisions_and_calibration_and_foreign_words_are_inert(tmp_path, monkeypatch):
+    root = project(tmp_path / "p", PLAN.replace("REVIEW", "[]"))
+    directory = conduct(root)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("FLIGHTLOG_HOME", str(tmp_path / "flightlog"))
+
+    with running(config_dir(tmp_path / "config")) as served:
+        listed = served.ask("/loops").text
+        html = served.ask(f"/loops/{directory.name}").text
+        missing = served.ask("/loops/session-099")
+
+    assert f'href="/loops/{directory.name}"' in listed
+    assert "2 of 2 tasks verified" in html
+    assert "<strong>passed</strong>" in html
+    assert "connection lost" in html
+    assert "Brier score" in html
+    assert "<script>alert" not in html
+    assert missing.status == 404
+
+
+def test_a_question_is_answered_on_its_page(tmp_path, monkeypatch):
+    root = project(tmp_path / "p", PLAN.replace("REVIEW", "[b]"))
+    runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
+    until(lambda: list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl")))
+    directory = session_of(root)
+    until(lambda: look(directory).state.question)
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("FLIGHTLOG_HOME", str(tmp_path / "flightlog"))
+
+    with running(config_dir(tmp_path / "config")) as served:
+        html = served.ask(f"/loops/{directory.name}").text
+        address, own = f"/loops/{directory.name}/answer", {"Origin": served.root, "X_Flightlog": "1"}
+        foreign = served.ask(address, "POST", body="answer=continue")
+        wrong = served.ask(address, "POST", body="answer=perhaps", **own)
+        done = served.ask(address, "POST", body="answer=continue", **own)
+
+    runner.communicate(timeout=60)
+    assert 'value="continue"' in html
+    assert (wrong.status, foreign.status) == (400, 403)
+    assert done.status in {200, 303}
+    assert runner.returncode == 0
+    (told,) = [event for event in journal(directory) if event["kind"] == "answer"]
+    assert (told["answer"], told["by"]) == ("continue", "person")
