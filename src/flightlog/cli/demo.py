@@ -72,9 +72,8 @@ def rewind(*, as_json: bool) -> int:
     print_table(["", "total(…)", "turns", "cost"], rows, right=(2, 3))
     replaced = certificate.get("replaced", [])
     client = "Claude Code" if told["agent"] == "claude_code" else "the scripted agent"
-    click.echo(
-        f"\ncertificate: {certificate.get('verdict', 'none')} ({client}; {certificate.get('method', '')}; "
-        f"{len(replaced)} places of the client's own context replaced by the recorded ones)"
-    )
+    click.echo(f"\ncertificate: {certificate.get('verdict', 'none')}, decided before the first request was sent")
+    click.echo(f"  {client}, {certificate.get('method', '')}")
+    click.echo(f"  places where the client's own context was another, replaced: {len(replaced)}")
     click.echo("\nyour own runs: harness replay RUN --list-turns", err=True)
     return int(certificate.get("verdict") != "exact+prompt" or passed != [False, True])
