@@ -75,8 +75,8 @@ def _tree(metas: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
     names = {meta["run_name"] for meta in metas}
     below: dict[str, list[dict[str, Any]]] = {}
     for meta in metas:
-        source = meta.get("replay_source")
-        below.setdefault(source if source in names and source != meta["run_name"] else "", []).append(meta)
+        source = str(meta.get("replay_source") or "")
+        below.setdefault(source if source in names - {meta["run_name"]} else "", []).append(meta)
     waiting = [(0, meta) for meta in reversed(below.get("", []))]
     while waiting:
         depth, meta = waiting.pop()

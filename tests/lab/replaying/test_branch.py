@@ -117,3 +117,20 @@ def test_its_pages_tell_only_what_is_new_and_where_it_comes_from(ground):
     assert (book.path / "session_01/source_transcript_truncated.jsonl").read_bytes() in (
         (ground.root / "runs/run/session_03/transcript.jsonl").read_bytes()
     )
+
+
+def test_sessions_that_followed_go_on_from_the_branch_without_its_mark(ground):
+    book = ground.branch("onward", 1, 6, continue_sessions=True)
+
+    last = [book.state.last(f"session_0{at}") for at in (1, 2, 3)]
+    assert [each.stop_reason for each in last] == ["completed"] * 3
+    for at in (2, 3):
+        recorded = ground.asked(ground.source(at).read.attempt.session_id)
+        asked = ground.asked(last[at - 1].session_id)
+        assert "flightlog" not in json.dumps(asked)
+        assert len(asked) == len(recorded)
+        own = (
+            1 if at == 3 else 0
+        )  # The summary of a compaction says where the transcript is, which is the session's own.
+        assert canonical(asked[0]["messages"][own:]) == canonical(recorded[0]["messages"][own:])
+    assert not list((ground.root / "runs").glob(".work-*"))

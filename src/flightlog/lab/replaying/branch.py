@@ -35,6 +35,7 @@ from flightlog.lab.running.taking import project
 from flightlog.lab.told import TRANSCRIPT
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.model.exchange import Context as Lane
+from flightlog.sources.api.proxy import Rewrite
 from flightlog.sources.api.recorder import Arrived, Sent
 from flightlog.sources.api.wire import Said
 from flightlog.store import files
@@ -110,6 +111,7 @@ class _Branching:
     def __init__(self, book: Book) -> None:
         assert book.state.branch is not None, "only for a run that is a replay"
         self._branch = book.state.branch
+        self._context: Context | None = None
 
     @contextmanager
     def laid(self, book: Book, setting: Setting) -> Iterator[Path]:
@@ -156,7 +158,7 @@ class _Branching:
         book, branch = stage.book, self._branch
         kept = (book.path / SOURCE / TRANSCRIPT).read_bytes()
         files.replace(files.inside(book.path / "session_01", TRUNCATED), kept)
-        sentinel = f"[flightlog branch point {stage.setting.new_id()}]"
+        sentinel = _sentinel(book, attempt)
         resume = ""
         words: tuple[str, ...] = ()
         if not branch.fresh:
@@ -169,9 +171,30 @@ class _Branching:
         request = book.path / SOURCE / REQUEST
         if not request.exists() or not is_captured(book.config):
             return Way(branch.prompt or "Continue.", resume, words, _Uncompared(stage, attempt, self._branch).rewrite)
-        after = msgspec.json.decode((book.path / SOURCE / AFTER).read_bytes())
-        context = Context(recorded(request.read_bytes()), sentinel, branch.prompt, after)
-        return Way(prompt, resume, words, _Rewriting(stage, attempt, branch, context).rewrite)
+        self._context = self._recorded(book, attempt)
+        return Way(prompt, resume, words, _Rewriting(stage, attempt, branch, self._context).rewrite)
+
+    def onward(self, stage: Stage) -> Rewrite:
+        """Send the recorded context also where a later session goes on with the branch's conversation."""
+        first = stage.book.state.last("session_01")
+        if self._context is None and (stage.book.path / SOURCE / REQUEST).exists() and first is not None:
+            self._context = self._recorded(stage.book, first.number)
+            self._context.resumed()
+        context = self._context
+
+        def rewrite(said: Said, arrived: Arrived) -> Sent | None:
+            if context is None or said.context is Lane.SIDE:
+                return None
+            spliced = context.splice(msgspec.json.decode(arrived.body), compacts=True)
+            return Sent(spliced.data, spliced.replaced) if spliced else None
+
+        return rewrite
+
+    def _recorded(self, book: Book, attempt: int) -> Context:
+        folder = book.path / SOURCE
+        after = msgspec.json.decode((folder / AFTER).read_bytes())
+        body = recorded((folder / REQUEST).read_bytes())
+        return Context(body, _sentinel(book, attempt), self._branch.prompt, after)
 
     def left(self, stage: Stage) -> None:
         """Leave nothing in a store that is the person's own."""
@@ -275,6 +298,11 @@ def _later(session: SessionConfig, gone: int) -> SessionConfig:
     """A session after the one that is replayed; one that forked from before it forks from the branch."""
     forked = max(session.fork_from - gone, 1) if session.fork_from else None
     return replace(session, session_index=session.session_index - gone, fork_from=forked)
+
+
+def _sentinel(book: Book, attempt: int) -> str:
+    """What marks the branch point in the client's requests; later sessions know it by the same words."""
+    return f"[flightlog branch point {uuid.uuid5(_NAMES, f'mark/{book.name}/{attempt}')}]"
 
 
 def _placed_id(book: Book, attempt: int) -> str:

@@ -43,6 +43,11 @@ class Context:
         self._after = () if prompt else after
         self._before: list[Any] | None = None
         self._added: list[Any] = []
+        self._is_first = True
+
+    def resumed(self) -> None:
+        """Know that the first request was another process's: what the client added to it can no longer be told."""
+        self._is_first = False
 
     def splice(self, body: Mapping[str, Any], *, compacts: bool = False) -> Spliced | None:
         """Put the recorded context into a request; None when it does not go on from the branch point."""
@@ -52,7 +57,8 @@ class Context:
             return None
         own = [*messages[:at], *self._without_mark(messages[at])]
         if self._before is None:
-            self._before, self._added = canonical(own), canonical(messages[at + 1 :])
+            self._before = canonical(own)
+            self._added = canonical(messages[at + 1 :]) if self._is_first else []
         elif canonical(own) != self._before:
             # The client rewrote its history (it compacted): the recorded one is no longer what it goes on from.
             return Spliced({**body, "messages": [*own, *messages[at + 1 :]]}, ("sentinel",))

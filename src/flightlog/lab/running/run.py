@@ -38,6 +38,7 @@ from flightlog.lab.running.setting import Setting
 from flightlog.lab.running.stage import Stage
 from flightlog.lab.running.taking import take_in
 from flightlog.lab.state import Attempt
+from flightlog.sources.api.proxy import Rewrite
 from flightlog.store.copies import set_aside, throw_away
 from flightlog.store.files import is_running, lock
 
@@ -56,6 +57,9 @@ class Branching(Protocol):
 
     def way(self, stage: Stage, attempt: int) -> Way:
         """Bring the agent to the branch point."""
+
+    def onward(self, stage: Stage) -> Rewrite:
+        """What is made of the requests of sessions that go on from it."""
 
     def left(self, stage: Stage) -> None:
         """Take back what was put into the agent's own store."""
@@ -171,9 +175,7 @@ def _wave(stage: Stage, wave: Sequence[Planned], upstream: str, branching: Branc
     if not together:
         for planned in wave:
             if not stage.stop_reason:
-                start = _start(stage, planned, private=False)
-                if branching and planned.index == 1:
-                    start = replace(start, way=branching.way(stage, start.attempt))
+                start = _branched(stage, _start(stage, planned, private=False), branching)
                 _judged(stage, play(stage, start, upstream))
                 publish_session(stage, planned.name)
         publish_run(stage)
@@ -184,7 +186,10 @@ def _wave(stage: Stage, wave: Sequence[Planned], upstream: str, branching: Branc
 
     with ThreadPoolExecutor(min(config.max_parallel, len(wave)), thread_name_prefix="session") as pool:
         # Copies are made of a directory nobody works in: those at work are in copies of their own.
-        _awaited(stage, [pool.submit(played, _start(stage, planned, private=True)) for planned in wave])
+        _awaited(
+            stage,
+            [pool.submit(played, _branched(stage, _start(stage, each, private=True), branching)) for each in wave],
+        )
     for planned in wave:
         publish_session(stage, planned.name)
         throw_away(stage.ground.copy_of(planned.name))
@@ -225,6 +230,15 @@ def _start(stage: Stage, planned: Planned, *, private: bool) -> Start:
         return Start(planned, attempt, tree, stage.ground.private(planned.name, tree), private, parent)
     stage.ground.bring(tree, f"_before_{planned.name.removeprefix('session_')}_{attempt}_{state.taken}")
     return Start(planned, attempt, tree, stage.ground.main, private, parent)
+
+
+def _branched(stage: Stage, start: Start, branching: Branching | None) -> Start:
+    """In a replay: the way into the first session, and the recorded context in those that go on from it."""
+    if branching is None:
+        return start
+    if start.planned.index == 1:
+        return replace(start, way=branching.way(stage, start.attempt))
+    return replace(start, rewrite=branching.onward(stage) if start.parent is not None else None)
 
 
 def _finish(stage: Stage) -> None:

@@ -50,6 +50,7 @@ class Start(Struct, frozen=True):
     private: bool
     parent: Attempt | None = None
     way: Way | None = None
+    rewrite: Rewrite | None = None
 
 
 def play(stage: Stage, start: Start, upstream: str) -> str:
@@ -65,7 +66,7 @@ def play(stage: Stage, start: Start, upstream: str) -> str:
     folder = book.path / planned.name
     ensure_dir(folder)
     line = Line(planned.name, start.attempt, start.trees, folder / EXCHANGES)
-    rewrite = start.way.rewrite if start.way else None
+    rewrite = start.way.rewrite if start.way else start.rewrite
     with connected(stage, line, upstream, rewrite) as (base_url, losses), hooked(stage, line) as words:
         outcome = _worked(stage, start, session_id, base_url, words)
     said = asking.answer(outcome)
