@@ -38,7 +38,7 @@ def test_a_tool_the_client_no_longer_has_is_refused_before_anything_is_asked(gro
     assert ground.count() == before
     assert book.state.last("session_01").stop_reason == "error"
 
-    allowed = ground.branch("allowed", 1, 7, run=run, allow_drift=True)
+    allowed = ground.branch("allowed", 1, 7, run=run, allow_drift=True)  # one request, no tools
 
     assert (certificate(allowed)["verdict"], certificate(allowed)["refused"]) == ("differs", False)
     assert json.loads((allowed.path / "run_meta.json").read_bytes())["replay_verdict"] == "differs"
