@@ -3,6 +3,7 @@
 The same rows `views.usage` makes of single responses, in the time of a thousand additions.
 """
 
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
@@ -10,10 +11,10 @@ from datetime import UTC, datetime, tzinfo
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from flightlog.model.usage import Cost, Usage
+from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.digest import SessionDigest, Tally
 from flightlog.views.truth import Truth
-from flightlog.views.usage import BLOCK_MS, DAY_MS, HOUR_MS, By, UsageRow, summed
+from flightlog.views.usage import BLOCK_MS, DAY_MS, HOUR_MS, By, UsageRow
 
 
 class UsageReport(Struct, frozen=True):
@@ -72,17 +73,36 @@ def summed_up(digests: Iterable[SessionDigest]) -> UsageRow:
 
 
 def _row(items: Sequence[Item], key: str) -> UsageRow:
-    tallies = [tally for _, tally in items]
+    """Sum up in one pass: a report of a year is thousands of tallies."""
+    used: list[tuple[int, ...]] = []
+    amounts: list[float] = []
+    sessions, models, unpriced = set(), set(), set()
+    responses, first_ms, last_ms = 0, sys.maxsize, 0
+    source: CostSource | None = None
+    for digest, tally in items:
+        used.append(astuple(tally.usage))
+        responses += tally.responses
+        sessions.add(digest.session)
+        models.add(tally.model)
+        first_ms = min(tally.first_ms, first_ms)
+        last_ms = max(tally.last_ms, last_ms)
+        if tally.usd is None:
+            unpriced.add(tally.model)
+            continue
+        amounts.append(tally.usd)
+        if tally.source is not source:
+            source = tally.source if source is None else CostSource.MIXED
+    cost = Cost(sum(amounts, 0.0), source or CostSource.TABLE)
     return UsageRow(
         key=key,
-        usage=Usage(*map(sum, zip(*(astuple(tally.usage) for tally in tallies), strict=True))),
-        cost=summed([Cost(tally.usd, tally.source) for tally in tallies]),
-        responses=sum(tally.responses for tally in tallies),
-        sessions=len({digest.session for digest, _ in items}),
-        models=tuple(sorted({tally.model for tally in tallies})),
-        unpriced=tuple(sorted({tally.model for tally in tallies if tally.usd is None})),
-        first_ms=min((tally.first_ms for tally in tallies), default=0),
-        last_ms=max((tally.last_ms for tally in tallies), default=0),
+        usage=Usage(*map(sum, zip(*used, strict=True))),
+        cost=cost if amounts or not items else Cost(None, CostSource.UNKNOWN),
+        responses=responses,
+        sessions=len(sessions),
+        models=tuple(sorted(models)),
+        unpriced=tuple(sorted(unpriced)),
+        first_ms=first_ms if items else 0,
+        last_ms=last_ms,
     )
 
 
