@@ -7,7 +7,7 @@ import click
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 
 
-@click.command("branch-points", epilog="Example: harness branch-points my-run --session 2")
+@click.command("branch-points", epilog="Example: flightlog lab branch-points my-run --session 2")
 @click.argument("run")
 @click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="The session to look at.")
 @click.option("--replicate", type=click.IntRange(1), help="Of a session with replicates: which one.")

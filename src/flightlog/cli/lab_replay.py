@@ -15,8 +15,8 @@ _EFFECTS_MAX = 8
 
 
 @click.command(
-    epilog="Example: harness replay my-run --session 1 --turn 7 --prompt 'Run the tests first.' --count 3   ·   "
-    "harness replay my-run --list-turns     Exits with 1 when a branch did not complete or was refused."
+    epilog="Example: flightlog lab replay my-run --turn 7 --prompt 'Run the tests first.' --count 3   ·   "
+    "flightlog lab replay my-run --list-turns     Exits with 1 when a branch did not complete or was refused."
 )
 @click.argument("run")
 @click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="The session to go back into.")
