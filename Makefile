@@ -48,8 +48,9 @@ lock: .venv/.dev ## Pin the requirement files again
 prices: .venv/.dev ## Compile the price table again
 	$(BIN)/python tools/compile_prices.py
 
-picture: .venv/.run ## Draw the README's picture from a real run of the demo
+picture: .venv/.run ## Draw the README's pictures from real runs of the demos
 	$(BIN)/python tools/draw_picture.py docs/up.svg
+	$(BIN)/python tools/draw_picture.py docs/rewind.svg demo rewind
 
 wheel: .venv/.dev ## Build the wheel
 	rm -rf dist

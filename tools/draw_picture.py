@@ -1,4 +1,8 @@
-"""Draw the README's picture: what two commands really print, as an SVG without fonts or scripts from elsewhere."""
+"""Draw a picture of what commands really print, as an SVG without fonts or scripts from elsewhere.
+
+draw_picture.py docs/up.svg                      the README's first picture
+draw_picture.py docs/rewind.svg demo rewind      that of one command
+"""
 
 import html
 import os
@@ -11,7 +15,17 @@ WIDTH_CHARS = 104
 LINES_MAX = 46
 LINE_PX = 19
 CHAR_PX = 8.4
-COLOURS = {"$": "#f4f6f7", "    flightlog": "#7cc4f2", "#": "#8ddb8c", "→": "#7cc4f2", "✗": "#ff9d97", "~": "#9aa6b0"}
+COLOURS = {
+    "$": "#f4f6f7",
+    "    flightlog": "#7cc4f2",
+    "#": "#8ddb8c",
+    "→": "#7cc4f2",
+    "✗": "#ff9d97",
+    "as it went": "#ff9d97",
+    "from there": "#8ddb8c",
+    "certificate": "#8ddb8c",
+    "~": "#9aa6b0",
+}
 PLAIN = "#cfd6db"
 
 
@@ -19,8 +33,9 @@ def printed() -> list[str]:
     """Run the commands and return what a person would see."""
     program = Path(sys.executable).with_name("flightlog")
     env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "TZ": "UTC", "LANG": "C.UTF-8"}
+    env |= {name: os.environ[name] for name in ("FLIGHTLOG_CLAUDE",) if name in os.environ}
     lines = []
-    for command in COMMANDS:
+    for command in (tuple(sys.argv[2:]),) if sys.argv[2:] else COMMANDS:
         ran = subprocess.run([program, *command], env=env, capture_output=True, text=True, check=True)
         shown = " ".join(word if "#" not in word else f"'{word}'" for word in command)
         lines += [f"$ flightlog {shown}", *ran.stdout.rstrip("\n").split("\n"), ""]

@@ -3,10 +3,13 @@
 import click
 
 
-@click.command(epilog="Example: flightlog demo")
+@click.group(invoke_without_command=True, epilog="Example: flightlog demo   ·   flightlog demo rewind")
 @click.option("--json", "as_json", is_flag=True, help="Print the recorded session and its usage as JSON.")
-def demo(*, as_json: bool) -> None:
+@click.pass_context
+def demo(context: click.Context, *, as_json: bool) -> None:
     """Let a scripted agent do a small piece of real work, and show what was recorded."""
+    if context.invoked_subcommand is not None:
+        return
     from datetime import UTC
 
     from flightlog.app import local_zone
@@ -37,3 +40,40 @@ def demo(*, as_json: bool) -> None:
     for line in shown.board:
         click.echo(f"  {line}".rstrip())
     click.echo("\nyour own sessions: flightlog up", err=True)
+
+
+@demo.command(epilog="Example: flightlog demo rewind     Exits with 1 when the branch is not exact or not right.")
+@click.option("--json", "as_json", is_flag=True, help="Print both ends as JSON.")
+def rewind(*, as_json: bool) -> int:
+    """An agent gives in at turn 7; go back there, say one sentence, and see both ends side by side."""
+    import msgspec
+
+    from flightlog.app.demo_rewind import ASKED, SAID, TURN, rewound
+    from flightlog.cli.lab_progress import Told
+    from flightlog.cli.lab_show import print_side_by_side
+    from flightlog.cli.output import print_json, print_table
+
+    click.echo("an agent works in a directory of its own, offline; nothing of yours is touched", err=True)
+    with rewound(Told()) as shown:
+        told = msgspec.to_builtins(shown)
+    certificate = told["replay"]["certificate"] or {}
+    ends = [each["sessions"][0] for each in (told["source"], told["branch"])]
+    passed = [all(one["passed"] for one in each["verifiers"]) for each in ends]
+    if as_json:
+        print_json(told)
+        return int(certificate.get("verdict") != "exact+prompt" or passed != [False, True])
+    click.echo(f"asked: {ASKED}\nback to turn {TURN}, where it was said: {SAID}\n")
+    print_side_by_side(told["compared"]["side_by_side"], ["as it went", "from there again"])
+    rows = [
+        [name, "right" if good else "WRONG", str(end["num_turns"]), f"${end['total_cost_usd'] or 0:.4f}"]
+        for name, good, end in zip(("as it went", "from there again"), passed, ends, strict=True)
+    ]
+    click.echo()
+    print_table(["", "total(…)", "turns", "cost"], rows, right=(2, 3))
+    replaced = certificate.get("replaced", [])
+    client = "Claude Code" if told["agent"] == "claude_code" else "the scripted agent"
+    click.echo(f"\ncertificate: {certificate.get('verdict', 'none')}, decided before the first request was sent")
+    click.echo(f"  {client}, {certificate.get('method', '')}")
+    click.echo(f"  places where the client's own context was another, replaced: {len(replaced)}")
+    click.echo("\nyour own runs: harness replay RUN --list-turns", err=True)
+    return int(certificate.get("verdict") != "exact+prompt" or passed != [False, True])

@@ -2,9 +2,11 @@
 
 import click
 
+from flightlog.cli.lab_branch import branch_points
 from flightlog.cli.lab_collect import collect
 from flightlog.cli.lab_lint import lint
 from flightlog.cli.lab_look import compare, inspect, list_runs
+from flightlog.cli.lab_replay import replay
 from flightlog.cli.lab_run import run
 
 
@@ -13,5 +15,5 @@ def lab() -> None:
     """Experiments: runs, replicates, trajectories, replay, resample."""
 
 
-for _verb in (run, list_runs, inspect, compare, collect, lint):
+for _verb in (run, list_runs, inspect, compare, collect, lint, replay, branch_points):
     lab.add_command(_verb)

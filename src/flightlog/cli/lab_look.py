@@ -1,6 +1,8 @@
 """`harness list | inspect | compare`: what came of runs."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,7 +24,8 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
         return
     rows = [
         [
-            meta["run_name"],
+            "  " * depth + meta["run_name"],
+            _branch(meta),
             meta["model"],
             meta["session_mode"],
             f"{sum(each['stop_reason'] == 'completed' for each in meta['sessions'])}/{meta['session_count']}",
@@ -31,9 +34,9 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
             meta["stop_reason"],
             " ".join(meta["tags"]),
         ]
-        for meta in metas
+        for depth, meta in _tree(metas)
     ]
-    print_table(["run", "model", "mode", "done", "steps", "cost", "ended", "tags"], rows, right=(3, 4, 5))
+    print_table(["run", "branch", "model", "mode", "done", "steps", "cost", "ended", "tags"], rows, right=(4, 5, 6))
 
 
 @click.command(epilog="Example: flightlog lab inspect my-run#2.14   (session 2, turn 14)")
@@ -65,6 +68,24 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, as_json: bool) -> None:
 
     told = compared([app.open_book(runs_dir, each) for each in runs], app.programs())
     print_json(told) if as_json else print_compared(told)
+
+
+def _tree(metas: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Runs in order, each with its branches below it; a branch whose source is gone stands for itself."""
+    names = {meta["run_name"] for meta in metas}
+    below: dict[str, list[dict[str, Any]]] = {}
+    for meta in metas:
+        source = str(meta.get("replay_source") or "")
+        below.setdefault(source if source in names - {meta["run_name"]} else "", []).append(meta)
+    waiting = [(0, meta) for meta in reversed(below.get("", []))]
+    while waiting:
+        depth, meta = waiting.pop()
+        yield depth, meta
+        waiting += [(depth + 1, each) for each in reversed(below.pop(meta["run_name"], []))]
+
+
+def _branch(meta: dict[str, Any]) -> str:
+    return f"turn {meta['replay_turn']}, {meta['replay_verdict'] or 'not decided'}" if "replay_turn" in meta else "-"
 
 
 def _usd(amount: float | None) -> str:

@@ -27,7 +27,8 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
     from flightlog.cli.lab_progress import Told
     from flightlog.cli.output import print_json
     from flightlog.lab.layout import run_meta
-    from flightlog.lab.running.run import begin, carry_on
+    from flightlog.lab.replaying.branch import carry_on
+    from flightlog.lab.running.run import begin
 
     if (config is None) == (resume is None):
         raise click.UsageError("give either CONFIG or --resume RUN")

@@ -55,14 +55,33 @@ def print_compared(told: dict[str, Any]) -> None:
                 each["run"],
                 str(each["count"]),
                 ", ".join(f"{count} {reason}" for reason, count in each["stop_reasons"].items()),
+                ", ".join(f"{one['passed']}/{one['of']}" for one in each["verifiers"].values()) or "-",
                 *(_spread(each[name]) for name in ("num_turns", "tool_call_count", "file_writes", "total_cost_usd")),
             ]
             for each in session["groups"]
         ]
-        print_table(["run", "n", "ended", "turns", "tools", "writes", "cost"], rows, right=(1, 3, 4, 5, 6))
+        print_table(["run", "n", "ended", "verified", "turns", "tools", "writes", "cost"], rows, right=(1, 4, 5, 6, 7))
         click.echo(f"  files: {len(session['files_equal'])} equal, {len(session['files_different'])} different")
         for path in session["files_different"][:20]:
             click.echo(inert(f"    {one_line(path, 120)}"))
+    if told["side_by_side"] is not None:
+        print_side_by_side(told["side_by_side"], [each["run_name"] for each in told["runs"]])
+
+
+def print_side_by_side(told: dict[str, Any], names: list[str]) -> None:
+    """Print two sessions step by step."""
+    rows = [
+        [
+            str(each["turn"]),
+            "=" if each["same"] and each["same_results"] else "~" if each["same"] else "≠",
+            one_line(each["left"], 56) or "-",
+            one_line(each["right"], 56) or "-",
+        ]
+        for each in told["steps"]
+    ]
+    print_table(["turn", "", *(one_line(name, 56) for name in names)], rows, right=(0,))
+    parted = told["first_divergence"]
+    click.echo("they do the same to the end" if parted is None else f"they part in turn {parted}")
 
 
 def _print_session(told: dict[str, Any]) -> None:

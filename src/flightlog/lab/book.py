@@ -4,6 +4,7 @@
       config.yaml run_meta.json full_diff.patch state_changelog.jsonl analysis.md .shadow_git/
       session_01/ session_02_r01/ …          what each session left
       .journal.jsonl .lock .attempts/         our own: what happened, who holds it, attempts run again
+      .source/                                in a replay: what it took from the run it goes back to
 
 Everything is found from the run's own directory, which can be moved.
 """
@@ -29,6 +30,7 @@ CONFIG = "config.yaml"
 SHADOW = ".shadow_git"
 ATTEMPTS = ".attempts"
 LOCK = ".lock"
+SOURCE = ".source"
 
 
 class Book:

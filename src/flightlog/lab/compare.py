@@ -11,8 +11,11 @@ from typing import Any
 
 from flightlog.lab.book import Book
 from flightlog.lab.layout import run_meta
-from flightlog.lab.reading import trees_of
+from flightlog.lab.reading import Reading, trees_of
+from flightlog.lab.replaying.aligned import aligned
+from flightlog.model.session import Step
 
+PAIR = 2
 _NUMBERS = ("step_count", "num_turns", "tool_call_count", "total_cost_usd", "file_writes", "subagent_count")
 
 
@@ -27,7 +30,30 @@ def compared(books: Sequence[Book], programs: str) -> dict[str, Any]:
         ],
         "config": _differences(books),
         "sessions": [_session(books, metas, index, programs) for index in range(1, last + 1)],
+        "side_by_side": _side_by_side(books, programs) if len(books) == PAIR else None,
     }
+
+
+def _side_by_side(books: Sequence[Book], programs: str) -> dict[str, Any] | None:
+    """The first sessions of two runs, step by step; a branch beside its source begins at the turn it goes back to."""
+    left, right = books
+    branch = right.state.branch or left.state.branch
+    turns: list[Sequence[Step]] = []
+    first = 1
+    for book, other in ((left, right), (right, left)):
+        origin = other.state.branch
+        is_source = origin is not None and origin.source_run == book.name and book.state.branch is None
+        index = origin.source_dir if origin is not None and is_source else book.planned()[0].name
+        planned = next((each for each in book.planned() if each.name == index), None)
+        if planned is None or book.state.last(planned.name) is None:
+            return None
+        steps = Reading(book, planned, trees_of(book, programs)).steps()
+        if origin is not None and is_source:
+            first = origin.turn
+            steps = steps[first - 1 :]
+        turns.append(steps)
+    first = branch.turn if branch is not None and first == 1 else first
+    return aligned(*turns, first=first)
 
 
 def _differences(books: Sequence[Book]) -> dict[str, list[Any]]:
@@ -58,6 +84,11 @@ def _session(books: Sequence[Book], metas: Sequence[dict[str, Any]], index: int,
 
 def _group(run: str, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     told: dict[str, Any] = {"run": run, "count": len(rows)}
+    said = [one for each in rows for one in each["verifiers"]]
+    names = dict.fromkeys(one["name"] for one in said)
+    told["verifiers"] = {
+        name: {"passed": sum(one["passed"] for one in said if one["name"] == name), "of": len(rows)} for name in names
+    }
     told["stop_reasons"] = dict(Counter(each["stop_reason"] for each in rows))
     for name in _NUMBERS:
         values = [each[name] for each in rows if each["finished_at"] and each[name] is not None]

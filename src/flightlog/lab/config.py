@@ -77,6 +77,20 @@ class CommandConfig(Struct, frozen=True, forbid_unknown_fields=True):
     check: bool = True
 
 
+class VerifierConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """A question put to the files a session left: a shell command or Python, passed with exit code 0."""
+
+    command: str = ""
+    python: str = ""
+    name: str = ""
+    timeout_seconds: float = 60
+
+    def __post_init__(self) -> None:
+        """Refuse a verifier that asks two things, or none."""
+        if bool(self.command) == bool(self.python):
+            raise ValueError("a verifier is one of command, python")
+
+
 class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A whole run."""
 
@@ -110,6 +124,7 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
     revert_work_dir: bool = False
     pre_run_commands: tuple[CommandConfig, ...] = ()
     post_run_commands: tuple[CommandConfig, ...] = ()
+    verifiers: tuple[VerifierConfig, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse sessions that do not count from 1, and an engine without what it needs."""
@@ -131,7 +146,7 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("memory_file is a path inside work_dir")
 
 
-_KINDS = (RunConfig, SessionConfig, AgentConfig, CommandConfig)
+_KINDS = (RunConfig, SessionConfig, AgentConfig, CommandConfig, VerifierConfig)
 
 
 def parse(
@@ -178,8 +193,8 @@ def _nearest(message: str) -> str:
     found = re.search(r"unknown field `(.+?)`", message)
     if found is None:
         return "every field: docs/reference/run-config.md"
-    inner = re.search(r"`\$\.(sessions|agents|pre_run_commands|post_run_commands)", message)
-    kinds = {"sessions": SessionConfig, "agents": AgentConfig}
+    inner = re.search(r"`\$\.(sessions|agents|verifiers|pre_run_commands|post_run_commands)", message)
+    kinds = {"sessions": SessionConfig, "agents": AgentConfig, "verifiers": VerifierConfig}
     kind = RunConfig if inner is None else kinds.get(inner[1], CommandConfig)
     near = difflib.get_close_matches(found[1], kind.__struct_fields__, n=1, cutoff=0.5)
     if not near:

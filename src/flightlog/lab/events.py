@@ -60,6 +60,65 @@ class BaselineTaken(Event, frozen=True, tag="baseline_taken"):
     notes: tuple[str, ...] = ()
 
 
+class Effect(Struct, frozen=True):
+    """Something a session did that going back does not undo; turn 0 is nobody's in particular."""
+
+    turn: int
+    kind: str
+    what: str
+
+
+class Branched(Event, frozen=True, tag="branched"):
+    """The run is a replay: its first session goes on from turn `turn` of another run's session.
+
+    What it needs of the other run (the request as recorded, the words until then) lies in `.source`;
+    `tree` names the files before that turn. An empty `resume_at` resumes at the end of what is kept
+    of the transcript; `fresh` says that nothing was said before.
+    """
+
+    source_run: str
+    source_session: int
+    source_dir: str
+    source_session_id: str
+    turn: int
+    number: int
+    count: int
+    tree: str
+    replicate: int = 0
+    prompt: str = ""
+    resume_at: str = ""
+    fresh: bool = False
+    allow_drift: bool = False
+    request: int = 0
+    betas: str = ""
+    effects: tuple[Effect, ...] = ()
+    scrubbed: bool = False
+
+
+class Certified(Event, frozen=True, tag="certified"):
+    """The first request of a branch was compared with the recorded one, before it was sent."""
+
+    session: str
+    attempt: int
+    verdict: str
+    method: str
+    first_difference: str = ""
+    replaced: tuple[str, ...] = ()
+    refused: bool = False
+
+
+class Verified(Event, frozen=True, tag="verified"):
+    """A verifier looked at the files a session left."""
+
+    session: str
+    attempt: int
+    name: str
+    passed: bool
+    exit_code: int
+    seconds: float
+    output: str = ""
+
+
 class SessionStarted(Event, frozen=True, tag="session_started"):
     """An agent is about to be started; `tree` is what it finds."""
 
@@ -160,6 +219,9 @@ RunEvent = (
     | RunTaken
     | CommandRan
     | BaselineTaken
+    | Branched
+    | Certified
+    | Verified
     | SessionStarted
     | AgentStarted
     | Saved

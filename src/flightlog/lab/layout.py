@@ -9,6 +9,7 @@ from pathlib import PurePath
 from typing import Any
 
 from flightlog.lab.config import RunConfig
+from flightlog.lab.events import Verified
 from flightlog.lab.plan import Planned, plan
 from flightlog.lab.state import Attempt, State
 from flightlog.model.pages import Page, Tier
@@ -54,7 +55,16 @@ def run_meta(name: str, config: RunConfig, state: State) -> dict[str, Any]:
         "total_subagent_invocations": sum(each["subagent_count"] for each in sessions),
         "errors": _errors(sessions, state),
         "left_out": list(state.baseline.notes) if state.baseline else [],
+        **_replay(state),
     }
+
+
+def _replay(state: State) -> dict[str, Any]:
+    branch, last = state.branch, state.last("session_01")
+    if branch is None:
+        return {}
+    verdict = last.certificate.verdict if last and last.certificate else None
+    return {"replay_source": branch.source_run, "replay_turn": branch.turn, "replay_verdict": verdict}
 
 
 def meta_page(name: str, config: RunConfig, state: State) -> Page:
@@ -79,6 +89,7 @@ def _session(config: RunConfig, planned: Planned, state: State) -> dict[str, Any
         "resumed_from": (last.parent_id or None) if last else None,
         "fork_from": given.fork_from,
         **_counts(last),
+        "verifiers": [_verified(each) for each in last.verified] if last else [],
         "stop_reason": _stop(planned, state),
         "ended_early": last.stop_reason in _EARLY if last and last.ended else None,
         "error": (last.ended.error or None) if last and last.ended else state.skipped.get(planned.name),
@@ -88,6 +99,11 @@ def _session(config: RunConfig, planned: Planned, state: State) -> dict[str, Any
         "started_at": last.started_at if last else None,
         "finished_at": (last.finished_at or None) if last else None,
     }
+
+
+def _verified(said: Verified) -> dict[str, Any]:
+    keys = ("name", "passed", "exit_code", "seconds", "output")
+    return {key: getattr(said, key) for key in keys}
 
 
 def _counts(last: Attempt | None) -> dict[str, Any]:

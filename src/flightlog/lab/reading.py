@@ -12,10 +12,11 @@ from typing import Any
 from msgspec.structs import replace
 
 from flightlog.lab import changelog, rebuilt
-from flightlog.lab.book import Book
+from flightlog.lab.book import SOURCE, Book
 from flightlog.lab.changes import Interval, intervals
 from flightlog.lab.lineage import Lineage
 from flightlog.lab.plan import Planned
+from flightlog.lab.replaying.trimmed import trimmed
 from flightlog.lab.state import Attempt
 from flightlog.lab.told import Call, calls_of, exchanges_of, lanes_of, message_ids, session_of, transcripts
 from flightlog.model.errors import NotFound
@@ -68,6 +69,9 @@ class Reading:
 
     @functools.cached_property
     def _parent(self) -> Session | None:
+        branch = self.book.state.branch
+        if branch is not None and self.planned.index == 1:
+            return session_of(self.book.path / SOURCE, branch.source_session_id, self._agent)
         parent = self.book.state.last(self.planned.parent) if self.planned.parent else None
         return session_of(self.book.path / parent.session, parent.session_id, self._agent) if parent else None
 
@@ -78,7 +82,9 @@ class Reading:
             return None
         told = known(transcripts(self.folder, self.attempt.session_id))
         told[""] = replace(told.get("", Known()), copied=told.get("", Known()).copied | self.copied)
-        return trajectory(self.session, known=told)
+        made = trajectory(self.session, known=told)
+        branch = self.book.state.branch
+        return trimmed(made, branch) if branch is not None and self.planned.index == 1 else made
 
     @functools.cached_property
     def lineage(self) -> Lineage | None:

@@ -13,7 +13,16 @@ from flightlog.lab import events as lab
 from flightlog.model.damage import Damage
 from flightlog.store.journal import Record, Unrecognised
 
-_OfSession = lab.SessionStarted | lab.AgentStarted | lab.Saved | lab.Spent | lab.SessionEnded | lab.SessionCounted
+_OfSession = (
+    lab.SessionStarted
+    | lab.AgentStarted
+    | lab.Saved
+    | lab.Spent
+    | lab.SessionEnded
+    | lab.SessionCounted
+    | lab.Certified
+    | lab.Verified
+)
 
 
 class Attempt(Struct):
@@ -33,6 +42,8 @@ class Attempt(Struct):
     ended: lab.SessionEnded | None = None
     counted: lab.SessionCounted | None = None
     finished_at: str = ""
+    certificate: lab.Certified | None = None
+    verified: list[lab.Verified] = field(default_factory=list)
 
     @property
     def stop_reason(self) -> str:
@@ -49,6 +60,7 @@ class State(Struct):
     taken: int = 0
     process: str = ""
     baseline: lab.BaselineTaken | None = None
+    branch: lab.Branched | None = None
     commands: list[lab.CommandRan] = field(default_factory=list)
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
@@ -100,6 +112,8 @@ def add(state: State, record: Record[lab.RunEvent]) -> None:
             state.commands.append(event)
         case lab.BaselineTaken():
             state.baseline, state.tree = event, event.tree
+        case lab.Branched():
+            state.branch = event
         case lab.TreeSettled():
             state.tree = event.tree
         case lab.RunEnded():
@@ -113,6 +127,8 @@ def add(state: State, record: Record[lab.RunEvent]) -> None:
             | lab.Spent()
             | lab.SessionEnded()
             | lab.SessionCounted()
+            | lab.Certified()
+            | lab.Verified()
         ):
             _of_session(state, event, record.ts)
         case _:
@@ -136,6 +152,10 @@ def _of_session(state: State, event: _OfSession, at: str) -> None:
             attempt.saved.append(event)
         case lab.Spent():
             attempt.spent_usd += event.usd
+        case lab.Certified():
+            attempt.certificate = event
+        case lab.Verified():
+            attempt.verified.append(event)
         case lab.SessionCounted():
             attempt.counted = event
         case lab.SessionEnded():

@@ -18,8 +18,13 @@ from flightlog.store.trees import Place, Snapshot, Trees, open_trees
 class Ground:
     """The trees of a run."""
 
-    def __init__(self, book: Book, work_dir: Path, place: tuple[Path, str], now_s: Callable[[], float]) -> None:
-        """Open the shadow of `work_dir`; `place` is the person's home and where programs are."""
+    def __init__(
+        self, book: Book, work_dir: Path, place: tuple[Path, str], now_s: Callable[[], float], tree: Path | None = None
+    ) -> None:
+        """Open the shadow of `work_dir`, or of `tree`, which agents then see at its path.
+
+        `place` is the person's home and where programs are.
+        """
         if book.path.resolve().is_relative_to(work_dir.resolve()):
             hint = "the agent would see its own recording; choose a --runs-dir outside"
             raise Invalid(f"the run lies inside its work directory: {book.path}", hint=hint)
@@ -27,13 +32,14 @@ class Ground:
         self._home, self._programs = place
         self._now_s = now_s
         self.work_dir = work_dir.resolve()
-        self.main: Trees | None = self._opened(self.work_dir, "main") if book.config.track_changes else None
+        self.tree = tree or self.work_dir
+        self.main: Trees | None = self._opened(self.tree, "main") if book.config.track_changes else None
 
     def seed(self) -> None:
         """Put the memory file where it is to be, unless there is one."""
         config = self._book.config
         if config.memory_file:
-            create(inside(self.work_dir, config.memory_file), config.memory_seed.encode())
+            create(inside(self.tree, config.memory_file), config.memory_seed.encode())
 
     def first(self, name: str) -> Snapshot | None:
         """Keep the tree the run begins with, or the one that was kept by a process that died right then."""
@@ -60,7 +66,7 @@ class Ground:
         """Copy the work directory for one session and make it what it was at `tree`."""
         place = self.copy_of(session)
         throw_away(place)
-        copy_tree(self.work_dir, place)
+        copy_tree(self.tree, place)
         trees = self._opened(place, session)
         trees.restore(tree)
         return trees

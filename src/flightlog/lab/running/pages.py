@@ -10,6 +10,7 @@ from flightlog.lab.events import SessionCounted
 from flightlog.lab.layout import as_json, meta_page
 from flightlog.lab.plan import trunk
 from flightlog.lab.reading import Reading
+from flightlog.lab.replaying.meta import replay_page
 from flightlog.lab.running.stage import Stage
 from flightlog.model.pages import Page, Tier
 from flightlog.sources.api import dumps
@@ -50,6 +51,8 @@ def publish_run(stage: Stage) -> None:
         if last is not None and last.ended is not None and last.counted is None:
             publish_session(stage, planned.name)
     publish(book.path, [meta_page(book.name, book.config, book.state)])
+    if book.state.branch is not None:
+        publish(book.path, [replay_page(book.state)])
     trees, baseline = stage.ground.main, book.state.baseline
     if trees is None or baseline is None or not baseline.tree:
         return

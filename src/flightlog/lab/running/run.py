@@ -7,8 +7,11 @@ died is marked, and run again only when asked. The pages are written after each 
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import Protocol
+
+from msgspec.structs import replace
 
 from flightlog.agents.driver import Driver
 from flightlog.agents.namespace import Means
@@ -30,11 +33,12 @@ from flightlog.lab.running import asking
 from flightlog.lab.running.commands import run_commands
 from flightlog.lab.running.ground import Ground
 from flightlog.lab.running.pages import publish_run, publish_session
-from flightlog.lab.running.session import Start, last_tree, play
+from flightlog.lab.running.session import Start, Way, last_tree, play
 from flightlog.lab.running.setting import Setting
 from flightlog.lab.running.stage import Stage
 from flightlog.lab.running.taking import take_in
 from flightlog.lab.state import Attempt
+from flightlog.sources.api.proxy import Rewrite
 from flightlog.store.copies import set_aside, throw_away
 from flightlog.store.files import is_running, lock
 
@@ -45,32 +49,52 @@ _TRUSTED = frozenset({"completed", "max_turns"})
 _LOOK_S = 0.2
 
 
+class Branching(Protocol):
+    """What a replay adds to a run: its own tree, and the way into its first session."""
+
+    def laid(self, book: Book, setting: Setting) -> AbstractContextManager[Path]:
+        """Lay the files out and say where, for as long as the run is at work."""
+
+    def way(self, stage: Stage, attempt: int) -> Way:
+        """Bring the agent to the branch point."""
+
+    def onward(self, stage: Stage) -> Rewrite:
+        """What is made of the requests of sessions that go on from it."""
+
+    def left(self, stage: Stage) -> None:
+        """Take back what was put into the agent's own store."""
+
+
 def begin(path: Path, config: RunConfig, setting: Setting) -> Book:
     """Make a run and carry it out."""
     asking.driver(config, setting)  # an agent that cannot be found is said before anything is made
     return carry_on(create(path, config, now=setting.now, new_id=setting.new_id), setting, again=False)
 
 
-def carry_on(book: Book, setting: Setting, *, again: bool) -> Book:
+def carry_on(book: Book, setting: Setting, *, again: bool, branching: Branching | None = None) -> Book:
     """Carry a run out from where it stands; `again` runs what was interrupted or failed once more."""
-    with lock(book.path / LOCK, who=f"process {setting.process}"):
+    with ExitStack() as held:
+        held.enter_context(lock(book.path / LOCK, who=f"process {setting.process}"))
         config = book.config
         driver = asking.driver(config, setting)
         if book.state.started is None:
             book.note(_started(book, setting, driver), durable=True)
         book.note(RunTaken(setting.process), durable=True)
-        ground = Ground(book, Path(config.work_dir), (setting.home, setting.programs), setting.now_s)
+        tree = held.enter_context(branching.laid(book, setting)) if branching else None
+        ground = Ground(book, Path(config.work_dir), (setting.home, setting.programs), setting.now_s, tree)
         stage = Stage(book, ground, setting, driver)
         for attempt in book.state.in_flight:
             _mark(stage, attempt)
         with _model(config) as upstream:
             try:
                 _prepare(stage)
-                _sessions(stage, upstream, again=again)
+                _sessions(stage, upstream, again=again, branching=branching)
             except KeyboardInterrupt:
                 stage.stop("interrupted")
                 raise
             finally:
+                if branching:
+                    branching.left(stage)
                 _finish(stage)
     return book
 
@@ -112,7 +136,7 @@ def _mark(stage: Stage, attempt: Attempt) -> None:
     publish_session(stage, attempt.session)
 
 
-def _sessions(stage: Stage, upstream: str, *, again: bool) -> None:
+def _sessions(stage: Stage, upstream: str, *, again: bool, branching: Branching | None) -> None:
     """Run wave after wave until nothing is ready."""
     planned = stage.book.planned()
     left = {each.name for each in planned if _is_left(stage, each, again=again)}
@@ -123,7 +147,7 @@ def _sessions(stage: Stage, upstream: str, *, again: bool) -> None:
         wave = ready(planned, [each.name for each in planned if each.name not in left], left)
         assert wave, "a plan has no circle"
         left -= {each.name for each in wave}
-        _wave(stage, [each for each in wave if _may_start(stage, each)], upstream)
+        _wave(stage, [each for each in wave if _may_start(stage, each)], upstream, branching)
 
 
 def _is_left(stage: Stage, planned: Planned, *, again: bool) -> bool:
@@ -145,13 +169,14 @@ def _may_start(stage: Stage, planned: Planned) -> bool:
     return False
 
 
-def _wave(stage: Stage, wave: Sequence[Planned], upstream: str) -> None:
+def _wave(stage: Stage, wave: Sequence[Planned], upstream: str, branching: Branching | None) -> None:
     config, means = stage.book.config, stage.setting.means
     together = len(wave) > 1 and means is not Means.NONE and config.track_changes and config.max_parallel > 1
     if not together:
         for planned in wave:
             if not stage.stop_reason:
-                _judged(stage, play(stage, _start(stage, planned, private=False), upstream))
+                start = _branched(stage, _start(stage, planned, private=False), branching)
+                _judged(stage, play(stage, start, upstream))
                 publish_session(stage, planned.name)
         publish_run(stage)
         return
@@ -161,7 +186,10 @@ def _wave(stage: Stage, wave: Sequence[Planned], upstream: str) -> None:
 
     with ThreadPoolExecutor(min(config.max_parallel, len(wave)), thread_name_prefix="session") as pool:
         # Copies are made of a directory nobody works in: those at work are in copies of their own.
-        _awaited(stage, [pool.submit(played, _start(stage, planned, private=True)) for planned in wave])
+        _awaited(
+            stage,
+            [pool.submit(played, _branched(stage, _start(stage, each, private=True), branching)) for each in wave],
+        )
     for planned in wave:
         publish_session(stage, planned.name)
         throw_away(stage.ground.copy_of(planned.name))
@@ -202,6 +230,15 @@ def _start(stage: Stage, planned: Planned, *, private: bool) -> Start:
         return Start(planned, attempt, tree, stage.ground.private(planned.name, tree), private, parent)
     stage.ground.bring(tree, f"_before_{planned.name.removeprefix('session_')}_{attempt}_{state.taken}")
     return Start(planned, attempt, tree, stage.ground.main, private, parent)
+
+
+def _branched(stage: Stage, start: Start, branching: Branching | None) -> Start:
+    """In a replay: the way into the first session, and the recorded context in those that go on from it."""
+    if branching is None:
+        return start
+    if start.planned.index == 1:
+        return replace(start, way=branching.way(stage, start.attempt))
+    return replace(start, rewrite=branching.onward(stage) if start.parent is not None else None)
 
 
 def _finish(stage: Stage) -> None:

@@ -20,13 +20,24 @@ from flightlog.lab.running import asking
 from flightlog.lab.running.hooked import hooked
 from flightlog.lab.running.stage import Stage
 from flightlog.lab.running.taking import client_cost, place_parent, take_in
+from flightlog.lab.running.verifying import verify
 from flightlog.lab.running.wire import Line, connected
 from flightlog.lab.state import Attempt
 from flightlog.lab.told import EXCHANGES
+from flightlog.sources.api.proxy import Rewrite
 from flightlog.store.files import ensure_dir, process_name
 from flightlog.store.trees import Trees
 
 _FOR_EVER_S = 7 * 24 * 3600.0
+
+
+class Way(Struct, frozen=True):
+    """Another way into a session than its configuration's: what is said first, and what is made of its requests."""
+
+    prompt: str
+    resume: str
+    words: tuple[str, ...]
+    rewrite: Rewrite
 
 
 class Start(Struct, frozen=True):
@@ -38,6 +49,8 @@ class Start(Struct, frozen=True):
     trees: Trees | None
     private: bool
     parent: Attempt | None = None
+    way: Way | None = None
+    rewrite: Rewrite | None = None
 
 
 def play(stage: Stage, start: Start, upstream: str) -> str:
@@ -53,12 +66,14 @@ def play(stage: Stage, start: Start, upstream: str) -> str:
     folder = book.path / planned.name
     ensure_dir(folder)
     line = Line(planned.name, start.attempt, start.trees, folder / EXCHANGES)
-    with connected(stage, line, upstream) as (base_url, losses), hooked(stage, line) as words:
+    rewrite = start.way.rewrite if start.way else start.rewrite
+    with connected(stage, line, upstream, rewrite) as (base_url, losses), hooked(stage, line) as words:
         outcome = _worked(stage, start, session_id, base_url, words)
     said = asking.answer(outcome)
     reason, error = _reason(stage, said), said.error
     take_in(stage, planned.name, session_id)
     tree = last_tree(stage, start.planned.name, start.attempt, start.trees) or start.tree
+    verify(stage, planned.name, start.attempt, start.trees)
     notes = [error, *(f"not kept: {loss}" for loss in losses)]
     if stage.purse.unpriced and stage.purse.left_usd is not None:
         notes.append(f"{stage.purse.unpriced} answers have no known price: the budget could not be watched")
@@ -99,10 +114,13 @@ def _worked(stage: Stage, start: Start, session_id: str, base_url: str, more: tu
     if start.parent is not None:
         place_parent(stage, start.parent)
     budget = _budget(stage, given, start.parent)
-    words = asking.arguments(book.config, given, stage.mode, budget_usd=budget, resumes=start.parent is not None)
-    parent = start.parent.session_id if start.parent else ""
+    resumes = start.parent or (start.way and start.way.resume)
+    words = asking.arguments(book.config, given, stage.mode, budget_usd=budget, resumes=bool(resumes))
+    parent, prompt = start.parent.session_id if start.parent else "", given.prompt
+    if start.way is not None:
+        parent, prompt, more = start.way.resume, start.way.prompt, (*start.way.words, *more)
     ask = Ask(
-        given.prompt,
+        prompt,
         stage.ground.work_dir,
         environ | _told(book, stage.ground.work_dir, session_id),
         session_id,
@@ -120,7 +138,7 @@ def _worked(stage: Stage, start: Start, session_id: str, base_url: str, more: tu
 def _before(stage: Stage, start: Start) -> tuple[str, ...]:
     """The agent's room: a private tree at the shared path, or at least an end that comes with ours."""
     setting, work_dir = stage.setting, stage.ground.work_dir
-    if start.private and start.trees is not None:
+    if start.trees is not None and start.trees.work_tree != work_dir:
         return room(setting.means, [Mount(start.trees.work_tree, work_dir)], work_dir)
     return room(setting.means, (), work_dir) if setting.means is Means.ROOT else setting.leash
 

@@ -1,8 +1,9 @@
 """What the sessions of a run share while it is carried out, and the way to stop them all."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from flightlog.agents.driver import Driver, Running
 from flightlog.lab.book import Book
@@ -33,6 +34,12 @@ class Stage:
             at_work = list(self._at_work.values())
         for each in at_work:
             each.stop()
+
+    def records(self, session: str) -> Sequence[dict[str, Any]]:
+        """What the agent of a session has said so far."""
+        with self._lock:
+            running = self._at_work.get(session)
+        return running.records() if running is not None else ()
 
     @contextmanager
     def at_work(self, session: str, running: Running) -> Iterator[None]:

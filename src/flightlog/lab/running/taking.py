@@ -24,7 +24,7 @@ def take_in(stage: Stage, session: str, session_id: str) -> bool:
     scrub = Scrubber(keys(stage.book.config, stage.setting.environ).values())
     folder = stage.book.path / session
     found = False
-    for name, path in _files(_project(stage), session_id):
+    for name, path in _files(project(stage), session_id):
         data = path.read_bytes()
         replace(inside(folder, name), scrub.clean(data), durable=True)
         found = found or name == TRANSCRIPT
@@ -33,7 +33,7 @@ def take_in(stage: Stage, session: str, session_id: str) -> bool:
 
 def place_parent(stage: Stage, parent: Attempt) -> None:
     """Put the transcript a session goes on from where its agent looks for it."""
-    there = _project(stage) / f"{parent.session_id}.jsonl"
+    there = project(stage) / f"{parent.session_id}.jsonl"
     kept = stage.book.path / parent.session / TRANSCRIPT
     if not there.exists() and kept.exists():
         ensure_dir(there.parent)
@@ -57,7 +57,8 @@ def client_cost(folder: Path) -> float:
     return 0.0
 
 
-def _project(stage: Stage) -> Path:
+def project(stage: Stage) -> Path:
+    """Where the agent keeps the transcripts of the work directory."""
     config, setting = stage.book.config, stage.setting
     if has_own_config_dir(config, setting.environ):
         root = config_dir(stage.book.scratch)

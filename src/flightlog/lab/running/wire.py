@@ -18,7 +18,7 @@ from flightlog.lab.running.stage import Stage
 from flightlog.model.errors import Unavailable
 from flightlog.model.exchange import Request
 from flightlog.model.usage import Usage
-from flightlog.sources.api.proxy import Settings
+from flightlog.sources.api.proxy import Rewrite, Settings
 from flightlog.sources.api.recorder import Arrived, Recorder, Sent
 from flightlog.sources.api.serving import capturing
 from flightlog.sources.api.sse import answer
@@ -38,7 +38,9 @@ class Line(Struct, frozen=True):
 
 
 @contextmanager
-def connected(stage: Stage, line: Line, upstream: str) -> Iterator[tuple[str, list[str]]]:
+def connected(
+    stage: Stage, line: Line, upstream: str, rewrite: Rewrite | None = None
+) -> Iterator[tuple[str, list[str]]]:
     """Give the address the agent is to use, and what could not be kept; nothing where it is to use its own."""
     config = stage.book.config
     upstream = upstream or config.base_url
@@ -53,7 +55,7 @@ def connected(stage: Stage, line: Line, upstream: str) -> Iterator[tuple[str, li
         setting.new_id().replace("-", ""),
         lambda: f"req_{setting.new_id().replace('-', '')[:24]}",
         barrier=_barrier(stage, line),
-        rewrite=_within_budget(stage),
+        rewrite=_within_budget(stage, rewrite),
     )
     with capturing(settings, recorder) as base_url:
         yield base_url, recorder.losses
@@ -92,12 +94,11 @@ def _barrier(stage: Stage, line: Line) -> Callable[[Request], "asyncio.Future[No
     return lambda request: asyncio.get_running_loop().run_in_executor(None, save, request)
 
 
-def _within_budget(stage: Stage) -> Callable[[Said, Arrived], Sent | None]:
+def _within_budget(stage: Stage, rewrite: Rewrite | None) -> Rewrite:
     def check(said: Said, arrived: Arrived) -> Sent | None:
-        del said, arrived
         if stage.purse.is_empty:
             raise Unavailable("the budget of this run is spent", hint="raise max_budget_usd")
-        return None
+        return rewrite(said, arrived) if rewrite is not None else None
 
     return check
 

@@ -1,0 +1,43 @@
+"""Wiring of replay: which branches are made, how they are named, and several of them at once."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+from flightlog.app import lab
+from flightlog.lab.book import Book
+from flightlog.lab.replaying.branch import Asked, carry_on, prepare
+from flightlog.lab.replaying.source import Source
+from flightlog.lab.running.setting import Setting, Tell
+
+
+def source(runs_dir: Path, run: str, session: int, replicate: int) -> Source:
+    """Open the session of a run to go back into."""
+    return Source(lab.open_book(runs_dir, run), session, replicate, lab.programs())
+
+
+def replayed(found: Source, turn: int, asked: Asked, tell: Tell) -> list[Book]:
+    """Make the branches and carry them out, several at once in rooms of their own."""
+    point = found.point(turn)
+    stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S%fZ")
+    setting = lab.setting(tell)
+    paths = [
+        found.book.path.with_name(
+            f"replay_{found.book.name}_s{point.session.index:02d}_t{turn:02d}_r{number:02d}_{stamp}"
+        )
+        for number in range(1, asked.count + 1)
+    ]
+    # All are on record before the first one runs: one that never began can be taken up too.
+    books = [prepare(found.book, point, asked, (path, number), setting) for number, path in enumerate(paths, 1)]
+    if len(books) == 1:
+        return [carry_on(books[0], setting, again=False)]
+    with ThreadPoolExecutor(min(found.book.config.max_parallel, len(books)), thread_name_prefix="branch") as pool:
+        try:
+            return list(pool.map(lambda book: _one(book, setting), books))
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _one(book: Book, setting: Setting) -> Book:
+    return carry_on(book, setting, again=False)

@@ -1,0 +1,106 @@
+"""`harness replay`: go back to any turn of a session, exactly, and on from there."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
+from flightlog.model.text import inert, one_line
+
+if TYPE_CHECKING:
+    from flightlog.lab.replaying.source import Turn
+
+_EFFECTS_MAX = 8
+
+
+@click.command(
+    epilog="Example: flightlog lab replay my-run --turn 7 --prompt 'Run the tests first.' --count 3   ·   "
+    "flightlog lab replay my-run --list-turns     Exits with 1 when a branch did not complete or was refused."
+)
+@click.argument("run")
+@click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="The session to go back into.")
+@click.option("--turn", type=click.IntRange(1), help="Go back to before this model response.")
+@click.option("--replicate", type=click.IntRange(1), help="Of a session with replicates: which one.")
+@click.option("--count", type=click.IntRange(1, 1000), default=1, show_default=True, help="So many branches.")
+@click.option("--prompt", default="", help="Say this first; without it the model is asked what it was asked then.")
+@click.option("--list-turns", is_flag=True, help="Only list the turns one can go back to.")
+@click.option("--allow-drift", is_flag=True, help="Go on also where the context is not the recorded one; labelled so.")
+@click.option("--continue-sessions", is_flag=True, help="Afterwards run the sessions that followed, too.")
+@click.option("--verify", multiple=True, metavar="COMMAND", help="Ask this of the files in the end; 0 is a pass.")
+@RUNS_DIR
+@AS_JSON
+def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given: Any) -> int:
+    """Go back to before turn TURN of a session of RUN: the same files, the same context; then live."""
+    from flightlog.app import lab_replay as app
+    from flightlog.cli.lab_progress import Told
+    from flightlog.cli.output import print_json
+    from flightlog.lab.layout import run_meta
+    from flightlog.lab.replaying.branch import Asked
+    from flightlog.lab.replaying.meta import replay_meta
+
+    found = app.source(runs_dir, run, given["session"], given["replicate"] or 0)
+    if given["list_turns"]:
+        turns = found.turns()
+        print_json(turns) if as_json else _print_turns(turns)
+        return 0
+    if turn is None:
+        raise click.UsageError("name a --turn, or use --list-turns")
+    asked = Asked(given["prompt"], given["count"], given["allow_drift"], given["continue_sessions"], given["verify"])
+    books = app.replayed(found, turn, asked, Told())
+    told = [run_meta(each.name, each.config, each.state) | {"replay": replay_meta(each.state)} for each in books]
+    print_json(told) if as_json else _print(told, books[0].path.parent)
+    return int(any(each["stop_reason"] != "completed" for meta in told for each in meta["sessions"]))
+
+
+def _print_turns(turns: "list[Turn]") -> None:
+    from flightlog.cli.output import print_table
+
+    rows = [
+        [
+            str(each.turn),
+            one_line(", ".join(each.tools) or "-", 40) + (" (failed)" if each.failed else ""),
+            each.why_not or "yes",
+            one_line(each.text, 70),
+        ]
+        for each in turns
+    ]
+    print_table(["turn", "tools", "exactly", "text"], rows, right=(0,))
+
+
+def _passed(verifiers: list[dict[str, Any]]) -> str:
+    return f"{sum(each['passed'] for each in verifiers)}/{len(verifiers)}" if verifiers else "-"
+
+
+def _print(told: list[dict[str, Any]], folder: Path) -> None:
+    from flightlog.cli.output import print_table
+
+    rows = []
+    for meta in told:
+        certificate = meta["replay"]["certificate"] or {}
+        first = meta["sessions"][0]
+        rows.append(
+            [
+                meta["run_name"],
+                certificate.get("verdict", "not decided"),
+                str(len(certificate.get("replaced", ()))),
+                first["stop_reason"],
+                _passed(first["verifiers"]),
+                str(first["num_turns"]),
+                "?" if first["total_cost_usd"] is None else f"${first['total_cost_usd']:.4f}",
+            ]
+        )
+    print_table(["branch", "certificate", "replaced", "ended", "verified", "turns", "cost"], rows, right=(2, 5, 6))
+    replay = told[0]["replay"]
+    effects = replay["side_effects_not_restored"]
+    for effect in effects[:_EFFECTS_MAX]:
+        where = f"turn {effect['turn']}: " if effect["turn"] else ""
+        click.echo(inert(f"not restored: {where}{effect['kind']}: {one_line(effect['what'], 100)}"), err=True)
+    if len(effects) > _EFFECTS_MAX:
+        click.echo(f"not restored: {len(effects) - _EFFECTS_MAX} more, in replay_meta.json", err=True)
+    for meta in told:
+        certificate = meta["replay"]["certificate"] or {}
+        if certificate.get("first_difference"):
+            done = "refused before anything was sent (--allow-drift goes on)" if certificate["refused"] else "went on"
+            click.echo(inert(f"{meta['run_name']}: differs at {certificate['first_difference']}: {done}"), err=True)
+    click.echo(f"\n{inert(str(folder))}", err=True)

@@ -1,0 +1,1 @@
+"""Going back to a turn of a recorded session, exactly, and on from there."""

@@ -1,0 +1,201 @@
+"""What a replay goes back to: one turn of one session of a run, with its request, its words and its files.
+
+Reads the source run and writes nothing there. A turn is the N-th model response of the main thread
+that is the session's own.
+"""
+
+import json
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.lab.book import Book
+from flightlog.lab.events import Effect
+from flightlog.lab.plan import Planned
+from flightlog.lab.reading import Reading, trees_of
+from flightlog.lab.replaying.cut import Cut, cut_before
+from flightlog.lab.replaying.differences import canonical
+from flightlog.lab.replaying.ledger import ledger
+from flightlog.lab.replaying.points import Worth, Written, branch_points
+from flightlog.lab.told import TRANSCRIPT, Call
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.session import Step
+from flightlog.model.text import one_line
+
+_TEXT_CHARS_MAX = 100
+
+
+class Turn(Struct, frozen=True):
+    """One turn as a list shows it; `why_not` says why it cannot be gone back to exactly."""
+
+    turn: int
+    at_ms: int | None
+    tools: tuple[str, ...]
+    text: str
+    tree: str
+    request: int
+    failed: bool = False
+    why_not: str = ""
+
+
+class Point(Struct, frozen=True):
+    """Everything a branch takes from its source."""
+
+    session: Planned
+    session_id: str
+    turn: int
+    tree: str
+    cut: Cut
+    transcript: tuple[bytes, ...]
+    request: int
+    body: bytes
+    betas: str
+    scrubbed: bool
+    effects: tuple[Effect, ...]
+    after: bytes = b"[]"
+
+
+class Source:
+    """One session of a run, as something to go back into."""
+
+    def __init__(self, book: Book, session: int, replicate: int, programs: str) -> None:
+        """Find the session; replicate 0 is the first one."""
+        self.book = book
+        self.planned = _planned(book, session, replicate)
+        self._trees = trees_of(book, programs)
+        self.read = Reading(book, self.planned, self._trees)
+
+    def turns(self) -> list[Turn]:
+        """List the turns of the session."""
+        return [self._turn(number, step) for number, step in enumerate(self.read.steps(), 1)]
+
+    def point(self, turn: int) -> Point:
+        """Gather what going back to before `turn` takes."""
+        steps = self.read.steps()
+        if not 1 <= turn <= len(steps):
+            hint = f"it has turns 1 to {len(steps)}" if steps else "it has none"
+            raise NotFound(f"{self.planned.name} of {self.book.name} has no turn {turn}", hint=hint)
+        step = steps[turn - 1]
+        tree = self._tree(turn, step)
+        if not tree or self._trees is None:
+            raise Invalid(
+                f"no files were saved before turn {turn} of {self.planned.name}",
+                hint="only a run with track_changes can be replayed",
+            )
+        lines = (self.read.folder / TRANSCRIPT).read_bytes().splitlines(keepends=True)
+        cut = cut_before(lines, step.uuids)
+        if self.book.config.engine != "claude_code":
+            cut = Cut(cut.lines, fresh=True)  # An agent that cannot resume is told everything by the proxy alone.
+        call = self._call(step)
+        asked = call.exchange.request if call else None
+        return Point(
+            session=self.planned,
+            session_id=self.read.attempt.session_id,
+            turn=turn,
+            tree=tree,
+            cut=cut,
+            transcript=tuple(lines[: cut.lines]),
+            request=call.index if call else 0,
+            body=self.read.exchanges.sent(call.exchange) if call else b"",
+            betas=asked.headers.get("anthropic-beta", "") if asked else "",
+            scrubbed=bool(asked) and "a credential" in asked.scrubbed if asked else False,
+            effects=self._effects(turn, tree),
+            after=self._after(call) if call else b"[]",
+        )
+
+    def points(self) -> list[Worth]:
+        """Propose turns worth going back to."""
+        return branch_points(self.read.steps(), self._written())
+
+    def _written(self) -> Iterator[Written]:
+        """What stood at each changed path, first as the session found it, then after each turn that changed it."""
+        if self._trees is None:
+            return
+        steps = self.read.steps()
+        trees = [self._tree(turn, step) for turn, step in enumerate(steps, 1)]
+        ended = self.read.attempt.ended
+        trees.append(ended.tree if ended else "")
+        began: set[str] = set()
+        for turn, (before, after) in enumerate(pairwise(trees), 1):
+            for change in self._trees.diff(before, after) if before and after else ():
+                if change.path not in began:
+                    began.add(change.path)
+                    yield 0, change.path, "" if change.kind == "renamed" else change.old_id
+                yield turn, change.path, change.id
+
+    def _turn(self, number: int, step: Step) -> Turn:
+        call = self._call(step)
+        tree = self._tree(number, step)
+        why_not = "" if tree else "no files were saved"
+        why_not = why_not or ("" if call else "its request was not captured")
+        words = " ".join(block.text for block in step.content if hasattr(block, "text"))
+        return Turn(
+            number,
+            step.at_ms,
+            tuple(each.name for each in step.calls),
+            one_line(words, _TEXT_CHARS_MAX),
+            tree,
+            call.index if call else 0,
+            any(each.is_error for each in step.calls),
+            why_not,
+        )
+
+    def _call(self, step: Step) -> Call | None:
+        return self.read.lineage.call(step) if self.read.lineage else None
+
+    def _tree(self, turn: int, step: Step) -> str:
+        """The files before a turn: saved while its request was on its way, or after the tools before it."""
+        attempt, call = self.read.attempt, self._call(step)
+        if call is not None:
+            return next((each.tree for each in attempt.saved if each.request == call.index and not each.call_id), "")
+        before = {each.id for one in self.read.steps()[: turn - 1] for each in one.calls}
+        saved = [each.tree for each in attempt.saved if each.call_id in before]
+        return saved[-1] if saved else attempt.tree
+
+    def _after(self, call: Call) -> bytes:
+        """What came after a request, as the last one that goes on from it tells."""
+        messages = canonical(recorded(self.read.exchanges.sent(call.exchange)).get("messages"))
+        later = [each for each in self.read.calls if each.index > call.index and each.lane == call.lane]
+        for each in reversed([one for one in later if not one.exchange.request.is_compaction]):
+            told = recorded(self.read.exchanges.sent(each.exchange)).get("messages") or []
+            if canonical(told[: len(messages)]) == messages:
+                return json.dumps(told[len(messages) :]).encode()
+        return b"[]"
+
+    def _effects(self, turn: int, tree: str) -> tuple[Effect, ...]:
+        steps = self.read.steps()
+        until = steps[turn - 1].at_ms
+        told = list(enumerate(steps[: turn - 1], 1))
+        for lane in self.read.lanes():
+            if lane:
+                told += [(0, each) for each in self.read.steps(lane) if _is_before(each.at_ms, until)]
+        left = self._trees.find(tree).left_out if self._trees else ()
+        kept = [Effect(0, "left out of snapshots", f"{each.path}: {each.why}") for each in left]
+        return (*ledger(told, self.book.config.work_dir), *kept)
+
+
+def recorded(body: bytes) -> dict[str, Any]:
+    """A recorded request, decoded."""
+    told = json.loads(body)
+    assert isinstance(told, dict), "a request to a model is an object"
+    return told
+
+
+def _is_before(one: int | None, other: int | None) -> bool:
+    return one is not None and other is not None and one < other
+
+
+def _planned(book: Book, session: int, replicate: int) -> Planned:
+    same = [each for each in book.planned() if each.index == session]
+    if not same:
+        hint = f"it has sessions 1 to {len(book.config.sessions)}"
+        raise NotFound(f"{book.name} has no session {session}", hint=hint)
+    if not replicate:
+        return same[0]
+    found = next((each for each in same if each.replicate == replicate), None)
+    if found is None:
+        hint = f"it has {len(same)}" if len(same) > 1 else "it has none: leave --replicate out"
+        raise NotFound(f"session {session} of {book.name} has no replicate {replicate}", hint=hint)
+    return found

@@ -1,0 +1,11 @@
+"""One recorded session for all tests of replay."""
+
+import pytest
+
+from replays import recorded
+
+
+@pytest.fixture(scope="package")
+def ground(tmp_path_factory):
+    with recorded(tmp_path_factory.mktemp("replay")) as made:
+        yield made

@@ -1,0 +1,57 @@
+"""Where a branch works when there is no room of its own, and what it leaves in a store that is the person's own."""
+
+import json
+import os
+
+import pytest
+from msgspec.structs import replace
+
+from flightlog.agents.namespace import Means
+from flightlog.agents.scripted import parse, serve
+from flightlog.app import lab as app
+from flightlog.lab.replaying.branch import Asked, carry_on, prepare
+from flightlog.lab.replaying.source import Source
+from flightlog.model.errors import Invalid
+from labs import bash, config, environment, run, script
+from replays import fingerprint
+
+SCENARIO = script([bash("echo one > a")], [bash("cp a b; echo two > a")], "done")
+
+
+def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
+    book = run(tmp_path, config(tmp_path, SCENARIO, "do it", engine="scripted"))
+    setting = replace(app.setting(lambda *_: None, environment(tmp_path)), means=Means.NONE, leash=())
+    (tmp_path / "work" / "mine").write_text("since then\n")
+    before = fingerprint(tmp_path / "work")
+    point = Source(book, 1, 0, os.environ["PATH"]).point(2)
+
+    branch = prepare(book, point, Asked(), (tmp_path / "runs" / "b", 1), setting)
+    carry_on(branch, setting, again=False)
+
+    last = branch.state.last("session_01")
+    assert (last.stop_reason, last.certificate.verdict) == ("completed", "exact")
+    patch = (branch.path / "session_01" / "session_diff.patch").read_text()
+    assert "+two" in patch
+    assert "mine" not in patch
+    assert fingerprint(tmp_path / "work") == before
+    with pytest.raises(Invalid):
+        prepare(book, point, Asked(count=2), (tmp_path / "runs" / "c", 1), setting)
+
+
+def test_a_store_that_is_the_persons_own_is_as_it_was(tmp_path):
+    home = tmp_path / "home" / ".claude"
+    home.mkdir(parents=True)
+    (home / "settings.json").write_text(json.dumps({"apiKeyHelper": "echo sk-" + "fake-" + "0" * 12}))
+    with serve(parse(SCENARIO)) as model:
+        given = config(tmp_path, None, "do it", base_url=model.url, load_project_settings=True)
+        book = run(tmp_path, given)
+        before = fingerprint(home / "projects")
+        assert before
+        setting = app.setting(lambda *_: None, environment(tmp_path))
+        point = Source(book, 1, 0, os.environ["PATH"]).point(2)
+
+        branch = prepare(book, point, Asked(), (tmp_path / "runs" / "b", 1), setting)
+        carry_on(branch, setting, again=False)
+
+    assert branch.state.last("session_01").certificate.verdict == "exact"
+    assert fingerprint(home / "projects") == before
