@@ -12,7 +12,7 @@ from flightlog.cli.lab_run import run
 
 @click.group(epilog="Example: flightlog lab run experiment.yaml")
 def lab() -> None:
-    """Experiments: runs, replicates, trajectories, replay, resample."""
+    """Experiments: runs, replicates, trajectories, replay."""
 
 
 for _verb in (run, list_runs, inspect, compare, collect, lint, replay, branch_points):

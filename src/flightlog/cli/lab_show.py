@@ -74,12 +74,12 @@ def print_side_by_side(told: dict[str, Any], names: list[str]) -> None:
         [
             str(each["turn"]),
             "=" if each["same"] and each["same_results"] else "~" if each["same"] else "≠",
-            one_line(each["left"], 56) or "-",
-            one_line(each["right"], 56) or "-",
+            one_line(each["left"], 42) or "-",
+            one_line(each["right"], 42) or "-",
         ]
         for each in told["steps"]
     ]
-    print_table(["turn", "", *(one_line(name, 56) for name in names)], rows, right=(0,))
+    print_table(["turn", "", *(one_line(name, 42) for name in names)], rows, right=(0,))
     parted = told["first_divergence"]
     click.echo("they do the same to the end" if parted is None else f"they part in turn {parted}")
 
