@@ -11,6 +11,7 @@ from flightlog.model.errors import Conflict, Invalid
 from flightlog.retro import workflow
 from flightlog.retro.issues import cluster, drafts
 from flightlog.retro.issues.board import MOVES, STATUSES, Issue, check_move
+from fresh import seeds
 from retro.planted import name as invented
 from retro.rooms import DAY_MS, make_room, report, reported
 
@@ -56,7 +57,7 @@ def test_priority_is_severity_times_log_frequency_times_ease_times_recency():
     assert cluster.priority(issue, 8 * DAY_MS) == 3 * 2 * 3
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(10**6) for _ in range(3)])
+@pytest.mark.parametrize("seed", seeds(3))
 def test_planted_duplicates_and_clusters_are_found(tmp_path, seed):
     dice = random.Random(seed)
     room = make_room(tmp_path)

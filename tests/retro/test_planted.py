@@ -1,6 +1,5 @@
 """What was planted is found, with seeds nobody has seen: precision and recall of each detector."""
 
-import random
 from datetime import UTC
 
 import pytest
@@ -12,11 +11,12 @@ from flightlog.retro.analysis.repetition import questions
 from flightlog.retro.analysis.topics import topics
 from flightlog.retro.state import Preferences
 from flightlog.sources.exports import chatgpt
+from fresh import seeds
 from retro.planted import chats as planted
 from retro.planted import written
 
 BAR = 0.9
-SEEDS = [random.SystemRandom().randrange(10**9) for _ in range(3)]
+SEEDS = seeds(3)
 
 
 def digests_of(conversations):

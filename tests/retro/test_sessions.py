@@ -7,13 +7,14 @@ import pytest
 from flightlog.archive import Archive
 from flightlog.model.address import parse
 from flightlog.retro.sessions import digest_of
+from fresh import seeds
 from retro.planted_sessions import Scene, planted
 from transcripts import write
 
 BAR = 0.9
 
 
-@pytest.mark.parametrize("seed", [random.SystemRandom().randrange(10**6) for _ in range(3)])
+@pytest.mark.parametrize("seed", seeds(3))
 def test_frictions_are_found_where_they_were_put(tmp_path, seed):
     truth = planted(tmp_path, seed)
     archive = Archive([str(tmp_path)])
