@@ -136,7 +136,7 @@ def test_a_page_that_is_broken_or_a_pipe_is_not_waited_for(tmp_path):
 def test_a_changed_payload_is_noted_and_the_same_one_is_not(tmp_path):
     path = tmp_path / "home" / "sessions" / "claude-code" / SESSION / "status.jsonl"
     ran(PAYLOAD, tmp_path)
-    ran({**PAYLOAD, "cost": {"total_cost_usd": 2.0}}, tmp_path)  # a moment later: throttled
+    ran({**PAYLOAD, "effort": {"level": "high"}}, tmp_path)  # a moment later, and nothing was spent: throttled
     assert len(notes(tmp_path)) == 1
     os.utime(path, (time.time() - 60, time.time() - 60))
     ran({**PAYLOAD, "cost": {**PAYLOAD["cost"], "total_duration_ms": 99}}, tmp_path)  # only the clock moved
@@ -146,6 +146,13 @@ def test_a_changed_payload_is_noted_and_the_same_one_is_not(tmp_path):
     assert [each["payload"]["cost"]["total_cost_usd"] for each in notes(tmp_path)] == [1.234, 2.0]
     assert (tmp_path / "home" / "live" / SESSION).read_text() == str(tmp_path / "config")
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_what_was_spent_is_noted_at_once_for_nothing_may_follow_it(tmp_path):
+    for usd in (1.5, 1.6, 1.6, 1.7):
+        ran({**PAYLOAD, "cost": {"total_cost_usd": usd}}, tmp_path)
+
+    assert [each["payload"]["cost"]["total_cost_usd"] for each in notes(tmp_path)] == [1.5, 1.6, 1.7]
 
 
 def test_the_note_holds_a_print_of_who_pays_and_nothing_of_the_environment(tmp_path):

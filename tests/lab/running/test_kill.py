@@ -36,7 +36,15 @@ def configured(root: Path, sessions: int) -> Path:
 
 def harness(root, *words):
     command = [str(FLIGHTLOG), "lab", *words, "--runs-dir", str(root / "runs")]
-    return subprocess.Popen(command, env=environment(root), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # A shell that starts tests in the background lets them ignore interrupts, and so would what they start.
+    return subprocess.Popen(
+        command,
+        env=environment(root),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - no threads here
+    )
 
 
 def inspected(root):

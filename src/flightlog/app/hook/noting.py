@@ -32,14 +32,17 @@ _TICKING = ("total_duration_ms", "total_api_duration_ms")
 
 
 def note(home: str, payload: dict[str, object], config_dir: str, at_ms: int) -> None:
-    """Append the payload unless the last one said the same, or was a moment ago."""
+    """Append the payload unless the last one said the same, or was a moment ago and cost as much.
+
+    A response that was paid for is never left out: no other payload may follow it.
+    """
     session = payload.get("session_id")
     if not recorder.is_safe(session):
         return
     folder = os.path.join(home, "sessions", AGENT, str(session))
     path = os.path.join(folder, "status.jsonl")
-    last = _last(path, at_ms)
-    if last is not None and (not last or _told(last) == _told(payload)):
+    last, recent = _last(path, at_ms)
+    if last is not None and (_told(last) == _told(payload) or (recent and _spent(last) == _spent(payload))):
         return
     launch = _launch(config_dir)
     head = f'{{"v":1,"id":"{at_ms:x}-{os.urandom(8).hex()}","at_ms":{at_ms},"agent":"{AGENT}",'
@@ -50,22 +53,26 @@ def note(home: str, payload: dict[str, object], config_dir: str, at_ms: int) -> 
     _mark(os.path.join(home, "live"), str(session), config_dir)
 
 
-def _last(path: str, at_ms: int) -> dict[str, object] | None:
-    """The payload noted last; empty when that was a moment ago, None when there is none."""
+def _last(path: str, at_ms: int) -> tuple[dict[str, object] | None, bool]:
+    """The payload noted last, if there is one, and whether that was a moment ago."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
-        return None
+        return None, False
     try:
         told = os.fstat(file)
-        if 0 <= at_ms - told.st_mtime_ns // 1_000_000 < EVERY_MS:
-            return {}
         tail = os.pread(file, TAIL_BYTES, max(0, told.st_size - TAIL_BYTES))
     finally:
         os.close(file)
     record = recorder._decoded(tail.rstrip(b"\n").rpartition(b"\n")[2])  # noqa: SLF001
     payload = record.get("payload") if isinstance(record, dict) else None
-    return payload if isinstance(payload, dict) and payload else None
+    recent = 0 <= at_ms - told.st_mtime_ns // 1_000_000 < EVERY_MS
+    return (payload if isinstance(payload, dict) and payload else None), recent
+
+
+def _spent(payload: dict[str, object]) -> object:
+    cost = payload.get("cost")
+    return cost.get("total_cost_usd") if isinstance(cost, dict) else None
 
 
 def _told(payload: dict[str, object]) -> list[object]:
