@@ -2,7 +2,9 @@
 
 import subprocess
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from flightlog.agents.claude_code import scrubbed
 from flightlog.lab.config import CommandConfig
@@ -30,16 +32,33 @@ def run_commands(stage: Stage, phase: str, commands: tuple[CommandConfig, ...]) 
 def _ran(stage: Stage, phase: str, number: int, command: CommandConfig) -> CommandRan:
     work_dir = stage.ground.work_dir
     names = {"HARNESS_RUN_DIR": str(stage.book.path), "HARNESS_WORK_DIR": str(work_dir)}
+    cwd = work_dir / Path(command.cwd) if command.cwd else work_dir
+    ended = carried_out(
+        ["sh", "-c", command.command], cwd, scrubbed(stage.setting.environ) | names, command.timeout_seconds
+    )
+    return CommandRan(phase, number, *ended)
+
+
+class Ended(NamedTuple):
+    """How a command ended: its exit code, its time, the last it said."""
+
+    code: int
+    seconds: float
+    said: str
+
+
+def carried_out(words: Sequence[str], cwd: Path, environment: Mapping[str, str], timeout_s: float) -> Ended:
+    """Run a command to its end, or to its limit."""
     began = time.monotonic()
     try:
         done = subprocess.run(
-            ["sh", "-c", command.command],
-            cwd=work_dir / Path(command.cwd) if command.cwd else work_dir,
-            env=scrubbed(stage.setting.environ) | names,
+            words,
+            cwd=cwd,
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=command.timeout_seconds,
+            timeout=timeout_s,
             check=False,
         )
         code, said = done.returncode, done.stdout
@@ -48,4 +67,4 @@ def _ran(stage: Stage, phase: str, number: int, command: CommandConfig) -> Comma
     except OSError as error:
         code, said = 127, str(error).encode()
     text = said.decode("utf-8", "replace")[-_OUTPUT_CHARS_MAX:]
-    return CommandRan(phase, number, code, round(time.monotonic() - began, 3), text)
+    return Ended(code, round(time.monotonic() - began, 3), text)

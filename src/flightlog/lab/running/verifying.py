@@ -4,19 +4,15 @@ Run after the last tree is saved, in the session's own files at the path the age
 agent's credentials. Exit code 0 is a pass. What a verifier changes is not kept.
 """
 
-import subprocess
 import sys
-import time
 
 from flightlog.agents.claude_code import scrubbed
 from flightlog.agents.namespace import Means, Mount, room
 from flightlog.lab.config import VerifierConfig
 from flightlog.lab.events import Verified
-from flightlog.lab.running.commands import TIMED_OUT
+from flightlog.lab.running.commands import carried_out
 from flightlog.lab.running.stage import Stage
 from flightlog.store.trees import Trees
-
-_OUTPUT_CHARS_MAX = 4000
 
 
 def verify(stage: Stage, session: str, attempt: int, trees: Trees | None) -> None:
@@ -37,23 +33,6 @@ def _asked(
             cwd = trees.work_tree
         else:
             words = [*room(stage.setting.means, [Mount(trees.work_tree, work_dir)], work_dir), *words]
-    began = time.monotonic()
-    try:
-        done = subprocess.run(
-            words,
-            cwd=cwd,
-            env=scrubbed(stage.setting.environ) | {"HARNESS_SESSION": session, "HARNESS_WORK_DIR": str(work_dir)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=verifier.timeout_seconds,
-            check=False,
-        )
-        code, said = done.returncode, done.stdout
-    except subprocess.TimeoutExpired as error:
-        code, said = TIMED_OUT, error.stdout or b""
-    except OSError as error:
-        code, said = 127, str(error).encode()
-    seconds = round(time.monotonic() - began, 3)
-    text = said.decode("utf-8", "replace")[-_OUTPUT_CHARS_MAX:]
-    return Verified(session, attempt, verifier.name or f"verifier {number}", code == 0, code, seconds, text)
+    names = {"HARNESS_SESSION": session, "HARNESS_WORK_DIR": str(work_dir)}
+    ended = carried_out(words, cwd, scrubbed(stage.setting.environ) | names, verifier.timeout_seconds)
+    return Verified(session, attempt, verifier.name or f"verifier {number}", ended.code == 0, *ended)
