@@ -50,7 +50,7 @@ def run(code: str, root: Path, *options: str) -> subprocess.CompletedProcess[str
 
 def points(code: str, root: Path) -> list[Point]:
     """Run a scenario unharmed and name each system call between its marks."""
-    imports = [line for line in code.splitlines() if re.match(r"(from|import) ", line)]
+    imports = [line for line in code.splitlines() if re.match(r"(from |import |sys\.path)", line)]
     subprocess.run([*_PYTHON, "-c", _PRELUDE + "\n".join(imports), str(root)], check=True, env={})
     trace = root.with_name(root.name + ".trace")
     done = run(code, root, "-o", str(trace), "-e", f"trace={CALLS}")
