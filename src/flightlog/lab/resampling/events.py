@@ -34,6 +34,7 @@ class Limits(Struct, frozen=True):
     per_minute: float | None = None
     retries: int = 4
     timeout_s: float = 600.0
+    wait_s: float = 0.5
     until_width: float | None = None
 
 
