@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 import stamina.instrumentation
 import uvloop
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.agents.scripted import serve
 from flightlog.app import jobs, lab
@@ -21,7 +22,7 @@ from flightlog.lab.layout import meta_page
 from flightlog.lab.replaying.source import Source
 from flightlog.lab.resampling import asking
 from flightlog.lab.resampling.batch import Batch, Tell, Way, settled
-from flightlog.lab.resampling.events import BatchTaken, Limits
+from flightlog.lab.resampling.events import BatchTaken, Limits, Target
 from flightlog.lab.resampling.ledger import BatchState, Ledger, held
 from flightlog.lab.resampling.recorded import Asked, Listed, recorded_body, requests
 from flightlog.lab.resampling.sending import credentials
@@ -64,8 +65,11 @@ def resampled(book: Book, sweep: Sweep, sent: Sent, *, dry_run: bool) -> dict[st
     """Ask for every cell of a grid as one batch."""
     with _alone(book) as ledger:
         source = Source(book, sweep.session, sweep.replicate, lab.programs())
-        cells = asking.grid(source, sweep, ledger, (Label("", "sweep", lab.clock()), _scrubber(book)))
-        return _asked(book, ledger, cells, sent, dry_run=dry_run)
+        if dry_run:
+            targets = asking.numbered(ledger, asking.grid(source, sweep, asking.imagining(ledger, book)))
+            return _imagined(book, targets, sent)
+        told = (Label("", "sweep", lab.clock()), _scrubber(book))
+        return _asked(book, ledger, asking.grid(source, sweep, asking.making(ledger, book, told)), sent)
 
 
 def edited(book: Book, sweep: Sweep, body: dict[str, Any], label: str, sent: Sent) -> dict[str, Any]:
@@ -77,13 +81,14 @@ def edited(book: Book, sweep: Sweep, body: dict[str, Any], label: str, sent: Sen
         cells = [
             asking.Planned(session, sweep.requests[0], number, model, sweep.count) for model in sweep.models or ("",)
         ]
-        return _asked(book, ledger, cells, sent, dry_run=False)
+        return _asked(book, ledger, cells, sent)
 
 
-def resumed(book: Book, name: str, sent: Sent) -> dict[str, Any]:
-    """Go on with a batch that was left, within the limits it had."""
+def resumed(book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Go on with a batch that was left, within the limits it had but for those that are said anew."""
     with _alone(book) as ledger:
         state = ledger.open_batch(name)
+        state.limits = replace(state.limits, **limits)
         return _carried_out(book, ledger, state, asking.sent_for(book, state.targets, state.limits), sent)
 
 
@@ -99,20 +104,21 @@ def _alone(book: Book) -> Iterator[Ledger]:
         yield Ledger(book.path, now=lab.clock, new_id=lab.new_id)
 
 
-def _asked(book: Book, ledger: Ledger, cells: list[asking.Planned], sent: Sent, *, dry_run: bool) -> dict[str, Any]:
+def _asked(book: Book, ledger: Ledger, cells: list[asking.Planned], sent: Sent) -> dict[str, Any]:
     targets = asking.numbered(ledger, cells)
     bodies = asking.sent_for(book, targets, sent.limits)
-    if dry_run:
-        state = BatchState("", targets, sent.limits, "")
-        return asking.told_of(state, "dry run") | {"expected_usd": _expected(state, bodies)}
     _upstream(book, sent)  # what cannot be sent is said before anything is on record
     state = asking.begun(ledger, lab.new_id(), targets, sent.limits)
     return _carried_out(book, ledger, state, bodies, sent)
 
 
-def _expected(state: BatchState, bodies: dict[Any, Asked]) -> float | None:
-    each = [bodies[target].expected_usd for target in state.targets for _ in target.items]
-    return None if None in each else round(sum(usd or 0.0 for usd in each), 6)
+def _imagined(book: Book, targets: tuple[Target, ...], sent: Sent) -> dict[str, Any]:
+    """What would be asked; a variant that is not made yet costs about what its request does."""
+    here = [replace(each, variant=0) for each in targets]
+    bodies = asking.sent_for(book, tuple(here), sent.limits)
+    costs = [bodies[each].expected_usd for each in here for _ in each.items]
+    expected = None if None in costs else round(sum(usd or 0.0 for usd in costs), 6)
+    return asking.told_of(BatchState("", targets, sent.limits, ""), "dry run") | {"expected_usd": expected}
 
 
 def _upstream(book: Book, sent: Sent) -> tuple[str, bool]:
@@ -129,7 +135,7 @@ def _upstream(book: Book, sent: Sent) -> tuple[str, bool]:
 def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any, Asked], sent: Sent) -> dict[str, Any]:
     address, needs_key = _upstream(book, sent)
     settled(ledger, state, bodies)
-    ledger.note(BatchTaken(state.name, process_tag()), durable=True)
+    ledger.note(BatchTaken(state.name, process_tag(), state.limits), durable=True)
     scripted = book.config.scenario if not address else None
     stopping = _Stopping()
     reason = "interrupted"

@@ -47,7 +47,8 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
         return 0
     sent = _sent(given)
     if given["resumes"]:
-        told = lab_resample.resumed(book, given["batch"], sent)
+        said = {name: given[name] for name in ("max_budget_usd", "parallel", "per_minute") if given[name] is not None}
+        told = lab_resample.resumed(book, given["batch"], sent, said)
     else:
         sweep = _sweep(given)
         told = lab_resample.resampled(book, sweep, _limited(sent, sweep, given["parallel"]), dry_run=given["dry_run"])

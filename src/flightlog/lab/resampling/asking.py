@@ -5,7 +5,7 @@ is named at that moment; never to one that only stands in a run, which may come 
 """
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -13,11 +13,12 @@ from msgspec import Struct
 from flightlog.lab.book import Book
 from flightlog.lab.config import RunConfig
 from flightlog.lab.replaying.source import Source
+from flightlog.lab.resampling.editing import changed
 from flightlog.lab.resampling.events import BatchBegun, Limits, Target
 from flightlog.lab.resampling.layout import folder
 from flightlog.lab.resampling.ledger import BatchState, Ledger
 from flightlog.lab.resampling.recorded import Asked, asked, of_turn, recorded_body
-from flightlog.lab.resampling.sweep import Sweep
+from flightlog.lab.resampling.sweep import Change, Sweep
 from flightlog.lab.resampling.variants import Label, made
 from flightlog.lab.running.asking import UPSTREAMS
 from flightlog.model.errors import Invalid
@@ -35,21 +36,46 @@ class Planned(Struct, frozen=True):
     count: int
 
 
-def grid(source: Source, sweep: Sweep, ledger: Ledger, told: tuple[Label, Scrubber]) -> list[Planned]:
-    """Every cell of a sweep; its variants are made if they are not there."""
+Make = Callable[[str, int, Change], int]  # session's directory, request, what is changed: the variant's number
+
+
+def grid(source: Source, sweep: Sweep, make: Make) -> list[Planned]:
+    """Every cell of a sweep; `make` gives its variants their numbers."""
     session = source.planned.name
     requests = dict.fromkeys((*sweep.requests, *(of_turn(source, turn) for turn in sweep.turns)))
     cells = []
     for request in requests:
-        label, scrubber = told
         numbers = [*([0] if sweep.as_recorded else []), *sweep.numbers]
-        for change in sweep.variants:
-            edited = change.applied(recorded_body(source.book, session, request))
-            own = Label(change.label, label.source, label.created_at)
-            numbers.append(made(ledger, source.book, (session, request), edited, (own, scrubber)))
+        numbers += [make(session, request, change) for change in sweep.variants]
         for number in dict.fromkeys(numbers):
             cells += [Planned(session, request, number, model, sweep.count) for model in sweep.models or ("",)]
     return cells
+
+
+def making(ledger: Ledger, book: Book, told: tuple[Label, Scrubber]) -> Make:
+    """Make variants on disk, those that are not there."""
+    label, scrubber = told
+
+    def make(session: str, request: int, change: Change) -> int:
+        edited = change.applied(recorded_body(book, session, request))
+        own = Label(change.label, label.source, label.created_at)
+        return made(ledger, book, (session, request), edited, (own, scrubber))
+
+    return make
+
+
+def imagining(ledger: Ledger, book: Book) -> Make:
+    """Only say which numbers they would have, and refuse what would be refused."""
+    given: dict[tuple[str, int], int] = {}
+
+    def make(session: str, request: int, change: Change) -> int:
+        body = recorded_body(book, session, request)
+        changed(body, change.applied(body))
+        number = given.get((session, request)) or ledger.next_variant(session, request)
+        given[session, request] = number + 1
+        return number
+
+    return make
 
 
 def numbered(ledger: Ledger, cells: list[Planned]) -> tuple[Target, ...]:
@@ -66,12 +92,12 @@ def numbered(ledger: Ledger, cells: list[Planned]) -> tuple[Target, ...]:
 
 def sent_for(book: Book, targets: tuple[Target, ...], limits: Limits) -> dict[Target, Asked]:
     """What is sent for each target; a budget for a model without a price is refused, as nobody could keep it."""
-    made = {target: asked(book, target) for target in targets}
-    for each in made.values():
+    found = {target: asked(book, target) for target in targets}
+    for each in found.values():
         if limits.max_budget_usd is not None and not is_priced(each.model):
             hint = "leave the budget out, or ask another model"
             raise Invalid(f"a budget cannot be kept: the price of {each.model[:60]!r} is not known", hint=hint)
-    return made
+    return found
 
 
 def begun(ledger: Ledger, name: str, targets: tuple[Target, ...], limits: Limits) -> BatchState:

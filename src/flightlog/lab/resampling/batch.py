@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -72,7 +71,7 @@ class Batch:
         self._left = list(reversed(state.left))
         self._all = sum(target.count for target in state.targets)
         self._ended = self._all - len(self._left)
-        self._dearest = {target: each.expected_usd or 0.0 for target, each in asked.items()}
+        self._dearest = {target: _dearest(state, target, each) for target, each in asked.items()}
         self._closed: set[Target] = set()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="samples")
         self.reason = ""
@@ -220,6 +219,11 @@ def settled(ledger: Ledger, state: BatchState, asked: Mapping[Target, Asked]) ->
             ledger.note(Answered(state.name, item, model, usd, str(message.get("id") or "")))
 
 
+def _dearest(state: BatchState, target: Target, asked: Asked) -> float:
+    """What a sample may cost: the dearest so far, and what the recorded answer cost."""
+    return max([asked.expected_usd or 0.0, *(state.answered.get(item) or 0.0 for item in target.items)])
+
+
 def _wait(error: Exception) -> bool | float:
     """Say whether and when to try again: as the API says, if it says."""
     if not isinstance(error, _Again):
@@ -261,8 +265,3 @@ def _body(came: Came) -> Any:
         return msgspec.json.decode(came.body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return came.body.decode("utf-8", "replace")[:_BODY_CHARS_MAX]
-
-
-def path_of(run: Path, target: Target) -> Path:
-    """Where the samples of a target are."""
-    return (run / Item(target.session, target.request, target.variant, 1).file).parent

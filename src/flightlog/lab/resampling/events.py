@@ -52,9 +52,10 @@ class BatchBegun(Event, frozen=True, tag="batch_begun"):
 
 
 class BatchTaken(Event, frozen=True, tag="batch_taken"):
-    """A process took the batch up, the first one or one after a crash."""
+    """A process took the batch up, the first one or one after a crash, within these limits."""
 
     process: str
+    limits: Limits
 
 
 class Sending(Event, frozen=True, tag="sending"):

@@ -100,7 +100,7 @@ class Ledger:
             raise NotFound("no batch of samples is left to go on with", hint="ask for new ones with --count")
         if len(found) > 1:
             names = ", ".join(each.name[:8] for each in found[:5])
-            raise Invalid("several batches are left to go on with", hint=f"name one: --resume-batch {names}")
+            raise Invalid("several batches are left to go on with", hint=f"name one: --batch {names}")
         return found[0]
 
 
@@ -121,7 +121,7 @@ def _add(batches: dict[str, BatchState], record: Record[SampleEvent]) -> None:
         return  # The line that began it was damaged; its files are still there and keep their numbers.
     match event:
         case BatchTaken():
-            batch.reason = ""
+            batch.reason, batch.limits = "", event.limits
         case Sending():
             batch.sent[event.item] = max(batch.sent.get(event.item, 0), event.attempt)
         case Answered():

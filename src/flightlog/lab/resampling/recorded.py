@@ -25,6 +25,7 @@ from flightlog.views.prices import price
 
 _DROPPED = ("stream", "context_management", "metadata")
 _HEADERS = ("anthropic-version", "anthropic-beta")
+_VERSION = "2023-06-01"  # what the API wants to hear from a client that said nothing
 
 
 class Listed(Struct, frozen=True):
@@ -118,7 +119,7 @@ def asked(book: Book, target: Target) -> Asked:
     used = _told(exchanges, exchange).usage
     return Asked(
         request.path,
-        headers | {"content-type": "application/json", "accept": "application/json"},
+        {"anthropic-version": _VERSION, "content-type": "application/json", "accept": "application/json"} | headers,
         json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
         model,
         price(model, usage(used)).usd if used else None,
