@@ -29,7 +29,7 @@ def finished(root: Path) -> Path:
 def copied(made: Path, root: Path) -> Path:
     """Copy it, as somebody who moved it would."""
     shutil.copytree(made / "runs", root / "runs", symlinks=True)
-    (root / "home").mkdir(exist_ok=True)
+    (root / "home").mkdir(parents=True, exist_ok=True)
     return root / "runs" / "run"
 
 
