@@ -7,7 +7,7 @@ from flightlog.cli.lab_collect import collect
 from flightlog.cli.lab_lint import lint
 from flightlog.cli.lab_look import compare, inspect, list_runs
 from flightlog.cli.lab_replay import replay
-from flightlog.cli.lab_resample import resample, resample_edit
+from flightlog.cli.lab_resample import resample, resample_edit, resample_session
 from flightlog.cli.lab_run import run
 
 
@@ -16,5 +16,17 @@ def lab() -> None:
     """Experiments: runs, replicates, trajectories, replay, samples."""
 
 
-for _verb in (run, list_runs, inspect, compare, collect, lint, replay, branch_points, resample, resample_edit):
+for _verb in (
+    run,
+    list_runs,
+    inspect,
+    compare,
+    collect,
+    lint,
+    replay,
+    branch_points,
+    resample,
+    resample_edit,
+    resample_session,
+):
     lab.add_command(_verb)
