@@ -88,6 +88,8 @@ UNTESTED = {
     "app/lab.py": "tests/cli/test_lab.py",
     "app/lab_resample.py": "tests/lab/test_resampling.py, tests/lab/resampling/test_kill.py",
     "cli/lab_resample.py": "tests/cli/test_lab.py, tests/lab/resampling/test_kill.py",
+    "app/whole_archive.py": "tests/cli/test_whole_archive.py, tests/app/test_jobs.py",
+    "cli/places.py": "one option",
     "model/jobs.py": "a value and a protocol; tests/app/test_jobs.py",
     "lab/running/elsewhere.py": "on a real cluster in tests/app/test_jobs.py",
     "app/lab_collect.py": "tests/cli/test_lab.py",

@@ -17,6 +17,7 @@ import tempfile
 import time
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import uvloop
@@ -33,16 +34,15 @@ from flightlog.lab.resampling.sweep import Sweep
 from flightlog.lab.running.run import begin
 
 RATIO = 1.2
-SCRIPT = {
-    "rules": [
-        {
-            "replies": [
-                {"blocks": [{"tool": "Bash", "input": {"command": "echo hi > x"}}]},
-                {"text": "It is done. " * 40},
-            ]
-        }
-    ]
-}
+COMMAND = (
+    "for n in $(seq 1 {}); do echo 'what a tool said, at some length, so that a request is as large as they are'; done"
+)
+
+
+def script(kilobytes: int) -> dict[str, Any]:
+    """What the model says: a command whose output makes the next request large, and a few words."""
+    asks = {"blocks": [{"tool": "Bash", "input": {"command": COMMAND.format(kilobytes * 14)}}]}
+    return {"rules": [{"replies": [asks, {"text": "It is done. " * 40}]}]}
 
 
 def main() -> int:
@@ -79,9 +79,9 @@ def made(root: Path, kilobytes: int) -> Path:
         "model": "claude-opus-5-5",
         "work_dir": str(root / "work"),
         "engine": "scripted",
-        "scenario": SCRIPT,
+        "scenario": script(kilobytes),
         "memory_file": None,
-        "sessions": [{"session_index": 1, "prompt": "Do it. " + "context " * (kilobytes * 125)}],
+        "sessions": [{"session_index": 1, "prompt": "Do it."}],
     }
     environ = {"PATH": os.environ["PATH"], "HOME": str(root)}
     return begin(root / "runs" / "run", convert(given, RunConfig), lab.setting(lambda *_: None, environ)).path
@@ -94,7 +94,7 @@ def sent_body(run: Path) -> bytes:
 
 def run_model(pipe: Connection) -> None:
     """Serve the scripted model until ended."""
-    scenario: Scenario = parse(SCRIPT)
+    scenario: Scenario = parse(script(1))
     with serve(scenario, keep=False) as model:
         pipe.send(model.url)
         time.sleep(3600)

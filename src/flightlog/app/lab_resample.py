@@ -29,6 +29,7 @@ from flightlog.lab.resampling.sending import credentials
 from flightlog.lab.resampling.sweep import Sweep, parse
 from flightlog.lab.resampling.variants import Label, made
 from flightlog.lab.running.run import more
+from flightlog.lab.running.setting import Tell as RunTell
 from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.store.files import process_tag
@@ -93,7 +94,7 @@ def resumed(book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dic
         return _carried_out(book, ledger, state, asking.sent_for(book, state.targets, state.limits), sent)
 
 
-def session_again(book: Book, session: int, count: int, how: tuple[float | None, str], tell: lab.Tell) -> Book:
+def session_again(book: Book, session: int, count: int, how: tuple[float | None, str], tell: RunTell) -> Book:
     """Run a whole session so many times more, with what may be spent on that and where."""
     budget_usd, on = how
     with lab.spread(lab.setting(tell), on) as setting:
@@ -163,18 +164,18 @@ def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any
             runner = held_open.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
             reason = runner.run(main(address))
     finally:
-        _counted(book.path, state)
+        _counted(book, state)
     if stopping.asked:
         raise KeyboardInterrupt
     return asking.told_of(state, reason)
 
 
-def _counted(run: Path, state: BatchState) -> None:
-    """Keep the run's own totals true."""
-    book = Book(run, now=lab.clock, new_id=lab.new_id)
+def _counted(book: Book, state: BatchState) -> None:
+    """Keep the run's own totals true, whatever else was written there meanwhile."""
+    book.look_again()
     facts = (len(state.answered), len(state.failed), round(state.usd, 9), state.unpriced)
     book.note(Resampled(state.name, *facts), durable=True)
-    publish(run, [meta_page(book.name, book.config, book.state)])
+    publish(book.path, [meta_page(book.name, book.config, book.state)])
 
 
 def _scrubber(book: Book) -> Scrubber:

@@ -5,16 +5,13 @@ from typing import Any
 
 import click
 
+from flightlog.cli.places import ON
+
 RUNS_DIR = click.option(
     "--runs-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("runs"), show_default=True,
     help="Where runs are kept.",
 )  # fmt: skip
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-ON = click.option(
-    "--on", default="local", show_default=True, metavar="PLACE",
-    help="Where jobs run: local, or a Dask scheduler (tcp://host:8786).",
-)  # fmt: skip
 
 
 def session_options(verb: Any) -> Any:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flightlog.cli.lab_options import AS_JSON, ON, RUNS_DIR
+from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
+from flightlog.cli.places import ON
 from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:

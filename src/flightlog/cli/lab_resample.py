@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flightlog.cli.lab_options import AS_JSON, ON, RUNS_DIR, sending_options, session_options
+from flightlog.cli.lab_options import AS_JSON, RUNS_DIR, sending_options, session_options
+from flightlog.cli.places import ON
 from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:

@@ -13,12 +13,12 @@ _THREADS = 8
 
 
 @contextmanager
-def desk(on: str) -> Iterator[Callable[[Job], "Future[bytes]"]]:
+def desk(on: str, parallel: int = _THREADS) -> Iterator[Callable[[Job], "Future[bytes]"]]:
     """Open a place for the length of a block; the value takes jobs."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="jobs", daemon=True)
     thread.start()
-    there = place(on, _THREADS)
+    there = place(on, parallel)
     try:
         jobs = asyncio.run_coroutine_threadsafe(there.__aenter__(), loop).result()
         try:

@@ -55,4 +55,11 @@ def replay(payload: bytes) -> bytes:
     return b""
 
 
-ALONE: dict[str, Work] = {"session": session, "replay": replay}
+def archive(payload: bytes) -> bytes:
+    """Make something of a few sessions of the archive."""
+    from flightlog.app.whole_archive import carried_out  # noqa: PLC0415 - a worker imports what it does
+
+    return carried_out(payload)
+
+
+ALONE: dict[str, Work] = {"session": session, "replay": replay, "archive": archive}
