@@ -80,7 +80,12 @@ def lane(said: Spoken) -> str:
 def fuller(said: Spoken, known: Spoken) -> bool:
     """Say whether `said` is the better copy of a response: more output, else earlier."""
     new, old = said.message.usage.output_tokens or 0, known.message.usage.output_tokens or 0
-    return new > old or (new == old and _tie(said) < _tie(known))
+    if new != old:
+        return new > old
+    later, earlier = said.timestamp, known.timestamp
+    if later is not None and earlier is not None and later > earlier:  # the usual case: the next line of a response
+        return False
+    return _tie(said) < _tie(known)
 
 
 def row(said: Spoken, session: str, file_lane: str) -> Row:
