@@ -1,4 +1,4 @@
-"""`harness list | inspect | compare`: what came of runs."""
+"""`harness list | inspect`: what came of runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -53,21 +53,6 @@ def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
     place = parse(what)
     told = inspected(app.open_book(runs_dir, place.run), place, app.programs())
     print_json(told) if as_json else print_inspected(told)
-
-
-@click.command(epilog="Example: flightlog lab compare run-a run-b")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN…]")
-@RUNS_DIR
-@AS_JSON
-def compare(runs: tuple[str, ...], runs_dir: Path, *, as_json: bool) -> None:
-    """Compare runs session by session, or the replicates of one run: outcome, steps, cost, time, files."""
-    from flightlog.app import lab as app
-    from flightlog.cli.lab_show import print_compared
-    from flightlog.cli.output import print_json
-    from flightlog.lab.compare import compared
-
-    told = compared([app.open_book(runs_dir, each) for each in runs], app.programs())
-    print_json(told) if as_json else print_compared(told)
 
 
 def _tree(metas: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
