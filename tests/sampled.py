@@ -16,7 +16,7 @@ def made(root, **more):
     return run(root, given, env={"PATH": "/usr/bin:/bin", "HOME": str(root / "home")})
 
 
-def answered(book, request, variant, answers, *, label="", until_width=None):
+def answered(book, request, variant, answers, *, label="", until_width=None, session="session_01"):
     """Put answers down as samples of a request; a string is words, else a tool's name and input."""
     for number, answer in enumerate(answers, 1):
         content = (
@@ -33,13 +33,13 @@ def answered(book, request, variant, answers, *, label="", until_width=None):
             "stop_reason": "end_turn" if isinstance(answer, str) else "tool_use",
             "usage": {"input_tokens": 1000, "output_tokens": 20 + 3 * number},
         }
-        path = book.path / layout.Item("session_01", request, variant, number).file
+        path = book.path / layout.Item(session, request, variant, number).file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(said))
     if variant:
         edits = [{"path": ["system"], "original": "a", "replacement": "b"}]
         (path.parent / layout.VARIANT).write_text(json.dumps({"label": label, "edits": edits, "source": "test"}))
     if until_width:
-        target = Target("session_01", request, variant, "", 1, len(answers))
+        target = Target(session, request, variant, "", 1, len(answers))
         journal = Journal(book.path / layout.JOURNAL, BatchBegun, now=lambda: "t", new_id=lambda: "i")
         journal.append(BatchBegun("b1", (target,), Limits(until_width=until_width)))
