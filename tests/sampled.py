@@ -1,45 +1,45 @@
-"""A small run with samples on disk, as `harness resample` leaves them: real session, real layout, made-up answers."""
+"""A finished run to ask again, made once by the scripted agent and copied for each test."""
 
 import json
+import shutil
+from pathlib import Path
 
-from flightlog.lab.resampling import layout
-from flightlog.lab.resampling.events import BatchBegun, Limits, Target
-from flightlog.store.journal import Journal
-from labs import bash, config, run, script
+import labs
 
-MODEL = "claude-opus-5-5"
-
-
-def made(root, **more):
-    """A run of one session of two turns, by the scripted agent."""
-    given = config(root, script([bash("ls")], "done"), "look", engine="scripted", **more)
-    return run(root, given, env={"PATH": "/usr/bin:/bin", "HOME": str(root / "home")})
-
-
-def answered(book, request, variant, answers, *, label="", until_width=None, session="session_01"):
-    """Put answers down as samples of a request; a string is words, else a tool's name and input."""
-    for number, answer in enumerate(answers, 1):
-        content = (
-            [{"type": "text", "text": answer}]
-            if isinstance(answer, str)
-            else [{"type": "tool_use", "id": f"toolu_{number}", "name": answer[0], "input": answer[1]}]
-        )
-        said = {
-            "id": f"msg_{variant}_{number}",
-            "type": "message",
-            "role": "assistant",
-            "model": MODEL,
-            "content": content,
-            "stop_reason": "end_turn" if isinstance(answer, str) else "tool_use",
-            "usage": {"input_tokens": 1000, "output_tokens": 20 + 3 * number},
+KEY = "sk-" + "ant-" + "test" * 8
+SCRIPT = {
+    "rules": [
+        {
+            "replies": [
+                {"blocks": [{"thinking": "Look first.", "signature": "signed-1"}, labs.bash("ls")]},
+                {"blocks": [{"thinking": "Now write.", "signature": "signed-2"}, labs.bash("echo hi > x")]},
+                {"text": "done"},
+            ]
         }
-        path = book.path / layout.Item(session, request, variant, number).file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(said))
-    if variant:
-        edits = [{"path": ["system"], "original": "a", "replacement": "b"}]
-        (path.parent / layout.VARIANT).write_text(json.dumps({"label": label, "edits": edits, "source": "test"}))
-    if until_width:
-        target = Target(session, request, variant, "", 1, len(answers))
-        journal = Journal(book.path / layout.JOURNAL, BatchBegun, now=lambda: "t", new_id=lambda: "i")
-        journal.append(BatchBegun("b1", (target,), Limits(until_width=until_width)))
+    ]
+}
+
+
+def finished(root: Path) -> Path:
+    """Make the run; `root/runs/run` is its directory."""
+    labs.run(root, labs.config(root, SCRIPT, "do it", engine="scripted"))
+    return root
+
+
+def copied(made: Path, root: Path) -> Path:
+    """Copy it, as somebody who moved it would."""
+    shutil.copytree(made / "runs", root / "runs", symlinks=True)
+    (root / "home").mkdir(parents=True, exist_ok=True)
+    return root / "runs" / "run"
+
+
+def answers(run: Path, folder: str = "request_002") -> dict[str, dict]:
+    """The samples of a request, by file name."""
+    place = run / "session_01" / "resamples" / folder
+    return {path.name: json.loads(path.read_bytes()) for path in sorted(place.glob("sample_*.json"))}
+
+
+def holds(root: Path, word: str) -> list[str]:
+    """Every file of a directory that holds a word."""
+    files = (path for path in root.rglob("*") if path.is_file())
+    return [str(path.relative_to(root)) for path in files if word.encode() in path.read_bytes()]

@@ -8,7 +8,7 @@ from flightlog.app import lab as app
 from flightlog.app import lab_statistics
 from flightlog.lab.statistics.shape import DIFFERS
 from labs import again, bash, config, run, script
-from sampled import answered, made
+from samples_made import answered, made
 
 LS = ("Bash", {"command": "ls", "description": "List"})
 CAT = ("Bash", {"command": "cat <b>x</b>"})

@@ -13,7 +13,7 @@ from flightlog.app import lab_replay
 from flightlog.lab.replaying.branch import Asked
 from labs import again, bash, config, run, script
 from pages import running
-from sampled import answered
+from samples_made import answered
 from waiting import alive, command_line, processes, until
 
 AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"

@@ -34,6 +34,7 @@ class Limits(Struct, frozen=True):
     per_minute: float | None = None
     retries: int = 4
     timeout_s: float = 600.0
+    wait_s: float = 0.5
     until_width: float | None = None
 
 
@@ -51,9 +52,10 @@ class BatchBegun(Event, frozen=True, tag="batch_begun"):
 
 
 class BatchTaken(Event, frozen=True, tag="batch_taken"):
-    """A process took the batch up, the first one or one after a crash."""
+    """A process took the batch up, the first one or one after a crash, within these limits."""
 
     process: str
+    limits: Limits
 
 
 class Sending(Event, frozen=True, tag="sending"):
