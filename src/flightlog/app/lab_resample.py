@@ -28,6 +28,7 @@ from flightlog.lab.resampling.recorded import Asked, Listed, recorded_body, requ
 from flightlog.lab.resampling.sending import credentials
 from flightlog.lab.resampling.sweep import Sweep, parse
 from flightlog.lab.resampling.variants import Label, made
+from flightlog.lab.resampling.widths import Widths
 from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.store.files import process_tag
@@ -144,7 +145,10 @@ def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any
 
     async def main(url: str) -> str:
         async with jobs.place(sent.on, state.limits.parallel) as there:
-            batch = Batch(ledger, state, bodies, Way(there, url, book.config.provider, needs_key, sent.tell))
+            way = Way(there, url, book.config.provider, needs_key, sent.tell)
+            if state.limits.until_width is not None:
+                way = replace(way, goes_on=Widths(book.path, state.limits.until_width, book.config.work_dir).goes_on)
+            batch = Batch(ledger, state, bodies, way)
             stopping.of(batch)
             return await batch.run()
 

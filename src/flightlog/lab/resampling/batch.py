@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from flightlog.lab.resampling.events import Answered, BatchEnded, Failed, Sending, Target
 from flightlog.lab.resampling.layout import Item
-from flightlog.lab.resampling.ledger import BatchState, Ledger
+from flightlog.lab.resampling.ledger import WIDTH, BatchState, Ledger
 from flightlog.lab.resampling.pacing import Allowance, Pace
 from flightlog.lab.resampling.recorded import Asked
 from flightlog.lab.resampling.sending import Ask, Came
@@ -73,6 +73,7 @@ class Batch:
         self._ended = self._all - len(self._left)
         self._dearest = {target: _dearest(state, target, each) for target, each in asked.items()}
         self._closed: set[Target] = set()
+        self._enough: set[Target] = set()
         self._disk = ThreadPoolExecutor(1, thread_name_prefix="samples")
         self.reason = ""
 
@@ -90,10 +91,17 @@ class Batch:
             raise group.exceptions[0] from None
         finally:
             # Also when the loop is torn down: what came is on disk, and the end is on record.
-            reason = self.reason or ("refused" if self._closed and self._state.left else "completed")
+            reason = self.reason or self._end()
             self._disk.submit(self._ledger.note, BatchEnded(self._state.name, reason), durable=True).result()
             self._disk.shutdown(wait=True)
         return reason
+
+    def _end(self) -> str:
+        if not self._state.left:
+            return "completed"
+        if {target for target, _ in self._state.left} <= self._enough:
+            return WIDTH
+        return "refused" if self._closed else "completed"
 
     def stop(self, reason: str) -> None:
         """Send nothing more; what is on its way is still taken in."""
@@ -102,7 +110,10 @@ class Batch:
     async def _slot(self) -> None:
         while not self.reason and self._left:
             target, item = self._left.pop()
-            if target in self._closed or not self._way.goes_on(target):
+            if target in self._closed or target in self._enough:
+                continue
+            if not self._way.goes_on(target):
+                self._enough.add(target)
                 continue
             promised = await self._money.promise(partial(self._expected, target))
             if promised is None:
