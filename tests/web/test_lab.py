@@ -31,15 +31,20 @@ def prepared(root):
         [bash("cat shop.py; exit 3")],
         PAYLOAD,
     ]
+    other = {
+        "when": {"prompt": "^another way"},
+        "replies": script([bash(f"echo {quote(PAYLOAD)}")], PAYLOAD)["rules"][0]["replies"],
+    }
+    scenario = {"rules": [other, *script(*turns)["rules"]]}
     verifiers = [{"name": "<u>v</u>", "command": "grep -q 'price = 1' shop.py"}]
     more = {"hypothesis": PAYLOAD, "tags": ["<i>t</i>"], "verifiers": verifiers}
-    given = config(root, script(*turns), {"prompt": PAYLOAD, "count": 2}, engine="scripted", **more)
+    given = config(root, scenario, {"prompt": PAYLOAD, "count": 2}, engine="scripted", **more)
     book = run(root, given, "shop", env={"PATH": "/usr/bin:/bin", "HOME": str(root / "home")})
     tool = ("Bash", {"command": PAYLOAD})
     answered(book, 1, 0, [tool] * 6 + [PAYLOAD] * 2, session="session_01_r01")
     answered(book, 1, 1, [PAYLOAD] * 8, label=PAYLOAD, session="session_01_r01")
     source = lab_replay.source(root / "runs", "shop", 1, 1)
-    lab_replay.replayed(source, 3, Asked(prompt=PAYLOAD.replace("\x00", "")), lambda *_: None)
+    lab_replay.replayed(source, 3, Asked(prompt="another way" + PAYLOAD.replace("\x00", "")), lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +75,7 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
             served.ask(path) for path in ("/lab", "/lab/runs/shop", "/lab/runs/shop/1r1", STEP)
         )
         samples = served.ask("/lab/runs/shop/samples")
+        ways = served.ask("/lab/runs/shop/ways")
         missing = [
             served.ask(path).status
             for path in (
@@ -85,7 +91,9 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
     assert [each.status for each in (listed, one, session, step, samples)] == [200] * 5
     assert 'href="/lab/runs/shop"' in listed.text
     assert one.text.count("&lt;u&gt;v&lt;/u&gt; failed") == 2
-    assert "Divergence tree" in one.text
+    assert 'hx-get="/lab/runs/shop/ways"' in one.text
+    assert "Divergence tree" in ways.text
+    assert "1 place where they part" in ways.text
     assert "shop.py" in one.text
     assert 'href="/lab/runs/shop/1r1/2"' in session.text
     for said in ("cat shop.py; exit 3", "price = 2", "request_002.json", "What would it cost?", "failed"):
@@ -197,6 +205,7 @@ PATHS = (
     "/lab/runs/shop/1r1/1",
     STEP,
     f"{STEP}/replay?count=2&prompt={quote(PAYLOAD[:900])}",
+    "/lab/runs/shop/ways",
     "/lab/runs/shop/samples",
 )
 
@@ -212,6 +221,7 @@ def test_hostile_words_are_only_shown_and_no_page_has_a_serious_fault_of_access(
         (branch,) = (path.name for path in (place / "runs").glob("replay_shop_s01_t03_*"))
         for path in (*PATHS, f"/lab/runs/{branch}", f"/lab/runs/{branch}/1", f"/lab/runs/{branch}/certificate"):
             page.go(served.root + path)
+            page.until("!document.querySelector('[hx-trigger=load]')")
             page.js("document.querySelectorAll('details').forEach(each => { each.open = true; })")
             page.js("new Promise(done => setTimeout(done, 150))")
             assert page.js("document.documentElement.scrollWidth") <= width, path

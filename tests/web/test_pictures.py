@@ -1,6 +1,6 @@
 from flightlog.lab.statistics.actions import Action
-from flightlog.lab.statistics.divergence import Way, tree
-from flightlog.web.pictures import MARGIN, NODES_MAX, drawn, flat
+from flightlog.lab.statistics.divergence import OUTLINE_MAX, Way, outline, tree
+from flightlog.web.pictures import MARGIN, NODES_MAX, drawn
 
 
 def way(run, steps):
@@ -29,14 +29,4 @@ def test_a_tree_too_large_to_look_at_is_cut_and_says_so():
 
     assert len(picture.dots) == NODES_MAX
     assert picture.left_out == 51
-    assert len(flat(root)) == NODES_MAX
-
-
-def test_the_list_says_where_ways_part_and_end():
-    root = tree([way("a", "xyz"), way("b", "xyq")])
-
-    assert [(level, node.depth, node.action.key) for level, node in flat(root)] == [
-        (0, 2, "y"),
-        (1, 3, "z"),
-        (1, 3, "q"),
-    ]
+    assert len(outline(root)) == OUTLINE_MAX

@@ -58,7 +58,7 @@ def write(book: Book, analysis: Analysis) -> Path:
     path = book.path / NAME
     if path.exists() and MARK not in path.read_text("utf-8", "replace"):
         raise Conflict(f"{NAME} of {book.name} was written by somebody", hint=f"rename {path} first")
-    publish(book.path, [Page(NAME, Tier.PRIVATE, written(book.name, analysis))])
+    publish(book.path, [Page(NAME, Tier.PRIVATE, written(book.name, analysis, divergence(family(book))))])
     return path
 
 

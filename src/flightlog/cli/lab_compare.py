@@ -11,6 +11,7 @@ from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.lab.statistics.amounts import Amount
+    from flightlog.lab.statistics.divergence import Node
     from flightlog.lab.statistics.shape import Against, Analysis, Answer, Share, Told
 
 
@@ -49,11 +50,13 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool
         click.echo(f"{error.message}: {error.hint}", err=True)
         analysis = None
     told = compared(books, app.programs())
+    root = statistics.divergence(books if len(books) > 1 else statistics.family(books[0]))
     if as_json:
-        print_json(told | {"statistics": as_wire(analysis) if analysis else None})
+        print_json(told | {"statistics": as_wire(analysis) if analysis else None, "ways": _wire(root)})
     else:
         print_compared(told)
         print_analysis(analysis) if analysis else None
+        _print_ways(root)
     if write and analysis:
         click.echo(f"written: {inert(str(statistics.write(books[0], analysis)))}", err=True)
 
@@ -75,11 +78,36 @@ def print_analysis(analysis: "Analysis") -> None:
         )
 
 
+def _print_ways(root: "Node") -> None:
+    from flightlog.lab.statistics.drawing import ways
+
+    if len(root.places) > 1:
+        click.echo("\nwhere ways part")
+        for line in ways(root, 90):
+            click.echo(inert(f"  {line}"))
+
+
+def _wire(root: "Node") -> list[dict[str, Any]]:
+    from flightlog.lab.statistics.divergence import outline
+
+    return [
+        {
+            "first": each.first.depth,
+            "last": each.last.depth,
+            "level": each.level,
+            "action": each.first.action.label,
+            "sessions": each.first.places,
+            "ends": each.last.ends,
+        }
+        for each in outline(root)
+    ]
+
+
 def _print_groups(answer: "Answer") -> None:
     from flightlog.cli.output import print_table
 
     rows = [row for group in answer.groups for row in _rows(group)]
-    print_table(["group", "what", "seen", "share", "interval"], rows, right=(2, 3))
+    print_table(["group", "what", "seen", "share", "", "interval"], rows, right=(2, 3))
     for group in answer.groups:
         agree = "" if group.agreement is None else f"  two agree: {group.agreement:.0%}"
         again = f"  as recorded: {_span(group.as_recorded)}" if group.as_recorded else ""
@@ -90,13 +118,17 @@ def _print_groups(answer: "Answer") -> None:
 
 
 def _rows(group: "Told") -> list[list[str]]:
+    from flightlog.lab.statistics.drawing import bar
+
     shares = [*group.actions[:10], *group.outcomes]
     rows = [
         ["" if place else group.name, one_line(each.label or each.name, 60), f"{each.hits}/{each.n}",
-         f"{each.share:.0%}", f"{100 * each.interval.low:.0f} to {100 * each.interval.high:.0f} %"]
+         f"{each.share:.0%}", bar(each), f"{100 * each.interval.low:.0f} to {100 * each.interval.high:.0f} %"]
         for place, each in enumerate(shares)
     ]  # fmt: skip
-    return rows + ([["", f"… {len(group.actions) - 10} other actions", "", "", ""]] if len(group.actions) > 10 else [])
+    return rows + (
+        [["", f"… {len(group.actions) - 10} other actions", "", "", "", ""]] if len(group.actions) > 10 else []
+    )
 
 
 def _print_against(against: "Against", answer: "Answer") -> None:

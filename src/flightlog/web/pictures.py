@@ -1,6 +1,6 @@
 """Pictures made on the server: where ways part, as nodes and lines with places. Pure; numbers are in pixels."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from msgspec import Struct
 
@@ -122,16 +122,3 @@ def _line(one: _Stretch, other: _Stretch, most: int) -> Line:
     bend = to_x - COLUMN * 0.12
     path = f"M{x:.1f} {y:.1f} H{bend - 14:.1f} C{bend:.1f} {y:.1f} {bend - 8:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
     return Line(path, 1 + 4 * len(other.nodes[0].places) / most)
-
-
-def flat(root: Node) -> Sequence[tuple[int, Node]]:
-    """The nodes where ways part or end, with how deep each is, as a list tells them."""
-    told = []
-    waiting = [(0, root)]
-    while waiting:
-        level, node = waiting.pop()
-        parts = len(node.below) != 1 or bool(node.ends)
-        if parts and node.depth:
-            told.append((level, node))
-        waiting += [(level + int(parts), child) for child in reversed(node.below)]
-    return told[:NODES_MAX]

@@ -1,5 +1,5 @@
 from flightlog.lab.statistics.actions import Action
-from flightlog.lab.statistics.divergence import Way, partings, tree
+from flightlog.lab.statistics.divergence import Way, outline, partings, tree
 
 
 def way(run, steps, begins=None, session="session_01"):
@@ -33,3 +33,14 @@ def test_one_that_ends_while_another_goes_on_parts_from_it():
 def test_a_branch_whose_source_is_gone_or_is_itself_stands_alone():
     assert shape(tree([way("b", "x", ("gone", "session_01", 3))])) == {"x": (1, {})}
     assert shape(tree([way("b", "x", ("b", "session_01", 3))])) == {"x": (1, {})}
+
+
+def test_the_outline_says_where_ways_part_and_end():
+    root = tree([way("a", "xyz"), way("b", "xyq")])
+
+    told = [(each.level, each.steps, each.first.action.key, each.last.ends) for each in outline(root)]
+    assert told == [
+        (0, "steps 1 to 2", "x", []),
+        (1, "step 3", "z", ["a/session_01"]),
+        (1, "step 3", "q", ["b/session_01"]),
+    ]

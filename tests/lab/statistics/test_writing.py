@@ -40,7 +40,7 @@ def test_every_sentence_points_at_its_samples_and_every_note_at_files():
     text = written("my-run", analyse([question()]))
 
     body, _, notes = text.partition("## Samples")
-    sentences = [line for line in body.splitlines() if line and not line.startswith(("#", "<!--"))]
+    sentences = [line for line in body.splitlines() if line and not line.startswith(("#", "<!--", "      "))]
     defined = dict(re.findall(r"^\[\^(\d+)\]: (.+)$", notes, re.MULTILINE))
     assert len(sentences) > 15
     for sentence in sentences:

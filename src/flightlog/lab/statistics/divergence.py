@@ -11,6 +11,7 @@ from msgspec import Struct, field
 from flightlog.lab.statistics.actions import Action
 
 STEPS_MAX = 400
+OUTLINE_MAX = 400
 _Begins = tuple[str, str, int]
 
 
@@ -62,6 +63,34 @@ def partings(root: Node) -> Iterator[Node]:
         if len(node.below) > 1 or (node.below and node.ends):
             yield node
         waiting += reversed(node.below)
+
+
+class Stretch(Struct, frozen=True):
+    """Steps that some ways take one after the other without parting; `level` says how often they parted before."""
+
+    level: int
+    first: Node
+    last: Node
+
+    @property
+    def steps(self) -> str:
+        """Which steps these are."""
+        one = self.first.depth == self.last.depth
+        return f"step {self.first.depth}" if one else f"steps {self.first.depth} to {self.last.depth}"
+
+
+def outline(root: Node, most: int = OUTLINE_MAX) -> list[Stretch]:
+    """The stretches of a tree, each followed by those that go on from it; at most so many."""
+    told: list[Stretch] = []
+    waiting = [(0, node) for node in reversed(root.below)]
+    while waiting and len(told) < most:
+        level, first = waiting.pop()
+        last = first
+        while len(last.below) == 1 and not last.ends:
+            last = last.below[0]
+        told.append(Stretch(level, first, last))
+        waiting += [(level + 1, child) for child in reversed(last.below)]
+    return told
 
 
 def _before(way: Way, known: Mapping[tuple[str, str], Way]) -> tuple[Action, ...]:

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
 from flightlog.lab.statistics.amounts import Amount
+from flightlog.lab.statistics.divergence import Node
+from flightlog.lab.statistics.drawing import bar, ways
 from flightlog.lab.statistics.shape import DIFFERS, FEW, Against, Analysis, Answer, Comparison, Share, Told
 from flightlog.lab.statistics.shares import Interval
 from flightlog.model.text import one_line
@@ -35,8 +37,8 @@ class _Notes:
             yield f"[^{number}]: " + ", ".join(f"[{each.removesuffix('.json')}](<{quote(each)}>)" for each in places)
 
 
-def written(name: str, analysis: Analysis) -> str:
-    """Write the page."""
+def written(name: str, analysis: Analysis, root: Node | None = None) -> str:
+    """Write the page; `root` is the tree of what the sessions did."""
     notes = _Notes()
     body = [line for answer in analysis.answers for line in _answer(answer, notes)]
     seen = sum(group.n for answer in analysis.answers for group in answer.groups)
@@ -47,7 +49,8 @@ def written(name: str, analysis: Analysis) -> str:
         f"and nothing is said of groups with fewer than {analysis.samples_min} (seed {analysis.seed})."
     )
     head = [f"# Analysis of {_plain(name)}", "", MARK, "", notes(rules, every), ""]
-    return "\n".join([*head, *body, "## Samples", "", *notes.lines(), ""])
+    parted = list(_parted(root, notes)) if root is not None and len(root.places) > 1 else []
+    return "\n".join([*head, *body, *parted, "## Samples", "", *notes.lines(), ""])
 
 
 def _answer(answer: Answer, notes: _Notes) -> Iterator[str]:
@@ -58,10 +61,27 @@ def _answer(answer: Answer, notes: _Notes) -> Iterator[str]:
     for group in answer.groups:
         if group.n:
             yield from (f"- {each}" for each in _group(group, notes))
+            yield from _picture(group)
         if group.failed:
             yield "- " + notes(
                 f"{len(group.failed)} of {_named(group)} gave no answer and count nowhere.", group.failed
             )
+    yield ""
+
+
+def _picture(group: Told) -> Iterator[str]:
+    """Shares as bars; indented, so that no word of a sample is anything but a word."""
+    shown = (*group.actions[:_SHARES_MAX], *group.outcomes)
+    if shown:
+        yield ""
+        yield from (f"      {bar(each)}  {each.hits:>3}  {one_line(each.label or each.name, 60)}" for each in shown)
+        yield ""
+
+
+def _parted(root: Node, notes: _Notes) -> Iterator[str]:
+    said = f"{len(root.places)} sessions, laid over each other: they part after each line that has lines below it."
+    yield from ("## Where ways part", "", notes(said, [f"../{place}" for place in root.places]), "")
+    yield from (f"    {line}" for line in ways(root))
     yield ""
 
 

@@ -13,12 +13,12 @@ from flightlog.lab.kin import below
 from flightlog.lab.layout import run_meta
 from flightlog.lab.replaying.meta import replay_meta
 from flightlog.lab.resampling.layout import folders
-from flightlog.lab.statistics.divergence import partings
+from flightlog.lab.statistics.divergence import outline, partings
 from flightlog.model.errors import NotFound
 from flightlog.web.desk import DESK, aside
 from flightlog.web.family import Family
 from flightlog.web.pages import lab_step
-from flightlog.web.pictures import drawn, flat
+from flightlog.web.pictures import drawn
 
 FILES_SHOWN = 200
 RUN = "/lab/runs/{run:[^/]{1,200}}"
@@ -34,6 +34,12 @@ async def runs(request: web.Request) -> web.StreamResponse:
 async def run(request: web.Request) -> web.StreamResponse:
     """Show one run."""
     return await request.app[DESK].answer("lab_run.html", **await aside(_run, request.match_info["run"]))
+
+
+async def ways(request: web.Request) -> web.StreamResponse:
+    """Show where the ways of a run and its branches part: every transcript is read for it, so it comes by itself."""
+    template = "lab_ways_part.html" if "HX-Request" in request.headers else "lab_ways.html"
+    return await request.app[DESK].answer(template, **await aside(_ways, request.match_info["run"]))
 
 
 async def certificate(request: web.Request) -> web.StreamResponse:
@@ -62,17 +68,25 @@ def _run(name: str) -> dict[str, Any]:
     book = app.run_named(name)
     told = inspected(book, Where(book.name), lab_app.programs())
     family = lab_statistics.family(book)
-    root = lab_statistics.divergence(family)
     tree = list(below([meta_of(each) for each in family]))
     return {
         "meta": told,
         "files": told["file_changes"][:FILES_SHOWN],
         "files_more": max(len(told["file_changes"]) - FILES_SHOWN, 0),
         "tree": tree if len(tree) > 1 else [],
-        "drawing": drawn(root) if len(root.places) > 1 else None,
-        "parted": len(list(partings(root))),
-        "partings": flat(root) if len(root.places) > 1 else [],
         "sampled": sum(1 for _ in folders(book.path)),
+    }
+
+
+def _ways(name: str) -> dict[str, Any]:
+    book = app.run_named(name)
+    root = lab_statistics.divergence(lab_statistics.family(book))
+    picture = drawn(root) if len(root.places) > 1 else None
+    return {
+        "name": book.name,
+        "drawing": picture,
+        "parted": sum(1 for _ in partings(root)),
+        "partings": outline(root),
     }
 
 
@@ -94,10 +108,11 @@ def _samples(name: str, by: str) -> dict[str, Any]:
 FAMILY = Family(
     "Lab",
     "/lab",
-    ("lab", "lab_run", "lab_certificate", "lab_samples", *lab_step.TEMPLATES),
+    ("lab", "lab_run", "lab_ways", "lab_certificate", "lab_samples", *lab_step.TEMPLATES),
     (
         web.get("/lab", runs),
         web.get(RUN, run),
+        web.get(RUN + "/ways", ways),
         web.get(RUN + "/certificate", certificate),
         web.get(RUN + "/samples", samples),
         *lab_step.routes(RUN),
