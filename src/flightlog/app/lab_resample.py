@@ -29,6 +29,7 @@ from flightlog.lab.resampling.sending import credentials
 from flightlog.lab.resampling.sweep import Sweep, parse
 from flightlog.lab.resampling.variants import Label, made
 from flightlog.lab.resampling.widths import Widths
+from flightlog.lab.running.run import more
 from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.store.files import process_tag
@@ -91,6 +92,13 @@ def resumed(book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dic
         state = ledger.open_batch(name)
         state.limits = replace(state.limits, **limits)
         return _carried_out(book, ledger, state, asking.sent_for(book, state.targets, state.limits), sent)
+
+
+def session_again(book: Book, session: int, count: int, how: tuple[float | None, str], tell: lab.Tell) -> Book:
+    """Run a whole session so many times more, with what may be spent on that and where."""
+    budget_usd, on = how
+    with lab.spread(lab.setting(tell), on) as setting:
+        return more(book, session, count, setting, budget_usd)
 
 
 def unfinished(book: Book) -> list[BatchState]:

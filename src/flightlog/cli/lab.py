@@ -8,7 +8,7 @@ from flightlog.cli.lab_compare import compare
 from flightlog.cli.lab_lint import lint
 from flightlog.cli.lab_look import inspect, list_runs
 from flightlog.cli.lab_replay import replay
-from flightlog.cli.lab_resample import resample, resample_edit
+from flightlog.cli.lab_resample import resample, resample_edit, resample_session
 from flightlog.cli.lab_run import run
 
 
@@ -17,5 +17,17 @@ def lab() -> None:
     """Experiments: runs, replicates, trajectories, replay, samples."""
 
 
-for _verb in (run, list_runs, inspect, compare, collect, lint, replay, branch_points, resample, resample_edit):
+for _verb in (
+    run,
+    list_runs,
+    inspect,
+    compare,
+    collect,
+    lint,
+    replay,
+    branch_points,
+    resample,
+    resample_edit,
+    resample_session,
+):
     lab.add_command(_verb)

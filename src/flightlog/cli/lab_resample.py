@@ -1,4 +1,4 @@
-"""`harness resample | resample-edit`: ask a model again what it was asked, as it was or changed."""
+"""`harness resample | resample-edit | resample-session`: ask a model again what it was asked, as it was or changed."""
 
 import json
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flightlog.cli.lab_options import AS_JSON, RUNS_DIR, sending_options, session_options
+from flightlog.cli.lab_options import AS_JSON, ON, RUNS_DIR, sending_options, session_options
 from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:
@@ -99,6 +99,35 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **give
     told = lab_resample.edited(book, sweep, body, given["label"], _sent(given))
     print_json(told) if as_json else _print(told, book.path)
     return int(bool(told["errors"] or told["left"]))
+
+
+@click.command(
+    "resample-session",
+    epilog="Example: flightlog lab resample-session my-run --session 2 --count 5     "
+    "Exits with 1 when one of them did not complete; `harness run --resume` goes on with one that was killed.",
+)
+@click.argument("run")
+@click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Which session.")
+@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="So many more.")
+@click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Spend no more than this on them.")
+@ON
+@RUNS_DIR
+@AS_JSON
+def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -> int:
+    """Run a whole session of RUN again, COUNT times: the same files, the same words before, new replicates."""
+    from flightlog.app import lab, lab_resample
+    from flightlog.cli.lab_progress import Told
+    from flightlog.cli.lab_show import print_run
+    from flightlog.cli.output import print_json
+    from flightlog.lab.layout import run_meta
+
+    book = lab.open_book(runs_dir, run)
+    before = {each.name for each in book.planned()}
+    lab_resample.session_again(book, given["session"], given["count"], (given["max_budget_usd"], given["on"]), Told())
+    meta = run_meta(book.name, book.config, book.state)
+    print_json(meta) if as_json else print_run(meta)
+    new = [each for each in meta["sessions"] if each["session_dir"] not in before]
+    return int(any(each["stop_reason"] != "completed" for each in new))
 
 
 def _value(written: str) -> tuple[str, Any]:

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from flightlog.app.jobs.works import carry_out
-from flightlog.lab.resampling.sending import Ask, client, send
+from flightlog.app.jobs.works import SAMPLE, carry_out
+from flightlog.lab.resampling.sending import client, read_ask, send
 from flightlog.model.jobs import Job
 
 
@@ -23,8 +23,8 @@ class Local:
 
     async def submit(self, job: Job) -> bytes:
         """Carry one job out."""
-        if job.work == "sample":
-            ask = msgspec.json.decode(job.payload, type=Ask)
+        if job.work == SAMPLE:
+            ask = read_ask(job.payload)
             return msgspec.json.encode(await send(self._http, ask, job.shared, os.environ))
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, carry_out, job.work, job.payload, job.shared)

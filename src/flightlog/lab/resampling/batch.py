@@ -24,7 +24,7 @@ from flightlog.lab.resampling.layout import Item
 from flightlog.lab.resampling.ledger import WIDTH, BatchState, Ledger
 from flightlog.lab.resampling.pacing import Allowance, Pace
 from flightlog.lab.resampling.recorded import Asked
-from flightlog.lab.resampling.sending import Ask, Came
+from flightlog.lab.resampling.sending import Ask, Came, read_came
 from flightlog.model.jobs import Job, Jobs, Lost
 from flightlog.sources.claude_code.costs import usage
 from flightlog.store.files import create, inside
@@ -177,7 +177,7 @@ class Batch:
         )
         job = Job(f"flightlog-{WORK}-{name}-{attempt}", WORK, msgspec.json.encode(ask), asked.body)
         try:
-            return msgspec.json.decode(await self._way.jobs.submit(job), type=Came)
+            return read_came(await self._way.jobs.submit(job))
         except Lost as error:
             return Came(0, error=str(error), is_final=True)
 

@@ -39,6 +39,11 @@ class Came(Struct, frozen=True):
     is_final: bool = False
 
 
+# Made while only one thread imports: the first use of a type by two threads at once ends the process.
+read_ask = msgspec.json.Decoder(Ask).decode
+read_came = msgspec.json.Decoder(Came).decode
+
+
 def credentials(provider: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The headers that say who pays, from the environment of this moment."""
     if provider == "openrouter":
@@ -85,7 +90,7 @@ def sent_alone(payload: bytes, body: bytes, environ: Mapping[str, str]) -> bytes
 
     async def once() -> Came:
         async with client() as http:
-            return await send(http, msgspec.json.decode(payload, type=Ask), body, environ)
+            return await send(http, read_ask(payload), body, environ)
 
     return msgspec.json.encode(asyncio.run(once()))
 
