@@ -30,6 +30,7 @@ from flightlog.lab.resampling.sweep import Sweep, parse
 from flightlog.lab.resampling.variants import Label, made
 from flightlog.lab.resampling.widths import Widths
 from flightlog.lab.running.run import more
+from flightlog.lab.running.setting import Tell as Telling
 from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.store.files import process_tag
@@ -94,7 +95,7 @@ def resumed(book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dic
         return _carried_out(book, ledger, state, asking.sent_for(book, state.targets, state.limits), sent)
 
 
-def session_again(book: Book, session: int, count: int, how: tuple[float | None, str], tell: lab.Tell) -> Book:
+def session_again(book: Book, session: int, count: int, how: tuple[float | None, str], tell: Telling) -> Book:
     """Run a whole session so many times more, with what may be spent on that and where."""
     budget_usd, on = how
     with lab.spread(lab.setting(tell), on) as setting:
