@@ -28,8 +28,9 @@ from flightlog.lab.resampling.recorded import Asked, Listed, recorded_body, requ
 from flightlog.lab.resampling.sending import credentials
 from flightlog.lab.resampling.sweep import Sweep, parse
 from flightlog.lab.resampling.variants import Label, made
+from flightlog.lab.resampling.widths import Widths
 from flightlog.lab.running.run import more
-from flightlog.lab.running.setting import Tell as RunTell
+from flightlog.lab.running.setting import Tell as Telling
 from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.store.files import process_tag
@@ -94,7 +95,7 @@ def resumed(book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dic
         return _carried_out(book, ledger, state, asking.sent_for(book, state.targets, state.limits), sent)
 
 
-def session_again(book: Book, session: int, count: int, how: tuple[float | None, str], tell: RunTell) -> Book:
+def session_again(book: Book, session: int, count: int, how: tuple[float | None, str], tell: Telling) -> Book:
     """Run a whole session so many times more, with what may be spent on that and where."""
     budget_usd, on = how
     with lab.spread(lab.setting(tell), on) as setting:
@@ -153,7 +154,10 @@ def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any
 
     async def main(url: str) -> str:
         async with jobs.place(sent.on, state.limits.parallel) as there:
-            batch = Batch(ledger, state, bodies, Way(there, url, book.config.provider, needs_key, sent.tell))
+            way = Way(there, url, book.config.provider, needs_key, sent.tell)
+            if state.limits.until_width is not None:
+                way = replace(way, goes_on=Widths(book.path, state.limits.until_width, book.config.work_dir).goes_on)
+            batch = Batch(ledger, state, bodies, way)
             stopping.of(batch)
             return await batch.run()
 

@@ -4,8 +4,9 @@ import click
 
 from flightlog.cli.lab_branch import branch_points
 from flightlog.cli.lab_collect import collect
+from flightlog.cli.lab_compare import compare
 from flightlog.cli.lab_lint import lint
-from flightlog.cli.lab_look import compare, inspect, list_runs
+from flightlog.cli.lab_look import inspect, list_runs
 from flightlog.cli.lab_replay import replay
 from flightlog.cli.lab_resample import resample, resample_edit, resample_session
 from flightlog.cli.lab_run import run

@@ -28,6 +28,11 @@ def sending_options(verb: Any) -> Any:
         click.option("--per-minute", type=click.FloatRange(0, min_open=True), help="So many a minute, all machines."),
         click.option("--retries", type=click.IntRange(0, 20), default=4, show_default=True, help="More tries."),
         click.option("--timeout", type=click.FloatRange(1), default=600, show_default=True, help="Seconds to wait."),
+        click.option(
+            "--until-width",
+            type=click.FloatRange(0, 1, min_open=True),
+            help="Stop before COUNT when every share of actions is known to this width; 0.3, say.",
+        ),
         click.option("--base-url", default="", help="Another address of the API than the provider's own."),
         ON,
     ):

@@ -142,6 +142,8 @@ def _value(written: str) -> tuple[str, Any]:
 
 
 def _sent(given: dict[str, Any]) -> Any:
+    from msgspec.structs import replace
+
     from flightlog.app.lab_resample import Sent
     from flightlog.cli.lab_progress import Samples
     from flightlog.lab.resampling.events import Limits
@@ -149,6 +151,7 @@ def _sent(given: dict[str, Any]) -> Any:
     limits = Limits(
         given["max_budget_usd"], given["parallel"] or 8, given["per_minute"], given["retries"], given["timeout"]
     )
+    limits = replace(limits, until_width=given["until_width"])
     return Sent(limits, Samples(), given["on"], given["base_url"])
 
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 
 from flightlog.lab.resampling.events import Answered, BatchEnded, Failed, Sending, Target
 from flightlog.lab.resampling.layout import Item
-from flightlog.lab.resampling.ledger import BatchState, Ledger
+from flightlog.lab.resampling.ledger import WIDTH, BatchState, Ledger
 from flightlog.lab.resampling.pacing import Allowance, Pace
 from flightlog.lab.resampling.recorded import Asked
 from flightlog.lab.resampling.sending import Ask, Came, read_came
@@ -76,6 +76,7 @@ class Batch:
         self._closed: set[Target] = set()
         self._folders: dict[str, Path] = {}
         self._fresh: list[tuple[Path, Answered | Failed]] = []
+        self._enough: set[Target] = set()
         self.reason = ""
 
     async def run(self) -> str:
@@ -96,9 +97,16 @@ class Batch:
             keeping.cancel()
             sync(path for path, _ in self._fresh)
             self._settle(len(self._fresh))
-            reason = self.reason or ("refused" if self._closed and self._state.left else "completed")
+            reason = self.reason or self._end()
             self._ledger.note(BatchEnded(self._state.name, reason), durable=True)
         return reason
+
+    def _end(self) -> str:
+        if not self._state.left:
+            return "completed"
+        if {target for target, _ in self._state.left} <= self._enough:
+            return WIDTH
+        return "refused" if self._closed else "completed"
 
     def stop(self, reason: str) -> None:
         """Send nothing more; what is on its way is still taken in."""
@@ -107,7 +115,10 @@ class Batch:
     async def _slot(self) -> None:
         while not self.reason and self._left:
             target, item = self._left.pop()
-            if target in self._closed or not self._way.goes_on(target):
+            if target in self._closed or target in self._enough:
+                continue
+            if not self._way.goes_on(target):
+                self._enough.add(target)
                 continue
             promised = await self._money.promise(partial(self._expected, target))
             if promised is None:
