@@ -400,3 +400,19 @@ def test_more_of_a_session_cost_no_more_than_is_said(run, tmp_path):
     assert "budget_exhausted" in {attempt.stop_reason for tries in again.state.attempts.values() for attempt in tries}
     with pytest.raises(NotFound, match="no session 9"):
         lab_resample.session_again(book(run), 9, 1, (None, "local"), lambda *_: None)
+
+
+def test_a_batch_whose_process_died_counts_as_soon_as_somebody_asks_again(run):
+    with paying() as till:
+        ask(run, till.url, sweep=Sweep(requests=(2,), count=3))
+        # As a process leaves it that is killed after an answer's file was there and before its line was.
+        journal = run / JOURNAL
+        lines = journal.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if '"batch_ended"' not in line and '"number":3' not in line]
+        journal.write_text("".join(kept))
+        ask(run, till.url, sweep=Sweep(requests=(3,), count=1))
+
+    meta = json.loads((run / "run_meta.json").read_text())
+    assert meta["total_resamples"] == 4
+    assert len(till.came) == 4
+    assert [each.name for each in lab_resample.unfinished(book(run))] == []

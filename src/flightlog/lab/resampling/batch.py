@@ -36,7 +36,7 @@ _BUSY = frozenset({429, 529})
 _AGAIN = frozenset({408, 409, 425})
 _WAIT_S_MAX = 60.0
 _BODY_CHARS_MAX = 20_000
-_SETTLE_S = 0.25
+_SETTLE_S = 1.0
 
 Tell = Callable[[int, int, float], None]  # samples that ended, all samples, what was spent so far
 
@@ -98,7 +98,7 @@ class Batch:
             sync(path for path, _ in self._fresh)
             self._settle(len(self._fresh))
             reason = self.reason or self._end()
-            self._ledger.note(BatchEnded(self._state.name, reason), durable=True)
+            self._ledger.note(BatchEnded(self._state.name, reason))
         return reason
 
     def _end(self) -> str:
@@ -187,14 +187,10 @@ class Batch:
             return Came(0, error=str(error), is_final=True)
 
     def _answered(self, target: Target, item: Item, came: Came) -> float | None:
-        message = _message(came) or {}
-        used = message.get("usage")
-        model = self._asked[target].model
-        usd = price(str(message.get("model") or model), usage(used if isinstance(used, dict) else {})).usd
-        self._dearest[target] = max(self._dearest[target], usd or 0.0)
-        event = Answered(self._state.name, item, model, usd, str(message.get("id") or ""))
+        event = _paid(self._state.name, item, self._asked[target].model, _message(came) or {})
+        self._dearest[target] = max(self._dearest[target], event.usd or 0.0)
         self._kept(item.file, came.body, event)
-        return usd
+        return event.usd
 
     def _failed(self, target: Target, item: Item, came: Came) -> None:
         """Put on record that no answer came; what would fail the same way is not sent."""
@@ -237,17 +233,20 @@ class Batch:
         del self._fresh[:count]
 
 
-def settled(ledger: Ledger, state: BatchState, asked: Mapping[Target, Asked]) -> None:
+def settled(ledger: Ledger, state: BatchState) -> None:
     """Count answers whose file is there and whose line is not: their process died in between."""
     for target, item in state.left:
         path = ledger.run / item.file
         if path.is_file():
-            came = Came(200, path.read_bytes())
-            message = _message(came) or {}
-            used = message.get("usage")
-            model = asked[target].model
-            usd = price(str(message.get("model") or model), usage(used if isinstance(used, dict) else {})).usd
-            ledger.note(Answered(state.name, item, model, usd, str(message.get("id") or "")))
+            message = _message(Came(200, path.read_bytes())) or {}
+            model = target.model or str(message.get("model") or "")
+            ledger.note(_paid(state.name, item, model, message))
+
+
+def _paid(batch: str, item: Item, model: str, message: Mapping[str, Any]) -> Answered:
+    used = message.get("usage")
+    usd = price(str(message.get("model") or model), usage(used if isinstance(used, dict) else {})).usd
+    return Answered(batch, item, model, usd, str(message.get("id") or ""))
 
 
 def _dearest(state: BatchState, target: Target, asked: Asked) -> float:
