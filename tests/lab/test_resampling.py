@@ -124,6 +124,17 @@ def test_a_key_goes_to_no_address_that_only_the_run_names(run):
     assert not (run / JOURNAL).exists()
 
 
+def test_a_key_goes_to_no_host_that_a_recorded_path_names(run):
+    journal = run / "session_01" / ".exchanges" / "exchanges.jsonl"
+    journal.write_text(journal.read_text().replace('"path":"/v1/messages', '"path":"@elsewhere.example/v1/messages'))
+
+    with paying() as till, pytest.raises(Invalid, match="elsewhere"):
+        ask(run, till.url)
+
+    assert till.came == []
+    assert not (run / JOURNAL).exists()
+
+
 def test_a_busy_api_is_asked_again_after_the_time_it_says(run):
     def say(asked):
         return Said(429, {"error": {"message": "slow down"}}, {"retry-after": "0.2"}) if asked.time < 3 else Said()
