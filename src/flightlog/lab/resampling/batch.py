@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -137,6 +138,21 @@ class Batch:
 
     async def _sample(self, target: Target, item: Item) -> float | None:
         """Ask for one sample until there is an answer or no use in asking; return what it cost."""
+        await self._pace.turn()
+        if self.reason:
+            return None
+        came = await self._tried(target, item)
+        if _is_worth_again(came):
+            came = await self._tried_again(target, item, came)
+        if self.reason and _is_worth_again(came):
+            return None  # somebody stopped the batch: it stays to be asked for
+        if _message(came) is not None:
+            return self._answered(target, item, came)
+        self._failed(target, item, came)
+        return None
+
+    async def _tried_again(self, target: Target, item: Item, came: Came) -> Came:
+        """Try until the answer is worth keeping, or has been tried for often enough; the first try is over."""
         limits = self._state.limits
         tries = stamina.retry_context(
             on=_wait,
@@ -146,21 +162,18 @@ class Batch:
             wait_max=_WAIT_S_MAX,
             wait_jitter=limits.wait_s,
         )
-        came = Came(0)
-        try:
+        is_first = True
+        with suppress(_Again):
             async for each in tries:
                 with each:
-                    await self._pace.turn()
-                    if self.reason:
-                        return None
-                    came = await self._tried(target, item)
+                    if not is_first:
+                        await self._pace.turn()
+                        if self.reason:
+                            return came
+                        came = await self._tried(target, item)
+                    is_first = False
                     self._judged(came)
-        except _Again:
-            pass  # the last of them is in `came`
-        if _message(came) is not None:
-            return self._answered(target, item, came)
-        self._failed(target, item, came)
-        return None
+        return came
 
     def _judged(self, came: Came) -> None:
         """Where another try is worth it: nobody gets a turn until the API wants to hear of us again."""
