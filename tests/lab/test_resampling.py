@@ -3,6 +3,7 @@
 import json
 import re
 import threading
+import time
 
 import pytest
 
@@ -212,11 +213,12 @@ def test_the_rate_and_the_number_at_once_are_kept(run):
         ask(run, till.url, sweep=Sweep(requests=(2,), count=8), parallel=3)
         at_once = till.most_at_once
         del till.at[:]
-        ask(run, till.url, sweep=Sweep(requests=(2,), count=5), per_minute=600)
+        began = time.monotonic()
+        ask(run, till.url, sweep=Sweep(requests=(2,), count=11), per_minute=600)
 
     assert at_once == 3
-    gaps = [after - before for before, after in zip(till.at, till.at[1:], strict=False)]
-    assert min(gaps) >= 0.08
+    # A busy machine makes one late, never early.
+    assert all(at - began >= 0.1 * number for number, at in enumerate(sorted(till.at)))
 
 
 def test_an_edit_becomes_a_variant_that_says_what_was_changed(run):

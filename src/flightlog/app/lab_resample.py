@@ -184,7 +184,7 @@ def _counted(book: Book, state: BatchState) -> None:
     """Keep the run's own totals true, whatever else was written there meanwhile."""
     book.look_again()
     facts = (len(state.answered), len(state.failed), round(state.usd, 9), state.unpriced)
-    book.note(Resampled(state.name, *facts), durable=True)
+    book.note(Resampled(state.name, *facts))
     publish(book.path, [meta_page(book.name, book.config, book.state)], durable=False)
 
 

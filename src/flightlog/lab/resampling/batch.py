@@ -37,7 +37,7 @@ _BUSY = frozenset({429, 529})
 _AGAIN = frozenset({408, 409, 425})
 _WAIT_S_MAX = 60.0
 _BODY_CHARS_MAX = 20_000
-_SETTLE_S = 1.0
+_SETTLE_S = 0.5
 
 Tell = Callable[[int, int, float], None]  # samples that ended, all samples, what was spent so far
 
@@ -237,7 +237,9 @@ class Batch:
             await asyncio.sleep(_SETTLE_S)
             fresh = list(self._fresh)
             await asyncio.to_thread(sync, [path for path, _ in fresh])
-            self._settle(len(fresh))
+            for _ in fresh:
+                self._settle(1)
+                await asyncio.sleep(0)  # whoever waits for a turn does not wait for all of them
 
     def _settle(self, count: int) -> None:
         """Put the oldest of what is on disk for good on record."""
