@@ -26,6 +26,8 @@ COMMANDS = {
     "privacy": ("flightlog.cli.privacy", "privacy", "Find, take out, preview and guard what is private."),
     "trust": ("flightlog.cli.trust", "trust", "Allow what a repository's settings publish or run."),
     "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
+    "trace": ("flightlog.cli.trace", "trace", "Follow one thing to all the others: session, commit, issue, row …"),
+    "blame": ("flightlog.cli.trace", "blame", "Say which prompt wrote a line."),
     "serve": ("flightlog.web.command", "serve", "Look at sessions in a browser, on this machine only."),
     "share": ("flightlog.web.command", "share", "Write a session as one redacted page to pass on."),
     "live": ("flightlog.cli.live", "live", "Who is running now, what it costs, what is wrong."),
