@@ -16,7 +16,6 @@ from flightlog.dataset.layout import TRACKED
 from flightlog.dataset.links import Rows
 from flightlog.lab.links import Runs
 from flightlog.loop.links import Tasks
-from flightlog.loop.run import where
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.links import Link, Offer
 from flightlog.model.session import Session
@@ -49,10 +48,9 @@ class Ground:
     @functools.cached_property
     def offers(self) -> tuple[Offer, ...]:
         """What the rooms offer: one line for each."""
-        loops = [path for path in where.sessions(loop_look.root(self.folder)) if (path / where.JOURNAL).is_file()]
         return (
             self.runs,
-            Tasks(loops),
+            Tasks(loop_look.all_sessions(self.folder)),
             Rows(read_book(self.folder / TRACKED)),
             Lookback(*look(self.folder)),
             Requests(self.archive),

@@ -1,7 +1,7 @@
 """The pages, one file for each family; the navigation shows them in the order of this table."""
 
 from flightlog.web.family import Family
-from flightlog.web.pages import live, loops, retro, sessions, usage
+from flightlog.web.pages import dataset, doctor, live, loops, privacy, retro, search, sessions, usage
 
 FAMILIES: tuple[Family, ...] = (
     sessions.FAMILY,
@@ -9,4 +9,8 @@ FAMILIES: tuple[Family, ...] = (
     usage.FAMILY,
     loops.FAMILY,
     retro.FAMILY,
+    dataset.FAMILY,
+    privacy.FAMILY,
+    doctor.FAMILY,
+    search.FAMILY,
 )
