@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip --quiet install --no-input --require-hashes
 
-.PHONY: help install run test check bench golden soak lock prices picture wheel clean
+.PHONY: help install run test check bench golden docs man soak lock prices picture wheel clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -36,6 +36,12 @@ bench: .venv/.dev ## Measure against the named peers and floors, and print one t
 
 golden: .venv/.dev ## Write the golden files again; review the diff
 	FLIGHTLOG_GOLDEN=write $(BIN)/python -m pytest -q tests -k golden
+
+docs: .venv/.dev ## Write the reference again from the source; review the diff
+	$(BIN)/python -m tools.docs.reference
+
+man: .venv/.dev ## Write a man page for every command, below build/man
+	$(BIN)/python -m tools.docs.man build/man
 
 soak: .venv/.dev ## The slow tests
 	$(BIN)/python -m pytest -m soak

@@ -24,11 +24,11 @@ _PLACE = re.compile(r"(?P<file>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?
 @click.option("--all", "every", is_flag=True, help="Show every one of a kind, not only the first few.")
 @click.option("--json", "as_json", is_flag=True, help="Print it all as JSON.")
 def trace(address: str, *, every: bool, as_json: bool) -> int:
-    """Follow a session, step, request, hunk, commit, row, task, finding or issue to all the others.
+    """Follow a session, step, commit, row, task or issue to all the others.
 
-    ADDRESS is what the other commands print: SESSION#turn.step, a commit, RUN/session_01/request_003, an id.
-    Where two kinds begin alike, write the kind before it: commit:2123f2df. A link that leads nowhere is
-    said, and the command ends with 3.
+    Requests, hunks, runs and findings too. ADDRESS is what the other commands print: SESSION#turn.step, a
+    commit, RUN/session_01/request_003, an id. Where two kinds begin alike, write the kind before it:
+    commit:2123f2df. A link that leads nowhere is said, and the command ends with 3.
     """
     from flightlog.app.tracing.ground import Ground
     from flightlog.app.tracing.trace import trace as follow

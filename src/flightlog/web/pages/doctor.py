@@ -5,7 +5,7 @@ Every recording is read for it, so the page comes at once and the findings follo
 
 from aiohttp import web
 
-from flightlog.app.doctor import Level, examine
+from flightlog.app.doctor import Finding, Level, examine
 from flightlog.web.desk import DESK, aside
 from flightlog.web.family import Family
 
@@ -24,7 +24,7 @@ async def findings(request: web.Request) -> web.StreamResponse:
     return await request.app[DESK].answer("doctor_part.html", findings=await _findings())
 
 
-async def _findings() -> list[object]:
+async def _findings() -> list[Finding]:
     found = await aside(examine)
     return sorted(found, key=lambda each: _WORST_FIRST.index(each.level))
 

@@ -61,7 +61,8 @@ def _traced(desk: Desk, written: str) -> dict[str, Any]:
         return {"told": None, "kinds": KINDS}
     told = follow(written, Ground(archive=desk.data.archive()))
     shown = [(kind, told.of(kind)) for kind in KINDS if kind != told.start.kind or told.of(kind)]
-    opens = {each.address: opened(desk, each.kind, each.address) for each in (told.start, *told.found)}
+    named = [(told.start.kind, told.start.address), *((each.kind, each.address) for each in told.found)]
+    opens = {address: opened(desk, kind, address) for kind, address in named}
     return {"told": told, "shown": shown, "most": SHOWN, "opens": opens, "kinds": KINDS, "prompt": _prompt(told)}
 
 
