@@ -29,7 +29,7 @@ def completion(shell: str, *, as_json: bool) -> None:
     bash  eval "$(flightlog completion bash)"      in ~/.bashrc
     zsh   eval "$(flightlog completion zsh)"       in ~/.zshrc, after compinit
     fish  flightlog completion fish > ~/.config/fish/completions/flightlog.fish
-    """
+    """  # noqa: D301 - the mark is click's, for lines that stay as they are
     from click.shell_completion import get_completion_class
 
     made = get_completion_class(shell)
