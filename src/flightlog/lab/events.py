@@ -201,6 +201,16 @@ class SessionSkipped(Event, frozen=True, tag="session_skipped"):
     why: str
 
 
+class Resampled(Event, frozen=True, tag="resampled"):
+    """How a batch of samples stands: the answers it has, the errors, and what it cost so far."""
+
+    batch: str
+    samples: int
+    errors: int
+    usd: float
+    unpriced: int = 0
+
+
 class TreeSettled(Event, frozen=True, tag="tree_settled"):
     """The work directory was brought to a tree."""
 
@@ -229,6 +239,7 @@ RunEvent = (
     | SessionEnded
     | SessionCounted
     | SessionSkipped
+    | Resampled
     | TreeSettled
     | RunEnded
 )
