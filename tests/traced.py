@@ -88,7 +88,8 @@ def scenario(top):
         {"blocks": [{"tool": "Bash", "input": {"command": commit}}]},
         {"text": "Written and committed."},
     ]
-    return parse({"rules": [{"when": {"prompt": "totals with tax"}, "replies": replies}]})
+    rules = [{"when": {"prompt": "totals with tax"}, "replies": replies}, {"replies": [{"text": "Another answer."}]}]
+    return parse({"rules": rules})
 
 
 def build(bench) -> Project:
@@ -110,6 +111,7 @@ def build(bench) -> Project:
     with serve(scenario(top)) as model:
         env = around(bench, model.url)
         did(tool(bench, env, "harness", "run", "run.yaml", "--run-name", "tax"))
+        did(tool(bench, env, "harness", "resample", "tax", "--request", "1", "--count", "2", "--base-url", model.url))
         did(tool(bench, env, "ralph-runtime", "run", "--plan", "plan.yaml", "--autonomous"))
     env = around(bench, "http://127.0.0.1:9")
     did(tool(bench, env, "flightlog", "dataset", "session", "sync-to-jsonl"))

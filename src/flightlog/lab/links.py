@@ -1,4 +1,4 @@
-"""What runs offer to a trace: their sessions, the requests that were captured, the changes of each step."""
+"""What runs offer to a trace: their sessions, the requests that were captured, the samples and changes of each step."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,6 +7,7 @@ from datetime import datetime
 from flightlog.lab.book import Book
 from flightlog.lab.plan import Planned
 from flightlog.lab.reading import Reading, trees_of
+from flightlog.lab.resampling.layout import RESAMPLES, files
 from flightlog.model.links import Link
 from flightlog.model.session import Session
 from flightlog.views.written import Edit, prints, steps
@@ -34,7 +35,7 @@ class Runs:
             if written.startswith((f"{name}/", "req_")):
                 told = self.session(session)
                 links = self.of(told) if told else ()
-                yield from (one for one in links if one.kind == "request" and written in {one.address, one.title})
+                yield from (one for one in links if one.kind != "run" and _is_meant(one, written))
             elif name.startswith(written):
                 yield _run(book, planned, session)
 
@@ -61,11 +62,27 @@ class Runs:
             if call is not None:
                 name = f"{book.name}/{planned.name}/request_{call.index:03d}"
                 yield Link("request", name, step.request_id, (str(at),))
+                yield from _samples(book, planned, call.index, str(at))
 
     def edits(self, session: Session) -> tuple[Edit, ...] | None:
         """Return what the files of a run say a session wrote; None for a session of no run."""
         found = self._sessions.get(session.id)
         return tuple(_edits(Reading(*found, trees_of(found[0], self._programs)), session)) if found else None
+
+
+def _is_meant(link: Link, written: str) -> bool:
+    return written in {link.address, link.title} or (link.kind == "sample" and link.address.startswith(written))
+
+
+def _samples(book: Book, planned: Planned, request: int, at: str) -> Iterator[Link]:
+    """The answers that were asked for again, as recorded or changed, at the step of the request."""
+    base = f"request_{request:03d}"
+    for folder in sorted((book.path / planned.name / RESAMPLES).glob(f"{base}*")):
+        if folder.name != base and not folder.name.startswith(f"{base}_v"):
+            continue
+        for number, is_error, _ in files(folder):
+            name = f"{book.name}/{planned.name}/{folder.name}/sample_{number:02d}"
+            yield Link("sample", name, "no answer came" if is_error else "", (at,))
 
 
 def _run(book: Book, planned: Planned, session: str) -> Link:

@@ -18,6 +18,7 @@ KINDS = {
     "turn": "SESSION#turn",
     "step": "SESSION#turn.step",
     "request": "RUN/session_01/request_003 or the id the API gave it",
+    "sample": "RUN/session_01/request_003/sample_01",
     "hunk": "SESSION#turn.step:FILE:LINE",
     "commit": "HASH",
     "row": "id of a dataset row",
