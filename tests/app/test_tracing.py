@@ -109,6 +109,34 @@ def test_the_json_holds_what_the_screen_shows(project):
     assert all(each["address"] in shown for each in told["found"])
 
 
+def test_foreign_words_only_show(project):
+    room = Room(project.top / ROOT, Redactor(b"k" * 32), now_ms, lambda: str(uuid.uuid4()))
+    context = {"evidence": f"{project.session}#1.1"}
+    issue = reported(room, "\x1b[31mred\x07 \u202eback", "x", context=context)
+
+    said = [project.flightlog("trace", f"issue:{issue}"), project.flightlog("trace", project.session, "--all")]
+
+    assert all(ran.returncode in {0, 3} for ran in said), "another test leaves a broken link"
+    assert "red" in said[1].stdout
+    assert not any(bad in ran.stdout + ran.stderr for ran in said for bad in ("\x1b", "\x07", "\u202e"))
+
+
+def test_sessions_that_did_not_change_are_not_read_again(project, tmp_path):
+    class Counting(Archive):
+        told = 0
+
+        def session(self, written):
+            self.told += 1
+            return super().session(written)
+
+    first, second = (Counting([str(project.config)], str(tmp_path / "home")) for _ in range(2))
+    known, again = dict(first.edits()), dict(second.edits())
+
+    assert known == again
+    assert known[project.session]
+    assert (first.told, second.told) == (1, 0)
+
+
 def test_blame_names_the_prompt_of_a_committed_line(project):
     shop, tax = (blamed(project.top / name, 1, 0, project.ground()) for name in ("shop.py", "work/tax.py"))
 

@@ -50,7 +50,8 @@ def loop(ground: Ground, number: int) -> None:
         (folder / "plan.yaml").write_text(plan_of(tasks))
         words = ["ralph-runtime", "run", "--plan", "plan.yaml", "--autonomous"]
         for _ in range(60):
-            code, said = ground.run(folder, *words, kill_after=ground.draw(1.0, 9.0))
+            kill = ground.draw(1.0, 9.0) if ground.draw(0, 1) < 0.5 else 0.0
+            code, said = ground.run(folder, *words, kill_after=kill)
             if code != -9:
                 break
             ground.note("runners killed")
@@ -105,9 +106,10 @@ class Pages:
         """Start the server."""
         self._ground = ground
         self.rss_mb: list[float] = []
+        self._said = ground.root / "pages.log"
         self._child = subprocess.Popen([BIN / "flightlog", "serve", "--no-open"], cwd=ground.root / "work",
                                        env=ground.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                       stderr=subprocess.DEVNULL, text=True)  # fmt: skip
+                                       stderr=self._said.open("w"), text=True)  # fmt: skip
         assert self._child.stdout is not None
         said = re.search(r":(\d+)/\?token=(\S+)", self._child.stdout.readline())
         assert said is not None, "the server says its address"
@@ -120,10 +122,11 @@ class Pages:
             turn += 1
             status = self._asked(_PAGES[turn % len(_PAGES)])
             if status != 200:
-                self._ground.fail(f"{_PAGES[turn % len(_PAGES)]}: status {status}")
+                said = " | ".join(self._said.read_text().splitlines()[-6:])
+                self._ground.fail(f"{_PAGES[turn % len(_PAGES)]}: status {status}: {said}")
             self._ground.note("pages")
             self.rss_mb.append(_rss_mb(self._child.pid))
-            time.sleep(0.5)
+            time.sleep(0.2)
 
     def close(self) -> int:
         """Stop the server, as Ctrl-C does."""

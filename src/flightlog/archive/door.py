@@ -149,13 +149,18 @@ class Archive:
         catalogue.close()
         return hits
 
-    def edits(self, sessions: Iterable[str] | None = None) -> Iterator[tuple[str, tuple[Edit, ...]]]:
+    def edits(
+        self, sessions: Iterable[str] | None = None, progress: Progress | None = None
+    ) -> Iterator[tuple[str, tuple[Edit, ...]]]:
         """Yield what each session wrote into files, all of them or those named; only what changed is read again."""
         catalogue = Catalogue("edits", tuple[Edit, ...], self.index)
         wanted = self.recordings if sessions is None else [each for each in sessions if each in self.recordings]
         files = {session: self.recordings[session].files for session in wanted}
         found = catalogue.all(files, lambda session: edits(self.session(session)))
-        yield from zip(files, found, strict=True)
+        for done, pair in enumerate(zip(files, found, strict=True)):
+            if progress is not None:
+                progress(done, len(files))
+            yield pair
         catalogue.close()
 
     def secrets(self, bytes_max: int | None = None) -> dict[str, dict[str, int]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flightlog.cli.output import print_json, print_table
+from flightlog.cli.output import Progress, print_json, print_table
 
 if TYPE_CHECKING:
     from flightlog.app.tracing.blame import Line
@@ -33,7 +33,9 @@ def trace(address: str, *, every: bool, as_json: bool) -> int:
     from flightlog.app.tracing.ground import Ground
     from flightlog.app.tracing.trace import trace as follow
 
-    told = follow(address, Ground())
+    progress = Progress("reading sessions")
+    told = follow(address, Ground(progress=progress))
+    progress.close()
     if as_json:
         print_json(told)
     else:
@@ -54,7 +56,9 @@ def blame(place: str, *, as_json: bool) -> None:
     first = int(said["first"] or 1)
     last = int(said["last"] or 0) or (first if said["first"] else 0)
     path = Path(said["file"])
-    lines = blamed(path, first, last, Ground(path.resolve().parent if path.exists() else None))
+    progress = Progress("reading sessions")
+    lines = blamed(path, first, last, Ground(path.resolve().parent if path.exists() else None, progress=progress))
+    progress.close()
     if as_json:
         print_json(lines)
     elif len(lines) == 1:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from flightlog.app import lab, loop_look, open_archive
 from flightlog.app.retro import look, project_of
-from flightlog.archive import Archive
+from flightlog.archive import Archive, Progress
 from flightlog.dataset.book import read_book
 from flightlog.dataset.layout import TRACKED
 from flightlog.dataset.links import Rows
@@ -29,8 +29,11 @@ from flightlog.views.written import Edit, edits, steps
 class Ground:
     """A project and the recordings of this machine."""
 
-    def __init__(self, folder: Path | None = None, archive: Archive | None = None) -> None:
-        """Stand in `folder`; nothing is read yet."""
+    def __init__(
+        self, folder: Path | None = None, archive: Archive | None = None, progress: Progress | None = None
+    ) -> None:
+        """Stand in `folder`; nothing is read yet. `progress` is told how far a look at every session is."""
+        self._progress = progress
         self.folder = project_of(folder or Path.cwd())
         self.archive = archive or open_archive()
         self.troubles: list[str] = []
@@ -86,7 +89,7 @@ class Ground:
 
     def every_edit(self) -> Iterator[tuple[str, tuple[Edit, ...]]]:
         """Yield what every session wrote, session by session; what lies outside the project keeps its path."""
-        for session, found in self.archive.edits():
+        for session, found in self.archive.edits(progress=self._progress):
             yield session, tuple(self._here(edit, "") for edit in found)
         for name in self.runs.starting(""):
             told = self.session(name)
