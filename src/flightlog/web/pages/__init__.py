@@ -1,12 +1,13 @@
 """The pages, one file for each family; the navigation shows them in the order of this table."""
 
 from flightlog.web.family import Family
-from flightlog.web.pages import live, loops, retro, sessions, usage
+from flightlog.web.pages import lab, live, loops, retro, sessions, usage
 
 FAMILIES: tuple[Family, ...] = (
     sessions.FAMILY,
     live.FAMILY,
     usage.FAMILY,
     loops.FAMILY,
+    lab.FAMILY,
     retro.FAMILY,
 )
