@@ -119,6 +119,24 @@ def test_without_runs_the_page_says_what_to_do_and_without_samples_too(tmp_path,
         assert "harness resample bare --list-requests" in served.ask("/lab/runs/bare/samples").text
 
 
+def test_a_run_that_cannot_be_read_is_said_and_hides_no_other(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    home = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    run(tmp_path, config(tmp_path, script("done"), "go", engine="scripted"), "good", env=home)
+    (tmp_path / "runs/bad").mkdir()
+    (tmp_path / "runs/bad/config.yaml").write_text("<script>alert(1)</script>: [")
+    monkeypatch.chdir(tmp_path)
+
+    with running(tmp_path / "config") as served:
+        listed, one, other = (served.ask(path) for path in ("/lab", "/lab/runs/good", "/lab/runs/bad"))
+
+    assert (listed.status, one.status) == (200, 200)
+    assert 'href="/lab/runs/good"' in listed.text
+    assert "Cannot be read: bad: " in listed.text
+    assert other.status >= 400
+    assert "<script>alert" not in listed.text + other.text
+
+
 def test_a_replay_is_asked_for_with_its_price_started_followed_and_certified(place, monkeypatch):
     monkeypatch.chdir(place)
     with running(place / "config") as served:

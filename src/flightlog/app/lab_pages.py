@@ -30,9 +30,9 @@ def runs_dir() -> Path:
     return Path.cwd() / lab.RUNS
 
 
-def all_runs() -> list[Book]:
-    """Every run of the project."""
-    return lab.open_books(runs_dir())
+def all_runs() -> tuple[list[Book], list[str]]:
+    """Every run of the project, and what is wrong with those that cannot be read."""
+    return lab.readable(runs_dir())
 
 
 def run_named(name: str) -> Book:
