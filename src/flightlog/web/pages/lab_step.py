@@ -144,7 +144,7 @@ def _followed(found: Errand) -> dict[str, Any]:
     source = (wanted.run, wanted.session, wanted.replicate, wanted.turn, wanted.prompt)
     branches = [
         run_meta(book.name, book.config, book.state)
-        for book in app.all_runs()
+        for book in app.all_runs()[0]
         if (said := book.state.branch) is not None
         and (said.source_run, said.source_session, said.replicate, said.turn, said.prompt) == source
     ]
