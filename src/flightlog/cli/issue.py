@@ -59,12 +59,12 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_issues(*, status: str, as_json: bool) -> None:
     """List issues, most urgent first."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.retro.issues.board import STATUSES
 
     if status and status not in STATUSES:
         raise Invalid(f"no such status: {status[:40]}", hint=f"there are: {', '.join(STATUSES)}")
-    board = open_room().board()
+    board = find_room().board()
     chosen = [each for each in board.issues.values() if status in ("", each.status)]
     chosen.sort(key=lambda each: (-each.priority_score, each.id))
     if as_json:
@@ -77,9 +77,9 @@ def list_issues(*, status: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def clusters(*, as_json: bool) -> None:
     """List clusters with their rank and whether they were approved."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
 
-    found = sorted(open_room().board().clusters.values(), key=lambda each: (-each.aggregate_priority, each.id))
+    found = sorted(find_room().board().clusters.values(), key=lambda each: (-each.aggregate_priority, each.id))
     if as_json:
         print_json(found)
         return
@@ -94,9 +94,9 @@ def clusters(*, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def drafts(*, as_json: bool) -> None:
     """List drafts that wait to be imported."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
 
-    found = sorted(path.name for path in (open_room().root / "issue-drafts").glob("draft_*.json"))
+    found = sorted(path.name for path in (find_room().root / "issue-drafts").glob("draft_*.json"))
     if as_json:
         print_json(found)
         return
@@ -122,11 +122,11 @@ def approve(cluster: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def preview(written: str | None, *, as_json: bool) -> None:
     """Show exactly what publishing would write, checked for what is private."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.model.pages import Clean
     from flightlog.retro import workflow
 
-    room = open_room()
+    room = find_room()
     board = room.board()
     pages = [workflow.checked(room, board.issue(written))] if written else workflow.preview(room, board)
     for page in pages:

@@ -43,11 +43,16 @@ def analyze(  # noqa: PLR0913 - options
 ) -> None:
     """Read what is new in EXPORT and in the recordings, and analyse all of it; no model is asked without --analyst."""
     from flightlog.app import local_zone
-    from flightlog.app.retro import open_room
-    from flightlog.app.retro_session import ask_analyst, begin, draw_artifact, end, new_in
+    from flightlog.app.retro import find_room, open_room
+    from flightlog.app.retro_session import ask_analyst, begin, current, draw_artifact, end, new_in
+    from flightlog.sources.exports.reading import check
 
     if export is None and resume and Path(resume).is_file():
         export, resume = resume, _LATEST
+    if export is not None:
+        check(Path(export))
+    if resume == _LATEST:
+        current(find_room())  # like a missing export, refused before anything is made
     room = open_room()
     with room.held():
         session = begin(room, resume)
@@ -99,10 +104,10 @@ def show(what: str, *, as_json: bool) -> None:
         click.echo(inert(f"{found[0].kind}: {found[0].label}\n{found[0].detail}\n"))
         print_table(("address", "words"), [(each.address, one_line(each.text, 100)) for each in found[0].evidence])
         return
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.app.retro_session import place
 
-    rows = place(open_room(), what, Path.cwd())
+    rows = place(find_room(), what, Path.cwd())
     if as_json:
         print_json([{"address": address, "role": role, "text": text} for address, role, text in rows])
         return
@@ -139,10 +144,10 @@ def set_prefs(name: str, values: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show_prefs(*, as_json: bool) -> None:
     """Show the preferences in force."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.retro.room import preferences
 
-    said = preferences(open_room().happened())
+    said = preferences(find_room().happened())
     if as_json:
         print_json(said)
         return
@@ -156,10 +161,10 @@ def show_prefs(*, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Let logs older than 90 days go; outputs, issues, drafts and feedback are never touched."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.retro import logs
 
-    room = open_room()
+    room = find_room()
     moves = logs.due(room.root, room.now_ms())
     if moves and not dry_run:
         if not yes:
@@ -175,9 +180,9 @@ retro.add_command(feedback)
 
 
 def _last() -> "Analysis":
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
 
-    analysis = open_room().analysis()
+    analysis = find_room().analysis()
     if analysis is None:
         raise NotFound("there is no analysis yet", hint="chat-retro EXPORT, or flightlog retro analyze")
     return analysis
