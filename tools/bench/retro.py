@@ -85,7 +85,8 @@ def conversation(draw: random.Random, pool: Words, talk: Talk, number: int) -> s
         nodes.append(_node("assistant", turn, (f"user-{turn}", below), answer, start + turn * 60 + 9))
     return (
         f'{{"title": "{talk.subject[0]} {talk.subject[1]}", "create_time": {start}, "update_time": {start + 600}, '
-        f'"mapping": {{{", ".join(nodes)}}}, "current_node": "assistant-{asked - 1}", "conversation_id": "{name}", "id": "{name}", '
+        f'"mapping": {{{", ".join(nodes)}}}, "current_node": "assistant-{asked - 1}", "conversation_id": "{name}", '
+        f'"id": "{name}", '
         '"moderation_results": [], "plugin_ids": null, "gizmo_id": null, "is_archived": false, "safe_urls": []}'
     )
 

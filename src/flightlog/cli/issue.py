@@ -26,13 +26,19 @@ def issue() -> None:
 @click.option("--findings", is_flag=True, help="Draft issues from the last analysis first.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def process(*, yes: bool, findings: bool, as_json: bool) -> None:
-    """Import, triage, cluster and rank every draft; ask, then approve and publish."""
+    """Import, triage, cluster and rank every draft; ask, then approve and publish.
+
+    What a loop, a run, a running session or the dataset of this project found wrong is drafted first.
+    """
+    from flightlog.app.incidents import incidents
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
     from flightlog.retro.issues import drafts
+    from flightlog.retro.noticing import notice
 
     room = open_room()
     with room.held():
+        noticed = notice(room, incidents(room.root.parent))
         analysis = room.analysis()
         for pattern in drafts.worth_an_issue(analysis.patterns) if findings and analysis else ():
             room.put_draft(drafts.of_finding(pattern, room.now_ms()))
@@ -50,8 +56,8 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
         counts = {"imported": done.imported, "repeated": done.repeated, "reopened": done.reopened}
         print_json(counts | {"published": published, "issues": board.open()})
         return
-    said = f"{len(done.imported)} imported, {len(done.repeated)} repeated, {len(done.reopened)} reopened"
-    click.echo(f"{said}, {len(published)} published", err=True)
+    said = f"{len(noticed)} incidents noticed, {len(done.imported)} imported, {len(done.repeated)} repeated"
+    click.echo(f"{said}, {len(done.reopened)} reopened, {len(published)} published", err=True)
 
 
 @issue.command("list", epilog="Example: flightlog issue list --status prioritized")
