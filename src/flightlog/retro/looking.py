@@ -19,6 +19,7 @@ from flightlog.model.session import Session
 from flightlog.retro import chats, events, feedback, sessions
 from flightlog.retro.analysis.findings import findings
 from flightlog.retro.digest import Digest
+from flightlog.retro.judging import KIND, extended
 from flightlog.retro.layout import analysis_page
 from flightlog.retro.noticing import notice
 from flightlog.retro.room import Room, preferences, stamp
@@ -121,7 +122,7 @@ def analyse(room: Room, zone: tzinfo) -> Analysis:
     happened = list(room.happened())
     given = [each for each in happened if isinstance(each, events.FeedbackGiven)]
     wants = preferences(iter(happened))
-    found = findings(digests, zone, wants, feedback.averages(given))
+    found = extended(findings(digests, zone, wants, feedback.averages(given)), happened)
     now = stamp(room.now_ms())
     exports = [each for each in happened if isinstance(each, events.ExportRead)]
     analysis = Analysis(
@@ -140,6 +141,14 @@ def analyse(room: Room, zone: tzinfo) -> Analysis:
     )
     pages.publish(room.root, [analysis_page(analysis)])
     return analysis
+
+
+def renamed(room: Room, analysis: Analysis) -> Analysis:
+    """Write the analysis again with what an analyst called its findings and added to them."""
+    counted = [each for each in analysis.patterns if each.kind != KIND]
+    told = msgspec.structs.replace(analysis, patterns=extended(counted, room.happened()))
+    pages.publish(room.root, [analysis_page(told)])
+    return told
 
 
 def opened(digest: Digest, folder: Path) -> Iterator[tuple[str, str, str]]:

@@ -46,7 +46,7 @@ def words_of(digest: Digest) -> list[str]:
 
 def topics(digests: Sequence[Digest]) -> list[Topic]:
     """Return the topics of these conversations, largest first."""
-    found = _vectors(digests)
+    found = _vectors(digests) if len(digests) >= LEAST else None
     if found is None:
         return []
     told, vectors, weights, names = found
@@ -71,8 +71,6 @@ def _vectors(digests: Sequence[Digest]) -> tuple[list[int], Any, Any, Any] | Non
     from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415
     from sklearn.preprocessing import normalize  # noqa: PLC0415
 
-    if len(digests) < LEAST:
-        return None
     maker = TfidfVectorizer(
         analyzer=words_of, sublinear_tf=True, min_df=2, max_df=max(0.4, 3 / len(digests)), max_features=20_000,
         dtype=np.float32,
