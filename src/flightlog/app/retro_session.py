@@ -25,6 +25,7 @@ from flightlog.model.pages import Page, Tier
 from flightlog.retro import events, logs, looking
 from flightlog.retro.analyst import Analyst, Judgement, World, order
 from flightlog.retro.artifact.page import artifact
+from flightlog.retro.digest import Digest
 from flightlog.retro.feedback import GAPS, QUESTIONS, score
 from flightlog.retro.layout import feedback_page
 from flightlog.retro.room import Room, stamp
@@ -144,10 +145,7 @@ def end(room: Room) -> None:
 def place(room: Room, written: str, folder: Path) -> list[tuple[str, str, str]]:
     """Return what stands at an address: of an export's conversation, or of a recorded session."""
     address = parse(written)
-    found = [each for each in looking.kept(room).values() if each.id.startswith(address.session)]
-    if len(found) != 1:
-        raise NotFound(f"no finding or conversation begins with {written[:60]!r}", hint="flightlog retro patterns")
-    digest = found[0]
+    digest = found_digest(room, written)
     if digest.source == "claude-code":
         told = open_archive().session(digest.id)
         rows = [(f"{told.id}#{turn.number}", "user", turn.text) for turn in told.turns]
@@ -156,6 +154,15 @@ def place(room: Room, written: str, folder: Path) -> list[tuple[str, str, str]]:
     wanted = str(msgspec.structs.replace(address, session=digest.id))
     exact = [row for row in rows if row[0] == wanted or row[0].startswith(f"{wanted}.")]
     return exact or (rows if address.turn == 0 else [row for row in rows if wanted.startswith(f"{row[0]}.")])
+
+
+def found_digest(room: Room, written: str) -> Digest:
+    """Return the one conversation an address begins."""
+    name = parse(written).session
+    found = [each for each in looking.kept(room).values() if name and each.id.startswith(name)]
+    if len(found) != 1:
+        raise NotFound(f"no finding or conversation begins with {written[:60]!r}", hint="flightlog retro patterns")
+    return found[0]
 
 
 def rated(room: Room, pattern: str, rating: str, comment: str) -> Path:
