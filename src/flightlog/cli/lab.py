@@ -8,6 +8,7 @@ from flightlog.cli.lab_lint import lint
 from flightlog.cli.lab_look import compare, inspect, list_runs
 from flightlog.cli.lab_replay import replay
 from flightlog.cli.lab_run import run
+from flightlog.cli.lab_track import track
 
 
 @click.group(epilog="Example: flightlog lab run experiment.yaml")
@@ -15,5 +16,5 @@ def lab() -> None:
     """Experiments: runs, replicates, trajectories, replay."""
 
 
-for _verb in (run, list_runs, inspect, compare, collect, lint, replay, branch_points):
+for _verb in (run, list_runs, inspect, compare, collect, lint, replay, branch_points, track):
     lab.add_command(_verb)

@@ -95,6 +95,7 @@ def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], s
         betas=point.betas,
         effects=point.effects,
         scrubbed=point.scrubbed,
+        rebuilt=point.rebuilt,
     )
     book.note(branched, durable=True)
     return book
@@ -232,8 +233,10 @@ class _Rewriting:
             recorded_betas=self._branch.betas,
             tools=self._offered(),
             scrubbed=("a credential",) if self._branch.scrubbed else (),
+            rebuilt=self._branch.rebuilt,
         )
         method = certificates.FRESH if self._branch.fresh else certificates.SPLICED
+        method += certificates.REBUILT if self._branch.rebuilt else ""
         found = certify(self._context, spliced, facts, method)
         _noted(self._stage, self._attempt, found, refused=found.verdict == DIFFERS and not self._branch.allow_drift)
         return found
@@ -285,6 +288,7 @@ def _config(config: RunConfig, point: Point, asked: Asked, name: str) -> RunConf
     return replace(
         config,
         run_name=name,
+        capture_api_requests=config.capture_api_requests or bool(point.rebuilt),
         sessions=tuple(sessions),
         tags=tuple(dict.fromkeys((*config.tags, "replay"))),
         memory_file=None,

@@ -71,12 +71,24 @@ class Context:
             told = self._as_recorded(told)
         compared = self.recorded | {"messages": self._messages}
         client = {**body, "messages": [*own, *self._added]}
+        if isinstance(client.get("system"), list) and not self._tells_billing:
+            client["system"] = [each for each in client["system"] if not is_billing(each)]
         return Spliced(told, tuple(differences(client, compared, ignored={"metadata", "stream"})))
+
+    @property
+    def _tells_billing(self) -> bool:
+        """Whether the recorded prompt says who pays, as every captured one does and none from a transcript."""
+        system = self.recorded.get("system")
+        return not isinstance(system, list) or any(map(is_billing, system))
 
     def _as_recorded(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """In the recorded order, with the recorded settings; what says who asks stays."""
         told = {name: body.get(name, value) if name in _OWN else value for name, value in self.recorded.items()}
-        return told | {name: body[name] for name in _OWN if name in body and name not in told}
+        told |= {name: body[name] for name in _OWN if name in body and name not in told}
+        billing = [each for each in body.get("system") or () if is_billing(each)]
+        if billing and not self._tells_billing:
+            told["system"] = [*billing, *told["system"]]
+        return told
 
     def _marks(self, message: Any) -> bool:
         return isinstance(message, dict) and any(self._sentinel in text for text in _texts(message))
@@ -88,6 +100,11 @@ class Context:
         kept = [block for block in blocks if self._sentinel not in str(block.get("text", ""))]
         kept += [{"type": "text", "text": self.prompt}] if self.prompt else []
         return [{**message, "content": kept}] if kept else []
+
+
+def is_billing(block: Any) -> bool:
+    """Whether a block of a system prompt only says who pays; a transcript does not tell it."""
+    return isinstance(block, dict) and str(block.get("text", "")).startswith("x-anthropic-billing-header")
 
 
 def _prompted(messages: list[Any], prompt: str) -> list[Any]:
