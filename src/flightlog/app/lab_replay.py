@@ -27,7 +27,7 @@ def source(runs_dir: Path, run: str, session: int, replicate: int) -> Source:
 
 def replayed(found: Source, turn: int, asked: Asked, tell: Tell) -> list[Book]:
     """Make the branches and carry them out, several at once in rooms of their own."""
-    point = found.point(turn)
+    point = found.from_the_start(turn) if asked.cursor else found.point(turn)
     stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S%fZ")
     setting = lab.setting(tell)
     paths = [

@@ -19,6 +19,7 @@ EXACT, PROMPTED, DIFFERS = "exact", "exact+prompt", "differs"
 SPLICED = "resumed at the cut; recorded context sent by the proxy"
 FRESH = "new session; recorded context sent by the proxy"
 REBUILT = ", rebuilt from the transcript"
+CURSOR = "recorded answers served up to the turn, tools run again; messages as the client makes them"
 RESUMED = "resumed at the cut; context as the client makes it"
 
 # A place holder the client offers for tools that are looked up later; nothing it runs.

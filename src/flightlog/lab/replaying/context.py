@@ -39,7 +39,7 @@ class Context:
         self.recorded = dict(recorded)
         self.prompt = prompt
         self._sentinel = sentinel
-        self._messages = _prompted(list(recorded.get("messages") or ()), prompt)
+        self._messages = prompted(list(recorded.get("messages") or ()), prompt)
         self._after = () if prompt else after
         self._before: list[Any] | None = None
         self._added: list[Any] = []
@@ -68,7 +68,7 @@ class Context:
         rest = followed(rest, self._after) if self._after else rest
         told = {**body, "messages": [*(_unmarked(self._messages) if rest else self._messages), *rest]}
         if not compacts:
-            told = self._as_recorded(told)
+            told = self.as_recorded(told)
         compared = self.recorded | {"messages": self._messages}
         client = {**body, "messages": [*own, *self._added]}
         if isinstance(client.get("system"), list) and not self._tells_billing:
@@ -81,7 +81,7 @@ class Context:
         system = self.recorded.get("system")
         return not isinstance(system, list) or any(map(is_billing, system))
 
-    def _as_recorded(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def as_recorded(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """In the recorded order, with the recorded settings; what says who asks stays."""
         told = {name: body.get(name, value) if name in _OWN else value for name, value in self.recorded.items()}
         told |= {name: body[name] for name in _OWN if name in body and name not in told}
@@ -107,7 +107,7 @@ def is_billing(block: Any) -> bool:
     return isinstance(block, dict) and str(block.get("text", "")).startswith("x-anthropic-billing-header")
 
 
-def _prompted(messages: list[Any], prompt: str) -> list[Any]:
+def prompted(messages: list[Any], prompt: str) -> list[Any]:
     """Say the prompt as the client would: as one more text of the last user message, where the cache mark moves to."""
     if not prompt:
         return messages

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -17,6 +18,7 @@ from flightlog.lab.book import Book
 from flightlog.lab.events import Effect
 from flightlog.lab.plan import Planned
 from flightlog.lab.reading import Reading, trees_of
+from flightlog.lab.replaying.cursor import answers
 from flightlog.lab.replaying.cut import Cut, cut_before
 from flightlog.lab.replaying.differences import canonical
 from flightlog.lab.replaying.ledger import ledger
@@ -59,6 +61,7 @@ class Point(Struct, frozen=True):
     effects: tuple[Effect, ...] = ()
     after: bytes = b"[]"
     rebuilt: str = ""
+    served: bytes = b""
 
 
 class Source:
@@ -103,6 +106,15 @@ class Source:
         )
         call = self._call(step)
         return self._captured(base, call) if call else self._unseen(base, step, lines)
+
+    def from_the_start(self, turn: int) -> Point:
+        """Gather what coming to `turn` by the recorded answers takes."""
+        point = self.point(turn)
+        call = self._call(self.read.steps()[turn - 1])
+        if call is None:
+            raise Invalid(f"the answers before turn {turn} were not captured", hint="leave --cursor out")
+        served = msgspec.json.encode(answers(self.read.calls, self.read.exchanges, call.index))
+        return replace(point, tree=self.read.attempt.tree, cut=Cut(point.cut.lines, fresh=True), served=served)
 
     def _captured(self, point: Point, call: Call) -> Point:
         asked = call.exchange.request

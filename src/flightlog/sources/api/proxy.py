@@ -19,7 +19,7 @@ from multidict import CIMultiDict
 
 from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import Ending, Request
-from flightlog.sources.api.recorder import Arrived, Began, Ended, Recorder, Sent
+from flightlog.sources.api.recorder import Arrived, Began, Ended, Recorder, Sent, Served
 from flightlog.sources.api.upstream import Answer, Upstream
 from flightlog.sources.api.wire import Said
 
@@ -34,7 +34,7 @@ _HOP = frozenset(
 )
 
 Barrier = Callable[[Request], Awaitable[None]]
-Rewrite = Callable[[Said, Arrived], Sent | None]
+Rewrite = Callable[[Said, Arrived], Sent | Served | None]
 
 
 class Settings(Struct, frozen=True):
@@ -42,8 +42,8 @@ class Settings(Struct, frozen=True):
 
     `barrier` is awaited, with the request on record, while the upstream is already at work, and
     before the first byte of its response is passed on. `rewrite` may put another body in the
-    place of the client's; when it refuses (a FlightlogError), so does the proxy. `new_id` makes
-    a request id where the upstream gives none.
+    place of the client's, or give an answer in the upstream's; when it refuses (a FlightlogError),
+    so does the proxy. `new_id` makes a request id where the upstream gives none.
     """
 
     upstream: str
@@ -93,6 +93,8 @@ class Proxy:
             except FlightlogError as error:
                 self._recorder.ask(index, arrived, said, None)
                 return self._own(index, 400, "invalid_request_error", str(error))
+        if isinstance(sent, Served):
+            return await self._served(index, arrived, said, sent)
         body = arrived.body if sent is None else sent.body
         asked = self._recorder.ask(index, arrived, said, sent)
         barred = asyncio.ensure_future(self._barred(asked)) if self._settings.barrier is not None else None
@@ -120,6 +122,15 @@ class Proxy:
         finally:
             copy.end(Ended(ending, self._since(began_at), notes))
         return response
+
+    async def _served(self, index: int, arrived: Arrived, said: Said | None, served: Served) -> web.Response:
+        """Answer in the upstream's place; the request is on record and the barrier passed as with any other."""
+        notes = await self._barred(self._recorder.ask(index, arrived, said, None))
+        head = {"request-id": self._settings.new_id(), **served.headers}
+        began = Began(served.status, head, head["request-id"], 0.0)
+        self._recorder.more(index, began, served.body)
+        self._recorder.end(index, began, Ended(Ending.COMPLETE, 0.0, (*notes, "served from a recording"), served=True))
+        return web.Response(status=served.status, body=served.body, headers=head)
 
     async def _on_record(self, asked: "Future[Request]") -> tuple[str, ...]:
         """Wait until a request is on record, though not for ever."""
