@@ -106,6 +106,7 @@ UNTESTED = {
     "lab/replaying/following.py": "real sessions in tests/lab/replaying/test_branch.py",
     "lab/replaying/meta.py": "tests/lab/replaying/test_branch.py",
     "lab/replaying/points.py": "tests/lab/replaying/test_ledger.py",
+    "lab/replaying/sweeping.py": "tests/lab/replaying/test_places.py, test_kill.py",
     "lab/replaying/source.py": "tests/lab/replaying/test_branch.py",
     "lab/replaying/trimmed.py": "tests/lab/replaying/test_branch.py",
     "lab/running/verifying.py": "tests/cli/test_demo_rewind.py",

@@ -27,6 +27,7 @@ from flightlog.lab.replaying.context import Context, Spliced
 from flightlog.lab.replaying.cursor import Cursor, Given, Serving
 from flightlog.lab.replaying.cut import renamed
 from flightlog.lab.replaying.source import Point, recorded
+from flightlog.lab.replaying.sweeping import IN_PLACE, MARK
 from flightlog.lab.running import run
 from flightlog.lab.running.asking import is_captured
 from flightlog.lab.running.session import Way
@@ -48,7 +49,6 @@ REQUEST = "request.json"
 AFTER = "after.json"
 SERVED = "served.json"
 ORIGINAL = "_original"
-IN_PLACE = ".replay-in-place.lock"
 TRUNCATED = "source_transcript_truncated.jsonl"
 _NAMES = uuid.UUID("6f2b0f0e-58c4-4b5c-9a53-0d3f7a1f6c10")
 _INIT_S = 2.0
@@ -137,13 +137,16 @@ class _Branching:
         with files.lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
             place = Place(book.shadow, work_dir, setting.home, setting.programs)
             own = open_trees(place, now=setting.now_s, line="original")
-            if ORIGINAL not in own.names():
-                own.snapshot(ORIGINAL)
+            mark = book.path / MARK
+            if not mark.exists():
+                saved = own.snapshot(f"{ORIGINAL}_{book.state.taken}")
+                files.replace(mark, saved.name.encode())
             try:
                 self._restored(book, setting, work_dir)
                 yield work_dir
             finally:
-                own.restore(ORIGINAL)
+                own.restore(mark.read_text("utf-8"))
+                remove_stale(mark)
 
     def _restored(self, book: Book, setting: Setting, tree: Path) -> None:
         if book.state.baseline is not None:
