@@ -11,7 +11,9 @@ from captures import exchanges
 from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound, Unreadable
 from flightlog.model.exchange import Body, Context, Ending, Request, Response
+from flightlog.sources.api.dumps import pages
 from flightlog.store.exchanges import CHAIN_MAX
+from flightlog.store.pages import publish
 from flightlog.store.pieces import Pieces, common, cut, recut, told_by
 from strace_points import kill_everywhere
 
@@ -141,6 +143,9 @@ def test_a_history_is_kept_once(tmp_path):
 
     assert wire > 20_000_000
     assert disk_bytes(tmp_path) < 3_000_000
+    publish(tmp_path / "session", pages(store))
+    assert len(list((tmp_path / "session" / "raw_dumps").iterdir())) == 800
+    assert disk_bytes(tmp_path) <= 15_000_000, "with every page of it"
     assert len(store.sent(store.read()[-1])) > 100_000
 
 
