@@ -45,5 +45,23 @@ def test_a_home_that_others_can_read_is_told(tmp_path):
     assert ("warning", "home") in findings(tmp_path, FLIGHTLOG_HOME=str(tmp_path / "open"))[1]
 
 
+def test_open_permissions_are_told_once(tmp_path):
+    write(tmp_path, SESSION, user("x"))
+    (tmp_path / "open").mkdir(mode=0o755)
+
+    ran = within(tmp_path, "doctor", "--json", FLIGHTLOG_HOME=str(tmp_path / "open"))
+
+    assert [each["about"] for each in json.loads(ran.out) if "other" in each["text"]] == ["home"]
+
+
+def test_a_broken_edit_of_the_runtime_state_is_told_with_its_place(tmp_path):
+    write(tmp_path, SESSION, user("x"))
+    place = tmp_path / "session-health"
+    place.mkdir()
+    (place / "runtime-state.yaml").write_text("sessions:\n  - sessionId: [\n")
+
+    assert ("warning", "live") in findings(tmp_path)[1]
+
+
 def test_a_machine_without_sessions_is_told_where_to_begin(tmp_path):
     assert ("note", "sessions") in findings(tmp_path)[1]

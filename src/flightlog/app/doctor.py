@@ -14,10 +14,12 @@ from msgspec import Struct
 from flightlog.app import now_ms
 from flightlog.app.collecting import collecting, common
 from flightlog.app.formats import drift, known, read
-from flightlog.app.hook_check import hook_findings
+from flightlog.app.hook_check import hook_findings, line_findings
 from flightlog.app.overview import KEEP_DAYS_DEFAULT, keep_days
 from flightlog.app.paths import claude_config_dirs, home
 from flightlog.archive import Archive, Progress
+from flightlog.live.file import runtime_state
+from flightlog.live.gather import FOLDER
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.git.repository import Repository, ignores
 from flightlog.store.files import quarantine
@@ -54,6 +56,7 @@ def examine(progress: Progress | None = None) -> list[Finding]:
     return [
         *(finding for path in dirs for finding in _config_dir(path)),
         *(finding for path in dirs if (path / "projects").is_dir() for finding in _hooks(path, place)),
+        *(finding for path in dirs for finding in _live(path)),
         _home(place),
         *_open_to_others(place),
         _disk(place),
@@ -125,6 +128,16 @@ def _hooks(config: Path, place: Path) -> Iterator[Finding]:
         yield Finding(Level.WARNING, "hooks", f"{each.what}: {each.which}", each.fix)
     if not found:
         yield Finding(Level.OK, "hooks", f"registered: {config / 'settings.json'}")
+
+
+def _live(config: Path) -> Iterator[Finding]:
+    """The status line, and the file of the running sessions that people edit."""
+    for each in line_findings(config / "settings.json"):
+        yield Finding(Level.WARNING, "status line", f"{each.what}: {each.which}", each.fix)
+    file = config / FOLDER / runtime_state.NAME
+    broken = runtime_state.look(file.parent, now_ms()).broken if file.exists() else ""
+    if broken:
+        yield Finding(Level.WARNING, "live", f"cannot be read, {broken}: {file}", f"correct it: {file}")
 
 
 def _ours(place: Path) -> Iterator[Path]:
