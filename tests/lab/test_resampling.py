@@ -1,6 +1,7 @@
 """Asking again: what is sent, what is kept, what it costs, and what is never sent at all."""
 
 import json
+import re
 import threading
 
 import pytest
@@ -361,3 +362,41 @@ def test_a_scripted_run_is_asked_again_offline(run, monkeypatch):
     assert (told["stop_reason"], told["samples"]) == ("completed", 6)
     assert [each.content[-1].get("name") for each in samples(run)] == ["Bash"] * 4 + [None] * 2
     assert threading.active_count() < 20
+
+
+def test_a_whole_session_is_run_again_as_more_replicates_and_the_totals_tell(run, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "mine").write_text("since then")
+    config = run / "config.yaml"
+    config.write_text(re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
+    before = json.loads((run / "run_meta.json").read_text())
+
+    lab_resample.session_again(book(run), 1, 2, (None, "local"), lambda *_: None)
+    again = lab_resample.session_again(book(run), 1, 1, (None, "local"), lambda *_: None)
+
+    meta = json.loads((run / "run_meta.json").read_text())
+    names = ["session_01", "session_01_r01", "session_01_r02", "session_01_r03"]
+    assert [each["session_dir"] for each in meta["sessions"]] == names
+    assert [each["stop_reason"] for each in meta["sessions"]] == ["completed"] * 4
+    assert meta["total_steps"] == 4 * before["total_steps"]
+    assert meta["total_file_writes"] == 4 * before["total_file_writes"]
+    assert meta["total_cost_usd"] == pytest.approx(4 * before["total_cost_usd"], rel=0.01)
+    assert [path.name for path in work.iterdir()] == ["mine"], "the directory is the person's again"
+    assert {name: (run / name / "session_diff.patch").read_bytes() for name in names[1:]} == dict.fromkeys(
+        names[1:], (run / "session_01/session_diff.patch").read_bytes()
+    )
+    assert again.state.ended.stop_reason == "completed"
+
+
+def test_more_of_a_session_cost_no_more_than_is_said(run, tmp_path):
+    work = tmp_path / "work"
+    work.mkdir()
+    config = run / "config.yaml"
+    config.write_text(re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
+
+    again = lab_resample.session_again(book(run), 1, 3, (0.000001, "local"), lambda *_: None)
+
+    assert "budget_exhausted" in {attempt.stop_reason for tries in again.state.attempts.values() for attempt in tries}
+    with pytest.raises(NotFound, match="no session 9"):
+        lab_resample.session_again(book(run), 9, 1, (None, "local"), lambda *_: None)

@@ -28,6 +28,9 @@ from flightlog.lab.resampling.recorded import Asked, Listed, recorded_body, requ
 from flightlog.lab.resampling.sending import credentials
 from flightlog.lab.resampling.sweep import Sweep, parse
 from flightlog.lab.resampling.variants import Label, made
+from flightlog.lab.resampling.widths import Widths
+from flightlog.lab.running.run import more
+from flightlog.lab.running.setting import Tell as Telling
 from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.store.files import process_tag
@@ -92,6 +95,13 @@ def resumed(book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dic
         return _carried_out(book, ledger, state, asking.sent_for(book, state.targets, state.limits), sent)
 
 
+def session_again(book: Book, session: int, count: int, how: tuple[float | None, str], tell: Telling) -> Book:
+    """Run a whole session so many times more, with what may be spent on that and where."""
+    budget_usd, on = how
+    with lab.spread(lab.setting(tell), on) as setting:
+        return more(book, session, count, setting, budget_usd)
+
+
 def unfinished(book: Book) -> list[BatchState]:
     """Batches that still have something to ask for."""
     ledger = Ledger(book.path, now=lab.clock, new_id=lab.new_id)
@@ -144,7 +154,10 @@ def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any
 
     async def main(url: str) -> str:
         async with jobs.place(sent.on, state.limits.parallel) as there:
-            batch = Batch(ledger, state, bodies, Way(there, url, book.config.provider, needs_key, sent.tell))
+            way = Way(there, url, book.config.provider, needs_key, sent.tell)
+            if state.limits.until_width is not None:
+                way = replace(way, goes_on=Widths(book.path, state.limits.until_width, book.config.work_dir).goes_on)
+            batch = Batch(ledger, state, bodies, way)
             stopping.of(batch)
             return await batch.run()
 
@@ -155,18 +168,18 @@ def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any
             runner = held_open.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
             reason = runner.run(main(address))
     finally:
-        _counted(book.path, state)
+        _counted(book, state)
     if stopping.asked:
         raise KeyboardInterrupt
     return asking.told_of(state, reason)
 
 
-def _counted(run: Path, state: BatchState) -> None:
-    """Keep the run's own totals true."""
-    book = Book(run, now=lab.clock, new_id=lab.new_id)
+def _counted(book: Book, state: BatchState) -> None:
+    """Keep the run's own totals true, whatever else was written there meanwhile."""
+    book.look_again()
     facts = (len(state.answered), len(state.failed), round(state.usd, 9), state.unpriced)
     book.note(Resampled(state.name, *facts), durable=True)
-    publish(run, [meta_page(book.name, book.config, book.state)])
+    publish(book.path, [meta_page(book.name, book.config, book.state)])
 
 
 def _scrubber(book: Book) -> Scrubber:

@@ -5,16 +5,26 @@ from typing import Any
 
 import click
 
+from flightlog.cli.places import ON
+from flightlog.model.text import inert
+
+
+def _swept(_context: click.Context, _parameter: click.Parameter, runs_dir: Path) -> Path:
+    """Whoever looks at runs puts right what a killed replay left there; most of the time there is nothing."""
+    if any(runs_dir.glob(".work-*/tree")) or any(runs_dir.glob("*/.in_place")):
+        from flightlog.app.lab import setting
+        from flightlog.lab.replaying.sweeping import swept
+
+        for said in swept(runs_dir, setting(lambda *_: None)):
+            click.echo(inert(said), err=True)
+    return runs_dir
+
+
 RUNS_DIR = click.option(
     "--runs-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("runs"), show_default=True,
-    help="Where runs are kept.",
+    help="Where runs are kept.", callback=_swept,
 )  # fmt: skip
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-
-ON = click.option(
-    "--on", default="local", show_default=True, metavar="PLACE",
-    help="Where jobs run: local, or a Dask scheduler (tcp://host:8786).",
-)  # fmt: skip
 
 
 def session_options(verb: Any) -> Any:
@@ -31,6 +41,11 @@ def sending_options(verb: Any) -> Any:
         click.option("--per-minute", type=click.FloatRange(0, min_open=True), help="So many a minute, all machines."),
         click.option("--retries", type=click.IntRange(0, 20), default=4, show_default=True, help="More tries."),
         click.option("--timeout", type=click.FloatRange(1), default=600, show_default=True, help="Seconds to wait."),
+        click.option(
+            "--until-width",
+            type=click.FloatRange(0, 1, min_open=True),
+            help="Stop before COUNT when every share of actions is known to this width; 0.3, say.",
+        ),
         click.option("--base-url", default="", help="Another address of the API than the provider's own."),
         ON,
     ):

@@ -1,4 +1,4 @@
-"""`harness resample | resample-edit`: ask a model again what it was asked, as it was or changed."""
+"""`harness resample | resample-edit | resample-session`: ask a model again what it was asked, as it was or changed."""
 
 import json
 from pathlib import Path
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR, sending_options, session_options
+from flightlog.cli.places import ON
 from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:
@@ -101,6 +102,35 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **give
     return int(bool(told["errors"] or told["left"]))
 
 
+@click.command(
+    "resample-session",
+    epilog="Example: flightlog lab resample-session my-run --session 2 --count 5     "
+    "Exits with 1 when one of them did not complete; `harness run --resume` goes on with one that was killed.",
+)
+@click.argument("run")
+@click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Which session.")
+@click.option("--count", type=click.IntRange(1, 1000), default=5, show_default=True, help="So many more.")
+@click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Spend no more than this on them.")
+@ON
+@RUNS_DIR
+@AS_JSON
+def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -> int:
+    """Run a whole session of RUN again, COUNT times: the same files, the same words before, new replicates."""
+    from flightlog.app import lab, lab_resample
+    from flightlog.cli.lab_progress import Told
+    from flightlog.cli.lab_show import print_run
+    from flightlog.cli.output import print_json
+    from flightlog.lab.layout import run_meta
+
+    book = lab.open_book(runs_dir, run)
+    before = {each.name for each in book.planned()}
+    lab_resample.session_again(book, given["session"], given["count"], (given["max_budget_usd"], given["on"]), Told())
+    meta = run_meta(book.name, book.config, book.state)
+    print_json(meta) if as_json else print_run(meta)
+    new = [each for each in meta["sessions"] if each["session_dir"] not in before]
+    return int(any(each["stop_reason"] != "completed" for each in new))
+
+
 def _value(written: str) -> tuple[str, Any]:
     place, equals, text = written.partition("=")
     if not equals or not place:
@@ -112,6 +142,8 @@ def _value(written: str) -> tuple[str, Any]:
 
 
 def _sent(given: dict[str, Any]) -> Any:
+    from msgspec.structs import replace
+
     from flightlog.app.lab_resample import Sent
     from flightlog.cli.lab_progress import Samples
     from flightlog.lab.resampling.events import Limits
@@ -119,6 +151,7 @@ def _sent(given: dict[str, Any]) -> Any:
     limits = Limits(
         given["max_budget_usd"], given["parallel"] or 8, given["per_minute"], given["retries"], given["timeout"]
     )
+    limits = replace(limits, until_width=given["until_width"])
     return Sent(limits, Samples(), given["on"], given["base_url"])
 
 

@@ -19,7 +19,7 @@ _EARLY = frozenset({"max_turns", "budget_exhausted", "rate_limited", "auth_error
 
 def run_meta(name: str, config: RunConfig, state: State) -> dict[str, Any]:
     """Everything about a run as a whole, in the source document's words."""
-    sessions = [_session(config, each, state) for each in plan(config)]
+    sessions = [_session(config, each, state) for each in plan(config, state.added)]
     begun = [each for each in sessions if each["started_at"]]
     started = state.started
     costs = [each["total_cost_usd"] for each in begun if each["total_cost_usd"] is not None]

@@ -64,6 +64,7 @@ class State(Struct):
     commands: list[lab.CommandRan] = field(default_factory=list)
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    added: dict[int, int] = field(default_factory=dict)
     resampled: dict[str, lab.Resampled] = field(default_factory=dict)
     tree: str = ""
     ended: lab.RunEnded | None = None
@@ -109,7 +110,7 @@ def add(state: State, record: Record[lab.RunEvent]) -> None:
             state.started, state.started_at = event, record.ts
         case lab.RunTaken():
             state.taken, state.process, state.ended, state.finished_at = state.taken + 1, event.process, None, ""
-        case lab.CommandRan() | lab.SessionSkipped() | lab.Resampled():
+        case lab.CommandRan() | lab.SessionSkipped() | lab.ReplicatesAdded() | lab.Resampled():
             _beside(state, event)
         case lab.BaselineTaken():
             state.baseline, state.tree = event, event.tree
@@ -134,12 +135,14 @@ def add(state: State, record: Record[lab.RunEvent]) -> None:
             assert_never(event)
 
 
-def _beside(state: State, event: lab.CommandRan | lab.SessionSkipped | lab.Resampled) -> None:
+def _beside(state: State, event: lab.CommandRan | lab.SessionSkipped | lab.ReplicatesAdded | lab.Resampled) -> None:
     match event:
         case lab.CommandRan():
             state.commands.append(event)
         case lab.SessionSkipped():
             state.skipped[event.session] = event.why
+        case lab.ReplicatesAdded():
+            state.added[event.session_index] = state.added.get(event.session_index, 0) + event.count
         case lab.Resampled():
             state.resampled[event.batch] = event
         case _:

@@ -71,6 +71,7 @@ def environment(zone: tzinfo, now_ms: Callable[[], int]) -> Environment:
         flat=lambda text: re.sub(r"\s+", " ", inert(text)),
         folder=lambda path: inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
         gist=gist,
+        given=lambda told: arguments(told["input"]),
         health=health,
         inert=inert,
         iso=_iso,

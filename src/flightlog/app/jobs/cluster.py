@@ -63,7 +63,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def cluster(address: str) -> AsyncIterator[Cluster]:
+async def cluster(address: str, connect_s: float = _CONNECT_S) -> AsyncIterator[Cluster]:
     """Connect to a scheduler."""
     try:
         from distributed import Client  # noqa: PLC0415 - an extra
@@ -71,7 +71,7 @@ async def cluster(address: str) -> AsyncIterator[Cluster]:
         raise Unavailable("clusters need the extra `scale`, which is not installed", hint=_INSTALL) from error
     try:
         open_client: Any = Client
-        client = await open_client(address, asynchronous=True, timeout=_CONNECT_S, set_as_default=False)
+        client = await open_client(address, asynchronous=True, timeout=connect_s, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         hint = "start one with `dask scheduler`; docs/how-to/run-on-a-cluster.md"
         raise Unavailable(f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint) from error

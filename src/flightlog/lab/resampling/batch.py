@@ -1,6 +1,6 @@
 """A batch of samples carried out: each on record before it is sent, its file there before it counts.
 
-    promised (budget) → its turn (rate) → sending (on record) → the answer's file → answered (on record)
+    promised (budget) → its turn (rate) → sending (on record) → the answer's file → on disk → answered (on record)
 
 Everything is decided here, on one loop: turns, money, retries, files. Jobs only send, wherever they
 run, so that a rate and a budget hold for all machines together. Whoever takes a batch up again asks
@@ -11,8 +11,8 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,13 +21,13 @@ from msgspec import Struct
 
 from flightlog.lab.resampling.events import Answered, BatchEnded, Failed, Sending, Target
 from flightlog.lab.resampling.layout import Item
-from flightlog.lab.resampling.ledger import BatchState, Ledger
+from flightlog.lab.resampling.ledger import WIDTH, BatchState, Ledger
 from flightlog.lab.resampling.pacing import Allowance, Pace
 from flightlog.lab.resampling.recorded import Asked
-from flightlog.lab.resampling.sending import Ask, Came
+from flightlog.lab.resampling.sending import Ask, Came, read_came
 from flightlog.model.jobs import Job, Jobs, Lost
 from flightlog.sources.claude_code.costs import usage
-from flightlog.store.files import create, inside
+from flightlog.store.files import create, inside, sync
 from flightlog.views.prices import price
 
 WORK = "sample"
@@ -36,6 +36,7 @@ _BUSY = frozenset({429, 529})
 _AGAIN = frozenset({408, 409, 425})
 _WAIT_S_MAX = 60.0
 _BODY_CHARS_MAX = 20_000
+_SETTLE_S = 0.25
 
 Tell = Callable[[int, int, float], None]  # samples that ended, all samples, what was spent so far
 
@@ -73,7 +74,9 @@ class Batch:
         self._ended = self._all - len(self._left)
         self._dearest = {target: _dearest(state, target, each) for target, each in asked.items()}
         self._closed: set[Target] = set()
-        self._disk = ThreadPoolExecutor(1, thread_name_prefix="samples")
+        self._folders: dict[str, Path] = {}
+        self._fresh: list[tuple[Path, Answered | Failed]] = []
+        self._enough: set[Target] = set()
         self.reason = ""
 
     async def run(self) -> str:
@@ -81,6 +84,7 @@ class Batch:
         limits = self._state.limits
         self._pace = Pace(limits.per_minute, asyncio.get_running_loop().time)
         self._money = Allowance(limits.max_budget_usd, self._state.usd)
+        keeping = asyncio.create_task(self._keep_settling())
         try:
             async with asyncio.TaskGroup() as slots:
                 for _ in range(min(limits.parallel, len(self._left))):
@@ -90,10 +94,19 @@ class Batch:
             raise group.exceptions[0] from None
         finally:
             # Also when the loop is torn down: what came is on disk, and the end is on record.
-            reason = self.reason or ("refused" if self._closed and self._state.left else "completed")
-            self._disk.submit(self._ledger.note, BatchEnded(self._state.name, reason), durable=True).result()
-            self._disk.shutdown(wait=True)
+            keeping.cancel()
+            sync(path for path, _ in self._fresh)
+            self._settle(len(self._fresh))
+            reason = self.reason or self._end()
+            self._ledger.note(BatchEnded(self._state.name, reason), durable=True)
         return reason
+
+    def _end(self) -> str:
+        if not self._state.left:
+            return "completed"
+        if {target for target, _ in self._state.left} <= self._enough:
+            return WIDTH
+        return "refused" if self._closed else "completed"
 
     def stop(self, reason: str) -> None:
         """Send nothing more; what is on its way is still taken in."""
@@ -102,7 +115,10 @@ class Batch:
     async def _slot(self) -> None:
         while not self.reason and self._left:
             target, item = self._left.pop()
-            if target in self._closed or not self._way.goes_on(target):
+            if target in self._closed or target in self._enough:
+                continue
+            if not self._way.goes_on(target):
+                self._enough.add(target)
                 continue
             promised = await self._money.promise(partial(self._expected, target))
             if promised is None:
@@ -142,8 +158,8 @@ class Batch:
         except _Again:
             pass  # the last of them is in `came`
         if _message(came) is not None:
-            return await self._answered(target, item, came)
-        await self._failed(target, item, came)
+            return self._answered(target, item, came)
+        self._failed(target, item, came)
         return None
 
     def _judged(self, came: Came) -> None:
@@ -155,7 +171,7 @@ class Batch:
     async def _tried(self, target: Target, item: Item) -> Came:
         attempt = self._state.sent.get(item, 0) + 1
         asked = self._asked[target]
-        await self._on_disk(self._ledger.note, Sending(self._state.name, item, attempt))
+        self._ledger.note(Sending(self._state.name, item, attempt))
         name = hashlib.sha256(f"{self._state.name}/{item.file}".encode()).hexdigest()[:32]
         ask = Ask(
             self._way.upstream.rstrip("/") + asked.path,
@@ -166,21 +182,21 @@ class Batch:
         )
         job = Job(f"flightlog-{WORK}-{name}-{attempt}", WORK, msgspec.json.encode(ask), asked.body)
         try:
-            return msgspec.json.decode(await self._way.jobs.submit(job), type=Came)
+            return read_came(await self._way.jobs.submit(job))
         except Lost as error:
             return Came(0, error=str(error), is_final=True)
 
-    async def _answered(self, target: Target, item: Item, came: Came) -> float | None:
+    def _answered(self, target: Target, item: Item, came: Came) -> float | None:
         message = _message(came) or {}
         used = message.get("usage")
         model = self._asked[target].model
         usd = price(str(message.get("model") or model), usage(used if isinstance(used, dict) else {})).usd
         self._dearest[target] = max(self._dearest[target], usd or 0.0)
         event = Answered(self._state.name, item, model, usd, str(message.get("id") or ""))
-        await self._on_disk(self._kept, item.file, came.body, event)
+        self._kept(item.file, came.body, event)
         return usd
 
-    async def _failed(self, target: Target, item: Item, came: Came) -> None:
+    def _failed(self, target: Target, item: Item, came: Came) -> None:
         """Put on record that no answer came; what would fail the same way is not sent."""
         if came.status in _BUSY:
             self.stop("rate_limited")
@@ -195,15 +211,30 @@ class Batch:
         error = _error(came)
         told = {"error": error, "status": came.status or None, "body": _body(came)}
         event = Failed(self._state.name, item, self._asked[target].model, came.status, error[:500])
-        await self._on_disk(self._kept, item.error_file, json.dumps(told, indent=1).encode() + b"\n", event)
+        self._kept(item.error_file, json.dumps(told, indent=1).encode() + b"\n", event)
 
     def _kept(self, name: str, data: bytes, event: Answered | Failed) -> None:
-        create(inside(self._ledger.run, name), data)
-        self._ledger.note(event)
+        """Put a file where it stays, whatever becomes of this process; a power cut is waited for together."""
+        folder, _, file = name.rpartition("/")
+        if folder not in self._folders:
+            self._folders[folder] = inside(self._ledger.run, name).parent
+        path = self._folders[folder] / file
+        create(path, data, durable=False)
+        self._fresh.append((path, event))
         self._ended += 1
 
-    async def _on_disk(self, work: Callable[..., Any], *arguments: Any) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._disk, partial(work, *arguments))
+    async def _keep_settling(self) -> None:
+        while True:
+            await asyncio.sleep(_SETTLE_S)
+            fresh = list(self._fresh)
+            await asyncio.to_thread(sync, [path for path, _ in fresh])
+            self._settle(len(fresh))
+
+    def _settle(self, count: int) -> None:
+        """Put the oldest of what is on disk for good on record."""
+        for _, event in self._fresh[:count]:
+            self._ledger.note(event)
+        del self._fresh[:count]
 
 
 def settled(ledger: Ledger, state: BatchState, asked: Mapping[Target, Asked]) -> None:

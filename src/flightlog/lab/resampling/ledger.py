@@ -28,6 +28,8 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.store.files import lock
 from flightlog.store.journal import Journal, Record
 
+WIDTH = "width_reached"
+
 
 class BatchState(Struct):
     """One batch as it stands."""
@@ -54,6 +56,8 @@ class BatchState(Struct):
     @property
     def left(self) -> list[tuple[Target, Item]]:
         """What it still has to ask for, one sample of each target after the other."""
+        if self.reason == WIDTH:
+            return []
         every = [(at, target, item) for target in self.targets for at, item in enumerate(target.items)]
         every.sort(key=lambda each: each[0])
         return [(target, item) for _, target, item in every if item not in self.answered and item not in self.failed]

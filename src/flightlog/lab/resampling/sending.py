@@ -5,6 +5,7 @@ Knows HTTP; when to send, and whether to send again, is decided in `batch`.
 """
 
 import asyncio
+import functools
 from collections.abc import Mapping
 
 import aiohttp
@@ -39,6 +40,11 @@ class Came(Struct, frozen=True):
     is_final: bool = False
 
 
+# Made while only one thread imports: the first use of a type by two threads at once ends the process.
+read_ask = msgspec.json.Decoder(Ask).decode
+read_came = msgspec.json.Decoder(Came).decode
+
+
 def credentials(provider: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The headers that say who pays, from the environment of this moment."""
     if provider == "openrouter":
@@ -62,8 +68,7 @@ async def send(http: aiohttp.ClientSession, ask: Ask, body: bytes, environ: Mapp
     paying = credentials(ask.provider, environ)
     if not paying and ask.needs_key:
         return Came(NOT_SENT, error="there is no key in the environment of the place it is sent from", is_final=True)
-    scrubber = Scrubber()
-    scrubber.learn(paying)
+    scrubber = _scrubber(*paying.items())
     timeout = aiohttp.ClientTimeout(total=ask.timeout_s, sock_connect=min(_CONNECT_S, ask.timeout_s))
     url = URL(ask.url, encoded=True)
     try:
@@ -85,9 +90,17 @@ def sent_alone(payload: bytes, body: bytes, environ: Mapping[str, str]) -> bytes
 
     async def once() -> Came:
         async with client() as http:
-            return await send(http, msgspec.json.decode(payload, type=Ask), body, environ)
+            return await send(http, read_ask(payload), body, environ)
 
     return msgspec.json.encode(asyncio.run(once()))
+
+
+@functools.lru_cache(maxsize=4)
+def _scrubber(*paying: tuple[str, str]) -> Scrubber:
+    """What finds a key in an answer; made once for each key, as it is not cheap."""
+    scrubber = Scrubber()
+    scrubber.learn(dict(paying))
+    return scrubber
 
 
 def _seconds(said: str | None) -> float | None:
