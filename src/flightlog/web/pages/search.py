@@ -1,6 +1,8 @@
 """Search over everything, and the trace: from one thing to all the others."""
 
+import re
 from typing import Any
+from urllib.parse import quote
 
 from aiohttp import web
 
@@ -16,6 +18,7 @@ from flightlog.web.family import Family
 
 SHOWN = 50
 WORDS_MIN = 2
+_SESSION = re.compile(r"/session_(\d+)(?:_r(\d+))?")
 KINDS_SHOWN = ("run", "task", "finding", "issue")
 
 
@@ -78,7 +81,17 @@ def opened(desk: Desk, kind: str, address: str) -> str:
         return f"/sessions/{at.session}{query}"
     if kind == "task":
         return f"/loops/{address.partition('/')[0]}"
-    return {"finding": "/retro", "issue": "/retro", "row": "/dataset"}.get(kind, "")
+    run = f"/lab/runs/{quote(address.partition('/')[0])}" if "/" in address else ""
+    places = {"run": _of_run(run, address), "request": run, "sample": f"{run}/samples"}
+    places |= {"finding": "/retro", "issue": f"/retro/issues/{address}", "row": "/dataset"}
+    return places.get(kind, "")
+
+
+def _of_run(run: str, address: str) -> str:
+    """`RUN/session_02_r01` is called `2r1` in addresses of the lab's pages."""
+    named = _SESSION.search(address)
+    replicate = f"r{int(named[2])}" if named and named[2] else ""
+    return f"{run}/{int(named[1])}{replicate}" if named else run
 
 
 def _prompt(told: Trace) -> str:
