@@ -5,8 +5,9 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import click
 from tools.docs import man, reference
-from tools.docs.walk import commands, options
+from tools.docs.walk import ALIASES, commands, options
 
 ROOT = Path(__file__).parents[2]
 
@@ -50,3 +51,41 @@ def test_links_between_documents_lead_somewhere():
     for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "llms.txt", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+PROGRAMS = "|".join(["flightlog", *ALIASES.values()])
+CALLED = re.compile(rf"(?:^    |`|^\$ |&& |\| )((?:{PROGRAMS}) [^`\n]+)", re.MULTILINE)
+
+
+def complaint(words, every, aliases):
+    """What is wrong with a command as a document shows it."""
+    program, *rest = words
+    path = ("flightlog",) if program == "flightlog" else ("flightlog", aliases[program])
+    while rest and (*path, rest[0]) in every:
+        path = (*path, rest.pop(0))
+    command = every[path]
+    if isinstance(command, click.Group) and rest and not rest[0].startswith("-") and program != "chat-retro":
+        return "" if rest[0] in {"…", "NOUN", "|"} or command.invoke_without_command else f"no command {rest[0]!r}"
+    known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+    known |= {"--help", "-h", "--samples", "--debug", "--version"}
+    unknown = [word.split("=")[0] for word in rest if word.startswith("--") and word.split("=")[0] not in known]
+    return f"no option {unknown[0]} of {' '.join(path)}" if unknown else ""
+
+
+def test_every_command_the_documents_show_exists():
+    every = dict(commands())
+    aliases = {name: noun for noun, name in ALIASES.items()}
+    wrong, seen = [], 0
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+    for page in pages:
+        if page.parent.name == "decisions" or page.name == "commands.md":
+            continue
+        for shown in CALLED.findall(page.read_text("utf-8")):
+            words = re.split(r"\s+(?:#|\||&&|>|<|;|·)", shown)[0].replace("--samples ", "").split()
+            seen += 1
+            said = complaint([word.strip("'\"[],.;:()") for word in words], every, aliases)
+            if said:
+                wrong.append(f"{page.relative_to(ROOT)}: {shown[:70]}: {said}")
+
+    assert wrong == []
+    assert seen > 100
