@@ -48,7 +48,7 @@ def blamed(written: Path, first: int, last: int, ground: Ground) -> list[Line]:
         raise Invalid(f"{written.name} has {len(lines):,} lines", hint=f"flightlog blame {written}:1-{len(lines)}")
     path = ground.path(written)
     marks = prints(lines)
-    own = [edit for _, edits in ground.every_edit() for edit in edits if edit.path in {path, str(written.resolve())}]
+    own = [edit for _, edits in ground.every_edit for edit in edits if edit.path in {path, str(written.resolve())}]
     known = {each.number: each for each in _committed(ground, path, first, last)}
     return [
         _line(known.get(number) or Blamed(number, lines[number - 1], "", 0), marks, own, ground)

@@ -48,7 +48,7 @@ def sessions_of(ground: Ground, commit: str) -> list[str]:
     if repository is None:
         return []
     at_ms = times(repository, [commit]).get(commit, 0)
-    steps = [step for _, edits in ground.every_edit() for step in held(repository, commit, at_ms, edits)]
+    steps = [step for _, edits in ground.every_edit for step in held(repository, commit, at_ms, edits)]
     return steps or [
         recording.session
         for recording in ground.archive.recordings.values()

@@ -44,6 +44,10 @@ class Ground:
         return find_repository(self.folder)
 
     @functools.cached_property
+    def _top(self) -> str:
+        return str(self.folder.resolve())
+
+    @functools.cached_property
     def runs(self) -> Runs:
         """The runs here."""
         return Runs(lab.open_books(self.folder / lab.RUNS), lab.programs())
@@ -87,21 +91,22 @@ class Ground:
             own = known.get(session.id, edits(session))
         return tuple(self._here(edit, session.cwd) for edit in own)
 
-    def every_edit(self) -> Iterator[tuple[str, tuple[Edit, ...]]]:
-        """Yield what every session wrote, session by session; what lies outside the project keeps its path."""
-        for session, found in self.archive.edits(progress=self._progress):
-            yield session, tuple(self._here(edit, "") for edit in found)
+    @functools.cached_property
+    def every_edit(self) -> tuple[tuple[str, tuple[Edit, ...]], ...]:
+        """What every session wrote, session by session; what lies outside the project keeps its path."""
+        found = self.archive.edits(progress=self._progress)
+        told = [(session, tuple(self._here(edit, "") for edit in own)) for session, own in found]
         for name in self.runs.starting(""):
-            told = self.session(name)
-            if told is not None:
-                yield name, self.edits(told)
+            session = self.session(name)
+            told += [(name, self.edits(session))] if session is not None else []
+        return tuple(told)
 
     def path(self, written: Path) -> str:
         """Return a file's path as the project names it."""
         return os.path.relpath(written.resolve(), self.folder.resolve())
 
     def _here(self, edit: Edit, cwd: str) -> Edit:
-        top = str(self.folder.resolve())
+        top = self._top
         path = edit.path if edit.path.startswith("/") else f"{cwd.rstrip('/')}/{edit.path}"
         if path.startswith(f"{top}/"):
             return Edit(edit.at, edit.at_ms, path[len(top) + 1 :], edit.line, edit.lines)
