@@ -25,10 +25,15 @@ from flightlog.retro.state import Analysis, decoded
 
 def open_room(folder: Path | None = None) -> Room:
     """Open the runtime directory of the project at or above `folder`, and make it where there is none."""
-    project = project_of(folder or Path.cwd())
-    room = Room(project / ROOT, _redactor(project), now_ms, lambda: str(uuid.uuid4()))
+    room = find_room(folder)
     room.prepare()
     return room
+
+
+def find_room(folder: Path | None = None) -> Room:
+    """Return the room of the project at or above `folder`, whether it is there or not; nothing is made."""
+    project = project_of(folder or Path.cwd())
+    return Room(project / ROOT, _redactor(project), now_ms, lambda: str(uuid.uuid4()))
 
 
 def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:

@@ -41,6 +41,12 @@ class Pattern(Struct, frozen=True):
     detail: str = ""
     count: int = 0
     evidence: tuple[Evidence, ...] = ()
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What an analyst called it, else what was counted."""
+        return self.name or self.label
 
 
 class Preferences(Struct, frozen=True):
