@@ -63,9 +63,11 @@ def crawl(served, *starts):
             if path.endswith("/live"):
                 continue
             answer = served.ask(path)
-            if answer.status == 303:
-                waiting.append((answer.headers["Location"], path))
-            elif answer.status not in {200, 204}:
+            if answer.status == 303:  # it leads on: what it leads to must be there
+                texts[path] = Links("")
+                waiting.append((urljoin(path, answer.headers["Location"]), on))
+                continue
+            if answer.status not in {200, 204}:
                 broken.append((address, on, answer.status))
             texts[path] = Links(answer.text if "html" in (answer.headers["Content-Type"] or "") else "")
             found = (urljoin(path, each) for each in texts[path].to)
