@@ -124,6 +124,17 @@ def test_a_key_goes_to_no_address_that_only_the_run_names(run):
     assert not (run / JOURNAL).exists()
 
 
+def test_a_key_goes_to_no_host_that_a_recorded_path_names(run):
+    journal = run / "session_01" / ".exchanges" / "exchanges.jsonl"
+    journal.write_text(journal.read_text().replace('"path":"/v1/messages', '"path":"@elsewhere.example/v1/messages'))
+
+    with paying() as till, pytest.raises(Invalid, match="elsewhere"):
+        ask(run, till.url)
+
+    assert till.came == []
+    assert not (run / JOURNAL).exists()
+
+
 def test_a_busy_api_is_asked_again_after_the_time_it_says(run):
     def say(asked):
         return Said(429, {"error": {"message": "slow down"}}, {"retry-after": "0.2"}) if asked.time < 3 else Said()
@@ -400,3 +411,19 @@ def test_more_of_a_session_cost_no_more_than_is_said(run, tmp_path):
     assert "budget_exhausted" in {attempt.stop_reason for tries in again.state.attempts.values() for attempt in tries}
     with pytest.raises(NotFound, match="no session 9"):
         lab_resample.session_again(book(run), 9, 1, (None, "local"), lambda *_: None)
+
+
+def test_a_batch_whose_process_died_counts_as_soon_as_somebody_asks_again(run):
+    with paying() as till:
+        ask(run, till.url, sweep=Sweep(requests=(2,), count=3))
+        # As a process leaves it that is killed after an answer's file was there and before its line was.
+        journal = run / JOURNAL
+        lines = journal.read_text().splitlines(keepends=True)
+        kept = [line for line in lines if '"batch_ended"' not in line and '"number":3' not in line]
+        journal.write_text("".join(kept))
+        ask(run, till.url, sweep=Sweep(requests=(3,), count=1))
+
+    meta = json.loads((run / "run_meta.json").read_text())
+    assert meta["total_resamples"] == 4
+    assert len(till.came) == 4
+    assert [each.name for each in lab_resample.unfinished(book(run))] == []

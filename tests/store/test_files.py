@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.errors import Conflict, Invalid, Unavailable
-from flightlog.store.files import ensure_dir, inside, lock, process_tag, quarantine, replace, sweep
+from flightlog.store.files import create, ensure_dir, inside, lock, process_tag, quarantine, replace, sweep, sync
 from strace_points import fail_everywhere, kill_everywhere, run
 
 REPLACE = """
@@ -172,3 +172,19 @@ def test_a_file_in_the_way_of_a_directory_is_named(tmp_path):
 
 
 _PRINT_TAG = "from flightlog.store.files import process_tag; print(process_tag())"
+
+
+def test_files_made_in_a_hurry_are_whole_at_once_and_synced_together(tmp_path):
+    paths = [tmp_path / "deep" / f"{number}.json" for number in range(40)]
+
+    made = [create(path, str(path).encode(), durable=False) for path in paths]
+    again = create(paths[0], b"other", durable=False)
+    sync(paths)
+    sync([])
+
+    assert all(made)
+    assert not again
+    assert [path.read_bytes() for path in paths] == [str(path).encode() for path in paths]
+    assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == sorted(path.name for path in paths)
+    with pytest.raises(FileNotFoundError):
+        sync([tmp_path / "gone"])

@@ -22,7 +22,7 @@ from flightlog.lab.layout import meta_page
 from flightlog.lab.replaying.source import Source
 from flightlog.lab.resampling import asking
 from flightlog.lab.resampling.batch import Batch, Tell, Way, settled
-from flightlog.lab.resampling.events import BatchTaken, Limits, Target
+from flightlog.lab.resampling.events import BatchEnded, BatchTaken, Limits, Target
 from flightlog.lab.resampling.ledger import BatchState, Ledger, held
 from flightlog.lab.resampling.recorded import Asked, Listed, recorded_body, requests
 from flightlog.lab.resampling.sending import credentials
@@ -111,7 +111,13 @@ def unfinished(book: Book) -> list[BatchState]:
 @contextmanager
 def _alone(book: Book) -> Iterator[Ledger]:
     with held(book.path, f"process {process_tag()}"):
-        yield Ledger(book.path, now=lab.clock, new_id=lab.new_id)
+        ledger = Ledger(book.path, now=lab.clock, new_id=lab.new_id)
+        for state in ledger.batches.values():
+            if not state.reason:  # its process died: what it paid for counts all the same
+                settled(ledger, state)
+                ledger.note(BatchEnded(state.name, "interrupted"))
+                _counted(book, state)
+        yield ledger
 
 
 def _asked(book: Book, ledger: Ledger, cells: list[asking.Planned], sent: Sent) -> dict[str, Any]:
@@ -144,8 +150,8 @@ def _upstream(book: Book, sent: Sent) -> tuple[str, bool]:
 
 def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any, Asked], sent: Sent) -> dict[str, Any]:
     address, needs_key = _upstream(book, sent)
-    settled(ledger, state, bodies)
-    ledger.note(BatchTaken(state.name, process_tag(), state.limits), durable=True)
+    settled(ledger, state)
+    ledger.note(BatchTaken(state.name, process_tag(), state.limits))
     scripted = book.config.scenario if not address else None
     stopping = _Stopping()
     reason = "interrupted"
@@ -179,7 +185,7 @@ def _counted(book: Book, state: BatchState) -> None:
     book.look_again()
     facts = (len(state.answered), len(state.failed), round(state.usd, 9), state.unpriced)
     book.note(Resampled(state.name, *facts), durable=True)
-    publish(book.path, [meta_page(book.name, book.config, book.state)])
+    publish(book.path, [meta_page(book.name, book.config, book.state)], durable=False)
 
 
 def _scrubber(book: Book) -> Scrubber:

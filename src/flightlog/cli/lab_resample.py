@@ -54,6 +54,9 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
         sweep = _sweep(given)
         told = lab_resample.resampled(book, sweep, _limited(sent, sweep, given["parallel"]), dry_run=given["dry_run"])
     print_json(told) if as_json else _print(told, book.path)
+    for each in lab_resample.unfinished(book) if not told["left"] else ():
+        words = f"{len(each.left)} of an earlier batch are left: `harness resample {book.name} --resume --batch"
+        click.echo(inert(f"{words} {each.name[:8]}` goes on"), err=True)
     return int(bool(told["errors"] or told["left"]) and told["stop_reason"] != "dry run")
 
 

@@ -38,6 +38,9 @@ def print_run(meta: dict[str, Any]) -> None:
     ]
     print_table(["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5))
     click.echo(f"total {_usd(meta['total_cost_usd'])}, {meta['total_steps']} steps, {meta['total_file_writes']} writes")
+    if meta["total_resamples"] or meta["total_resample_errors"]:
+        errors = f", {meta['total_resample_errors']} errors" if meta["total_resample_errors"] else ""
+        click.echo(f"samples {meta['total_resamples']}{errors}, {_usd(meta['total_resample_cost_usd'])} besides")
     for each in meta.get("file_changes", ())[:40]:
         click.echo(
             inert(f"  {each['kind']:<9} {one_line(each['path'], 100)}  +{each['added'] or 0} -{each['removed'] or 0}")

@@ -234,12 +234,21 @@ def sync_dir(path: Path) -> None:
 
 def process_tag() -> str:
     """Name this process so that no other has the name: number, start, boot."""
-    return process_name(os.getpid())
+    return _own_name()
 
 
 def process_name(pid: int) -> str:
     """Name a process so that no other has the name; `is_running` knows it by that."""
     return f"{pid}-{_started(pid)}-{_boot()}"
+
+
+@functools.cache
+def _own_name() -> str:
+    return process_name(os.getpid())
+
+
+# Asking the system takes a while, and every temporary file wants to know.
+os.register_at_fork(after_in_child=_own_name.cache_clear)
 
 
 def is_running(name: str) -> bool:

@@ -9,6 +9,8 @@ import time
 import pytest
 
 from cli_runs import FLIGHTLOG
+from flightlog.lab.resampling.events import Sending
+from flightlog.lab.resampling.reading import journal_events
 from labs import environment
 from paying import Said, message, paying
 from sampled import KEY, answers, copied, finished, holds
@@ -64,6 +66,8 @@ def judged(run, killed, told, till):
     assert sum(till.paid.values()) - COUNT <= killed * PARALLEL
     assert max(till.paid.values()) <= killed + 1
     assert holds(run, KEY) == []
+    sent = [event.item for event in journal_events(run) if isinstance(event, Sending)]
+    assert len(sent) >= len(till.came), "nothing is sent that is not on record"
     meta = json.loads((run / "run_meta.json").read_text())
     assert meta["total_resamples"] == COUNT
     assert meta["total_resample_cost_usd"] == pytest.approx(told["cost_usd"])

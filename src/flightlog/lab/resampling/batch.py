@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ _BUSY = frozenset({429, 529})
 _AGAIN = frozenset({408, 409, 425})
 _WAIT_S_MAX = 60.0
 _BODY_CHARS_MAX = 20_000
-_SETTLE_S = 0.25
+_SETTLE_S = 1.0
 
 Tell = Callable[[int, int, float], None]  # samples that ended, all samples, what was spent so far
 
@@ -98,7 +99,7 @@ class Batch:
             sync(path for path, _ in self._fresh)
             self._settle(len(self._fresh))
             reason = self.reason or self._end()
-            self._ledger.note(BatchEnded(self._state.name, reason), durable=True)
+            self._ledger.note(BatchEnded(self._state.name, reason))
         return reason
 
     def _end(self) -> str:
@@ -137,6 +138,21 @@ class Batch:
 
     async def _sample(self, target: Target, item: Item) -> float | None:
         """Ask for one sample until there is an answer or no use in asking; return what it cost."""
+        await self._pace.turn()
+        if self.reason:
+            return None
+        came = await self._tried(target, item)
+        if _is_worth_again(came):
+            came = await self._tried_again(target, item, came)
+        if self.reason and _is_worth_again(came):
+            return None  # somebody stopped the batch: it stays to be asked for
+        if _message(came) is not None:
+            return self._answered(target, item, came)
+        self._failed(target, item, came)
+        return None
+
+    async def _tried_again(self, target: Target, item: Item, came: Came) -> Came:
+        """Try until the answer is worth keeping, or has been tried for often enough; the first try is over."""
         limits = self._state.limits
         tries = stamina.retry_context(
             on=_wait,
@@ -146,21 +162,18 @@ class Batch:
             wait_max=_WAIT_S_MAX,
             wait_jitter=limits.wait_s,
         )
-        came = Came(0)
-        try:
+        is_first = True
+        with suppress(_Again):
             async for each in tries:
                 with each:
-                    await self._pace.turn()
-                    if self.reason:
-                        return None
-                    came = await self._tried(target, item)
+                    if not is_first:
+                        await self._pace.turn()
+                        if self.reason:
+                            return came
+                        came = await self._tried(target, item)
+                    is_first = False
                     self._judged(came)
-        except _Again:
-            pass  # the last of them is in `came`
-        if _message(came) is not None:
-            return self._answered(target, item, came)
-        self._failed(target, item, came)
-        return None
+        return came
 
     def _judged(self, came: Came) -> None:
         """Where another try is worth it: nobody gets a turn until the API wants to hear of us again."""
@@ -187,14 +200,10 @@ class Batch:
             return Came(0, error=str(error), is_final=True)
 
     def _answered(self, target: Target, item: Item, came: Came) -> float | None:
-        message = _message(came) or {}
-        used = message.get("usage")
-        model = self._asked[target].model
-        usd = price(str(message.get("model") or model), usage(used if isinstance(used, dict) else {})).usd
-        self._dearest[target] = max(self._dearest[target], usd or 0.0)
-        event = Answered(self._state.name, item, model, usd, str(message.get("id") or ""))
+        event = _paid(self._state.name, item, self._asked[target].model, _message(came) or {})
+        self._dearest[target] = max(self._dearest[target], event.usd or 0.0)
         self._kept(item.file, came.body, event)
-        return usd
+        return event.usd
 
     def _failed(self, target: Target, item: Item, came: Came) -> None:
         """Put on record that no answer came; what would fail the same way is not sent."""
@@ -237,17 +246,20 @@ class Batch:
         del self._fresh[:count]
 
 
-def settled(ledger: Ledger, state: BatchState, asked: Mapping[Target, Asked]) -> None:
+def settled(ledger: Ledger, state: BatchState) -> None:
     """Count answers whose file is there and whose line is not: their process died in between."""
     for target, item in state.left:
         path = ledger.run / item.file
         if path.is_file():
-            came = Came(200, path.read_bytes())
-            message = _message(came) or {}
-            used = message.get("usage")
-            model = asked[target].model
-            usd = price(str(message.get("model") or model), usage(used if isinstance(used, dict) else {})).usd
-            ledger.note(Answered(state.name, item, model, usd, str(message.get("id") or "")))
+            message = _message(Came(200, path.read_bytes())) or {}
+            model = target.model or str(message.get("model") or "")
+            ledger.note(_paid(state.name, item, model, message))
+
+
+def _paid(batch: str, item: Item, model: str, message: Mapping[str, Any]) -> Answered:
+    used = message.get("usage")
+    usd = price(str(message.get("model") or model), usage(used if isinstance(used, dict) else {})).usd
+    return Answered(batch, item, model, usd, str(message.get("id") or ""))
 
 
 def _dearest(state: BatchState, target: Target, asked: Asked) -> float:

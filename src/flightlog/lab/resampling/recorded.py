@@ -114,6 +114,9 @@ def asked(book: Book, target: Target) -> Asked:
         body = sendable(exchanges.sent(exchange))
     body |= {"model": target.model} if target.model else {}
     request = exchange.request
+    if not request.path.startswith("/"):
+        # Put behind an address, it would name another host, which would then be sent the key.
+        raise Invalid(f"the recorded path is none: {request.path[:80]!r}", hint="choose another request")
     headers = {name: request.headers[name] for name in _HEADERS if name in request.headers}
     model = str(body.get("model", ""))
     used = _told(exchanges, exchange).usage

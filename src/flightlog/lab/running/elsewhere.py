@@ -54,8 +54,9 @@ def session_carried_out(payload: bytes, setting: Setting) -> bytes:
         raise NotFound(
             f"this machine does not see the run: {path}", hint="keep runs where all machines see them, at the same path"
         )
-    with lock(path / f".{asked.session}.lock", who=f"process {setting.process}"):
-        book = Book(path, now=setting.now, new_id=setting.new_id)
+    book = Book(path, now=setting.now, new_id=setting.new_id)
+    with lock(book.scratch / f"{asked.session}.lock", who=f"process {setting.process}"):
+        book.look_again()
         last = book.state.last(asked.session)
         if last is not None and last.ended is not None and last.number >= asked.attempt:
             return last.stop_reason.encode()
