@@ -5,6 +5,7 @@ import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
+from flightlog.app.live import drawn
 from flightlog.archive import Archive
 from flightlog.live.gather import Effort, Where, gather
 from transcripts import MODEL, assistant, user, write
@@ -133,7 +134,7 @@ class Desk:
             file.write(json.dumps({"v": 1, "at_ms": at_ms, "event": event, "payload": {}}) + "\n")
 
     def where(self, **more):
-        return Where(self.config, self.home, self.now_ms, UTC, lambda: str(uuid.uuid4()), **more)
+        return Where(self.config, self.home, self.now_ms, UTC, lambda: str(uuid.uuid4()), draw=drawn, **more)
 
     def gather(self, **effort):
         archive = Archive([str(self.config)], str(self.home))

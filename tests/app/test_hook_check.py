@@ -1,7 +1,7 @@
 import sys
 from pathlib import Path
 
-from flightlog.app.hook_check import hook_findings, lost_records
+from flightlog.app.hook_check import hook_findings, line_findings, lost_records
 from flightlog.app.install import apply, plan
 from hooking import payload, run_hook
 
@@ -41,11 +41,22 @@ def test_a_hook_that_points_nowhere_is_found(tmp_path):
     assert "missing program" in found[1]
 
 
-def test_loose_permissions_and_lost_records_are_found(tmp_path):
+def test_a_status_line_that_points_nowhere_is_found(tmp_path):
+    settings = tmp_path / "settings.json"
+    assert line_findings(settings) == []
+    apply(plan(settings, ["2.1.325"], Path(sys.executable), statusline=True))
+    assert line_findings(settings) == []
+    settings.write_text(settings.read_text().replace("/flightlog/app/hook/status", "/gone/flightlog/app/hook/status"))
+
+    (found,) = line_findings(settings)
+
+    assert ("status line points to a missing program" in found.what, found.fix) == (True, "flightlog init")
+
+
+def test_lost_records_are_found(tmp_path):
     settings, home = tmp_path / "settings.json", tmp_path / "home"
     apply(plan(settings, ["2.1.325"], Path(sys.executable)))
     run_hook(tmp_path, payload(), FLIGHTLOG_HOME=str(home))
-    home.chmod(0o755)
     file = home / "sessions/claude-code/session-1/hooks.jsonl"
     file.unlink()
     file.mkdir()
@@ -53,9 +64,8 @@ def test_loose_permissions_and_lost_records_are_found(tmp_path):
     (home / "spool").mkdir()
 
     found = whats(settings, home, tmp_path)
-    assert found == ["others can look into the recordings", "1 hook events could not be written down"]
+    assert found == ["1 hook events could not be written down"]
     assert lost_records(home, tmp_path) == 1
 
-    home.chmod(0o700)
     (home / "spool" / "x.json.part").write_text("")
     assert "cut off" in whats(settings, home, tmp_path)[0]

@@ -1,19 +1,14 @@
-"""Where things are."""
+"""Places as paths."""
 
-import os
+from pathlib import Path
 
-import platformdirs
-import pytest
-
-from flightlog.app.paths import home
+from flightlog.app import paths
 
 
-@pytest.mark.parametrize("said", [None, "", "  ", "/somewhere/else", "not/absolute"])
-def test_the_data_directory_is_where_the_system_keeps_data(said, tmp_path, monkeypatch):
-    monkeypatch.delenv("FLIGHTLOG_HOME", raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    if said is None:
-        monkeypatch.delenv("XDG_DATA_HOME", raising=False)
-    else:
-        monkeypatch.setenv("XDG_DATA_HOME", said)
-    assert str(home(os.environ)) == platformdirs.user_data_dir("flightlog", appauthor=False)
+def test_paths_are_the_places(tmp_path):
+    (tmp_path / ".config/claude/projects").mkdir(parents=True)
+    environ = {"FLIGHTLOG_HOME": f"{tmp_path}/x//y/", "CLAUDE_CONFIG_DIR": f"{tmp_path}/a, {tmp_path}/b/"}
+
+    assert paths.home(environ) == tmp_path / "x/y"
+    assert paths.claude_config_dirs(environ) == [tmp_path / "a", tmp_path / "b"]
+    assert isinstance(paths.config_dir(environ), Path)

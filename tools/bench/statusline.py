@@ -27,6 +27,7 @@ from tools.bench.peers import peers, status_peer
 from tools.bench.table import Table
 
 from flightlog.app.install import line_command
+from flightlog.app.live import drawn
 from flightlog.archive import Archive
 from flightlog.live.gather import Effort, Where, gather
 
@@ -118,7 +119,7 @@ def update(table: Table, root: Path, count: int, bar_ms: float) -> None:
             file.write(json.dumps({"type": "user", "uuid": f"x{turn}"}) + "\n")
         archive = Archive([str(root / "config")], str(root / "home"))
         archive.books.refresh()  # as settle has done by then
-        where = Where(root / "config", root / "home", now + turn * 1000, UTC, lambda: str(uuid.uuid4()))
+        where = Where(root / "config", root / "home", now + turn * 1000, UTC, lambda: str(uuid.uuid4()), draw=drawn)
         began, busy = time.perf_counter(), time.process_time()
         gather(where, archive, Effort(only=paths[0].stem, durable=False))
         took.append((time.perf_counter() - began) * 1000)

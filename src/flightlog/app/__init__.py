@@ -3,13 +3,13 @@
 import os
 import time
 from datetime import UTC, datetime, timedelta, tzinfo
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flightlog.app.paths import claude_config_dirs
-from flightlog.app.paths import home as home_in
+from flightlog.app import places
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flightlog.archive import Archive
     from flightlog.archive.books import Books
     from flightlog.sources.claude_code.discover import Transcript
@@ -19,25 +19,25 @@ def open_archive() -> "Archive":
     """Open the recordings of this machine."""
     from flightlog.archive import Archive  # noqa: PLC0415 - a usage report does not wait for the decoders
 
-    return Archive([str(path) for path in claude_config_dirs(os.environ)], home())
+    return Archive(places.claude_config_dirs(os.environ), home())
 
 
 def open_books() -> "Books":
     """Open what the recordings of this machine say about usage."""
     from flightlog.archive.books import Books  # noqa: PLC0415 - most commands do not need it
 
-    return Books(_files(), home_in(os.environ) / "index.db")
+    return Books(_files(), f"{home()}/index.db")
 
 
 def _files() -> "tuple[Transcript, ...]":
     from flightlog.sources.claude_code.kept import recorded  # noqa: PLC0415 - as above
 
-    return recorded([str(path) for path in claude_config_dirs(os.environ)], home()).transcripts
+    return recorded(places.claude_config_dirs(os.environ), home()).transcripts
 
 
 def home() -> str:
     """Return flightlog's own data directory."""
-    return str(home_in(os.environ))
+    return places.home(os.environ)
 
 
 def now_ms() -> int:
@@ -94,7 +94,7 @@ class Watch:
         return True
 
 
-def write_export(path: Path, body: str) -> None:
+def write_export(path: "Path", body: str) -> None:
     """Write a file a person asked for."""
     from flightlog.store.files import replace  # noqa: PLC0415 - as above
 

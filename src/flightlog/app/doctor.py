@@ -14,18 +14,23 @@ from msgspec import Struct
 from flightlog.app import now_ms
 from flightlog.app.collecting import collecting, common
 from flightlog.app.formats import drift, known, read
-from flightlog.app.hook_check import hook_findings
+from flightlog.app.hook_check import hook_findings, line_findings
 from flightlog.app.overview import KEEP_DAYS_DEFAULT, keep_days
 from flightlog.app.paths import claude_config_dirs, home
 from flightlog.archive import Archive, Progress
+from flightlog.live.file import runtime_state
+from flightlog.live.gather import FOLDER
+from flightlog.model.errors import Unreadable
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.git.repository import Repository, ignores
 from flightlog.store.files import quarantine
 from flightlog.store.index.database import is_sound
+from flightlog.store.migration import FIRST, Step, layout_of, migrate
 from flightlog.views.prices import PRICES_FROM
 
 YEAR_MS = 365 * 86_400_000
 FREE_BYTES_MIN = 500_000_000
+STEPS: tuple[Step, ...] = ()  # the layout of our own directory has not changed since the first
 
 
 class Level(enum.Enum):
@@ -54,7 +59,9 @@ def examine(progress: Progress | None = None) -> list[Finding]:
     return [
         *(finding for path in dirs for finding in _config_dir(path)),
         *(finding for path in dirs if (path / "projects").is_dir() for finding in _hooks(path, place)),
+        *(finding for path in dirs for finding in _live(path)),
         _home(place),
+        _layout(place),
         *_open_to_others(place),
         _disk(place),
         *_dataset(),
@@ -84,6 +91,9 @@ def mend() -> list[Finding]:
         if not path.is_symlink() and mode & 0o077:
             path.chmod(mode & 0o700)
             done.append(Finding(Level.OK, "mended", f"closed to other users: {path}"))
+    if place.is_dir() and layout_of(place) < _newest():
+        taken = migrate(place, STEPS)
+        done += [Finding(Level.OK, "mended", f"{step.why}; a copy is in {copy}") for step, copy in taken]
     index = place / "index.db"
     if index.exists() and not is_sound(index):
         parts = [Path(f"{index}{side}") for side in ("", "-wal", "-shm")]
@@ -119,12 +129,41 @@ def _home(path: Path) -> Finding:
     return Finding(Level.OK, "home", f"private and writable: {path}")
 
 
+def _newest() -> int:
+    return max((step.to for step in STEPS), default=FIRST)
+
+
+def _layout(path: Path) -> Finding:
+    """Whether our directory is of a layout this version writes."""
+    try:
+        have = layout_of(path)
+    except Unreadable as error:
+        return Finding(Level.DAMAGE, "layout", error.message, f"mv {path / 'layout.json'} {path / 'layout.json.old'}")
+    if have > _newest():
+        return Finding(Level.WARNING, "layout", f"layout {have} is of a later version: {path}", "upgrade flightlog")
+    if have < _newest():
+        return Finding(
+            Level.WARNING, "layout", f"layout {have} is of an earlier version: {path}", "flightlog doctor --fix"
+        )
+    return Finding(Level.OK, "layout", f"layout {have}: {path}")
+
+
 def _hooks(config: Path, place: Path) -> Iterator[Finding]:
     found = hook_findings(config / "settings.json", place, (), Path(tempfile.gettempdir()))
     for each in found:
         yield Finding(Level.WARNING, "hooks", f"{each.what}: {each.which}", each.fix)
     if not found:
         yield Finding(Level.OK, "hooks", f"registered: {config / 'settings.json'}")
+
+
+def _live(config: Path) -> Iterator[Finding]:
+    """The status line, and the file of the running sessions that people edit."""
+    for each in line_findings(config / "settings.json"):
+        yield Finding(Level.WARNING, "status line", f"{each.what}: {each.which}", each.fix)
+    file = config / FOLDER / runtime_state.NAME
+    broken = runtime_state.look(file.parent, now_ms()).broken if file.exists() else ""
+    if broken:
+        yield Finding(Level.WARNING, "live", f"cannot be read, {broken}: {file}", f"correct it: {file}")
 
 
 def _ours(place: Path) -> Iterator[Path]:

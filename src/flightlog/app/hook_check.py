@@ -5,14 +5,13 @@ Looks and tells; changes nothing. Knows the places `init` writes to and the hook
 
 import shlex
 import shutil
-import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from flightlog.app.hook_events import events_for
-from flightlog.app.install import installed, is_ours
+from flightlog.app.install import installed, installed_line, is_ours
 from flightlog.model.errors import FlightlogError
 from flightlog.store import settings_file
 
@@ -52,23 +51,29 @@ def _registered(settings: Path, versions: Collection[str]) -> Iterator[Finding]:
         yield Finding("the hook misses events this client knows", ", ".join(missing), _INIT)
     commands = {hook["command"] for group in groups.values() for hook in group["hooks"] if is_ours(hook)}
     for command in sorted(commands):
-        yield from _points_nowhere(command)
+        yield from _points_nowhere(command, ("hook", "nothing is recorded"))
 
 
-def _points_nowhere(command: str) -> Iterator[Finding]:
-    words = shlex.split(command)
+def line_findings(settings: Path) -> list[Finding]:
+    """Look at the status line of one settings file; without one of ours there is nothing to find."""
+    data = settings_file.read(settings)
+    try:
+        line = installed_line(data.decode("utf-8", "replace")) if data and data.strip() else None
+    except FlightlogError:
+        return []
+    return list(_points_nowhere(line["command"], ("status line", "it only says its name"))) if line else []
+
+
+def _points_nowhere(command: str, told: tuple[str, str]) -> Iterator[Finding]:
+    (name, consequence), words = told, shlex.split(command)
     python, script = words[0], next(word for word in words if word.endswith(".py"))
     if shutil.which(python) is None:
-        yield Finding("the hook's Python is gone: nothing is recorded", python, _INIT)
+        yield Finding(f"the {name}'s Python is gone: {consequence}", python, _INIT)
     if not Path(script).exists():
-        yield Finding("the hook points to a missing program: nothing is recorded", script, _INIT)
+        yield Finding(f"the {name} points to a missing program: {consequence}", script, _INIT)
 
 
 def _home(home: Path) -> Iterator[Finding]:
-    for path in (home, home / "sessions"):
-        if path.exists() and stat.S_IMODE(path.stat().st_mode) & 0o077:
-            yield Finding("others can look into the recordings", str(path), f"chmod -R go= {shlex.quote(str(home))}")
-            return
     for path in sorted(home.glob("spool/*.part")):
         yield Finding("a very long hook payload was cut off at the hook's time limit", str(path), f"less {path}")
 

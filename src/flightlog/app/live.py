@@ -11,7 +11,7 @@ import msgspec
 
 from flightlog.app import home, local_zone, now_ms, open_archive
 from flightlog.app.config import in_force
-from flightlog.app.hook.line import TEMPLATE, Look, render
+from flightlog.app.hook.line import TEMPLATE, Look, render, renders
 from flightlog.app.paths import SAMPLES, claude_config_dirs
 from flightlog.archive import Archive
 from flightlog.live.file import runtime_state
@@ -24,6 +24,7 @@ from flightlog.model.errors import FlightlogError, Invalid, NotFound, Unreadable
 from flightlog.model.text import one_line
 
 LABEL_CHARS_MAX = 60
+WIDTHS = (40, 60, 80, 100, 120, 150, 200)
 
 
 def places() -> list[Where]:
@@ -75,7 +76,17 @@ def _is_used(place: Where) -> bool:
 
 def _where(config_dir: Path) -> Where:
     template = str(in_force()["statusline.template"].value)
-    return Where(config_dir, Path(home()), now_ms(), local_zone(), _new_id, template)
+    return Where(config_dir, Path(home()), now_ms(), local_zone(), _new_id, template, drawn)
+
+
+def drawn(page: dict[str, Any]) -> dict[str, str]:
+    """The status line of a session as its page tells it, without colour, in each width."""
+    cost, folder = page.get("cost") or {}, page["projectPath"]
+    payload: dict[str, object] = {"workspace": {"current_dir": folder, "project_dir": folder}}
+    payload["cost"] = {"total_cost_usd": cost.get("clientUsd", cost.get("ledgerUsd"))}
+    now_s = page["metadata"]["gatheredAt"] / 1000
+    lines = renders(payload, page, [Look(width, color=False, now_s=now_s) for width in WIDTHS])
+    return {f"width{width}": said for width, said in zip(WIDTHS, lines, strict=True) if said}
 
 
 def _new_id() -> str:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
-from pathlib import Path
+from os import PathLike
 
 import msgspec
 
@@ -38,7 +38,7 @@ _decode_report = msgspec.msgpack.Decoder(UsageReport).decode
 class Books:
     """What recorded files say about usage, and where they say what."""
 
-    def __init__(self, files: Sequence[Transcript], index: Path | None) -> None:
+    def __init__(self, files: Sequence[Transcript], index: PathLike[str] | str | None) -> None:
         """Take `files` into account; keep the index at `index`, or nowhere."""
         self._files = files
         self._sources = [source(file) for file in files]

@@ -1,11 +1,53 @@
 """Options that several verbs of the lab share."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from flightlog.cli.places import ON
+from flightlog.model.text import inert
+
+
+def _swept(_context: click.Context, _parameter: click.Parameter, runs_dir: Path) -> Path:
+    """Whoever looks at runs puts right what a killed replay left there; most of the time there is nothing."""
+    if any(runs_dir.glob(".work-*/tree")) or any(runs_dir.glob("*/.in_place")):
+        from flightlog.app.lab import setting
+        from flightlog.lab.replaying.sweeping import swept
+
+        for said in swept(runs_dir, setting(lambda *_: None)):
+            click.echo(inert(said), err=True)
+    return runs_dir
+
+
 RUNS_DIR = click.option(
     "--runs-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("runs"), show_default=True,
-    help="Where runs are kept.",
+    help="Where runs are kept.", callback=_swept,
 )  # fmt: skip
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def session_options(verb: Any) -> Any:
+    """Which session of a run."""
+    verb = click.option("--replicate", type=click.IntRange(1), help="Of a session with replicates: which one.")(verb)
+    return click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Which session.")(verb)
+
+
+def sending_options(verb: Any) -> Any:
+    """How samples are sent: limits, place, address."""
+    for option in (
+        click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Spend no more than this."),
+        click.option("--parallel", type=click.IntRange(1, 1000), help="So many at once; 8 if not said."),
+        click.option("--per-minute", type=click.FloatRange(0, min_open=True), help="So many a minute, all machines."),
+        click.option("--retries", type=click.IntRange(0, 20), default=4, show_default=True, help="More tries."),
+        click.option("--timeout", type=click.FloatRange(1), default=600, show_default=True, help="Seconds to wait."),
+        click.option(
+            "--until-width",
+            type=click.FloatRange(0, 1, min_open=True),
+            help="Stop before COUNT when every share of actions is known to this width; 0.3, say.",
+        ),
+        click.option("--base-url", default="", help="Another address of the API than the provider's own."),
+        ON,
+    ):
+        verb = option(verb)
+    return verb

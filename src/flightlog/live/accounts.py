@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import tzinfo
 
-from flightlog.live.billing import WEEK_MS, Known, Sample, Spend, billing, cents, divided
+from flightlog.live.billing import WEEK_MS, Known, Sample, Spend, billing, divided, shared_out
 from flightlog.live.events import Billed, Book, Bound, Edited, Event
 from flightlog.live.observe import Memory
 from flightlog.live.payloads import Launch, Limit, Told
@@ -96,7 +96,16 @@ class Accounts:
             profile.billing = billing(spends[name], known, self.now_ms, zone)
             profile.metadata.total_sessions = len(sessions[name])
             profile.metadata.last_used = max([spend.last_ms for spend in spends[name]], default=0)
+        self._share_out()
         return list(self.profiles.values())
+
+    def _share_out(self) -> None:
+        """Round so that the profiles' days and weeks add up to the ledger's."""
+        bills = [profile.billing for profile in self.profiles.values()]
+        for bill, today in zip(bills, shared_out([bill.cost_today for bill in bills]), strict=True):
+            bill.cost_today = today
+        for bill, week in zip(bills, shared_out([bill.week_cost or 0.0 for bill in bills]), strict=True):
+            bill.week_cost = week
 
     def profile_of(self, session: str) -> AuthProfile:
         """Who pays for a session now."""
@@ -112,7 +121,8 @@ class Accounts:
         parts = self.book.segments.get(session, [])
         if len(parts) < 2:
             return None
-        return [Swap(profile, since, cents(self._segment_usd[session, since])) for since, profile, _ in parts]
+        costs = shared_out([self._segment_usd[session, since] for since, _, _ in parts])
+        return [Swap(profile, since, cost) for (since, profile, _), cost in zip(parts, costs, strict=True)]
 
     def cost_issues(self, profile: AuthProfile, thresholds: Thresholds) -> list[str]:
         """Budgets and limits that are nearly used up."""

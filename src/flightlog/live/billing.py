@@ -67,7 +67,7 @@ def divided(tally: Tally, cuts: Sequence[int], rows: Iterable[Row]) -> list[Spen
 
 
 def billing(spends: Sequence[Spend], known: Known, now_ms: int, zone: tzinfo) -> Billing:
-    """Sum up for one profile."""
+    """Sum up for one profile; the day and the week are rounded with those of the others, by `shared_out`."""
     start, end, official = _block(spends, known.limits, now_ms)
     block = [each for each in spends if start <= each.last_ms < end]
     cost = sum(each.usd for each in block)
@@ -78,7 +78,7 @@ def billing(spends: Sequence[Spend], known: Known, now_ms: int, zone: tzinfo) ->
     burn = cost / elapsed_ms * HOUR_MS if block else 0.0
     percent = window.used_percent if window else None
     return Billing(
-        cost_today=cents(sum(each.usd for each in spends if each.last_ms >= midnight)),
+        cost_today=sum(each.usd for each in spends if each.last_ms >= midnight),
         burn_rate_per_hour=cents(burn),
         budget_remaining=max(end - now_ms, 0) // MINUTE_MS if block or official else 0,
         budget_percent_used=int(percent if percent is not None else min(_share(now_ms, start, end), 100)),
@@ -90,7 +90,7 @@ def billing(spends: Sequence[Spend], known: Known, now_ms: int, zone: tzinfo) ->
         block_start=start,
         block_end=end,
         block_cost=cents(cost),
-        week_cost=cents(sum(each.usd for each in spends if each.last_ms >= week)),
+        week_cost=sum(each.usd for each in spends if each.last_ms >= week),
         week_start=week,
         cost_source="ledger",
         budget_source="statusline" if percent is not None else "time of the block",
@@ -123,6 +123,16 @@ def official(window: Window | None, now_ms: int) -> Window | None:
 def cents(usd: float) -> float:
     """An amount as money is written."""
     return round(usd + 0.0, 2)
+
+
+def shared_out(amounts: Sequence[float]) -> list[float]:
+    """Amounts as money is written, each to the cent and all together to the cent of their sum."""
+    exact = [100 * each for each in amounts]
+    whole = [int(each) for each in exact]
+    by_rest = sorted(range(len(exact)), key=lambda at: whole[at] - exact[at])
+    for at in by_rest[: round(sum(exact)) - sum(whole)]:
+        whole[at] += 1
+    return [each / 100 for each in whole]
 
 
 def _usd(row: Row) -> float:

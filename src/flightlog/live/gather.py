@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -21,6 +22,7 @@ from flightlog.live.events import Billed, Book, Event, folded
 from flightlog.live.file import runtime_state
 from flightlog.live.keeping import archive_removed, clean_up, log_line
 from flightlog.live.observe import Memo, Memory
+from flightlog.live.panes import look_at_panes
 from flightlog.live.state import (
     Alerts,
     AuthProfile,
@@ -31,7 +33,6 @@ from flightlog.live.state import (
     SessionCost,
     SessionMetadata,
     Thresholds,
-    Tmux,
     TranscriptFact,
 )
 from flightlog.model.errors import NotFound
@@ -50,6 +51,10 @@ PAGE_SPREAD_S = 120
 GATHER_WAIT_S = 30.0
 
 
+Draw = Callable[[dict[str, Any]], dict[str, str]]
+"""The status line of a session's page, by width."""
+
+
 class Where(Struct, frozen=True):
     """Which agent's directory, our own, and the circumstances."""
 
@@ -59,6 +64,7 @@ class Where(Struct, frozen=True):
     zone: tzinfo
     new_id: Callable[[], str]
     template: str = ""
+    draw: Draw | None = None
 
     @property
     def folder(self) -> Path:
@@ -108,6 +114,7 @@ class _Gathering:
         self.book: Book = folded(self.journal.read())
         self.recordings = self._recordings()
         self.projects: dict[str, str] = {}
+        self.due: set[str] = set()
 
     def run(self) -> Live:
         # A file deleted later is made again from the journal, not from our own old pages.
@@ -124,8 +131,9 @@ class _Gathering:
         profiles = accounts.billed(digests, self.archive.books.responses, self.where.zone)
         thresholds = seen.state.thresholds
         sessions = [self._session(memo, accounts, thresholds, broken=bool(seen.broken)) for memo in memos]
-        done = self._write(profiles, sessions)
         launched = {each.session_id: self._launched(each, accounts) for each in sessions}
+        self._draw(RuntimeState(profiles, sessions, thresholds), launched)
+        done = self._write(profiles, sessions)
         gathered = Live(str(self.where.config_dir), done.state, done.broken or seen.broken, self.now_ms, launched)
         gathered.changed = self._publish(gathered)
         self._finish(gathered, len(done.removed))
@@ -158,6 +166,7 @@ class _Gathering:
             elif self.now_ms - signs.activity_ms > WEEK_MS:
                 del self.memory.sessions[name]
         mine = [memo for memo in memos if self.effort.only in {"", memo.session}]
+        look_at_panes(mine, self.now_ms)
         observe.look_at_git([(memo, self._project(memo)) for memo in mine], self.now_ms)
         for memo in mine if self.effort.secrets else ():
             recording = self.recordings.get(memo.session)
@@ -224,7 +233,7 @@ class _Gathering:
                 memo.told.at_ms if memo.told and client is not None else None,
             ),
             swaps=accounts.swaps(memo.session),
-            tmux=Tmux(memo.told.launch.tmux_pane) if memo.told and memo.told.launch.tmux_pane else None,
+            tmux=memo.tmux,
         )
 
     def _write(self, profiles: list[AuthProfile], sessions: list[RuntimeSession]) -> runtime_state.Outcome:
@@ -257,20 +266,27 @@ class _Gathering:
             cli_version=(memo.told.payload.version or "") if memo.told else "",
         )
 
-    def _publish(self, live: Live) -> int:
-        due = []
-        for session in live.state.sessions:
-            memo = self.memory.sessions.get(session.session_id)
-            if memo is None or session.session_id not in live.launches:
-                continue
-            launched = live.launches[session.session_id]
+    def _draw(self, state: RuntimeState, launches: dict[str, layout.Launched]) -> None:
+        """Find out whose page is due, and draw the status line of those anew."""
+        for session in state.sessions:
+            memo, launched = self.memory.sessions[session.session_id], launches[session.session_id]
             mark = layout.mark(session, launched, self.where.template)
             # Not all at the same moment: each session has its own.
             every_ms = PAGE_EVERY_MS + 1000 * (zlib.crc32(session.session_id.encode()) % PAGE_SPREAD_S)
             mine = session.session_id == self.effort.only
             if mine or mark != memo.page_print or self.now_ms - memo.page_ms > every_ms:
                 memo.page_print, memo.page_ms = mark, self.now_ms
-                due.append(layout.session_page(session, launched, live.state, self.where.template))
+                self.due.add(session.session_id)
+                if self.where.draw is not None:
+                    memo.lines = self.where.draw(layout.session_body(session, launched, state, self.where.template))
+            session.formatted_strings = memo.lines or None
+
+    def _publish(self, live: Live) -> int:
+        due = [
+            layout.session_page(session, live.launches[session.session_id], live.state, self.where.template)
+            for session in live.state.sessions
+            if session.session_id in self.due
+        ]
         shared = layout.shared_pages(live.state, self.now_ms, self.where.template)
         return len(publish(self.where.folder, [*due, *shared], durable=False))
 

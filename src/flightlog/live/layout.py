@@ -21,6 +21,7 @@ from flightlog.model.pages import Page, Tier
 SHARED = "billing-shared.json"
 SUMMARY = "sessions.json"
 LOG = "daemon.log"
+_NOT_MARKED = {"transcript", "formatted_strings", "health", "metadata"}
 NOT_SESSIONS = {SHARED, SUMMARY, "config.json"}
 _OLD_BYTES_MAX = 1 << 20
 
@@ -40,26 +41,32 @@ class Launched(Struct, rename="camel"):
 
 def session_page(session: RuntimeSession, launched: Launched, state: RuntimeState, template: str) -> Page:
     """The health cache of one session; the status line shows it."""
+    return _page(f"{session.session_id}.json", session_body(session, launched, state, template))
+
+
+def session_body(session: RuntimeSession, launched: Launched, state: RuntimeState, template: str) -> dict[str, Any]:
+    """What that page says."""
     profile = state.profile(session.auth_profile)
     told = wire(session)
     if "transcript" in told:
         told["transcript"].pop("lastModifiedAgo", None)
     thresholds = healths.effective(state.thresholds, profile.thresholds if profile else None)
-    body = {
+    return {
         **told,
         "launch": wire(launched),
         "billing": wire(profile.billing) if profile else {},
         "thresholds": wire(thresholds),
         "statusline": {"template": template} if template else {},
     }
-    return _page(f"{session.session_id}.json", body)
 
 
 def mark(session: RuntimeSession, launched: Launched, template: str) -> int:
-    """A print of what a page says of its own session; billing moves with every session of a profile."""
-    parts = [getattr(session, name) for name in RuntimeSession.__struct_fields__ if name != "transcript"]
+    """A print of what happened to a session; billing moves with every session of a profile, and so does the clock."""
+    parts = [getattr(session, name) for name in RuntimeSession.__struct_fields__ if name not in _NOT_MARKED]
     size = session.transcript.size_bytes if session.transcript else 0
-    return zlib.crc32(msgspec.msgpack.encode([parts, size, launched, template]))
+    how = (session.health.status, session.health.issues, session.health.lifecycle)
+    last = session.metadata.last_activity if session.metadata else 0
+    return zlib.crc32(msgspec.msgpack.encode([parts, how, last, size, launched, template]))
 
 
 def shared_pages(state: RuntimeState, now_ms: int, template: str) -> list[Page]:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from flightlog.archive import Recording
 from flightlog.live.billing import Sample
 from flightlog.live.payloads import Told, told
-from flightlog.live.state import Git, Limits
+from flightlog.live.state import Git, Limits, Tmux
 from flightlog.store.reading import open_reader
 
 TAIL_BYTES = 2 << 20
@@ -48,6 +48,9 @@ class Memo(Struct):
     git: Git | None = None
     page_print: int = 0
     page_ms: int = 0
+    lines: dict[str, str] = {}
+    tmux: Tmux | None = None
+    tmux_ms: int = 0
 
 
 class Memory(Struct):

@@ -89,6 +89,7 @@ class Launch(Struct):
     alias: str = ""
     profile: str = ""
     tmux_pane: str = ""
+    tmux: str = ""
     pid: int = 0
     pid_started: int = 0
 

@@ -207,6 +207,8 @@ class RuntimeSession(Struct, rename="camel"):
     cost: SessionCost | None = None
     swaps: list[Swap] | None = None
     tmux: Tmux | None = None
+    formatted_strings: dict[str, str] | None = None
+    """The status line as last gathered, without colour, by `width40` to `width200`."""
 
 
 class RuntimeState(Struct, rename="camel"):
@@ -216,7 +218,7 @@ class RuntimeState(Struct, rename="camel"):
     sessions: list[RuntimeSession] = []
     thresholds: Thresholds | None = None
     metadata: bool | None = None
-    """Whether the file shall say its version and counts."""
+    """Whether the file shall say its version, counts and where to find a session."""
 
     def profile(self, profile_id: str) -> AuthProfile | None:
         """The profile of that id."""

@@ -5,17 +5,15 @@ characters that reorder text are shown by number. Newlines and tabs stay, and so
 word: a sequence that never ends must not hide what follows it.
 """
 
+import functools
 import re
 
 # The one-byte forms of ESC are shown, not followed: in text of a wrong encoding they are accents and quotes.
-_SEQUENCES = re.compile(
-    r"""
+_SEQUENCES = r"""
       \x1b\[[0-?]*[ -/]*[@-~]                       # CSI
     | \x1b[\]PX^_][^\x07\x1b\x9c\n]*(?:\x07|\x1b\\)  # OSC, DCS, SOS, PM, APC
     | \x1b[ -/]*[0-OQ-WYZ\\`-~]                     # the rest
-    """,
-    re.VERBOSE,
-)
+    """
 UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
@@ -23,13 +21,19 @@ UNSAFE = re.compile(
 
 def inert(text: str) -> str:
     """Return `text` so that printing it can only show it."""
-    return UNSAFE.sub(_picture, _SEQUENCES.sub("", text.replace("\r\n", "\n")))
+    return UNSAFE.sub(_picture, _sequences().sub("", text.replace("\r\n", "\n")))
 
 
 def one_line(text: str, width: int) -> str:
     """Return `text` inert, on one line of at most `width` characters."""
     line = " ".join(inert(text[: width * 8]).split())
     return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
+
+
+@functools.cache
+def _sequences() -> re.Pattern[str]:
+    """Compiled when first needed: a usage report as JSON is not kept waiting."""
+    return re.compile(_SEQUENCES, re.VERBOSE)
 
 
 def _picture(match: re.Match[str]) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from flightlog.model.pages import Clean
 from flightlog.privacy.detect import contexts, engine, suspects
 from flightlog.privacy.detect.people import HOME
-from flightlog.privacy.redact import ROUNDS_MAX, Redactor
+from flightlog.privacy.redact import ROUNDS_MAX, Redactor, is_hopeless
 
 _BATCH_BYTES = 1 << 20
 _REMEMBERED_MAX = 50_000
@@ -74,17 +74,18 @@ class Records:
         done = data.split(b"\n")
         if len(done) != len(lines):
             return [self._line(line) for line in lines]
-        begins = suspects.lines_in(data, self.redactor.known)
-        if begins:
+        suspected = suspects.lines_in(data, self.redactor.known)
+        if suspected:
             starts = list(itertools.accumulate((size + 1 for size in map(len, done)), initial=0))
-            picked = [bisect_right(starts, begin) - 1 for begin in begins]
-            for index, line in zip(picked, self._settled([done[index] for index in picked]), strict=True):
+            picked = [bisect_right(starts, each.begin) - 1 for each in suspected]
+            settled = self._settled([done[index] for index in picked], [each.found for each in suspected])
+            for index, line in zip(picked, settled, strict=True):
                 done[index] = line
         return done
 
-    def _settled(self, lines: list[bytes]) -> list[bytes]:
+    def _settled(self, lines: list[bytes], found: list[list[engine.Found]]) -> list[bytes]:
         """Redact lines until another look changes nothing: a tag can bring something else to light."""
-        done, decoded = self._careful(lines)
+        done, decoded = self._careful(lines, found)
         # What changed as it stood was looked at until nothing changed; what was decoded, not yet as it now stands.
         pending = [index for index in decoded if done[index] != lines[index]]
         for _ in range(ROUNDS_MAX):
@@ -98,15 +99,21 @@ class Records:
                 break
         return done
 
-    def _careful(self, lines: list[bytes]) -> tuple[list[bytes], set[int]]:
-        """Redact lines as they stand where that is safe, else string by string; say which were read so."""
+    def _careful(
+        self, lines: list[bytes], found: list[list[engine.Found]] | None = None
+    ) -> tuple[list[bytes], set[int]]:
+        """Redact lines as they stand where that is safe, else string by string; say which were read so.
+
+        `found` is what was already found in each of them.
+        """
         decoded: set[int] = set()
         if any(b"\0" in line for line in lines):
             return [self._line(line) for line in lines], set(range(len(lines)))
         done = list(lines)
         pending = list(range(len(lines)))
         for _ in range(ROUNDS_MAX):
-            changed, unsafe, final = self._round_in_place([done[index] for index in pending])
+            changed, unsafe, final = self._round_in_place([done[index] for index in pending], found)
+            found = None
             for at in unsafe:
                 done[pending[at]] = self._line(lines[pending[at]])
                 decoded.add(pending[at])
@@ -120,13 +127,19 @@ class Records:
             decoded.add(index)
         return done, decoded
 
-    def _round_in_place(self, lines: list[bytes]) -> tuple[dict[int, bytes], set[int], set[int]]:
+    def _round_in_place(
+        self, lines: list[bytes], told: list[list[engine.Found]] | None
+    ) -> tuple[dict[int, bytes], set[int], set[int]]:
         """Return the lines that one round changes, those to be read string by string, and those surely done."""
         joined = b"\0".join(lines)
         starts = list(itertools.accumulate((size + 1 for size in map(len, lines)), initial=0))
         by_line: dict[int, list[engine.Found]] = {}
         unsafe = {bisect_right(starts, begin) - 1 for begin in suspects.deep_lines_in(joined)}
-        for one in self.redactor.found(joined):
+        if told is None:
+            every = self.redactor.found(joined)
+        else:
+            every = [one.moved(start) for start, each in zip(starts, told, strict=False) for one in each]
+        for one in every:
             at = bisect_right(starts, one.start) - 1
             by_line.setdefault(at, []).append(one)
             if not _in_one_string(joined, one):
@@ -185,15 +198,17 @@ class Records:
     def _redacted(self, leaves: list[Leaf]) -> list[str]:
         documents = [_document(leaf) for leaf in leaves]
         pending = list(range(len(documents)))
+        hopeless: list[int] = []
         for _ in range(ROUNDS_MAX):
             after = self._round([documents[index] for index in pending])
             changed = [(index, new) for index, new in zip(pending, after, strict=True) if new != documents[index]]
+            hopeless += [index for index, new in changed if is_hopeless(documents[index], new)]
             for index, new in changed:
                 documents[index] = new
-            pending = [index for index, _ in changed]
+            pending = [index for index, _ in changed if index not in hopeless]
             if not pending:
                 break
-        for index in pending:
+        for index in (*pending, *hopeless):
             tag = self.redactor.given_up(documents[index]).decode()
             documents[index] = _document(Leaf(leaves[index].key, tag))
         return [self._text_of(document, leaf) for document, leaf in zip(documents, leaves, strict=True)]

@@ -105,7 +105,7 @@ def _in_batch(lines: list[bytes], start: tuple[int, int], known: Known, homes: s
         data = without_owner(data, path, b"~" * len(path)) if path in data else data
     offsets = list(accumulate(map(len, lines), initial=0))
     (number, chars), at = start, 0
-    for begin in suspects.lines_in(data, known):
+    for begin, _ in suspects.lines_in(data, known):
         index = bisect_right(offsets, begin) - 1
         chars, at = chars + _chars(data[at:begin]), begin
         line = data[begin : offsets[index + 1]]

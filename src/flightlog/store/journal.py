@@ -19,7 +19,7 @@ from flightlog.store import salvage
 from flightlog.store.lines import Last, Line, append_after, read_together
 
 VERSION = 1
-_TAIL_BYTES = 1 << 16
+_TAIL_BYTES = 1 << 12
 _TAIL_BYTES_MAX = 32 << 20
 _HEADER = frozenset({"v", "id", "seq", "ts"})
 

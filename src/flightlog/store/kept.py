@@ -5,38 +5,45 @@ Every report asks this, so nothing here loads what adopts or unpacks.
 
 import os
 import re
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flightlog.model.ids import checked, is_safe
-from flightlog.store.recordings import generations
+
+if TYPE_CHECKING:
+    from os import PathLike
+    from pathlib import Path
 
 REWRITTEN = ".rewritten"
-_TRANSCRIPT = re.compile(r"(transcript|agent-[A-Za-z0-9._-]+?)(?:\.g\d+)?\.jsonl(?:\.from-\d+(?:\.zst)?)?")
+_TRANSCRIPT = r"(transcript|agent-[A-Za-z0-9._-]+?)(?:\.g\d+)?\.jsonl(?:\.from-\d+(?:\.zst)?)?"
 
 
-def session_dir(home: Path, agent: str, session: str) -> Path:
+def session_dir(home: "PathLike[str] | str", agent: str, session: str) -> "Path":
     """Name the directory of a session; the ids come from outside and are checked."""
-    return home / "sessions" / checked(agent) / checked(session)
+    from pathlib import Path  # noqa: PLC0415 - only where there is one
+
+    return Path(home) / "sessions" / checked(agent) / checked(session)
 
 
-def kept_sessions(home: Path, agent: str) -> tuple[set[str], set[str]]:
+def kept_sessions(home: "PathLike[str] | str", agent: str) -> tuple[set[str], set[str]]:
     """Name the sessions we have copies of, and those of them whose sources were rewritten."""
-    root = home / "sessions" / checked(agent)
-    return _folders(root), _folders(root / REWRITTEN)
+    root = f"{os.fspath(home)}/sessions/{checked(agent)}"
+    return _folders(root), _folders(f"{root}/{REWRITTEN}")
 
 
-def kept_files(home: Path, agent: str, session: str) -> dict[str, list[int]]:
+def kept_files(home: "PathLike[str] | str", agent: str, session: str) -> dict[str, list[int]]:
     """Name the transcripts kept for a session, with their generations."""
+    from flightlog.store.recordings import generations  # noqa: PLC0415 - as above
+
     root = session_dir(home, agent, session)
     found: dict[str, list[int]] = {}
     for folder in (root, root / "subagents"):
-        for name in {match[1] for match in map(_TRANSCRIPT.fullmatch, _names(folder)) if match}:
+        for name in {match[1] for each in _names(folder) if (match := re.fullmatch(_TRANSCRIPT, each))}:
             path = folder / f"{name}.jsonl"
             found[str(path.relative_to(root))] = generations(path)
     return found
 
 
-def _folders(root: Path) -> set[str]:
+def _folders(root: str) -> set[str]:
     try:
         with os.scandir(root) as entries:
             return {entry.name for entry in entries if is_safe(entry.name) and entry.is_dir()}
@@ -44,7 +51,7 @@ def _folders(root: Path) -> set[str]:
         return set()
 
 
-def _names(folder: Path) -> list[str]:
+def _names(folder: "Path") -> list[str]:
     try:
         return [each.name for each in folder.iterdir()]
     except OSError:

@@ -7,7 +7,6 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
@@ -101,7 +100,9 @@ def raw_lines(path: str, start: int) -> Iterator[bytes]:
 
 def sound_lines(path: str, start: int = 0) -> Iterator["Line | Damage"]:
     """Read every sound record from the line at `start` on, and the damage between them."""
-    from flightlog.store.lines import read  # noqa: PLC0415 - a usage report never comes here
+    from pathlib import Path  # noqa: PLC0415 - a usage report never comes here
+
+    from flightlog.store.lines import read  # noqa: PLC0415
 
     try:
         yield from read(Path(path), start)
@@ -141,7 +142,9 @@ class _Sealed:
 
 
 def _recording(path: str) -> "Recording":
-    from flightlog.store.recordings import Recording  # noqa: PLC0415 - most files are plain, and zstandard loads slowly
+    from pathlib import Path  # noqa: PLC0415 - most files are plain
+
+    from flightlog.store.recordings import Recording  # noqa: PLC0415 - zstandard loads slowly
 
     try:
         return Recording(Path(path))

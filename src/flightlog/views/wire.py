@@ -3,7 +3,6 @@
 Every command that prints JSON waits for this module, so it imports little.
 """
 
-import json
 import re
 from typing import Any
 
@@ -28,6 +27,8 @@ def _encoded(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
+        import json  # noqa: PLC0415 - two milliseconds, hardly ever needed
+
         # A file name that is not text; everything else was made text when it was decoded.
         return _LONE.sub(rb"\\ufffd", json.dumps(msgspec.to_builtins(value)).encode())
 

@@ -49,8 +49,17 @@ class Segment:
 
 def render(payload: dict[str, object], page: dict[str, object], look: Look) -> str:
     """The line; empty when there is nothing to say at all."""
-    segments = {name: made for name, make in _MAKERS.items() if (made := make(payload, page, look)) is not None}
+    return renders(payload, page, [look])[0]
+
+
+def renders(payload: dict[str, object], page: dict[str, object], looks: list[Look]) -> list[str]:
+    """The line in several widths, of one moment."""
+    segments = {name: made for name, make in _MAKERS.items() if (made := make(payload, page, looks[0])) is not None}
     parts = _parts(_text(_at(page, "statusline", "template")) or TEMPLATE)
+    return [_fitted(parts, segments, look) for look in looks]
+
+
+def _fitted(parts: list[tuple[str, str]], segments: dict[str, Segment], look: Look) -> str:
     shown = {name: 0 for name, _ in parts if name in segments}
     plain = _joined(parts, segments, shown, color=False)
     for form in (1, 2):

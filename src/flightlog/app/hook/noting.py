@@ -23,6 +23,7 @@ _NAMED = {
     "alias": ("CLAUDE_ALIAS", "CLAUDE_LAUNCH_ALIAS"),
     "profile": ("CLAUDE_AUTH_PROFILE",),
     "tmux_pane": ("TMUX_PANE",),
+    "tmux": ("TMUX",),
 }
 # Who pays, in the order the client looks; the values are secrets and leave as prints only.
 _KEYS = ("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -88,8 +89,8 @@ def _launch(config_dir: str) -> dict[str, object]:
     found: dict[str, object] = {"config_dir": config_dir, "account": _account(config_dir)}
     for name, variables in _NAMED.items():
         value = next((os.environ[variable] for variable in variables if os.environ.get(variable)), "")
-        if recorder.is_safe(value) or name == "tmux_pane":
-            found[name] = value[:64]
+        if recorder.is_safe(value) or name.startswith("tmux"):
+            found[name] = value[: 200 if name == "tmux" else 64]
     pid = os.environ.get("CLAUDE_PID", "")
     if pid.isdecimal():
         found["pid"], found["pid_started"] = int(pid), _started(pid)

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from flightlog.live import state as states
 from flightlog.live.file.yamldoc import HEADER, Broken, Chunk, parse
-from flightlog.live.file.yamledit import NOTES, changed, laid_out, new_item
+from flightlog.live.file.yamledit import NOTES, changed, laid_out, new_item, without
 from flightlog.live.state import (
     DEFAULT_PROFILE,
     AuthProfile,
@@ -55,6 +55,7 @@ _HEADER = """\
 _UPDATED = re.compile(r"^# Last updated: .*$", re.MULTILINE)
 _UNITS = "# USD; budgetRemaining in minutes; resetTime in UTC; other times in ms since 1970; limits as the vendor says"
 _OURS_TO_SET = "# yours to set: budgets in USD (costTodayUsd, costBlockUsd, costWeekUsd), warnings in percent"
+_LOOKUP_NOTE = "# who pays for a session; which session runs in a tmux pane"
 _LISTS: tuple[tuple[str, str], ...] = (("authProfiles", "auth_profiles"), ("sessions", "sessions"))
 
 Change = Callable[[RuntimeState], RuntimeState]
@@ -226,6 +227,8 @@ def _with_frame(chunks: list[Chunk], new: RuntimeState) -> list[Chunk]:
         chunks.append(_root("thresholds", states.wire(new.thresholds), f"\n{_OURS_TO_SET}\n"))
     if new.metadata is not None and "r:metadata" not in names:
         chunks.append(_root("metadata", {"version": states.VERSION}, "\n"))
+    if new.metadata is not None and "r:quickLookup" not in names and new.sessions:
+        chunks.append(_root("quickLookup", _lookup(new), f"\n{_LOOKUP_NOTE}\n"))
     return chunks
 
 
@@ -322,6 +325,14 @@ def _stamp(chunks: list[Chunk], state: RuntimeState, now_ms: int) -> None:
     for at, chunk in enumerate(chunks):
         if chunk.key == "r:metadata" and chunk.node is not None and chunk.node.keys is not None:
             chunks[at] = changed(chunk, told, {})
+        elif chunk.key == "r:quickLookup" and chunk.node is not None and chunk.node.keys is not None:
+            chunks[at] = changed(without(chunk, _lookup(state)), _lookup(state), {})
+
+
+def _lookup(state: RuntimeState) -> dict[str, dict[str, str]]:
+    panes = {each.tmux.pane: each.session_id for each in state.sessions if each.tmux and each.tmux.pane}
+    told = {"bySessionId": {each.session_id: each.auth_profile for each in state.sessions}, "byTmux": panes}
+    return {name: each for name, each in told.items() if each}
 
 
 def _chunks(folder: Path, data: bytes | None) -> list[Chunk]:

@@ -63,6 +63,22 @@ def changed(chunk: Chunk, new: Mapping[str, Any], comments: Mapping[str, str]) -
     return Chunk(chunk.key, text, node)
 
 
+def without(chunk: Chunk, new: Mapping[str, Mapping[str, Any]]) -> Chunk:
+    """The chunk without the lines of members that a mapping in `new` no longer names."""
+    root, text = chunk.node, chunk.text
+    assert root is not None
+    for name, node in (root.keys or {}).items():
+        if node.keys is None or node.is_flow:
+            continue
+        for key in [key for key, child in node.keys.items() if key not in new.get(name, {}) and child.keys is None]:
+            child = node.keys.pop(key)
+            start = text.rfind("\n", 0, child.after) + 1
+            end = text.find("\n", child.end) + 1 or len(text)
+            text = text[:start] + text[end:]
+            _shrink(root, end, end - start)
+    return Chunk(chunk.key, text, root)
+
+
 def _is_plain(value: str) -> bool:
     if not _PLAIN.fullmatch(value) or value != value.strip() or ": " in value or value.endswith(":"):
         return False
@@ -181,12 +197,24 @@ def _added_to_flow(text: str, root: Node, node: Node, more: Mapping[str, Any]) -
         if not key.startswith(NOTES):
             lead = ", " if node.keys or said else ""
             shown = written(value)
-            start = at + len(said) + len(lead) + len(key) + 2
+            name = written(key)
+            start = at + len(said) + len(lead) + len(name) + 2
             fresh[key] = Node(start, start + len(shown), start - 1, _kept(value))
-            said += f"{lead}{key}: {shown}"
+            said += f"{lead}{name}: {shown}"
     _grow(root, at, len(said))
     node.keys.update(fresh)
     return text[:at] + said + text[at:]
+
+
+def _shrink(node: Node, end: int, by: int) -> None:
+    """Move what stands behind lines that were taken out."""
+    for child in (node.keys or {}).values():
+        if child.after >= end:
+            _move(child, -by)
+        elif child.keys is not None:
+            _shrink(child, end, by)
+            child.end = max((max(each.end, each.after) for each in child.keys.values()), default=child.after)
+    node.end = max((max(each.end, each.after) for each in (node.keys or {}).values()), default=node.end)
 
 
 def _grow(root: Node, at: int, by: int) -> None:
@@ -218,17 +246,18 @@ def _lines(item: Mapping[str, Any], node: Node, at: int, comments: Mapping[str, 
             continue
         if value is None:
             continue
-        place = at + len(text) + len(lead) + len(key) + 1
+        name = written(key)
+        place = at + len(text) + len(lead) + len(name) + 1
         if isinstance(value, Mapping) and value:
             child = Node(place + 1, 0, place, keys={}, indent=node.indent + 2)
-            text += f"{lead}{key}:\n"
+            text += f"{lead}{name}:\n"
             text += _lines(value, child, at + len(text), comments)
             child.start = min((each.after for each in (child.keys or {}).values()), default=place)
             child.end = max((each.end for each in (child.keys or {}).values()), default=place)
         else:
             shown = written(value)
             child = Node(place + 1, place + 1 + len(shown), place, _kept(value), is_opaque=isinstance(value, Mapping))
-            text += f"{lead}{key}: {shown}" + (f"  {comments[key]}" if key in comments else "") + "\n"
+            text += f"{lead}{name}: {shown}" + (f"  {comments[key]}" if key in comments else "") + "\n"
         node.keys[key] = child
         node.end = max(node.end, child.end)
     return text

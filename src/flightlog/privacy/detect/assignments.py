@@ -33,11 +33,13 @@ WEAK = (
 WORDS = (*PASSWORDS, *STRONG, *WEAK)
 # Letters that make another word of it: tokens, keyword, author.
 _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
-_NAME_MAX = 40
+NAME_MAX = 40
 _NAME_BYTES = (string.ascii_letters + string.digits + "_-.").encode()
 _GAP_MAX = 40
 _FILLERS_MAX = 5
 _VALUE_MAX = 300
+# How far after a word is looked to tell whether it is worth a judgement: the word itself, and half a value.
+WORTH_MAX = 60 + _VALUE_MAX // 2
 _FILLERS = (
     "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
     "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified|is"
@@ -140,7 +142,7 @@ def is_worth_judging(view: bytes, start: int) -> bool:
     word = view[start:end].lower()
     if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _VALUE_MAX // 2) is None:
         return False
-    tail = _TAIL.match(view, end, end + _NAME_MAX)
+    tail = _TAIL.match(view, end, end + NAME_MAX)
     return not _is_boring(_name_before(view, start) + view[start : tail.end() if tail else end])
 
 
@@ -149,7 +151,7 @@ def judge(view: bytes, start: int, end: int) -> Hit | None:
     word = view[start:end].lower()
     if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _VALUE_MAX // 2) is None:
         return None
-    tail = end + len(_TAIL.findall(view, end, end + _NAME_MAX)[0])
+    tail = end + len(_TAIL.findall(view, end, end + NAME_MAX)[0])
     name = _name_before(view, start) + view[start:tail]
     if _is_boring(name):
         return None
@@ -204,7 +206,7 @@ def _gap_end(view: bytes, at: int) -> int:
 
 
 def _name_before(view: bytes, start: int) -> bytes:
-    before = view[max(0, start - _NAME_MAX) : start]
+    before = view[max(0, start - NAME_MAX) : start]
     return before[len(before.rstrip(_NAME_BYTES)) :]
 
 
@@ -217,7 +219,7 @@ def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     marks = operator.group() if operator else b""
     # Passwords may begin with a mark that the gap took: the value begins after the quote or the blank.
     opened = _first_quote(gap, operator.end() if operator else 0)
-    if b"\n" in gap and opened is None and _NAMED_NEXT.match(view, high, high + _NAME_MAX):
+    if b"\n" in gap and opened is None and _NAMED_NEXT.match(view, high, high + NAME_MAX):
         return None  # nothing was assigned, and the next line begins with a name of its own
     if opened is not None:
         return _inside_quotes(view, low + opened[0], opened[1], marks)
@@ -285,7 +287,7 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
 
 def _with_lone_line(view: bytes, value: _Value) -> _Value:
     """Return the typed value with the next line, if that is one word: a name would have its mark."""
-    lone = _LONE.match(view, value.end, value.end + _NAME_MAX * 2) if len(value.text) >= 3 else None
+    lone = _LONE.match(view, value.end, value.end + NAME_MAX * 2) if len(value.text) >= 3 else None
     if lone is None:
         return value
     return value._replace(end=lone.end(1), text=value.text + lone[1])

@@ -5,7 +5,7 @@ no detector reaches over one, so that many small texts can be searched in one go
 """
 
 import itertools
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -19,6 +19,9 @@ from flightlog.privacy.detect.meter import UNJUDGED, Meter
 # How far what begins here may reach, before and after.
 _REACH = {b"-----BEGIN": (100, 20_100), b"kind": (2_100, 2_100), b"data:": (1 << 20, 1 << 20)}
 _REACH_ELSE = (600, 1_200)
+# Stretches up to so many bytes are put together, up to so many.
+_SMALL = 4 << 10
+_GROUP = 64 << 10
 # What raw JSON writes in another way than the string it stands for.
 _HIDING = (b"\x1b", b"1b[", b"data:", b"\\u00")
 TAG = re2.compile(rb"<(?:secret|person):[a-z0-9.-]{1,80}:[0-9a-f]{4,64}>", LATIN)
@@ -74,8 +77,11 @@ def look(data: bytes, known: Known | None = None, meter: Meter | None = None) ->
     sighted = triggers.sight(data, looking.meter)
     hits = [*looking.known.find(data), *sighted.hits] if looking.known else sighted.hits
     found = [_found(hit, ((hit.start, hit.end),)) for hit in hits]
-    for low, high in _windows(data, sighted.places):
-        found += [one.moved(low) for one in _closer(data[low:high], looking)]
+    for group in _grouped(data, _windows(data, sighted.places)):
+        starts = list(itertools.accumulate((high - low + 1 for low, high in group), initial=0))
+        for one in _closer(b"\0".join(data[low:high] for low, high in group), looking):
+            at = bisect_right(starts, one.start) - 1
+            found.append(one.moved(group[at][0] - starts[at]))
     return Looked(_settled(found), [place.start for place in sighted.places if place.text.startswith(_HIDING)])
 
 
@@ -95,6 +101,23 @@ def _windows(data: bytes, places: Iterable[triggers.Place]) -> list[tuple[int, i
         else:
             made.append((low, high))
     return made
+
+
+def _grouped(data: bytes, windows: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Put small stretches together, to be read again in one go; those with events of a stream stay apart."""
+    group: list[tuple[int, int]] = []
+    size = 0
+    for low, high in windows:
+        if high - low > _SMALL or data.find(b"data:", low, high) >= 0:
+            yield [(low, high)]
+            continue
+        group.append((low, high))
+        size += high - low
+        if size > _GROUP:
+            yield group
+            group, size = [], 0
+    if group:
+        yield group
 
 
 def _closer(window: bytes, looking: Looking) -> Iterator[Found]:

@@ -4,7 +4,8 @@ Reads lines as they stand in a file, escapes and all, so that most are never dec
 """
 
 from collections.abc import Iterator
-from typing import Any
+from operator import itemgetter
+from typing import Any, NamedTuple
 
 import re2
 
@@ -16,17 +17,29 @@ from flightlog.privacy.detect.known import Known
 _DEEP = re2.compile(rb"\\u00[0-7]|\x1b|1b\[|data: ?\{", LATIN)
 
 
-def lines_in(data: bytes, known: Known) -> list[int]:
-    """Return where the lines of `data` begin that hold something private or hide something, in order."""
+class Suspect(NamedTuple):
+    """Where a line begins that holds something private or hides something, and what was found in it."""
+
+    begin: int
+    found: list[engine.Found]
+
+
+def lines_in(data: bytes, known: Known) -> list[Suspect]:
+    """Return the lines of `data` that need a closer look, in order; what was found counts from their beginning."""
     records = data.replace(b"\n", b"\0")
     looked = engine.look(records, known)
-    begins, end = [], -1
-    for place in sorted([*(one.start for one in looked.found), *looked.hiding]):
+    suspects: list[Suspect] = []
+    end = -1
+    marks: list[tuple[int, engine.Found | None]] = [(one.start, one) for one in looked.found]
+    marks += [(place, None) for place in looked.hiding]
+    for place, one in sorted(marks, key=itemgetter(0)):
         if place > end:
-            begins.append(records.rfind(b"\0", 0, place) + 1)
+            suspects.append(Suspect(records.rfind(b"\0", 0, place) + 1, []))
             end = records.find(b"\0", place)
             end = end if end >= 0 else len(records)
-    return begins
+        if one is not None:
+            suspects[-1].found.append(one.moved(-suspects[-1].begin))
+    return suspects
 
 
 def deep_lines_in(records: bytes) -> Iterator[int]:

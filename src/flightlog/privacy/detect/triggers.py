@@ -23,12 +23,16 @@ _AFTER = 800
 _TOKEN_AFTER = 3_200
 _LONG = 200
 _PLACE_LOOK = 40
+_KNOWN_LOOK = 30
 _REMEMBERED_MAX = 10_000
 _MARK = rb"[^A-Za-z0-9\x00]"
 _ESCAPED = rb"\\[nt]"
 # Text to be read in another way before it is searched.
 OTHER_VIEWS = rb"\\u00[0-7]|&quot;|\x1b|1b\[|data: ?\{|" + views.TELLING_PERCENT
 _WORD_MAX = 11
+_WORD_FIRST = frozenset(
+    b"".join(word[:1].lower().encode() + word[:1].upper().encode() for word in assignments.WORDS) + b"Aa"
+)
 _INSIDE = re.compile(rb"[@0-9/+(:]|-[hU]")
 
 
@@ -88,10 +92,13 @@ def sight(data: bytes, meter: Meter, *, persons: bool = True) -> Sighted:
 
 def _without_unjudged(data: bytes, hits: list[Hit]) -> bytes:
     """Return `data` with what was given up blanked out, so that nobody looks there again."""
-    for hit in hits:
-        if hit.rule == UNJUDGED and data[hit.start] != 0:
-            data = data[: hit.start] + b"\0" * (hit.end - hit.start) + data[hit.end :]
-    return data
+    given_up = [hit for hit in hits if hit.rule == UNJUDGED and data[hit.start] != 0]
+    if not given_up:
+        return data
+    blanked = bytearray(data)
+    for hit in given_up:
+        blanked[hit.start : hit.end] = bytes(hit.end - hit.start)
+    return bytes(blanked)
 
 
 def _scan(data: bytes, meter: Meter, pattern: Any, judge: Any) -> Iterator[Hit]:
@@ -115,16 +122,14 @@ class _Looker:
     def __init__(self, data: bytes, meter: Meter) -> None:
         self.data = data
         self._meter = meter
+        self._words: dict[tuple[int, int, bytes], tuple[bool, int, bool]] = {}
         self._judged: dict[tuple[object, int, bytes], tuple[int, Hit | None]] = {}
 
     def word_or_person(self, start: int, end: int, *, persons: bool) -> tuple[int, Hit | None]:
         start = self._unescaped(start, end)
-        word = assignments.word_end(self.data, start)
+        word, after, is_worth = self._word(start, end) if self.data[start] in _WORD_FIRST else (False, 0, False)
         if word:
-            # What the match took after the word may begin something else.
-            rest = self.data[word : end + _WORD_MAX]
-            after = word if _INSIDE.search(rest) or assignments.holds_word(rest) else end
-            if not assignments.is_worth_judging(self.data, start):
+            if not is_worth:
                 return after, None
             judged, hit = self._locally(contexts.beside_word, start, contexts.LOOK)
             return (judged if hit else after), hit
@@ -136,8 +141,31 @@ class _Looker:
         hit = people.judge(self.data[start:end], start - low, self.data[low : end + 8])
         # A word for a secret may begin inside.
         text = self.data[start:end]
-        inside = _tables().words.search(self.data, start + 1, end + 64) if assignments.holds_word(text) else None
+        lettered = text.lower() != text.upper()
+        inside = None
+        if lettered and assignments.holds_word(text):
+            inside = _tables().words.search(self.data, start + 1, end + 64)
         return (end if inside is None else max(start + 1, min(end, inside.start()))), _moved(hit, low)
+
+    def _word(self, start: int, end: int) -> tuple[bool, int, bool]:
+        """Say whether a word for a secret begins here, where to go on, and whether it is worth a judgement."""
+        low = max(0, start - assignments.NAME_MAX)
+        key = start - low, end - start, self.data[low : max(start + assignments.WORTH_MAX, end + _WORD_MAX)]
+        known = self._words.get(key)
+        if known is None:
+            known = self._word_anew(start, end)
+            if len(self._words) < _REMEMBERED_MAX:
+                self._words[key] = known
+        return known[0], start + known[1], known[2]
+
+    def _word_anew(self, start: int, end: int) -> tuple[bool, int, bool]:
+        word = assignments.word_end(self.data, start)
+        if not word:
+            return False, 0, False
+        # What the match took after the word may begin something else.
+        rest = self.data[word : end + _WORD_MAX]
+        after = word if _INSIDE.search(rest) or assignments.holds_word(rest) else end
+        return True, after - start, assignments.is_worth_judging(self.data, start)
 
     def token_or_name(self, start: int, end: int) -> tuple[int, Hit | None]:
         start = self._unescaped(start, end)
@@ -186,7 +214,7 @@ class _Looker:
         window = self._cut(low, start + _AFTER)
         key = judge, start - low, window
         answer = self._judged.get(key)
-        if not self._meter.affords(start, cost if answer is None else _PLACE_LOOK):
+        if not self._meter.affords(start, cost if answer is None else _KNOWN_LOOK):
             return self._unjudged(start)
         if answer is None:
             answer = judge(views.flat(window), start - low)

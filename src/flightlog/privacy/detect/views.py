@@ -10,6 +10,7 @@ import binascii
 import json
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import re2
@@ -34,6 +35,7 @@ _DELTAS = frozenset(
 
 
 _AROUND = 400
+_at = itemgetter(0)
 
 
 class Segment(NamedTuple):
@@ -43,6 +45,7 @@ class Segment(NamedTuple):
     source: int
     length: int
     source_length: int
+    is_base64: bool = False
 
 
 class View(NamedTuple):
@@ -54,8 +57,8 @@ class View(NamedTuple):
 
     def spans(self, start: int, end: int) -> tuple[tuple[int, int], ...]:
         """Return the spans of the original that `start`:`end` of this view was read from."""
-        first = bisect_right(self.segments, start, key=lambda part: part.at) - 1
-        last = bisect_right(self.segments, end - 1, key=lambda part: part.at) - 1
+        first = bisect_right(self.segments, start, key=_at) - 1
+        last = bisect_right(self.segments, end - 1, first, key=_at) - 1
         if not self.split:
             return ((_source(self.segments[first], start)[0], _source(self.segments[last], end - 1)[1]),)
         found = []
@@ -68,6 +71,9 @@ class View(NamedTuple):
 
 
 def _source(part: Segment, offset: int) -> tuple[int, int]:
+    if part.is_base64:
+        group = (offset - part.at) // 3 * 4
+        return part.source + group, part.source + min(group + 4, part.source_length)
     if part.length == part.source_length:
         return part.source + offset - part.at, part.source + offset - part.at + 1
     return part.source, part.source + part.source_length
@@ -183,10 +189,7 @@ def base64_texts(data: bytes) -> Iterator[View]:
         if not text:
             continue
         start, stop = match.span()
-        segments += [
-            Segment(at + k, start + k // 3 * 4, min(3, len(text) - k), min(4, stop - start - k // 3 * 4))
-            for k in range(0, len(text), 3)
-        ]
+        segments.append(Segment(at, start, len(text), stop - start, is_base64=True))
         parts.append(text)
         at += len(text) + 1
     if parts:

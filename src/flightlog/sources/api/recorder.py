@@ -42,6 +42,14 @@ class Sent(Struct, frozen=True):
     replaced: tuple[str, ...] = ()
 
 
+class Served(Struct, frozen=True):
+    """An answer given in the upstream's place, which is not asked."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
 class Began(Struct, frozen=True):
     """The head of a response."""
 
@@ -57,6 +65,7 @@ class Ended(Struct, frozen=True):
     ending: Ending
     total_ms: float
     notes: tuple[str, ...] = ()
+    served: bool = False
 
 
 class Recorder:
@@ -65,7 +74,7 @@ class Recorder:
     def __init__(
         self, exchanges: Exchanges, secrets: tuple[str, ...] = (), ended: Callable[[bytes], None] | None = None
     ) -> None:
-        """Go on after the exchanges that are on record; `ended` is told the body of each response that ended."""
+        """Go on after the exchanges that are on record; `ended` is told the body of each answer of the upstream."""
         self.losses: list[str] = []
         self._exchanges = exchanges
         self._told = ended
@@ -156,7 +165,7 @@ class Recorder:
             scrubbed=("a credential",) if b"[scrubbed]" in cleaned and cleaned != came else (),
         )
         kept = self._exchanges.answer(response, cleaned)
-        if self._told is not None:
+        if self._told is not None and not ended.served:
             self._told(cleaned)
         return kept
 

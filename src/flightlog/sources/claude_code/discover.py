@@ -9,7 +9,6 @@ not its content, decides which session it belongs to, as it does for the client 
 import os
 import stat
 from collections.abc import Iterator
-from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -68,6 +67,8 @@ def session_files(folder: str, session: str) -> list[Transcript]:
 
 def spilled_file(transcript: Transcript, said: str) -> str:
     """Return where a large tool result lies now: by name beside the transcript, wherever it was written."""
+    from pathlib import Path  # noqa: PLC0415 - a usage report does not wait for it
+
     root = Path(transcript.path)
     if transcript.lane:
         home = root.parent.parent
@@ -78,7 +79,7 @@ def spilled_file(transcript: Transcript, said: str) -> str:
 
 def lane_facts_file(transcript: Transcript) -> str:
     """Return the path of what the client notes beside a subagent's transcript."""
-    return str(Path(transcript.path).with_suffix(".meta.json"))
+    return transcript.path.removesuffix(".jsonl") + ".meta.json"
 
 
 def _project(folder: str, damage: list[Damage]) -> Iterator[Transcript]:

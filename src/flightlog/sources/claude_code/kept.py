@@ -6,7 +6,6 @@ copy is read; of one it rewrote, the older generations, which hold what is no lo
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flightlog.model.damage import Damage
@@ -20,9 +19,10 @@ from flightlog.sources.claude_code.discover import (
     spilled_file,
 )
 from flightlog.store.kept import kept_files, kept_sessions, session_dir
-from flightlog.store.recordings import Recording, generation
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from flightlog.store.sessions import Settled
 
 MAIN = "transcript.jsonl"
@@ -33,13 +33,15 @@ def recorded(config_dirs: Sequence[str], home: str) -> Found:
     live = [discover(folder) for folder in config_dirs]
     transcripts = [transcript for found in live for transcript in found.transcripts]
     damage = [each for found in live for each in found.damage]
-    kept = tuple(_kept(transcripts, Path(home), damage)) if home else ()
+    kept = tuple(_kept(transcripts, home, damage)) if home else ()
     return Found((*transcripts, *kept), tuple(damage))
 
 
 def keep(home: str, session: str, files: Iterable[Transcript]) -> "Settled":
     """Take everything a session's files hold into our own copy; only what is new is read."""
-    from flightlog.store.sessions import adopt_session  # noqa: PLC0415 - a report adopts nothing
+    from pathlib import Path  # noqa: PLC0415 - a report adopts nothing
+
+    from flightlog.store.sessions import adopt_session  # noqa: PLC0415
 
     sources: dict[str, Path] = {}
     for file in sorted(files, key=lambda file: file.size):
@@ -59,7 +61,9 @@ def kept_name(transcript: Transcript) -> str:
     return f"subagents/agent-{transcript.lane}.jsonl" if transcript.lane else MAIN
 
 
-def _spilled(file: Transcript) -> list[Path]:
+def _spilled(file: Transcript) -> "list[Path]":
+    from pathlib import Path  # noqa: PLC0415 - as above
+
     folder = Path(spilled_file(file, "x")).parent
     try:
         return sorted(path for path in folder.iterdir() if path.is_file() and is_safe(path.name))
@@ -67,7 +71,7 @@ def _spilled(file: Transcript) -> list[Path]:
         return []
 
 
-def _kept(live: Iterable[Transcript], home: Path, damage: list[Damage]) -> Iterator[Transcript]:
+def _kept(live: Iterable[Transcript], home: str, damage: list[Damage]) -> Iterator[Transcript]:
     sessions, rewritten = kept_sessions(home, AGENT)
     present: dict[str, set[str]] = defaultdict(set)
     for transcript in live:
@@ -80,7 +84,11 @@ def _kept(live: Iterable[Transcript], home: Path, damage: list[Damage]) -> Itera
             yield from _generations(session_dir(home, AGENT, session) / name, session, wanted, damage)
 
 
-def _generations(path: Path, session: str, numbers: Iterable[int], damage: list[Damage]) -> Iterator[Transcript]:
+def _generations(path: "Path", session: str, numbers: Iterable[int], damage: list[Damage]) -> Iterator[Transcript]:
+    from pathlib import Path  # noqa: PLC0415 - only where something was deleted or rewritten
+
+    from flightlog.store.recordings import Recording, generation  # noqa: PLC0415
+
     lane = path.stem.removeprefix("agent-") if path.stem != Path(MAIN).stem else ""
     for number in numbers:
         each = generation(path, number)

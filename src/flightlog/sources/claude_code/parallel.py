@@ -8,7 +8,7 @@ did not deliver is read here.
 
 import gc
 import os
-import threading
+import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -39,13 +39,19 @@ def scan_all(
     collecting = gc.isenabled()
     gc.disable()  # nothing here makes cycles, and looking for them costs a fifth of the time
     try:
-        if sum(sizes) < FORK_ABOVE_BYTES or workers < 2 or threading.active_count() > 1:
+        if sum(sizes) < FORK_ABOVE_BYTES or workers < 2 or _has_threads():
             buffer = bytearray(BLOCK_BYTES)
             return [found for _, found in _batch(targets, range(len(targets)), lambda one: scan(one, buffer), finish)]
         return _shared(targets, sizes, workers, finish)
     finally:
         if collecting:
             gc.enable()
+
+
+def _has_threads() -> bool:
+    """Whether other threads run, whose locks a forked child would never get; without the module there are none."""
+    threading = sys.modules.get("threading")
+    return threading is not None and threading.active_count() > 1
 
 
 def _shared(targets: Sequence[Target], sizes: Sequence[int], workers: int, finish: Finish | None) -> list[Scan]:

@@ -20,7 +20,6 @@ from flightlog.sources.claude_code.spoken import NO_USAGE, Spoken, decode, fulle
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
 from flightlog.store.index.files import fingerprint, fingerprint_of
 from flightlog.store.reading import Reader, blocks, mapped, open_reader
-from flightlog.store.salvage import spans
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
@@ -179,7 +178,10 @@ class _Reading:
                     best[name] = said
                 else:
                     self._odd_line(bytes(line))
-            elif said.request_id != known.request_id or lane(said) != lane(known):
+            elif said.request_id != known.request_id or (
+                (said.agent_id != known.agent_id or said.is_sidechain != known.is_sidechain)
+                and lane(said) != lane(known)
+            ):
                 self.odd.append(row(said, self.target.session, self.target.lane))
             elif fuller(said, known):
                 best[name] = said
@@ -192,6 +194,8 @@ class _Reading:
         if record is not None:
             self._odd_record(record)
             return
+        from flightlog.store.salvage import spans  # noqa: PLC0415 - its patterns take a while to compile
+
         for span in spans(line):
             inner = None if span.why else parsed(line[span.start : span.end])
             if inner is None:

@@ -15,9 +15,6 @@ from flightlog.sources.claude_code.values import LATEST_MS
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 Moment = Annotated[datetime, Meta(tz=True)]
 
-# A time in microseconds is not exact as a float; half of one is added before the rest is cut off.
-_HALF_MICROSECOND = 0.0005
-
 
 class CacheWrites(Struct, frozen=True, gc=False):
     """Tokens written to the cache, of which some live longer."""
@@ -80,7 +77,12 @@ def lane(said: Spoken) -> str:
 def fuller(said: Spoken, known: Spoken) -> bool:
     """Say whether `said` is the better copy of a response: more output, else earlier."""
     new, old = said.message.usage.output_tokens or 0, known.message.usage.output_tokens or 0
-    return new > old or (new == old and _tie(said) < _tie(known))
+    if new != old:
+        return new > old
+    later, earlier = said.timestamp, known.timestamp
+    if later is not None and earlier is not None and later > earlier:  # the usual case: the next line of a response
+        return False
+    return _tie(said) < _tie(known)
 
 
 def row(said: Spoken, session: str, file_lane: str) -> Row:
@@ -89,7 +91,10 @@ def row(said: Spoken, session: str, file_lane: str) -> Row:
     use = message.usage
     writes = use.cache_creation_input_tokens or 0
     hour = (use.cache_creation.ephemeral_1h_input_tokens or 0) if use.cache_creation else 0
-    at_ms = int(stamp.timestamp() * 1000 + _HALF_MICROSECOND) if stamp else 0
+    at_ms = 0
+    if stamp:
+        part = stamp.microsecond
+        at_ms = int(stamp.timestamp() - part / 1e6 + 0.5) * 1000 + part // 1000
     values = (
         message.id,
         session,

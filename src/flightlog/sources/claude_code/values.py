@@ -3,7 +3,6 @@
 A field of the wrong type reads as absent; nothing here raises on odd values.
 """
 
-import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -66,6 +65,8 @@ def milliseconds(stamp: str) -> int | None:
 
 
 def _repaired(line: bytes) -> Any:
+    import json  # noqa: PLC0415 - a usage report of sound lines does not wait for it
+
     try:
         return _scrubbed(json.loads(line.decode("utf-8", "replace")))
     except (ValueError, RecursionError):

@@ -9,7 +9,7 @@ import os
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
-from pathlib import Path
+from os import PathLike
 from typing import TypeVar
 
 from flightlog.store.index import files, lines, sessions, text, usage
@@ -25,10 +25,10 @@ T = TypeVar("T")
 class Index:
     """An open index. Use `asked`: it starts anew when the file turns out to be damaged."""
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: PathLike[str] | str | None) -> None:
         """Open the index at `path`, or one in memory that is gone afterwards."""
-        self.path = path
-        self.database = _open(path)
+        self.path = None if path is None else os.fspath(path)
+        self.database = _open(self.path)
 
     def asked(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Answer from the index; if it is damaged, from a new one."""
@@ -46,10 +46,10 @@ class Index:
             self.database.close()
 
 
-def is_sound(path: Path) -> bool:
+def is_sound(path: PathLike[str] | str) -> bool:
     """Look the whole file over; one that somebody else is writing counts as sound."""
     try:
-        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_BUSY_SECONDS)) as database:
+        with closing(sqlite3.connect(f"file:{os.fspath(path)}?mode=ro", uri=True, timeout=_BUSY_SECONDS)) as database:
             return bool(database.execute("PRAGMA quick_check").fetchone() == ("ok",))
     except sqlite3.DatabaseError as error:
         return _is_held(error)
@@ -59,27 +59,28 @@ def _is_held(error: sqlite3.DatabaseError) -> bool:
     return error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def _open(path: Path | None) -> sqlite3.Connection:
+def _open(path: str | None) -> sqlite3.Connection:
     if path is None:
         return _prepared(_connected(":memory:"))
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - no report waits for pathlib
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        return _prepared(_connected(str(path)))
+        return _prepared(_connected(path))
     except sqlite3.DatabaseError:
         return _opened_anew(path)
     except OSError:
         return _prepared(_connected(":memory:"))
 
 
-def _opened_anew(path: Path | None) -> sqlite3.Connection:
+def _opened_anew(path: str | None) -> sqlite3.Connection:
     """Throw the file away; where even that fails, answer from memory."""
     if path is not None:
         with suppress(OSError, sqlite3.Error):
             for side in _SIDES:
-                Path(f"{path}{side}").unlink(missing_ok=True)
+                with suppress(FileNotFoundError):
+                    os.unlink(f"{path}{side}")  # noqa: PTH108
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-            return _prepared(_connected(str(path)))
+            return _prepared(_connected(path))
     return _prepared(_connected(":memory:"))
 
 

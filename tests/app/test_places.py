@@ -1,0 +1,44 @@
+"""Where things are."""
+
+import os
+from pathlib import Path
+
+import platformdirs
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.app.places import claude_config_dirs, home
+from flightlog.model.errors import Misconfigured
+
+
+@pytest.mark.parametrize("said", [None, "", "  ", "/somewhere/else", "not/absolute"])
+def test_the_data_directory_is_where_the_system_keeps_data(said, tmp_path, monkeypatch):
+    monkeypatch.delenv("FLIGHTLOG_HOME", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    if said is None:
+        monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    else:
+        monkeypatch.setenv("XDG_DATA_HOME", said)
+    assert home(os.environ) == platformdirs.user_data_dir("flightlog", appauthor=False)
+
+
+@given(st.text(alphabet="/.a~ é", min_size=1, max_size=12).map(lambda rest: f"/{rest}"))
+def test_a_place_is_written_as_pathlib_writes_it(said):
+    if not said.startswith("//"):  # two slashes mean something else to it
+        assert home({"FLIGHTLOG_HOME": said}) == str(Path(said))
+
+
+def test_what_is_not_a_place_is_refused_with_the_next_step():
+    with pytest.raises(Misconfigured, match="not an absolute path") as refused:
+        home({"FLIGHTLOG_HOME": "here"})
+    assert refused.value.hint == 'export FLIGHTLOG_HOME="$PWD/here"'
+    with pytest.raises(Misconfigured, match="no such home directory"):
+        home({"FLIGHTLOG_HOME": "~nobody-of-this-name/x"})
+
+
+def test_the_agents_usual_directories_are_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert claude_config_dirs({}) == [f"{tmp_path}/.claude"]
+    (tmp_path / ".config/claude/projects").mkdir(parents=True)
+    assert claude_config_dirs({}) == [f"{tmp_path}/.config/claude"]
