@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -138,6 +139,18 @@ def test_errors_say_what_to_do_next(place):
     assert (missing.returncode, nothing.returncode) == (1, 1)
     assert "name a zip or JSON file" in missing.stderr
     assert "chat-retro EXPORT" in nothing.stderr
+
+
+def test_the_last_analysis_is_drawn_again_as_pictures_and_as_markdown(place):
+    (place / "export.json").write_bytes(written(chats(1, 30)[0]))
+    assert run(place, "retro", "export.json", "--no-sessions", "--no-draw").returncode == 0
+
+    pictures = run(place, "retro", "draw").stdout.strip()
+    words = told(place, "retro", "draw", "--format", "md")["artifact"]
+
+    assert Path(pictures).read_text().startswith("<!doctype html>")
+    assert Path(words).read_text().startswith("---\ncreated: ")
+    assert run(place, "retro", "draw", "--format", "pdf").returncode == 2
 
 
 @pytest.mark.parametrize(

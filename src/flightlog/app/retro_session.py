@@ -24,7 +24,7 @@ from flightlog.model.ids import checked
 from flightlog.model.pages import Page, Tier
 from flightlog.retro import events, logs, looking
 from flightlog.retro.analyst import Analyst, Judgement, World, order
-from flightlog.retro.artifact.page import artifact
+from flightlog.retro.artifact.page import artifact, markdown
 from flightlog.retro.digest import Digest
 from flightlog.retro.feedback import GAPS, QUESTIONS, score
 from flightlog.retro.layout import feedback_page
@@ -34,6 +34,7 @@ from flightlog.store import files, pages
 
 RESUME = "resume-session.json"
 LATEST = "latest"
+OUTPUTS = "outputs"
 
 
 class Found(Struct, frozen=True):
@@ -86,12 +87,11 @@ def _changed_since(room: Room) -> bool:
     return not analysis.is_file() or journal.stat().st_mtime_ns > analysis.stat().st_mtime_ns
 
 
-def draw_artifact(room: Room, analysis: Analysis, zone: tzinfo) -> Path:
-    """Write the pictures of an analysis into `outputs/`."""
+def draw_artifact(room: Room, analysis: Analysis, zone: tzinfo, form: str = "html") -> Path:
+    """Write the pictures of an analysis into `outputs/`, or its words as Markdown."""
     now = stamp(room.now_ms())
-    name = f"outputs/retro_{now[:19].replace(':', '').replace('-', '')}.html"
-    digests = list(looking.kept(room).values())
-    body = artifact(analysis, digests, zone, name)
+    name = f"{OUTPUTS}/retro_{now[:19].replace(':', '').replace('-', '')}.{form}"
+    body = markdown(analysis) if form == "md" else artifact(analysis, list(looking.kept(room).values()), zone, name)
     pages.publish(room.root, [Page(name, Tier.PRIVATE, body)], durable=False)
     room.journal.append(events.Drawn(now[:10], name))
     return room.root / name

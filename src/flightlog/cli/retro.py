@@ -128,6 +128,25 @@ def show(what: str, *, as_json: bool) -> None:
         click.echo(f"{inert(address)} {inert(role)}\n{inert(text)}\n")
 
 
+@retro.command(epilog="Example: flightlog retro draw --format md")
+@click.option("--format", "form", type=click.Choice(["html", "md"]), default="html", help="Pictures, or Markdown.")
+@click.option("--json", "as_json", is_flag=True, help="Print the path as JSON.")
+def draw(*, form: str, as_json: bool) -> None:
+    """Draw the last analysis again into outputs/: one HTML file that works offline, or Markdown."""
+    from flightlog.app import local_zone
+    from flightlog.app.retro import open_room
+    from flightlog.app.retro_session import draw_artifact
+
+    analysis = _last()
+    room = open_room()
+    with room.held():
+        path = draw_artifact(room, analysis, local_zone(), form)
+    if as_json:
+        print_json({"artifact": str(path)})
+        return
+    click.echo(str(path))
+
+
 @retro.group(epilog="Example: flightlog retro prefs set focus_areas databases,testing")
 def prefs() -> None:
     """Say what to look at, leave out and draw first."""
