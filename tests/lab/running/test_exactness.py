@@ -51,6 +51,12 @@ def scenarios(work):
         "an ignored file and a repository inside": script(
             [bash("echo build > ignored.log; git init -q inner; echo i > inner/i; echo more > .gitignore")], "done"
         ),
+    }
+
+
+def asked_again_and_delegated():
+    """One script for each way requests come between others."""
+    return {
         "a call that is tried again": {
             "rules": [
                 {
@@ -110,7 +116,7 @@ def told_apart(scenarios):
 
 
 def test_the_changes_of_each_step_in_order_give_the_final_tree(place):
-    every = scenarios(place / "work")
+    every = scenarios(place / "work") | asked_again_and_delegated()
 
     book = run(place, config(place, told_apart(every), *every))
 
@@ -157,11 +163,11 @@ def test_a_shell_left_running_is_named_as_the_one_that_may_have_written(place):
 
 
 def test_a_subagents_change_is_its_own_and_two_at_once_share_theirs(place):
-    alone = run(place, config(place, scenarios(place / "work")["a subagent that writes"], "do it"), "alone")
+    alone = run(place, config(place, asked_again_and_delegated()["a subagent that writes"], "do it"), "alone")
     (place / "one").mkdir()
     one = {entry["file_path"]: entry for entry in proven(alone, place / "one")}
 
-    both = run(place, config(place, scenarios(place / "work")["subagents side by side"], "do it"), "both")
+    both = run(place, config(place, asked_again_and_delegated()["subagents side by side"], "do it"), "both")
     (place / "two").mkdir()
     two = {entry["file_path"]: entry for entry in proven(both, place / "two")}
 
