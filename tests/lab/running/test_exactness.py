@@ -6,7 +6,7 @@ import pytest
 
 from flightlog.app.trajectories import lint_path
 from flightlog.views.atif.lint import is_sound
-from labs import bash, config, meta, proven, replies, run, script, tree
+from labs import bash, config, lines, meta, proven, replies, run, script, tree
 
 BYTES = r"printf '\000\001\377\n\r\n' "
 
@@ -200,7 +200,19 @@ def test_without_capture_the_tree_is_saved_after_each_tool_call(place):
     assert "echo failed" in calls[told["failed"]["step_id"]]
     turns = json.loads((book.path / "session_01" / "uuid_map.json").read_bytes())["turns"]
     assert turns[0]["shadow_git_tag"] == "_step_01_001"
-    assert not (book.path / "session_01" / "api_captures.jsonl").exists()
+    assert not (book.path / "session_01" / ".exchanges").exists()
+
+
+def test_without_capture_requests_are_rebuilt_from_the_transcript_with_a_grade(place):
+    every = script([bash("echo one > one")], [bash("echo two > two")], "done")
+    book = run(place, config(place, every, "do it", capture_api_requests=False))
+
+    rows = lines(book.path / "session_01" / "api_captures.jsonl")
+
+    assert [row["rebuilt"] for row in rows] == [{"fidelity": "exact", "missing": []}] * 3
+    asked = json.loads((book.path / "session_01/raw_dumps/request_003.json").read_bytes())
+    assert len(asked["messages"]) == rows[2]["message_count"]
+    assert "echo two > two" in json.dumps(asked["messages"])
 
 
 def test_a_compacted_conversation_keeps_its_changes_and_is_counted(place):
