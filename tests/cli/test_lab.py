@@ -6,8 +6,9 @@ import subprocess
 import pytest
 
 from cli_runs import FLIGHTLOG, within
-from labs import apply, lines
+from labs import apply, environment, lines
 from recordings import config_dir
+from sampled import finished
 
 CONFIG = """
 model: claude-opus-5-5
@@ -124,3 +125,40 @@ def test_recorded_sessions_become_runs_whose_changes_say_they_are_rebuilt(tmp_pa
     assert "rebuilt" in meta["permission_note"]
     assert meta["total_file_writes"] == len(entries)
     assert collected("inspect", made["run"] + "#1.1")["request"] is None
+
+
+def test_asking_again_from_the_command_line(tmp_path):
+    finished(tmp_path)
+    run = tmp_path / "runs" / "run"
+
+    def harness(*words, stdin=""):
+        command = [str(FLIGHTLOG), "lab", *words, "--runs-dir", str(tmp_path / "runs")]
+        env = environment(tmp_path)
+        return subprocess.run(command, env=env, input=stdin, capture_output=True, text=True, timeout=60, check=False)
+
+    listed = json.loads(harness("resample", "run", "--list-requests", "--json").stdout)
+    asked = harness("resample", "run", "--session", "1", "--request", "2", "--count", "2")
+    dumped = json.loads(harness("resample-edit", "run", "--request", "2", "--dump").stdout)
+    dumped["messages"][1]["content"][0]["thinking"] = "Something else."
+    refused = harness("resample-edit", "run", "--request", "2", "--input", "-", stdin=json.dumps(dumped))
+    dumped["messages"][1]["content"].pop(0)
+    edited = harness("resample-edit", "run", "--request", "2", "--input", "-", "--json", stdin=json.dumps(dumped))
+    cold = harness(
+        "resample-edit", "run", "--request", "2", "--set", "temperature=0", "--label", "cold", "--count", "1"
+    )
+    nothing = harness("resample-edit", "run", "--request", "2")
+    shown = harness("resample", "run", "--list-requests")
+
+    assert [each["turn"] for each in listed] == [1, 2, 3]
+    assert asked.returncode == 0, asked.stderr
+    assert "session_01/resamples/request_002" in asked.stdout
+    assert "2/2" in asked.stdout
+    assert refused.returncode == 2
+    assert "thinking" in refused.stderr
+    assert json.loads(edited.stdout)["samples"] == 5
+    assert cold.returncode == 0
+    assert nothing.returncode == 2
+    assert "request" in shown.stdout
+    folder = run / "session_01" / "resamples"
+    assert sorted(path.name for path in folder.iterdir()) == ["request_002", "request_002_v01", "request_002_v02"]
+    assert json.loads((folder / "request_002_v02" / "request.json").read_text())["temperature"] == 0

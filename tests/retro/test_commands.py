@@ -138,3 +138,24 @@ def test_errors_say_what_to_do_next(place):
     assert (missing.returncode, nothing.returncode) == (1, 1)
     assert "name a zip or JSON file" in missing.stderr
     assert "chat-retro EXPORT" in nothing.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("analyze", "missing.zip"), ("analyze", "not-json.txt"), ("analyze", "--resume"), ("patterns",), ("show", "x#1")],
+)
+def test_what_cannot_be_done_makes_no_directory(place, words):
+    (place / "not-json.txt").write_text("hello")
+
+    ran = run(place, "retro", *words)
+
+    assert ran.returncode != 0
+    assert "Traceback" not in ran.stderr
+    assert not (place / ROOT).exists()
+
+
+def test_looking_at_issues_makes_no_directory(place):
+    for words in (("list",), ("clusters",), ("drafts",), ("preview",)):
+        assert run(place, "issue", *words).returncode == 0
+
+    assert not (place / ROOT).exists()

@@ -56,6 +56,10 @@ class JsonProcess:
         lines = self._lines[line:]
         return [record for each in lines if (record := _record(each)) is not None], line + len(lines)
 
+    def plain(self) -> str:
+        """The lines said so far that are no JSON objects."""
+        return b"".join(line for line in list(self._lines) if _record(line) is None).decode("utf-8", "replace")
+
     def stderr(self) -> str:
         """What it complained about so far."""
         return b"".join(self._errors).decode("utf-8", "replace")

@@ -4,7 +4,8 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,11 +15,12 @@ from msgspec.structs import replace
 from flightlog import __version__
 from flightlog.agents.namespace import leash, probe
 from flightlog.agents.scripted.scenario import load
+from flightlog.app.jobs import LOCAL
 from flightlog.lab import book as books
 from flightlog.lab.book import Book
 from flightlog.lab.config import RunConfig, parse
 from flightlog.lab.running.setting import Setting, Tell
-from flightlog.model.errors import NotFound
+from flightlog.model.errors import FlightlogError, NotFound
 from flightlog.store.files import process_tag
 
 RUNS = "runs"
@@ -41,6 +43,18 @@ def setting(tell: Tell, environ: Mapping[str, str] | None = None) -> Setting:
         tell=tell,
         version=__version__,
     )
+
+
+@contextmanager
+def spread(given: Setting, on: str) -> Iterator[Setting]:
+    """Have sessions that can run together carried out at a place, for the length of a block."""
+    if on == LOCAL:
+        yield given
+        return
+    from flightlog.app.jobs.desk import desk  # noqa: PLC0415 - an extra
+
+    with desk(on) as submit:
+        yield replace(given, elsewhere=submit)
 
 
 def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
@@ -70,6 +84,17 @@ def open_book(runs_dir: Path, written: str) -> Book:
 def open_books(runs_dir: Path) -> list[Book]:
     """Open every run of a directory."""
     return [Book(path, now=clock, new_id=new_id) for path in books.paths(runs_dir)]
+
+
+def readable(runs_dir: Path) -> tuple[list[Book], list[str]]:
+    """Open every run of a directory that can be read, and say of each other one what is wrong."""
+    opened, broken = [], []
+    for path in books.paths(runs_dir):
+        try:
+            opened.append(Book(path, now=clock, new_id=new_id))
+        except (FlightlogError, OSError) as error:
+            broken.append(f"{path.name}: {error}")
+    return opened, broken
 
 
 def programs() -> str:

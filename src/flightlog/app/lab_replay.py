@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from flightlog.app import lab
+from flightlog.app.jobs import LOCAL
 from flightlog.app.lab_collect import as_run
 from flightlog.lab.book import Book
 from flightlog.lab.replaying.branch import Asked, carry_on, prepare
 from flightlog.lab.replaying.source import Source
 from flightlog.lab.running.setting import Setting, Tell
 from flightlog.model.errors import NotFound
+from flightlog.model.jobs import Job
 
 
 def source(runs_dir: Path, run: str, session: int, replicate: int) -> Source:
@@ -25,8 +27,8 @@ def source(runs_dir: Path, run: str, session: int, replicate: int) -> Source:
     return Source(book, session, replicate, lab.programs())
 
 
-def replayed(found: Source, turn: int, asked: Asked, tell: Tell) -> list[Book]:
-    """Make the branches and carry them out, several at once in rooms of their own."""
+def replayed(found: Source, turn: int, asked: Asked, tell: Tell, on: str = LOCAL) -> list[Book]:
+    """Make the branches and carry them out, several at once in rooms of their own, here or elsewhere."""
     point = found.from_the_start(turn) if asked.cursor else found.point(turn)
     stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S%fZ")
     setting = lab.setting(tell)
@@ -38,6 +40,8 @@ def replayed(found: Source, turn: int, asked: Asked, tell: Tell) -> list[Book]:
     ]
     # All are on record before the first one runs: one that never began can be taken up too.
     books = [prepare(found.book, point, asked, (path, number), setting) for number, path in enumerate(paths, 1)]
+    if on != LOCAL:
+        return _elsewhere(books, on)
     if len(books) == 1:
         return [carry_on(books[0], setting, again=False)]
     with ThreadPoolExecutor(min(found.book.config.max_parallel, len(books)), thread_name_prefix="branch") as pool:
@@ -46,6 +50,17 @@ def replayed(found: Source, turn: int, asked: Asked, tell: Tell) -> list[Book]:
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _elsewhere(books: list[Book], on: str) -> list[Book]:
+    """Branches as jobs: each machine sees the runs directory, and a branch is known by its own."""
+    from flightlog.app.jobs.desk import desk  # noqa: PLC0415 - an extra
+
+    with desk(on) as submit:
+        jobs = [Job(f"flightlog-replay-{book.name}", "replay", str(book.path).encode()) for book in books]
+        for future in [submit(job) for job in jobs]:
+            future.result()
+    return [lab.open_book(book.path.parent, str(book.path)) for book in books]
 
 
 def _one(book: Book, setting: Setting) -> Book:

@@ -16,9 +16,11 @@ from flightlog.model.errors import Misconfigured
 from flightlog.model.known import Known
 from flightlog.model.session import Session
 from flightlog.privacy import key as keys
+from flightlog.privacy import stream
+from flightlog.privacy.detect.known import Known as Values
 from flightlog.privacy.detect.known import dotenv_values, secret_values
 from flightlog.privacy.records import Records
-from flightlog.privacy.redact import Redactor
+from flightlog.privacy.redact import Redactor, confidence, masked
 from flightlog.privacy.trust import Trust
 from flightlog.store.reading import raw_lines
 
@@ -57,6 +59,18 @@ def session_lines(written: str) -> Iterator[tuple[str, Iterator[bytes]]]:
     archive = open_archive()
     for file in archive.find(parse(written).session).files:
         yield file.path, raw_lines(file.path, 0)
+
+
+def found_in(path: str, known: Values) -> Iterator[dict[str, Any]]:
+    """Yield what is private in a transcript, values masked."""
+    yield from (fields_of(path, place) for place in stream.in_lines(raw_lines(path, 0), known))
+
+
+def fields_of(name: str, place: stream.Located) -> dict[str, Any]:
+    """A finding as it is shown: where it is and what it is, never what it says."""
+    found = place.found
+    fields = {"path": name, "line": place.line, "offset": place.start, "end": place.end, "rule": found.rule}
+    return fields | {"kind": found.kind, "confidence": confidence(found.weight), "masked": masked(found.value)}
 
 
 def clean_session(told: Session) -> Session:

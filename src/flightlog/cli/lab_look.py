@@ -1,6 +1,5 @@
-"""`harness list | inspect | compare`: what came of runs."""
+"""`harness list | inspect`: what came of runs."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
     """List the runs there are."""
     from flightlog.app import lab as app
     from flightlog.cli.output import print_json, print_table
+    from flightlog.lab.kin import below
     from flightlog.lab.layout import run_meta
 
     metas = [run_meta(book.name, book.config, book.state) for book in app.open_books(runs_dir)]
@@ -34,7 +34,7 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
             meta["stop_reason"],
             " ".join(meta["tags"]),
         ]
-        for depth, meta in _tree(metas)
+        for depth, meta in below(metas)
     ]
     print_table(["run", "branch", "model", "mode", "done", "steps", "cost", "ended", "tags"], rows, right=(4, 5, 6))
 
@@ -53,35 +53,6 @@ def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
     place = parse(what)
     told = inspected(app.open_book(runs_dir, place.run), place, app.programs())
     print_json(told) if as_json else print_inspected(told)
-
-
-@click.command(epilog="Example: flightlog lab compare run-a run-b")
-@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN…]")
-@RUNS_DIR
-@AS_JSON
-def compare(runs: tuple[str, ...], runs_dir: Path, *, as_json: bool) -> None:
-    """Compare runs session by session, or the replicates of one run: outcome, steps, cost, time, files."""
-    from flightlog.app import lab as app
-    from flightlog.cli.lab_show import print_compared
-    from flightlog.cli.output import print_json
-    from flightlog.lab.compare import compared
-
-    told = compared([app.open_book(runs_dir, each) for each in runs], app.programs())
-    print_json(told) if as_json else print_compared(told)
-
-
-def _tree(metas: list[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Runs in order, each with its branches below it; a branch whose source is gone stands for itself."""
-    names = {meta["run_name"] for meta in metas}
-    below: dict[str, list[dict[str, Any]]] = {}
-    for meta in metas:
-        source = str(meta.get("replay_source") or "")
-        below.setdefault(source if source in names - {meta["run_name"]} else "", []).append(meta)
-    waiting = [(0, meta) for meta in reversed(below.get("", []))]
-    while waiting:
-        depth, meta = waiting.pop()
-        yield depth, meta
-        waiting += [(depth + 1, each) for each in reversed(below.pop(meta["run_name"], []))]
 
 
 def _branch(meta: dict[str, Any]) -> str:

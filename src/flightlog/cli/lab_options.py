@@ -1,9 +1,11 @@
 """Options that several verbs of the lab share."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
+from flightlog.cli.places import ON
 from flightlog.model.text import inert
 
 
@@ -23,3 +25,29 @@ RUNS_DIR = click.option(
     help="Where runs are kept.", callback=_swept,
 )  # fmt: skip
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+def session_options(verb: Any) -> Any:
+    """Which session of a run."""
+    verb = click.option("--replicate", type=click.IntRange(1), help="Of a session with replicates: which one.")(verb)
+    return click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Which session.")(verb)
+
+
+def sending_options(verb: Any) -> Any:
+    """How samples are sent: limits, place, address."""
+    for option in (
+        click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Spend no more than this."),
+        click.option("--parallel", type=click.IntRange(1, 1000), help="So many at once; 8 if not said."),
+        click.option("--per-minute", type=click.FloatRange(0, min_open=True), help="So many a minute, all machines."),
+        click.option("--retries", type=click.IntRange(0, 20), default=4, show_default=True, help="More tries."),
+        click.option("--timeout", type=click.FloatRange(1), default=600, show_default=True, help="Seconds to wait."),
+        click.option(
+            "--until-width",
+            type=click.FloatRange(0, 1, min_open=True),
+            help="Stop before COUNT when every share of actions is known to this width; 0.3, say.",
+        ),
+        click.option("--base-url", default="", help="Another address of the API than the provider's own."),
+        ON,
+    ):
+        verb = option(verb)
+    return verb

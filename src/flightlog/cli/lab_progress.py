@@ -33,3 +33,21 @@ class Told:
                 click.echo(("\r\x1b[K" if self._live else "") + line, err=True)
             elif self._live:
                 click.echo("\r\x1b[K" + line, err=True, nl=False)
+
+
+class Samples:
+    """Tells how far a batch of samples is, on a line that is written over; silent when nobody watches."""
+
+    def __init__(self) -> None:
+        """Begin the clock."""
+        self._began = time.monotonic()
+        self._live = sys.stderr.isatty()
+
+    def __call__(self, done: int, whole: int, spent_usd: float) -> None:
+        """Show how far it is."""
+        if self._live:
+            seconds = time.monotonic() - self._began
+            end = "\n" if done == whole else ""
+            click.echo(
+                f"\r\x1b[K{seconds:7.1f} s  {done} of {whole} samples  ${spent_usd:.4f}{end}", err=True, nl=False
+            )

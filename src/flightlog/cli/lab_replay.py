@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
+from flightlog.cli.places import ON
 from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ _EFFECTS_MAX = 8
 )
 @click.option("--continue-sessions", is_flag=True, help="Afterwards run the sessions that followed, too.")
 @click.option("--verify", multiple=True, metavar="COMMAND", help="Ask this of the files in the end; 0 is a pass.")
+@ON
 @RUNS_DIR
 @AS_JSON
 def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given: Any) -> int:
@@ -57,7 +59,7 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given
         given["verify"],
         given["cursor"],
     )
-    books = app.replayed(found, turn, asked, Told())
+    books = app.replayed(found, turn, asked, Told(), given["on"])
     told = [run_meta(each.name, each.config, each.state) | {"replay": replay_meta(each.state)} for each in books]
     print_json(told) if as_json else _print(told, books[0].path.parent)
     return int(any(each["stop_reason"] != "completed" for meta in told for each in meta["sessions"]))

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
+from flightlog.cli.places import ON
 from flightlog.model.text import inert, one_line
 
 
@@ -19,6 +20,7 @@ from flightlog.model.text import inert, one_line
 @click.option("--resume", metavar="RUN", help="Take up a run that ended early; finished sessions are kept.")
 @click.option("--again", is_flag=True, help="With --resume: run sessions that were interrupted or failed once more.")
 @click.option("--dry-run", is_flag=True, help="Check the configuration and say what would be run.")
+@ON
 @RUNS_DIR
 @AS_JSON
 def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: bool, **given: Any) -> int:
@@ -35,7 +37,8 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
     told = Told()
     if resume is not None:
         book = app.open_book(runs_dir, resume)
-        carry_on(book, app.setting(told), again=given["again"])
+        with app.spread(app.setting(told), given["on"]) as setting:
+            carry_on(book, setting, again=given["again"])
     else:
         assert config is not None
         frozen = app.read_config(config, _overrides(given, config))
@@ -43,7 +46,8 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
         if given["dry_run"]:
             _print_plan(path, frozen, as_json=as_json)
             return 0
-        book = begin(path, frozen, app.setting(told))
+        with app.spread(app.setting(told), given["on"]) as setting:
+            book = begin(path, frozen, setting)
     meta = run_meta(book.name, book.config, book.state)
     print_json(meta) if as_json else _print_run(meta, book.path)
     return int(any(each["stop_reason"] != "completed" for each in meta["sessions"]))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import inert
 
@@ -31,19 +32,27 @@ def privacy() -> None:
 @click.argument("paths", nargs=-1, metavar="[PATHS…|SESSION|-]")
 @click.option("--json", "as_json", is_flag=True, help="Print each finding as a line of JSON.")
 @click.option("--secrets", is_flag=True, help="Leave personal data out.")
-def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool) -> int:
+@click.option("--sessions", is_flag=True, help="Every session of the archive, instead of PATHS.")
+@ON
+def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool, sessions: bool, on: str) -> int:
     """Report what is private in files or a session, values masked; exit 1 if there are secrets."""
-    from flightlog.app.privacy import redactor
-    from flightlog.privacy.redact import confidence, masked
+    from flightlog.app.privacy import fields_of, redactor
 
+    if sessions:
+        from flightlog.app.whole_archive import SECRETS, How, scanned
+        from flightlog.cli.output import Progress
+
+        listed = scanned(How(SECRETS, on), Progress("scanning"))
+    else:
+        listed = (fields_of(name, place) for name, place in _located(paths or (".",), redactor().known))
     worst = count = 0
-    for name, place in _located(paths or (".",), redactor().known):
-        found = place.found
-        if secrets and found.kind != "secret":
+    for fields in listed:
+        if "error" in fields:
+            click.echo(inert(f"{fields['session']}: {fields['error']}"), err=True)
             continue
-        worst, count = max(worst, int(found.kind == "secret")), count + 1
-        fields = {"path": name, "line": place.line, "offset": place.start, "end": place.end, "rule": found.rule}
-        fields |= {"kind": found.kind, "confidence": confidence(found.weight), "masked": masked(found.value)}
+        if secrets and fields["kind"] != "secret":
+            continue
+        worst, count = max(worst, int(fields["kind"] == "secret")), count + 1
         click.echo(json.dumps(fields) if as_json else _line(fields))
     click.echo(f"{count} found", err=True)
     return worst

@@ -3,10 +3,11 @@
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid
 
 if TYPE_CHECKING:
@@ -149,16 +150,20 @@ def _typed(word: str) -> str:
 
 @session.command(
     epilog="Examples: flightlog session export 2123f2df --format html --output session.html    "
-    "flightlog session export 2123f2df --atif --output trajectory/"
+    "flightlog session export 2123f2df --atif --output trajectory/    "
+    "flightlog session export --all --format parquet --output rows/ --on tcp://scheduler:8786"
 )
-@click.argument("session_id")
-@click.option("--format", "form", type=click.Choice(["md", "html", "json"]), default="md", show_default=True)
+@click.argument("session_id", required=False)
+@click.option("--all", "every", is_flag=True, help="Every session, as ATIF or Parquet, below --output.")
+@click.option("--format", "form", type=click.Choice(["md", "html", "json", "parquet"]), default="md", show_default=True)
 @click.option("--atif", "atif", flag_value="1.6", help="Write an ATIF 1.6 trajectory; --output is then a directory.")
 @click.option("--atif-1.7", "atif", flag_value="1.7", help="The same, in version 1.7.")
 @click.option("--output", type=click.Path(path_type=Path), help="Write here instead of stdout.")
 @click.option("--redact", is_flag=True, help="Take out secrets and personal data, to share it.")
-def export(session_id: str, *, form: str, atif: str | None, output: Path | None, redact: bool) -> None:
-    """Write a session as Markdown, one HTML page, JSON, or an ATIF trajectory.
+@ON
+@click.option("--json", "as_json", is_flag=True, help="With --all: print what was written as JSON.")
+def export(session_id: str | None, *, form: str, atif: str | None, output: Path | None, **given: Any) -> int:
+    """Write a session as Markdown, one HTML page, JSON, or an ATIF trajectory; or all of them (--all).
 
     Nothing is left out, nor taken out but with --redact. A trajectory's subagents and pictures
     are files beside it.
@@ -168,13 +173,20 @@ def export(session_id: str, *, form: str, atif: str | None, output: Path | None,
     from flightlog.views.export import exported
     from flightlog.views.story import Telling
 
+    redact = given["redact"]
+    if given["every"]:
+        from flightlog.cli.trajectory import write_all
+
+        return write_all(atif, form, output, given)
+    if session_id is None or form == "parquet":
+        raise click.UsageError("name a SESSION_ID, or use --all; Parquet is for all of them")
     archive = open_archive()
     told = archive.session(parse(session_id).session)
     if atif:
         from flightlog.cli.trajectory import write_trajectory
 
         write_trajectory(archive, told, atif, output, redact=redact)
-        return
+        return 0
     telling = Telling(local_zone(), full=True, spilled=lambda said: archive.spilled(told.id, said))
     body = _redacted(told, form, telling) if redact else exported(told, form, telling)
     if output is None:
@@ -182,6 +194,7 @@ def export(session_id: str, *, form: str, atif: str | None, output: Path | None,
     else:
         write_export(output, body)
         click.echo(f"written: {output}", err=True)
+    return 0
 
 
 def _redacted(told: "Session", form: str, telling: "Telling") -> str:

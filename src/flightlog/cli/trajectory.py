@@ -1,11 +1,12 @@
-"""Writing a session as a trajectory, for `flightlog session export --atif`."""
+"""Writing sessions as trajectories or as tables, for `flightlog session export`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from flightlog.model.errors import Conflict, Invalid
+from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.archive import Archive
@@ -32,3 +33,21 @@ def write_trajectory(archive: "Archive", told: "Session", version: str, output: 
             hint=f"flightlog session export {told.id} --atif --output DIR",
         )
     click.echo(next(bundle.files())[1], nl=False)
+
+
+def write_all(atif: str | None, form: str, output: Path | None, given: dict[str, Any]) -> int:
+    """Write every session below `output`; exit 1 when one could not be told."""
+    from flightlog.app.whole_archive import ATIF, PARQUET, How, exported
+    from flightlog.cli.output import Progress, print_json
+
+    if output is None or not (atif or form == "parquet"):
+        raise click.UsageError("with --all give --output DIR, and --atif or --format parquet")
+    how = How(ATIF if atif else PARQUET, given["on"], atif or "1.6", given["redact"])
+    told = exported(how, output, Progress("writing"))
+    if given["as_json"]:
+        print_json(told)
+    else:
+        click.echo(f"written: {told['sessions']} sessions, {told['files']} files below {output}", err=True)
+        for session, why in told["failed"].items():
+            click.echo(inert(f"not written: {session}: {one_line(why, 200)}"), err=True)
+    return int(bool(told["failed"]))

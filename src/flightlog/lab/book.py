@@ -61,7 +61,12 @@ class Book:
 
     def planned(self) -> tuple[Planned, ...]:
         """Every session the run is to have."""
-        return plan(self.config)
+        return plan(self.config, self.state.added)
+
+    def look_again(self) -> None:
+        """Know also what other processes wrote down meanwhile."""
+        with self._lock:
+            self.state = fold(self._journal.read())
 
     def note(self, event: RunEvent, *, durable: bool = False) -> None:
         """Write down what happened, and know it from now on."""

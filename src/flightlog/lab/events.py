@@ -205,6 +205,23 @@ class SessionSkipped(Event, frozen=True, tag="session_skipped"):
     why: str
 
 
+class ReplicatesAdded(Event, frozen=True, tag="replicates_added"):
+    """More sessions were asked for that start where session `session_index` did."""
+
+    session_index: int
+    count: int
+
+
+class Resampled(Event, frozen=True, tag="resampled"):
+    """How a batch of samples stands: the answers it has, the errors, and what it cost so far."""
+
+    batch: str
+    samples: int
+    errors: int
+    usd: float
+    unpriced: int = 0
+
+
 class TreeSettled(Event, frozen=True, tag="tree_settled"):
     """The work directory was brought to a tree."""
 
@@ -233,6 +250,8 @@ RunEvent = (
     | SessionEnded
     | SessionCounted
     | SessionSkipped
+    | ReplicatesAdded
+    | Resampled
     | TreeSettled
     | RunEnded
 )

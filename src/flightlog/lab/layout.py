@@ -19,7 +19,7 @@ _EARLY = frozenset({"max_turns", "budget_exhausted", "rate_limited", "auth_error
 
 def run_meta(name: str, config: RunConfig, state: State) -> dict[str, Any]:
     """Everything about a run as a whole, in the source document's words."""
-    sessions = [_session(config, each, state) for each in plan(config)]
+    sessions = [_session(config, each, state) for each in plan(config, state.added)]
     begun = [each for each in sessions if each["started_at"]]
     started = state.started
     costs = [each["total_cost_usd"] for each in begun if each["total_cost_usd"] is not None]
@@ -50,6 +50,9 @@ def run_meta(name: str, config: RunConfig, state: State) -> dict[str, Any]:
         "total_cost_usd": round(sum(costs), 9) if costs or not begun else None,
         "total_spent_usd": round(state.spent_usd, 9),
         "max_budget_usd": config.max_budget_usd,
+        "total_resamples": sum(each.samples for each in state.resampled.values()),
+        "total_resample_errors": sum(each.errors for each in state.resampled.values()),
+        "total_resample_cost_usd": _resample_cost(state),
         "total_file_writes": sum(each["file_writes"] for each in sessions),
         "total_compaction_events": sum(each["compaction_count"] for each in sessions),
         "total_subagent_invocations": sum(each["subagent_count"] for each in sessions),
@@ -57,6 +60,12 @@ def run_meta(name: str, config: RunConfig, state: State) -> dict[str, Any]:
         "left_out": list(state.baseline.notes) if state.baseline else [],
         **_replay(state),
     }
+
+
+def _resample_cost(state: State) -> float | None:
+    """What samples cost beside the sessions; not known where the price of one is not."""
+    batches = state.resampled.values()
+    return None if any(each.unpriced for each in batches) else round(sum(each.usd for each in batches), 9)
 
 
 def _replay(state: State) -> dict[str, Any]:

@@ -5,11 +5,12 @@
     forked     each goes on from session 1, conversation and tree, whatever its siblings did
     fork_from  the same from any earlier session, in every mode
 
-Replicates (`count`) start from the same place; where something follows, it follows the first.
+Replicates (`count`) start from the same place; where something follows, it follows the first. More
+may be added when the run is over: nothing follows those, and they leave the work directory alone.
 Pure: it knows no run, only what one is to be.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -25,6 +26,7 @@ class Planned(Struct, frozen=True):
     count: int
     parent: str = ""
     tree_of: str = ""
+    added: bool = False
 
     @property
     def needs(self) -> frozenset[str]:
@@ -32,9 +34,12 @@ class Planned(Struct, frozen=True):
         return frozenset({self.parent, self.tree_of} - {""})
 
 
-def plan(config: RunConfig) -> tuple[Planned, ...]:
-    """List every session of a run, in order."""
-    return tuple(each for session in config.sessions for each in _replicates(config, session))
+def plan(config: RunConfig, added: Mapping[int, int] | None = None) -> tuple[Planned, ...]:
+    """List every session of a run, in order; `added` are more replicates, by the session's index."""
+    more = added or {}
+    return tuple(
+        each for session in config.sessions for each in _replicates(config, session, more.get(session.session_index, 0))
+    )
 
 
 def ready(planned: Collection[Planned], done: Collection[str], left: Collection[str]) -> list[Planned]:
@@ -53,7 +58,7 @@ def trunk(planned: Collection[Planned]) -> Planned:
     return next(each for each in planned if each.index == last)
 
 
-def _replicates(config: RunConfig, session: SessionConfig) -> Iterator[Planned]:
+def _replicates(config: RunConfig, session: SessionConfig, added: int) -> Iterator[Planned]:
     before = session.session_index - 1
     forked = session.fork_from or (1 if config.session_mode == "forked" and before else None)
     chained = before if config.session_mode == "chained" else 0
@@ -62,7 +67,11 @@ def _replicates(config: RunConfig, session: SessionConfig) -> Iterator[Planned]:
     for number in range(1, session.count + 1):
         replicate = number if session.count > 1 else 0
         name = directory(session.session_index, replicate)
-        yield Planned(name, session.session_index, replicate, session.count, parent, tree_of)
+        yield Planned(name, session.session_index, replicate, session.count + added, parent, tree_of)
+    last = session.count if session.count > 1 else 0
+    for number in range(last + 1, last + added + 1):
+        name = directory(session.session_index, number)
+        yield Planned(name, session.session_index, number, session.count + added, parent, tree_of, added=True)
 
 
 def _first(config: RunConfig, index: int) -> str:

@@ -64,6 +64,8 @@ class State(Struct):
     commands: list[lab.CommandRan] = field(default_factory=list)
     attempts: dict[str, list[Attempt]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
+    added: dict[int, int] = field(default_factory=dict)
+    resampled: dict[str, lab.Resampled] = field(default_factory=dict)
     tree: str = ""
     ended: lab.RunEnded | None = None
     damage: list[Damage] = field(default_factory=list)
@@ -108,8 +110,8 @@ def add(state: State, record: Record[lab.RunEvent]) -> None:
             state.started, state.started_at = event, record.ts
         case lab.RunTaken():
             state.taken, state.process, state.ended, state.finished_at = state.taken + 1, event.process, None, ""
-        case lab.CommandRan():
-            state.commands.append(event)
+        case lab.CommandRan() | lab.SessionSkipped() | lab.ReplicatesAdded() | lab.Resampled():
+            _beside(state, event)
         case lab.BaselineTaken():
             state.baseline, state.tree = event, event.tree
         case lab.Branched():
@@ -118,8 +120,6 @@ def add(state: State, record: Record[lab.RunEvent]) -> None:
             state.tree = event.tree
         case lab.RunEnded():
             state.ended, state.tree, state.finished_at = event, event.tree, record.ts
-        case lab.SessionSkipped():
-            state.skipped[event.session] = event.why
         case (
             lab.SessionStarted()
             | lab.AgentStarted()
@@ -131,6 +131,20 @@ def add(state: State, record: Record[lab.RunEvent]) -> None:
             | lab.Verified()
         ):
             _of_session(state, event, record.ts)
+        case _:
+            assert_never(event)
+
+
+def _beside(state: State, event: lab.CommandRan | lab.SessionSkipped | lab.ReplicatesAdded | lab.Resampled) -> None:
+    match event:
+        case lab.CommandRan():
+            state.commands.append(event)
+        case lab.SessionSkipped():
+            state.skipped[event.session] = event.why
+        case lab.ReplicatesAdded():
+            state.added[event.session_index] = state.added.get(event.session_index, 0) + event.count
+        case lab.Resampled():
+            state.resampled[event.batch] = event
         case _:
             assert_never(event)
 

@@ -26,6 +26,8 @@ from flightlog.store.pieces import NOTHING, Kept, Pieces, told_by
 
 CHAIN_MAX = 64
 RESOLVED_MAX = 16
+# Known while only one thread imports: the first use of a type by two threads at once ends the process.
+msgspec.json.Decoder(Request | Response)
 
 
 class Exchanges:

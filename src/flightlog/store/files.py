@@ -6,10 +6,12 @@ a temporary file may stay behind, and carries its owner's process so that `sweep
 
 import errno
 import fcntl
+import functools
 import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from flightlog.model.errors import Conflict, Invalid, Unavailable
 NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _TEMP = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)-\d+\.tmp")
 _PART_BYTES_MAX = 255
+_SYNCS_MAX = 16
 
 sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
 
@@ -30,17 +33,41 @@ def replace(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600)
         commit(temp, file, path, durable=durable)
 
 
-def create(path: Path, data: bytes) -> bool:
+def create(path: Path, data: bytes, *, durable: bool = True) -> bool:
     """Make `path` hold `data` unless there is something already; say whether it was made."""
-    with temporary(path) as (temp, file), told(path):
+    with temporary(path, durable=durable) as (temp, file), told(path):
         write_all(file, data)
-        os.fsync(file)
+        if durable:
+            os.fsync(file)
         try:
             os.link(temp, path)  # fails when there is one, so that two starters agree on one
         except FileExistsError:
             return False
-        sync_dir(path.parent)
+        if durable:
+            sync_dir(path.parent)
     return True
+
+
+def sync(paths: Iterable[Path]) -> None:
+    """Make files that were written without it survive a power cut, all of them together."""
+    listed = list(paths)
+    if not listed:
+        return
+    # The waits overlap, and file systems commit what waits together at once.
+    with ThreadPoolExecutor(min(_SYNCS_MAX, len(listed)), thread_name_prefix="sync") as pool:
+        list(pool.map(_synced, listed))
+    for folder in {path.parent for path in listed}:
+        with told(folder):
+            sync_dir(folder)
+
+
+def _synced(path: Path) -> None:
+    with told(path):
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
 
 
 def renamed(path: Path, name: str) -> Path:
@@ -244,6 +271,7 @@ def _started(pid: int) -> int:
         return 0
 
 
+@functools.cache
 def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]

@@ -9,6 +9,7 @@ from jinja2 import Environment
 from msgspec import Struct
 
 from flightlog.web.data import Data
+from flightlog.web.errands import Errands
 from flightlog.web.family import Family
 from flightlog.web.hub import Hub
 
@@ -24,6 +25,7 @@ class Desk(Struct, frozen=True):
     templates: Environment
     hub: Hub
     families: tuple[Family, ...]
+    errands: Errands
     read_only: bool = False
 
     def html(self, template: str, **values: Any) -> str:

@@ -17,6 +17,7 @@ from msgspec import Struct
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unavailable
 from flightlog.web.data import Data, Sources
 from flightlog.web.desk import DESK, Desk, page
+from flightlog.web.errands import Errands
 from flightlog.web.guard import Guard, add_headers
 from flightlog.web.hub import Hub
 from flightlog.web.news import news
@@ -50,7 +51,7 @@ def application(serving: Serving) -> web.Application:
     app = web.Application(middlewares=[guard.middleware(), _told])
     templates = environment(serving.sources.zone, serving.sources.now_ms)
     data = Data(serving.sources)
-    app[DESK] = Desk(data, templates, Hub(news(templates), data.shelf), FAMILIES, serving.read_only)
+    app[DESK] = Desk(data, templates, Hub(news(templates), data.shelf), FAMILIES, Errands(), serving.read_only)
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(_end_streams)
     app.on_cleanup.append(_close)
@@ -126,4 +127,5 @@ async def _end_streams(app: web.Application) -> None:
 
 
 async def _close(app: web.Application) -> None:
+    await asyncio.to_thread(app[DESK].errands.close)
     await asyncio.to_thread(app[DESK].data.close)

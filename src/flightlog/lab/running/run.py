@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -21,6 +21,7 @@ from flightlog.lab.book import ATTEMPTS, LOCK, Book, create
 from flightlog.lab.config import RunConfig
 from flightlog.lab.events import (
     BaselineTaken,
+    ReplicatesAdded,
     RunEnded,
     RunStarted,
     RunTaken,
@@ -34,10 +35,11 @@ from flightlog.lab.running.commands import run_commands
 from flightlog.lab.running.ground import Ground
 from flightlog.lab.running.pages import publish_run, publish_session
 from flightlog.lab.running.session import Start, Way, last_tree, play
-from flightlog.lab.running.setting import Setting
+from flightlog.lab.running.setting import Elsewhere, Setting
 from flightlog.lab.running.stage import Stage
 from flightlog.lab.running.taking import take_in
 from flightlog.lab.state import Attempt
+from flightlog.model.errors import Invalid, NotFound
 from flightlog.sources.api.proxy import Rewrite
 from flightlog.store.copies import set_aside, throw_away
 from flightlog.store.files import is_running, lock
@@ -71,8 +73,38 @@ def begin(path: Path, config: RunConfig, setting: Setting) -> Book:
     return carry_on(create(path, config, now=setting.now, new_id=setting.new_id), setting, again=False)
 
 
-def carry_on(book: Book, setting: Setting, *, again: bool, branching: Branching | None = None) -> Book:
-    """Carry a run out from where it stands; `again` runs what was interrupted or failed once more."""
+def more(book: Book, index: int, count: int, setting: Setting, budget_usd: float | None) -> Book:
+    """Run `count` more sessions that start where session `index` did; what the run left stays as it is."""
+    ran = [each for each in book.planned() if each.index == index and not each.added]
+    if not ran:
+        raise NotFound(f"{book.name} has no session {index}", hint=f"it has {len(book.config.sessions)}")
+    first = book.state.last(ran[0].name)
+    if first is None or first.ended is None:
+        raise NotFound(
+            f"{ran[0].name} of {book.name} did not come to an end yet", hint="`harness run --resume` goes on"
+        )
+    if setting.means is Means.NONE or not book.config.track_changes:
+        raise Invalid(
+            "the session cannot be run again in files of its own here",
+            hint="that needs mount namespaces, and a run with track_changes",
+        )
+    asking.driver(book.config, setting)
+    book.note(ReplicatesAdded(index, count), durable=True)
+    return carry_on(book, setting, again=False, more_usd=budget_usd)
+
+
+def carry_on(
+    book: Book,
+    setting: Setting,
+    *,
+    again: bool,
+    branching: Branching | None = None,
+    more_usd: float | None = None,
+) -> Book:
+    """Carry a run out from where it stands; `again` runs what was interrupted or failed once more.
+
+    `more_usd` is what may be spent from here on, in place of the run's own budget.
+    """
     with ExitStack() as held:
         held.enter_context(lock(book.path / LOCK, who=f"process {setting.process}"))
         config = book.config
@@ -82,10 +114,10 @@ def carry_on(book: Book, setting: Setting, *, again: bool, branching: Branching 
         book.note(RunTaken(setting.process), durable=True)
         tree = held.enter_context(branching.laid(book, setting)) if branching else None
         ground = Ground(book, Path(config.work_dir), (setting.home, setting.programs), setting.now_s, tree)
-        stage = Stage(book, ground, setting, driver)
+        stage = Stage(book, ground, setting, driver, more_usd)
         for attempt in book.state.in_flight:
-            _mark(stage, attempt)
-        with _model(config) as upstream:
+            mark(stage, attempt)
+        with model(config) as upstream:
             try:
                 _prepare(stage)
                 _sessions(stage, upstream, again=again, branching=branching)
@@ -123,7 +155,7 @@ def _prepare(stage: Stage) -> None:
         book.note(BaselineTaken(saved.name if saved else "", tuple(notes)), durable=True)
 
 
-def _mark(stage: Stage, attempt: Attempt) -> None:
+def mark(stage: Stage, attempt: Attempt) -> None:
     """Put on record that a session was in flight when its process died, with everything it left."""
     if attempt.process and is_running(attempt.process):
         end_family(int(attempt.process.partition("-")[0]))
@@ -140,6 +172,8 @@ def _sessions(stage: Stage, upstream: str, *, again: bool, branching: Branching 
     """Run wave after wave until nothing is ready."""
     planned = stage.book.planned()
     left = {each.name for each in planned if _is_left(stage, each, again=again)}
+    # Sessions that were added later work in files of their own: the directory is no longer the run's.
+    stage.is_apart = bool(left) and all(each.added for each in planned if each.name in left)
     while left and not stage.stop_reason:
         if stage.purse.is_empty:
             stage.stop("budget_exhausted")
@@ -159,6 +193,9 @@ def _is_left(stage: Stage, planned: Planned, *, again: bool) -> bool:
 
 def _may_start(stage: Stage, planned: Planned) -> bool:
     """A conversation is gone on from only where it came to an end of its own."""
+    if planned.added and stage.setting.means is Means.NONE:
+        stage.book.note(SessionSkipped(planned.name, "no mount namespace is to be had here"))
+        return False
     if not planned.parent:
         return True
     parent = stage.book.state.last(planned.parent)
@@ -171,11 +208,12 @@ def _may_start(stage: Stage, planned: Planned) -> bool:
 
 def _wave(stage: Stage, wave: Sequence[Planned], upstream: str, branching: Branching | None) -> None:
     config, means = stage.book.config, stage.setting.means
-    together = len(wave) > 1 and means is not Means.NONE and config.track_changes and config.max_parallel > 1
+    may = means is not Means.NONE and config.track_changes
+    together = (len(wave) > 1 and may and config.max_parallel > 1) or any(each.added for each in wave)
     if not together:
         for planned in wave:
             if not stage.stop_reason:
-                start = _branched(stage, _start(stage, planned, private=False), branching)
+                start = _branched(stage, start_of(stage, planned, private=False), branching)
                 _judged(stage, play(stage, start, upstream))
                 publish_session(stage, planned.name)
         publish_run(stage)
@@ -184,19 +222,43 @@ def _wave(stage: Stage, wave: Sequence[Planned], upstream: str, branching: Branc
     def played(start: Start) -> str:
         return _judged(stage, play(stage, start, upstream))
 
+    if stage.setting.elsewhere is not None and branching is None:
+        _elsewhere(stage, wave, stage.setting.elsewhere)
+        return
     with ThreadPoolExecutor(min(config.max_parallel, len(wave)), thread_name_prefix="session") as pool:
         # Copies are made of a directory nobody works in: those at work are in copies of their own.
         _awaited(
             stage,
-            [pool.submit(played, _branched(stage, _start(stage, each, private=True), branching)) for each in wave],
+            [pool.submit(played, _branched(stage, start_of(stage, each, private=True), branching)) for each in wave],
         )
+    _left(stage, wave)
+
+
+def _elsewhere(stage: Stage, wave: Sequence[Planned], submit: Elsewhere) -> None:
+    """Have the sessions carried out by other processes, which write into the run's directory."""
+    from flightlog.lab.running.elsewhere import jobs_of  # noqa: PLC0415 - it carries out what is defined here
+
+    futures = [submit(job) for job in jobs_of(stage, wave)]
+    try:
+        _awaited(stage, futures)
+    finally:
+        spent = stage.purse.spent_usd
+        stage.book.look_again()
+        stage.purse.pay(stage.book.state.spent_usd - spent)
+    for future in futures:
+        _judged(stage, future.result().decode())
+    _left(stage, wave)
+
+
+def _left(stage: Stage, wave: Sequence[Planned]) -> None:
+    """Lay out what the sessions of a wave left."""
     for planned in wave:
         publish_session(stage, planned.name)
         throw_away(stage.ground.copy_of(planned.name))
     publish_run(stage)
 
 
-def _awaited(stage: Stage, futures: "list[Future[str]]") -> None:
+def _awaited(stage: Stage, futures: "Sequence[Future[Any]]") -> None:
     """Wait for all; whoever interrupts stops all first."""
     try:
         while wait(futures, timeout=_LOOK_S).not_done:
@@ -216,7 +278,8 @@ def _judged(stage: Stage, reason: str) -> str:
     return reason
 
 
-def _start(stage: Stage, planned: Planned, *, private: bool) -> Start:
+def start_of(stage: Stage, planned: Planned, *, private: bool) -> Start:
+    """Where a session begins: its files laid out, what an earlier attempt left set aside."""
     state = stage.book.state
     before = state.attempts.get(planned.name, [])
     attempt = len(before) + 1
@@ -249,10 +312,12 @@ def _finish(stage: Stage) -> None:
     last = state.last(trunk(done).name) if done else None
     tree = last.ended.tree if last and last.ended else (state.baseline.tree if state.baseline else "")
     settled = state.baseline.tree if book.config.revert_work_dir and state.baseline else tree
-    stage.ground.bring(settled, f"_before_end_{state.taken}")
-    book.note(TreeSettled(settled))
+    if not stage.is_apart:
+        stage.ground.bring(settled, f"_before_end_{state.taken}")
+        book.note(TreeSettled(settled))
     try:
-        run_commands(stage, "post", book.config.post_run_commands)
+        if not stage.is_apart:
+            run_commands(stage, "post", book.config.post_run_commands)
     finally:
         whole = all((one := state.last(each.name)) and one.ended for each in book.planned())
         reason = stage.stop_reason or ("completed" if whole else "incomplete")
@@ -262,7 +327,7 @@ def _finish(stage: Stage) -> None:
 
 
 @contextmanager
-def _model(config: RunConfig) -> Iterator[str]:
+def model(config: RunConfig) -> Iterator[str]:
     """The scripted model where the configuration has one; its address is the upstream."""
     with ExitStack() as stack:
         yield stack.enter_context(serve(config.scenario, keep=False)).url if config.scenario is not None else ""

@@ -1,17 +1,23 @@
 """What a run needs from the machine, given once: time, ids, programs, environment, and somebody to tell."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from pathlib import Path
 
 from msgspec import Struct
 
 from flightlog.agents.namespace import Means
+from flightlog.model.jobs import Job
 
 Tell = Callable[[str, str, float], None]  # session, words (none: it got an answer), spent by the run so far
+Elsewhere = Callable[[Job], "Future[bytes]"]
 
 
 class Setting(Struct, frozen=True):
-    """The machine as a run sees it. `environ` is the person's own; agents get a part of it."""
+    """The machine as a run sees it. `environ` is the person's own; agents get a part of it.
+
+    `elsewhere` carries sessions that can run together out on other machines.
+    """
 
     environ: Mapping[str, str]
     home: Path
@@ -24,6 +30,7 @@ class Setting(Struct, frozen=True):
     leash: tuple[str, ...]
     tell: Tell
     version: str
+    elsewhere: Elsewhere | None = None
 
     @property
     def programs(self) -> str:

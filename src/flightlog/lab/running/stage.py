@@ -15,13 +15,17 @@ from flightlog.lab.running.setting import Setting
 class Stage:
     """A run on its way: its book, its ground, its purse, its agents at work."""
 
-    def __init__(self, book: Book, ground: Ground, setting: Setting, driver: Driver) -> None:
-        """Begin with what earlier attempts spent."""
+    def __init__(
+        self, book: Book, ground: Ground, setting: Setting, driver: Driver, more_usd: float | None = None
+    ) -> None:
+        """Begin with what earlier attempts spent; `more_usd` may be spent on top, whatever the run's budget is."""
         self.book = book
         self.ground = ground
         self.setting = setting
         self.driver = driver
-        self.purse = Purse(book.config.max_budget_usd, book.state.spent_usd)
+        spent = book.state.spent_usd
+        self.purse = Purse(book.config.max_budget_usd if more_usd is None else spent + more_usd, spent)
+        self.is_apart = False
         self.mode = book.state.started.permission_mode if book.state.started else book.config.permission_mode
         self.stop_reason = ""
         self._at_work: dict[str, Running] = {}

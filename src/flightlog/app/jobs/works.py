@@ -1,0 +1,65 @@
+"""What jobs can be, by name: functions of bytes that a worker process finds by importing this package.
+
+Each reads the environment of the machine it runs on, the key among it; a job carries none. Sending a
+request is done by the worker's own thread; everything else in a process of its own (`__main__`).
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from flightlog.agents.namespace import leash
+from flightlog.model.errors import Invalid, Unavailable
+
+Work = Callable[[bytes], bytes]
+SAMPLE = "sample"
+
+
+def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
+    """Carry a job out, on a worker."""
+    if work == SAMPLE:
+        from flightlog.lab.resampling.sending import sent_alone  # noqa: PLC0415 - a worker imports what it does
+
+        return sent_alone(payload, shared, os.environ)
+    if work not in ALONE:
+        raise Invalid(f"this worker knows no work named {work[:40]!r}", hint="install the same flightlog everywhere")
+    # It dies with the thread that waits for it, and so with the worker.
+    words = [*leash(os.environ.get("PATH", os.defpath)), sys.executable, "-m", "flightlog.app.jobs", work]
+    done = subprocess.run(words, input=payload + shared, capture_output=True, check=False)
+    if done.returncode:
+        said = done.stderr.decode("utf-8", "replace")[-2000:]
+        message, _, hint = said.partition("\t")
+        raise Unavailable(message or f"a job ended with {done.returncode}", hint=hint or "run it again")
+    return done.stdout
+
+
+def session(payload: bytes) -> bytes:
+    """Carry one session of a run out, in the run's directory."""
+    from flightlog.app import lab  # noqa: PLC0415 - a worker imports what it does
+    from flightlog.lab.running.elsewhere import session_carried_out  # noqa: PLC0415 - as above
+
+    return session_carried_out(payload, lab.setting(lambda *_: None))
+
+
+def replay(payload: bytes) -> bytes:
+    """Carry one branch out; one that was in flight when its worker died is tried once more."""
+    from flightlog.app import lab  # noqa: PLC0415 - a worker imports what it does
+    from flightlog.lab.replaying.branch import carry_on  # noqa: PLC0415 - as above
+
+    path = Path(payload.decode())
+    book = lab.open_book(path.parent, str(path))
+    if book.state.ended is None:
+        carry_on(book, lab.setting(lambda *_: None), again=bool(book.state.in_flight))
+    return b""
+
+
+def archive(payload: bytes) -> bytes:
+    """Make something of a few sessions of the archive."""
+    from flightlog.app.whole_archive import carried_out  # noqa: PLC0415 - a worker imports what it does
+
+    return carried_out(payload)
+
+
+ALONE: dict[str, Work] = {"session": session, "replay": replay, "archive": archive}

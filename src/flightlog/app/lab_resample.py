@@ -1,0 +1,209 @@
+"""Wiring of samples: what a batch is given of this machine, where it is sent from, and how it is stopped."""
+
+import asyncio
+import os
+import signal
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import stamina.instrumentation
+import uvloop
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.agents.scripted import serve
+from flightlog.app import jobs, lab
+from flightlog.lab.book import Book
+from flightlog.lab.events import Resampled
+from flightlog.lab.layout import meta_page
+from flightlog.lab.replaying.source import Source
+from flightlog.lab.resampling import asking
+from flightlog.lab.resampling.batch import Batch, Tell, Way, settled
+from flightlog.lab.resampling.events import BatchTaken, Limits, Target
+from flightlog.lab.resampling.ledger import BatchState, Ledger, held
+from flightlog.lab.resampling.recorded import Asked, Listed, recorded_body, requests
+from flightlog.lab.resampling.sending import credentials
+from flightlog.lab.resampling.sweep import Sweep, parse
+from flightlog.lab.resampling.variants import Label, made
+from flightlog.lab.resampling.widths import Widths
+from flightlog.lab.running.run import more
+from flightlog.lab.running.setting import Tell as Telling
+from flightlog.model.errors import Misconfigured, NotFound
+from flightlog.sources.api.scrub import Scrubber
+from flightlog.store.files import process_tag
+from flightlog.store.pages import publish
+
+
+class Sent(Struct, frozen=True):
+    """How a person wants samples sent: from where, to where, with which limits; `tell` hears how far it is."""
+
+    limits: Limits
+    tell: Tell
+    on: str = jobs.LOCAL
+    base_url: str = ""
+
+
+def dumped(book: Book, session: int, replicate: int, request: int) -> dict[str, Any]:
+    """A recorded request as a person edits it."""
+    return recorded_body(book, Source(book, session, replicate, "").planned.name, request)
+
+
+def listed(book: Book, session: int, replicate: int) -> list[Listed]:
+    """The requests of a session that can be asked again."""
+    return requests(Source(book, session, replicate, lab.programs()))
+
+
+def read_sweep(path: Path) -> Sweep:
+    """Read a grid from a file."""
+    try:
+        return parse(path.read_text("utf-8"))
+    except FileNotFoundError:
+        raise NotFound(f"no such sweep: {path}", hint="docs/how-to/ask-again.md has one") from None
+
+
+def resampled(book: Book, sweep: Sweep, sent: Sent, *, dry_run: bool) -> dict[str, Any]:
+    """Ask for every cell of a grid as one batch."""
+    with _alone(book) as ledger:
+        source = Source(book, sweep.session, sweep.replicate, lab.programs())
+        if dry_run:
+            targets = asking.numbered(ledger, asking.grid(source, sweep, asking.imagining(ledger, book)))
+            return _imagined(book, targets, sent)
+        told = (Label("", "sweep", lab.clock()), _scrubber(book))
+        return _asked(book, ledger, asking.grid(source, sweep, asking.making(ledger, book, told)), sent)
+
+
+def edited(book: Book, sweep: Sweep, body: dict[str, Any], label: str, sent: Sent) -> dict[str, Any]:
+    """Make a variant of the one request a sweep names, and ask for samples of it."""
+    with _alone(book) as ledger:
+        session = Source(book, sweep.session, sweep.replicate, "").planned.name
+        told = (Label(label, "cli", lab.clock()), _scrubber(book))
+        number = made(ledger, book, (session, sweep.requests[0]), body, told)
+        cells = [
+            asking.Planned(session, sweep.requests[0], number, model, sweep.count) for model in sweep.models or ("",)
+        ]
+        return _asked(book, ledger, cells, sent)
+
+
+def resumed(book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dict[str, Any]:
+    """Go on with a batch that was left, within the limits it had but for those that are said anew."""
+    with _alone(book) as ledger:
+        state = ledger.open_batch(name)
+        state.limits = replace(state.limits, **limits)
+        return _carried_out(book, ledger, state, asking.sent_for(book, state.targets, state.limits), sent)
+
+
+def session_again(book: Book, session: int, count: int, how: tuple[float | None, str], tell: Telling) -> Book:
+    """Run a whole session so many times more, with what may be spent on that and where."""
+    budget_usd, on = how
+    with lab.spread(lab.setting(tell), on) as setting:
+        return more(book, session, count, setting, budget_usd)
+
+
+def unfinished(book: Book) -> list[BatchState]:
+    """Batches that still have something to ask for."""
+    ledger = Ledger(book.path, now=lab.clock, new_id=lab.new_id)
+    return [each for each in ledger.batches.values() if each.left]
+
+
+@contextmanager
+def _alone(book: Book) -> Iterator[Ledger]:
+    with held(book.path, f"process {process_tag()}"):
+        yield Ledger(book.path, now=lab.clock, new_id=lab.new_id)
+
+
+def _asked(book: Book, ledger: Ledger, cells: list[asking.Planned], sent: Sent) -> dict[str, Any]:
+    targets = asking.numbered(ledger, cells)
+    bodies = asking.sent_for(book, targets, sent.limits)
+    _upstream(book, sent)  # what cannot be sent is said before anything is on record
+    state = asking.begun(ledger, lab.new_id(), targets, sent.limits)
+    return _carried_out(book, ledger, state, bodies, sent)
+
+
+def _imagined(book: Book, targets: tuple[Target, ...], sent: Sent) -> dict[str, Any]:
+    """What would be asked; a variant that is not made yet costs about what its request does."""
+    here = [replace(each, variant=0) for each in targets]
+    bodies = asking.sent_for(book, tuple(here), sent.limits)
+    costs = [bodies[each].expected_usd for each in here for _ in each.items]
+    expected = None if None in costs else round(sum(usd or 0.0 for usd in costs), 6)
+    return asking.told_of(BatchState("", targets, sent.limits, ""), "dry run") | {"expected_usd": expected}
+
+
+def _upstream(book: Book, sent: Sent) -> tuple[str, bool]:
+    """Where samples go, and whether a key is needed there; a scripted model is served here and needs none."""
+    if book.config.scenario is not None and not sent.base_url:
+        return "", False
+    address = asking.upstream(book.config, sent.base_url, os.environ)
+    if sent.on == jobs.LOCAL and not credentials(book.config.provider, os.environ):
+        name = "OPENROUTER_API_KEY" if book.config.provider == "openrouter" else "ANTHROPIC_API_KEY"
+        raise Misconfigured("there is no key to ask a model with", hint=f"set {name} for this command")
+    return address, True
+
+
+def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any, Asked], sent: Sent) -> dict[str, Any]:
+    address, needs_key = _upstream(book, sent)
+    settled(ledger, state, bodies)
+    ledger.note(BatchTaken(state.name, process_tag(), state.limits), durable=True)
+    scripted = book.config.scenario if not address else None
+    stopping = _Stopping()
+    reason = "interrupted"
+    # Retries are on record in the journal; nobody needs them on stderr as well.
+    stamina.instrumentation.set_on_retry_hooks([])
+
+    async def main(url: str) -> str:
+        async with jobs.place(sent.on, state.limits.parallel) as there:
+            way = Way(there, url, book.config.provider, needs_key, sent.tell)
+            if state.limits.until_width is not None:
+                way = replace(way, goes_on=Widths(book.path, state.limits.until_width, book.config.work_dir).goes_on)
+            batch = Batch(ledger, state, bodies, way)
+            stopping.of(batch)
+            return await batch.run()
+
+    try:
+        with ExitStack() as held_open:
+            if scripted is not None:
+                address = held_open.enter_context(serve(scripted, keep=False)).url
+            runner = held_open.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+            reason = runner.run(main(address))
+    finally:
+        _counted(book, state)
+    if stopping.asked:
+        raise KeyboardInterrupt
+    return asking.told_of(state, reason)
+
+
+def _counted(book: Book, state: BatchState) -> None:
+    """Keep the run's own totals true, whatever else was written there meanwhile."""
+    book.look_again()
+    facts = (len(state.answered), len(state.failed), round(state.usd, 9), state.unpriced)
+    book.note(Resampled(state.name, *facts), durable=True)
+    publish(book.path, [meta_page(book.name, book.config, book.state)])
+
+
+def _scrubber(book: Book) -> Scrubber:
+    scrubber = Scrubber()
+    scrubber.learn(credentials(book.config.provider, os.environ))
+    return scrubber
+
+
+class _Stopping:
+    """The first Ctrl-C sends nothing more and waits for what is on its way; the second does not wait."""
+
+    def __init__(self) -> None:
+        self._batch: Batch | None = None
+        self.asked = False
+
+    def of(self, batch: Batch) -> None:
+        self._batch = batch
+        if threading.current_thread() is threading.main_thread():
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop)
+
+    def _stop(self) -> None:
+        if self.asked or self._batch is None:
+            asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
+            return
+        self.asked = True
+        self._batch.stop("interrupted")

@@ -1,0 +1,186 @@
+"""Jobs over the whole archive: every session as a trajectory, as rows of Parquet, or looked through for secrets.
+
+A job is a few sessions, by name; its result is bytes, which are written here. The machines that carry
+jobs out see the recordings at the same paths. A session that cannot be told costs itself alone.
+"""
+
+import hashlib
+import io
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.app import home, open_archive
+from flightlog.app.jobs import LOCAL
+from flightlog.app.jobs.desk import desk
+from flightlog.app.paths import claude_config_dirs
+from flightlog.app.privacy import found_in, redactor
+from flightlog.app.trajectories import bundle_of
+from flightlog.archive import Archive
+from flightlog.model.errors import Conflict, FlightlogError, Unavailable
+from flightlog.model.jobs import Job
+from flightlog.store.files import ensure_dir, inside, replace
+from flightlog.views import tables
+
+WORK = "archive"
+ATIF, PARQUET, SECRETS = "atif", "parquet", "secrets"
+_SESSIONS_MAX = 64
+_BYTES_MAX = 32 << 20
+_AT_ONCE_ELSEWHERE = 64
+Progress = Callable[[int, int], None]
+
+
+class Asked(Struct, frozen=True):
+    """Some sessions, and what is to be made of them."""
+
+    kind: str
+    config_dirs: tuple[str, ...]
+    home: str
+    sessions: tuple[str, ...]
+    version: str = "1.6"
+    redact: bool = False
+
+
+class Made(Struct):
+    """What was made: files by name, findings, and the sessions that could not be told with the reason."""
+
+    files: list[tuple[str, bytes]] = []
+    findings: list[dict[str, Any]] = []
+    failed: list[tuple[str, str]] = []
+    sessions: int = 0
+
+
+class How(Struct, frozen=True):
+    """What a person wants made of every session, and where."""
+
+    kind: str
+    on: str = LOCAL
+    version: str = "1.6"
+    redact: bool = False
+
+
+def exported(how: How, output: Path, progress: Progress) -> dict[str, Any]:
+    """Write every session below `output`; say what was written and what could not be."""
+    if output.exists() and not output.is_dir():
+        raise Conflict(f"not a directory: {output}", hint="name one that is not there yet")
+    if how.kind == PARQUET and output.is_dir() and any(output.iterdir()):
+        raise Conflict(f"there is something already: {output}", hint="rows would stand there twice: name a new one")
+    ensure_dir(output)
+    written = sessions = 0
+    failed: list[tuple[str, str]] = []
+    for made in _carried_out(how, progress):
+        for name, data in made.files:
+            replace(inside(output, name), data, durable=False)
+        written, sessions = written + len(made.files), sessions + made.sessions
+        failed += made.failed
+    return {"output": str(output), "sessions": sessions, "files": written, "failed": dict(failed)}
+
+
+def scanned(how: How, progress: Progress) -> Iterator[dict[str, Any]]:
+    """Yield what is private in every session, values masked."""
+    for made in _carried_out(how, progress):
+        yield from made.findings
+        yield from ({"session": session, "error": why} for session, why in made.failed)
+
+
+def carried_out(payload: bytes) -> bytes:
+    """Carry one job out."""
+    asked = msgspec.msgpack.decode(payload, type=Asked)
+    archive = Archive(asked.config_dirs, asked.home)
+    made = Made()
+    rows: dict[str, list[Any]] = {}
+    for session in asked.sessions:
+        try:
+            _one(archive, session, asked, made, rows)
+            made.sessions += 1
+        except FlightlogError as error:
+            made.failed.append((session, str(error)))
+    if asked.kind == PARQUET:
+        name = hashlib.sha256("\n".join(asked.sessions).encode()).hexdigest()[:16]
+        made.files += [(f"{place}/part-{name}.parquet", _packed(place, each)) for place, each in rows.items()]
+    return msgspec.msgpack.encode(made)
+
+
+def _one(archive: Archive, session: str, asked: Asked, made: Made, rows: dict[str, list[Any]]) -> None:
+    if asked.kind == SECRETS:
+        for file in archive.find(session).files:
+            made.findings += ({"session": session, **each} for each in found_in(file.path, redactor().known))
+        return
+    told = archive.session(session)
+    if asked.kind == ATIF:
+        bundle = bundle_of(told, archive.known(session), asked.version, redact=asked.redact)
+        made.files += [(f"{told.id}/{name}", data) for name, data in bundle.files()]
+        return
+    if asked.redact:
+        from flightlog.app.privacy import clean_session  # noqa: PLC0415 - its rules take a while
+
+        told = clean_session(told)
+    for table, each in tables.rows(told).items():
+        if each:
+            rows.setdefault(f"{table}/agent={told.agent}/day={tables.day(told)}", []).extend(each)
+
+
+def _carried_out(how: How, progress: Progress) -> Iterator[Made]:
+    jobs = list(_jobs(how))
+    with desk(how.on, os.cpu_count() or 1 if how.on == LOCAL else _AT_ONCE_ELSEWHERE) as submit:
+        futures = [submit(job) for job in jobs]
+        for done, future in enumerate(as_completed(futures), 1):
+            made = msgspec.msgpack.decode(future.result(), type=Made)
+            futures.remove(future)  # what is written need not be kept
+            progress(done, len(jobs))
+            yield made
+
+
+def _jobs(how: How) -> Iterator[Job]:
+    archive = open_archive()
+    dirs = tuple(map(str, claude_config_dirs(os.environ)))
+    sizes = {name: recording.size for name, recording in archive.recordings.items()}
+    for sessions in _chunks(sizes):
+        asked = Asked(how.kind, dirs, home(), sessions, how.version, how.redact)
+        payload = msgspec.msgpack.encode(asked)
+        yield Job(f"flightlog-{WORK}-{hashlib.sha256(payload).hexdigest()[:32]}", WORK, payload)
+
+
+def _chunks(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+    """Sessions in handfuls, so that the beginning of a job costs little and its result is not large."""
+    some: list[str] = []
+    size = 0
+    for session, more in sizes.items():
+        if some and (len(some) >= _SESSIONS_MAX or size + more > _BYTES_MAX):
+            yield tuple(some)
+            some, size = [], 0
+        some.append(session)
+        size += more
+    if some:
+        yield tuple(some)
+
+
+def _packed(place: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
+    arrow, parquet = _arrow()
+    kinds = {
+        tables.NUMBER: arrow.int64(),
+        tables.REAL: arrow.float64(),
+        tables.FLAG: arrow.bool_(),
+        tables.NAMES: arrow.list_(arrow.string()),
+        tables.TEXT: arrow.string(),
+    }
+    columns = tables.COLUMNS[place.partition("/")[0]]
+    schema = arrow.schema([(column, kinds[kind]) for column, kind in columns.items()])
+    sink = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist(list(rows), schema=schema), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _arrow() -> tuple[Any, Any]:
+    try:
+        return import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise Unavailable(
+            "Parquet needs pyarrow, which is not installed", hint="pip install 'flightlog[scale]'"
+        ) from None

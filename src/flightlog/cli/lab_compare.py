@@ -1,0 +1,151 @@
+"""`harness compare`: runs side by side, and what their samples, replicates and branches mean."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
+from flightlog.model.errors import Unavailable
+from flightlog.model.text import inert, one_line
+
+if TYPE_CHECKING:
+    from flightlog.lab.statistics.amounts import Amount
+    from flightlog.lab.statistics.divergence import Node
+    from flightlog.lab.statistics.shape import Against, Analysis, Answer, Share, Told
+
+
+@click.command(
+    epilog="Example: flightlog lab compare run-a run-b   ·   flightlog lab compare my-run --write     "
+    "Writes nothing without --write; exits with 75 when a person wrote the analysis.md there is."
+)
+@click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN…]")
+@click.option("--by", type=click.Choice(["arguments", "tool"]), default="arguments", show_default=True,
+              help="When two actions are the same.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="For bootstrap and permutations.")
+@click.option("--write", is_flag=True, help="Write analysis.md into the run: every sentence with its samples.")
+@RUNS_DIR
+@AS_JSON
+def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool, **how: Any) -> None:
+    """Compare runs session by session, or what was sampled, replicated and branched off one run.
+
+    Outcome, steps, cost and files side by side; then shares of actions and verdicts of verifiers with
+    intervals, and each variant against the request as recorded, with an exact test under Holm's rule.
+    """
+    from flightlog.app import lab as app
+    from flightlog.app import lab_statistics as statistics
+    from flightlog.cli.lab_show import print_compared
+    from flightlog.cli.output import print_json
+    from flightlog.lab.compare import compared
+    from flightlog.lab.statistics.shape import as_wire
+
+    if write and len(runs) > 1:
+        raise click.UsageError("--write takes one run: each has an analysis.md of its own")
+    books = [app.open_book(runs_dir, each) for each in runs]
+    try:
+        analysis = statistics.analysed(books, how["by"], how["seed"])
+    except Unavailable as error:
+        if write:
+            raise
+        click.echo(f"{error.message}: {error.hint}", err=True)
+        analysis = None
+    told = compared(books, app.programs())
+    root = statistics.divergence(books if len(books) > 1 else statistics.family(books[0]), how["by"])
+    if as_json:
+        print_json(told | {"statistics": as_wire(analysis) if analysis else None, "ways": _wire(root)})
+    else:
+        print_compared(told)
+        print_analysis(analysis) if analysis else None
+        _print_ways(root)
+    if write and analysis:
+        click.echo(f"written: {inert(str(statistics.write(books[0], analysis)))}", err=True)
+
+
+def print_analysis(analysis: "Analysis") -> None:
+    """Print what samples mean."""
+    for answer in analysis.answers:
+        click.echo(
+            inert(f"\n{answer.name}" + (f"  (then: {one_line(answer.recorded, 90)})" if answer.recorded else ""))
+        )
+        _print_groups(answer)
+        for against in answer.against:
+            _print_against(against, answer)
+    if analysis.tests:
+        click.echo(
+            f"\n{analysis.tests} comparisons; a finding is what {analysis.rule}'s rule leaves at or below "
+            f"{analysis.level:g}. Intervals hold with {analysis.confidence:.0%}.",
+            err=True,
+        )
+
+
+def _print_ways(root: "Node") -> None:
+    from flightlog.lab.statistics.drawing import ways
+
+    if len(root.places) > 1:
+        click.echo("\nwhere ways part")
+        for line in ways(root, 90):
+            click.echo(inert(f"  {line}"))
+
+
+def _wire(root: "Node") -> list[dict[str, Any]]:
+    from flightlog.lab.statistics.divergence import outline
+
+    return [
+        {
+            "first": each.first.depth,
+            "last": each.last.depth,
+            "level": each.level,
+            "action": each.first.action.label,
+            "sessions": each.first.places,
+            "ends": each.last.ends,
+        }
+        for each in outline(root)
+    ]
+
+
+def _print_groups(answer: "Answer") -> None:
+    from flightlog.cli.output import print_table
+
+    rows = [row for group in answer.groups for row in _rows(group)]
+    print_table(["group", "what", "seen", "share", "", "interval"], rows, right=(2, 3))
+    for group in answer.groups:
+        agree = "" if group.agreement is None else f"  two agree: {group.agreement:.0%}"
+        again = f"  as recorded: {_span(group.as_recorded)}" if group.as_recorded else ""
+        lost = f"  no answer: {len(group.failed)}" if group.failed else ""
+        amounts = "".join(f"  {_mean(name, each)}" for name, each in group.amounts.items() if each)
+        stopped = "  (stopped by --until-width)" if group.stopped else ""
+        click.echo(inert(f"  {group.name}: n = {group.n}{stopped}{agree}{again}{amounts}{lost}"))
+
+
+def _rows(group: "Told") -> list[list[str]]:
+    from flightlog.lab.statistics.drawing import bar
+
+    shares = [*group.actions[:10], *group.outcomes]
+    rows = [
+        ["" if place else group.name, one_line(each.label or each.name, 60), f"{each.hits}/{each.n}",
+         f"{each.share:.0%}", bar(each), f"{100 * each.interval.low:.0f} to {100 * each.interval.high:.0f} %"]
+        for place, each in enumerate(shares)
+    ]  # fmt: skip
+    return rows + (
+        [["", f"… {len(group.actions) - 10} other actions", "", "", "", ""]] if len(group.actions) > 10 else []
+    )
+
+
+def _print_against(against: "Against", answer: "Answer") -> None:
+    from flightlog.lab.statistics.writing import effect
+
+    click.echo(inert(f"  {against.group} against {against.base}: {against.verdict}"))
+    labels = {share.name: share.label for group in answer.groups for share in group.actions}
+    for test in against.tests:
+        mark = "*" if test.is_finding else " "
+        said = f"{effect(test, labels)}; {test.test}, p = {test.p:.3g}, {test.p_adjusted:.3g} after Holm"
+        click.echo(inert(f"   {mark} {one_line(said, 240)}"))
+
+
+def _span(share: "Share") -> str:
+    return f"{share.share:.0%} ({100 * share.interval.low:.0f} to {100 * share.interval.high:.0f} %)"
+
+
+def _mean(name: str, amount: "Amount") -> str:
+    span = f" ({amount.interval.low:.4g} to {amount.interval.high:.4g})" if amount.interval else ""
+    return f"{name} {amount.mean:.4g}{span}"

@@ -1,0 +1,165 @@
+"""What a person asks for, turned into a batch on record: its targets, their numbers, and where they are sent.
+
+Nothing is sent here. A key goes to the provider's own address, to this machine, or to an address that
+is named at that moment; never to one that only stands in a run, which may come from somebody else.
+"""
+
+import ipaddress
+from collections.abc import Callable, Iterator, Mapping
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from flightlog.lab.book import Book
+from flightlog.lab.config import RunConfig
+from flightlog.lab.replaying.source import Source
+from flightlog.lab.resampling.editing import changed
+from flightlog.lab.resampling.events import BatchBegun, Limits, Target
+from flightlog.lab.resampling.layout import folder
+from flightlog.lab.resampling.ledger import BatchState, Ledger
+from flightlog.lab.resampling.recorded import Asked, asked, of_turn, recorded_body
+from flightlog.lab.resampling.sweep import Change, Sweep
+from flightlog.lab.resampling.variants import Label, made
+from flightlog.lab.running.asking import UPSTREAMS
+from flightlog.model.errors import Invalid
+from flightlog.sources.api.scrub import Scrubber
+from flightlog.views.prices import is_priced
+
+
+class Planned(Struct, frozen=True):
+    """Samples of one request in one variant by one model, before they have numbers."""
+
+    session: str
+    request: int
+    variant: int
+    model: str
+    count: int
+
+
+Make = Callable[[str, int, Change], int]  # session's directory, request, what is changed: the variant's number
+
+
+def grid(source: Source, sweep: Sweep, make: Make) -> list[Planned]:
+    """Every cell of a sweep; `make` gives its variants their numbers."""
+    session = source.planned.name
+    requests = dict.fromkeys((*sweep.requests, *(of_turn(source, turn) for turn in sweep.turns)))
+    cells = []
+    for request in requests:
+        numbers = [*([0] if sweep.as_recorded else []), *sweep.numbers]
+        numbers += [make(session, request, change) for change in sweep.variants]
+        for number in dict.fromkeys(numbers):
+            cells += [Planned(session, request, number, model, sweep.count) for model in sweep.models or ("",)]
+    return cells
+
+
+def making(ledger: Ledger, book: Book, told: tuple[Label, Scrubber]) -> Make:
+    """Make variants on disk, those that are not there."""
+    label, scrubber = told
+
+    def make(session: str, request: int, change: Change) -> int:
+        edited = change.applied(recorded_body(book, session, request))
+        own = Label(change.label, label.source, label.created_at)
+        return made(ledger, book, (session, request), edited, (own, scrubber))
+
+    return make
+
+
+def imagining(ledger: Ledger, book: Book) -> Make:
+    """Only say which numbers they would have, and refuse what would be refused."""
+    given: dict[tuple[str, int], int] = {}
+
+    def make(session: str, request: int, change: Change) -> int:
+        body = recorded_body(book, session, request)
+        changed(body, change.applied(body))
+        number = given.get((session, request)) or ledger.next_variant(session, request)
+        given[session, request] = number + 1
+        return number
+
+    return make
+
+
+def numbered(ledger: Ledger, cells: list[Planned]) -> tuple[Target, ...]:
+    """Give samples their numbers, after those there are."""
+    taken: dict[tuple[str, int, int], int] = {}
+    targets = []
+    for cell in cells:
+        place = (cell.session, cell.request, cell.variant)
+        first = taken.get(place) or ledger.next_number(*place)
+        taken[place] = first + cell.count
+        targets.append(Target(*place, cell.model, first, cell.count))
+    return tuple(targets)
+
+
+def sent_for(book: Book, targets: tuple[Target, ...], limits: Limits) -> dict[Target, Asked]:
+    """What is sent for each target; a budget for a model without a price is refused, as nobody could keep it."""
+    found = {target: asked(book, target) for target in targets}
+    for each in found.values():
+        if limits.max_budget_usd is not None and not is_priced(each.model):
+            hint = "leave the budget out, or ask another model"
+            raise Invalid(f"a budget cannot be kept: the price of {each.model[:60]!r} is not known", hint=hint)
+    return found
+
+
+def begun(ledger: Ledger, name: str, targets: tuple[Target, ...], limits: Limits) -> BatchState:
+    """Put a batch on record."""
+    ledger.note(BatchBegun(name, targets, limits), durable=True)
+    return ledger.batches[name]
+
+
+def upstream(config: RunConfig, named: str, environ: Mapping[str, str]) -> str:
+    """Where samples of a run are sent."""
+    if config.provider not in UPSTREAMS:
+        raise Invalid(f"samples cannot be asked of provider {config.provider}", hint="its requests are signed")
+    said = named or environ.get("ANTHROPIC_BASE_URL", "")
+    if said:
+        return _address(said)
+    if config.base_url and not _is_here(config.base_url) and config.base_url.rstrip("/") != UPSTREAMS[config.provider]:
+        raise Invalid(
+            f"the run names an address of its own, and a key goes there only when you say so: {config.base_url[:100]}",
+            hint=f"--base-url {config.base_url[:100]}",
+        )
+    return config.base_url or UPSTREAMS[config.provider]
+
+
+def _address(said: str) -> str:
+    if not said.startswith(("https://", "http://")):
+        raise Invalid(f"not an address of an API: {said[:80]!r}", hint="it begins with https://")
+    return said
+
+
+def _is_here(address: str) -> bool:
+    host = urlsplit(address).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def told_of(state: BatchState, reason: str) -> dict[str, object]:
+    """How a batch stands, for whoever asked."""
+    return {
+        "batch": state.name,
+        "stop_reason": reason,
+        "samples": len(state.answered),
+        "errors": len(state.failed),
+        "left": len(state.left),
+        "cost_usd": None if state.unpriced else round(state.usd, 9),
+        "max_budget_usd": state.limits.max_budget_usd,
+        "targets": [dict(_target(state, target)) for target in state.targets],
+    }
+
+
+def _target(state: BatchState, target: Target) -> Iterator[tuple[str, object]]:
+    items = set(target.items)
+    errors = [each.error for item, each in sorted(state.failed.items()) if item in items]
+    costs = [usd for item, usd in state.answered.items() if item in items]
+    yield "session", target.session
+    yield "request", target.request
+    yield "variant", target.variant
+    yield "model", target.model or None
+    yield "path", folder(target.session, target.request, target.variant)
+    yield "first", target.first
+    yield "count", target.count
+    yield "samples", len(costs)
+    yield "cost_usd", None if None in costs else round(sum(each or 0.0 for each in costs), 9)
+    yield "errors", errors

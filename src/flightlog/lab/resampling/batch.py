@@ -1,0 +1,298 @@
+"""A batch of samples carried out: each on record before it is sent, its file there before it counts.
+
+    promised (budget) → its turn (rate) → sending (on record) → the answer's file → on disk → answered (on record)
+
+Everything is decided here, on one loop: turns, money, retries, files. Jobs only send, wherever they
+run, so that a rate and a budget hold for all machines together. Whoever takes a batch up again asks
+for what has no file; what was in flight when its process died is the most that is paid for twice.
+"""
+
+import asyncio
+import hashlib
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import stamina
+from msgspec import Struct
+
+from flightlog.lab.resampling.events import Answered, BatchEnded, Failed, Sending, Target
+from flightlog.lab.resampling.layout import Item
+from flightlog.lab.resampling.ledger import WIDTH, BatchState, Ledger
+from flightlog.lab.resampling.pacing import Allowance, Pace
+from flightlog.lab.resampling.recorded import Asked
+from flightlog.lab.resampling.sending import Ask, Came, read_came
+from flightlog.model.jobs import Job, Jobs, Lost
+from flightlog.sources.claude_code.costs import usage
+from flightlog.store.files import create, inside, sync
+from flightlog.views.prices import price
+
+WORK = "sample"
+_AUTH = frozenset({401, 403})
+_BUSY = frozenset({429, 529})
+_AGAIN = frozenset({408, 409, 425})
+_WAIT_S_MAX = 60.0
+_BODY_CHARS_MAX = 20_000
+_SETTLE_S = 0.25
+
+Tell = Callable[[int, int, float], None]  # samples that ended, all samples, what was spent so far
+
+
+class Way(Struct, frozen=True):
+    """How samples get to the model: who carries jobs out, the API's address, and whether a key is needed there."""
+
+    jobs: Jobs
+    upstream: str
+    provider: str
+    needs_key: bool
+    tell: Tell
+    goes_on: Callable[[Target], bool] = lambda _: True
+
+
+class _Again(Exception):
+    """An answer that is worth another try."""
+
+    def __init__(self, came: Came) -> None:
+        super().__init__(f"status {came.status}")
+        self.came = came
+
+
+class Batch:
+    """A batch on its way."""
+
+    def __init__(self, ledger: Ledger, state: BatchState, asked: Mapping[Target, Asked], way: Way) -> None:
+        """Take a batch up where it stands; `asked` is what is sent for each of its targets."""
+        self._ledger = ledger
+        self._state = state
+        self._asked = asked
+        self._way = way
+        self._left = list(reversed(state.left))
+        self._all = sum(target.count for target in state.targets)
+        self._ended = self._all - len(self._left)
+        self._dearest = {target: _dearest(state, target, each) for target, each in asked.items()}
+        self._closed: set[Target] = set()
+        self._folders: dict[str, Path] = {}
+        self._fresh: list[tuple[Path, Answered | Failed]] = []
+        self._enough: set[Target] = set()
+        self.reason = ""
+
+    async def run(self) -> str:
+        """Ask for everything that is left, or until something stops it; return why it ended."""
+        limits = self._state.limits
+        self._pace = Pace(limits.per_minute, asyncio.get_running_loop().time)
+        self._money = Allowance(limits.max_budget_usd, self._state.usd)
+        keeping = asyncio.create_task(self._keep_settling())
+        try:
+            async with asyncio.TaskGroup() as slots:
+                for _ in range(min(limits.parallel, len(self._left))):
+                    slots.create_task(self._slot())
+        except BaseExceptionGroup as group:
+            # One word for whoever asked; the others failed with it.
+            raise group.exceptions[0] from None
+        finally:
+            # Also when the loop is torn down: what came is on disk, and the end is on record.
+            keeping.cancel()
+            sync(path for path, _ in self._fresh)
+            self._settle(len(self._fresh))
+            reason = self.reason or self._end()
+            self._ledger.note(BatchEnded(self._state.name, reason), durable=True)
+        return reason
+
+    def _end(self) -> str:
+        if not self._state.left:
+            return "completed"
+        if {target for target, _ in self._state.left} <= self._enough:
+            return WIDTH
+        return "refused" if self._closed else "completed"
+
+    def stop(self, reason: str) -> None:
+        """Send nothing more; what is on its way is still taken in."""
+        self.reason = self.reason or reason
+
+    async def _slot(self) -> None:
+        while not self.reason and self._left:
+            target, item = self._left.pop()
+            if target in self._closed or target in self._enough:
+                continue
+            if not self._way.goes_on(target):
+                self._enough.add(target)
+                continue
+            promised = await self._money.promise(partial(self._expected, target))
+            if promised is None:
+                self.stop("budget_exhausted")
+            if promised is None or self.reason:
+                return
+            usd = None
+            try:
+                usd = await self._sample(target, item)
+            finally:
+                self._money.settle(promised, usd)
+            self._way.tell(self._ended, self._all, self._money.spent_usd)
+
+    def _expected(self, target: Target) -> float:
+        return self._dearest[target]
+
+    async def _sample(self, target: Target, item: Item) -> float | None:
+        """Ask for one sample until there is an answer or no use in asking; return what it cost."""
+        limits = self._state.limits
+        tries = stamina.retry_context(
+            on=_wait,
+            attempts=limits.retries + 1,
+            timeout=None,
+            wait_initial=limits.wait_s,
+            wait_max=_WAIT_S_MAX,
+            wait_jitter=limits.wait_s,
+        )
+        came = Came(0)
+        try:
+            async for each in tries:
+                with each:
+                    await self._pace.turn()
+                    if self.reason:
+                        return None
+                    came = await self._tried(target, item)
+                    self._judged(came)
+        except _Again:
+            pass  # the last of them is in `came`
+        if _message(came) is not None:
+            return self._answered(target, item, came)
+        self._failed(target, item, came)
+        return None
+
+    def _judged(self, came: Came) -> None:
+        """Where another try is worth it: nobody gets a turn until the API wants to hear of us again."""
+        if _is_worth_again(came):
+            self._pace.hold(min(came.retry_after_s or 0.0, _WAIT_S_MAX))
+            raise _Again(came)
+
+    async def _tried(self, target: Target, item: Item) -> Came:
+        attempt = self._state.sent.get(item, 0) + 1
+        asked = self._asked[target]
+        self._ledger.note(Sending(self._state.name, item, attempt))
+        name = hashlib.sha256(f"{self._state.name}/{item.file}".encode()).hexdigest()[:32]
+        ask = Ask(
+            self._way.upstream.rstrip("/") + asked.path,
+            asked.headers | {"idempotency-key": f"flightlog-{name}"},
+            self._way.provider,
+            self._state.limits.timeout_s,
+            self._way.needs_key,
+        )
+        job = Job(f"flightlog-{WORK}-{name}-{attempt}", WORK, msgspec.json.encode(ask), asked.body)
+        try:
+            return read_came(await self._way.jobs.submit(job))
+        except Lost as error:
+            return Came(0, error=str(error), is_final=True)
+
+    def _answered(self, target: Target, item: Item, came: Came) -> float | None:
+        message = _message(came) or {}
+        used = message.get("usage")
+        model = self._asked[target].model
+        usd = price(str(message.get("model") or model), usage(used if isinstance(used, dict) else {})).usd
+        self._dearest[target] = max(self._dearest[target], usd or 0.0)
+        event = Answered(self._state.name, item, model, usd, str(message.get("id") or ""))
+        self._kept(item.file, came.body, event)
+        return usd
+
+    def _failed(self, target: Target, item: Item, came: Came) -> None:
+        """Put on record that no answer came; what would fail the same way is not sent."""
+        if came.status in _BUSY:
+            self.stop("rate_limited")
+            return
+        if not came.status and not came.is_final:
+            self.stop("unavailable")
+            return
+        if came.status in _AUTH or (came.is_final and "no key" in came.error):
+            self.stop("auth_error")
+        elif 400 <= came.status < 500:
+            self._closed.add(target)
+        error = _error(came)
+        told = {"error": error, "status": came.status or None, "body": _body(came)}
+        event = Failed(self._state.name, item, self._asked[target].model, came.status, error[:500])
+        self._kept(item.error_file, json.dumps(told, indent=1).encode() + b"\n", event)
+
+    def _kept(self, name: str, data: bytes, event: Answered | Failed) -> None:
+        """Put a file where it stays, whatever becomes of this process; a power cut is waited for together."""
+        folder, _, file = name.rpartition("/")
+        if folder not in self._folders:
+            self._folders[folder] = inside(self._ledger.run, name).parent
+        path = self._folders[folder] / file
+        create(path, data, durable=False)
+        self._fresh.append((path, event))
+        self._ended += 1
+
+    async def _keep_settling(self) -> None:
+        while True:
+            await asyncio.sleep(_SETTLE_S)
+            fresh = list(self._fresh)
+            await asyncio.to_thread(sync, [path for path, _ in fresh])
+            self._settle(len(fresh))
+
+    def _settle(self, count: int) -> None:
+        """Put the oldest of what is on disk for good on record."""
+        for _, event in self._fresh[:count]:
+            self._ledger.note(event)
+        del self._fresh[:count]
+
+
+def settled(ledger: Ledger, state: BatchState, asked: Mapping[Target, Asked]) -> None:
+    """Count answers whose file is there and whose line is not: their process died in between."""
+    for target, item in state.left:
+        path = ledger.run / item.file
+        if path.is_file():
+            came = Came(200, path.read_bytes())
+            message = _message(came) or {}
+            used = message.get("usage")
+            model = asked[target].model
+            usd = price(str(message.get("model") or model), usage(used if isinstance(used, dict) else {})).usd
+            ledger.note(Answered(state.name, item, model, usd, str(message.get("id") or "")))
+
+
+def _dearest(state: BatchState, target: Target, asked: Asked) -> float:
+    """What a sample may cost: the dearest so far, and what the recorded answer cost."""
+    return max([asked.expected_usd or 0.0, *(state.answered.get(item) or 0.0 for item in target.items)])
+
+
+def _wait(error: Exception) -> bool | float:
+    """Say whether and when to try again: as the API says, if it says."""
+    if not isinstance(error, _Again):
+        return False
+    said = error.came.retry_after_s
+    return True if said is None else min(said, _WAIT_S_MAX)
+
+
+def _is_worth_again(came: Came) -> bool:
+    if came.is_final:
+        return False
+    if came.status == 200:
+        return _message(came) is None
+    return came.status in _BUSY | _AGAIN or came.status >= 500 or not came.status
+
+
+def _message(came: Came) -> dict[str, Any] | None:
+    if came.status != 200:
+        return None
+    try:
+        said = msgspec.json.decode(came.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return said if isinstance(said, dict) and isinstance(said.get("content"), list) else None
+
+
+def _error(came: Came) -> str:
+    if came.error:
+        return came.error
+    try:
+        said = msgspec.json.decode(came.body)
+        return str(said["error"]["message"])
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError):
+        return f"status {came.status}" if came.status != 200 else "the answer is no message"
+
+
+def _body(came: Came) -> Any:
+    try:
+        return msgspec.json.decode(came.body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return came.body.decode("utf-8", "replace")[:_BODY_CHARS_MAX]

@@ -1,0 +1,68 @@
+"""Sessions and branches carried out by another process, on any machine that sees the run's directory.
+
+A job names the run, what of it, and which attempt is meant: carried out twice, as when a worker dies,
+it marks what was in flight and tries once more, and what has come to an end is not run again.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.lab.book import Book
+from flightlog.lab.plan import Planned
+from flightlog.lab.running import asking, run
+from flightlog.lab.running.ground import Ground
+from flightlog.lab.running.session import play
+from flightlog.lab.running.setting import Setting
+from flightlog.lab.running.stage import Stage
+from flightlog.model.errors import NotFound
+from flightlog.model.jobs import Job
+from flightlog.store.files import lock
+
+SESSION = "session"
+
+
+class Asked(Struct, frozen=True):
+    """One session of a run, and its attempt."""
+
+    run: str
+    session: str
+    attempt: int
+    budget_usd: float | None = None
+
+
+def jobs_of(stage: Stage, wave: Sequence[Planned]) -> list[Job]:
+    """The sessions of a wave as jobs; what is left of the budget is shared out among them."""
+    left = stage.purse.left_usd
+    share = None if left is None else left / len(wave)
+    jobs = []
+    for each in wave:
+        attempt = len(stage.book.state.attempts.get(each.name, [])) + 1
+        asked = Asked(str(stage.book.path), each.name, attempt, share)
+        key = f"flightlog-{SESSION}-{stage.setting.new_id()}-{each.name}-{attempt}"
+        jobs.append(Job(key, SESSION, msgspec.json.encode(asked)))
+    return jobs
+
+
+def session_carried_out(payload: bytes, setting: Setting) -> bytes:
+    """Carry one session out and return why it stopped."""
+    asked = msgspec.json.decode(payload, type=Asked)
+    path = Path(asked.run)
+    if not path.is_dir():
+        raise NotFound(
+            f"this machine does not see the run: {path}", hint="keep runs where all machines see them, at the same path"
+        )
+    with lock(path / f".{asked.session}.lock", who=f"process {setting.process}"):
+        book = Book(path, now=setting.now, new_id=setting.new_id)
+        last = book.state.last(asked.session)
+        if last is not None and last.ended is not None and last.number >= asked.attempt:
+            return last.stop_reason.encode()
+        ground = Ground(book, Path(book.config.work_dir), (setting.home, setting.programs), setting.now_s)
+        stage = Stage(book, ground, setting, asking.driver(book.config, setting), asked.budget_usd)
+        if last is not None and last.ended is None:
+            run.mark(stage, last)
+        planned = next(each for each in book.planned() if each.name == asked.session)
+        with run.model(book.config) as upstream:
+            return play(stage, run.start_of(stage, planned, private=True), upstream).encode()

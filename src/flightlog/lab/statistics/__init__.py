@@ -1,0 +1,1 @@
+"""What samples and replicates mean: shares, amounts, differences, each with how sure it is. Pure."""

@@ -1,0 +1,116 @@
+"""Where ways part: what several sessions did, step by step, as one tree.
+
+Sessions that take the same action from the same place share a node. A branch begins where it went
+back to: it shares the nodes of its source up to that turn. Pure.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct, field
+
+from flightlog.lab.statistics.actions import Action
+
+STEPS_MAX = 400
+OUTLINE_MAX = 400
+_Begins = tuple[str, str, int]
+
+
+class Way(Struct, frozen=True):
+    """What one session did; `begins` names the run, session and number of steps it goes on from."""
+
+    run: str
+    session: str
+    steps: tuple[Action, ...]
+    begins: _Begins | None = None
+
+    @property
+    def place(self) -> str:
+        """How it is named."""
+        return f"{self.run}/{self.session}"
+
+
+class Node(Struct):
+    """An action at a depth, the ways that came by, and those that ended here."""
+
+    action: Action
+    depth: int
+    places: list[str] = field(default_factory=list)
+    ends: list[str] = field(default_factory=list)
+    below: list["Node"] = field(default_factory=list)
+
+
+def tree(ways: Iterable[Way]) -> Node:
+    """Lay the ways over each other; the root is where all begin."""
+    root = Node(Action("", "", ""), 0)
+    given = sorted(ways, key=lambda each: (each.begins is not None, each.place))
+    known = {(way.run, way.session): way for way in given}
+    for way in given:
+        steps = (*_before(way, known), *way.steps)[:STEPS_MAX]
+        node = root
+        node.places.append(way.place)
+        for action in steps:
+            node = _child(node, action)
+            node.places.append(way.place)
+        node.ends.append(way.place)
+    return root
+
+
+def partings(root: Node) -> Iterator[Node]:
+    """The nodes after which the ways go on differently, or some end; from the root down."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if len(node.below) > 1 or (node.below and node.ends):
+            yield node
+        waiting += reversed(node.below)
+
+
+class Stretch(Struct, frozen=True):
+    """Steps that some ways take one after the other without parting; `level` says how often they parted before."""
+
+    level: int
+    first: Node
+    last: Node
+
+    @property
+    def steps(self) -> str:
+        """Which steps these are."""
+        one = self.first.depth == self.last.depth
+        return f"step {self.first.depth}" if one else f"steps {self.first.depth} to {self.last.depth}"
+
+
+def outline(root: Node, most: int = OUTLINE_MAX) -> list[Stretch]:
+    """The stretches of a tree, each followed by those that go on from it; at most so many."""
+    told: list[Stretch] = []
+    waiting = [(0, node) for node in reversed(root.below)]
+    while waiting and len(told) < most:
+        level, first = waiting.pop()
+        last = first
+        while len(last.below) == 1 and not last.ends:
+            last = last.below[0]
+        told.append(Stretch(level, first, last))
+        waiting += [(level + 1, child) for child in reversed(last.below)]
+    return told
+
+
+def _before(way: Way, known: Mapping[tuple[str, str], Way]) -> tuple[Action, ...]:
+    """What was done before the way begins: by its source, by the source of that, and so on."""
+    before: tuple[Action, ...] = ()
+    seen = {way.place}
+    while way.begins is not None:
+        run, session, count = way.begins
+        source = known.get((run, session))
+        if source is None or source.place in seen:
+            return before
+        before = (*source.steps[:count], *before)
+        seen.add(source.place)
+        way = source
+    return before
+
+
+def _child(node: Node, action: Action) -> Node:
+    found = next((each for each in node.below if each.action.key == action.key), None)
+    if found is None:
+        found = Node(action, node.depth + 1)
+        node.below.append(found)
+    return found

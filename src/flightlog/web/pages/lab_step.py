@@ -1,0 +1,181 @@
+"""A session of a run and its steps, as `harness inspect` shows them; and going back to before a step from here.
+
+A replay is asked for twice: the page first says what it will probably cost. It runs as a process
+of the server's own and is followed on a page.
+"""
+
+import re
+from typing import Any
+
+from aiohttp import web
+from msgspec import Struct
+
+from flightlog.app import lab as lab_app
+from flightlog.app import lab_pages as app
+from flightlog.lab.book import Book
+from flightlog.lab.inspect import Where, inspected
+from flightlog.lab.layout import run_meta
+from flightlog.lab.replaying.estimate import Estimate, estimate
+from flightlog.lab.replaying.source import Source
+from flightlog.model.errors import Invalid
+from flightlog.web.desk import DESK, aside
+from flightlog.web.errands import Errand
+
+TEMPLATES = ("lab_session", "lab_step", "lab_replay", "lab_errand")
+PROMPT_CHARS_MAX = 4000
+DIFF_LINES_MAX = 400
+HEAD_LINES = 2
+_SESSION = "/{session:[1-9][0-9]{0,5}(?:r[1-9][0-9]{0,3})?}"
+_TURN = "/{turn:[1-9][0-9]{0,6}}"
+_LANE = re.compile(r"[A-Za-z0-9_-]{0,80}", re.ASCII)
+
+
+async def session(request: web.Request) -> web.StreamResponse:
+    """Show one session turn by turn."""
+    return await request.app[DESK].answer("lab_session.html", **await aside(_session, _where(request)))
+
+
+async def step(request: web.Request) -> web.StreamResponse:
+    """Show one step with its request, tools, changes and cost."""
+    return await request.app[DESK].answer("lab_step.html", **await aside(_step, _where(request)))
+
+
+async def ask(request: web.Request) -> web.StreamResponse:
+    """Say what a replay would be and cost, and ask."""
+    given = _given(request.query.get("prompt", ""), request.query.get("count", "1"))
+    return await request.app[DESK].answer("lab_replay.html", **await aside(_asked, _where(request), *given))
+
+
+async def start(request: web.Request) -> web.StreamResponse:
+    """Start a replay and show it."""
+    form = await request.post()
+    where = _where(request)
+    prompt, count = _given(str(form.get("prompt", "")), str(form.get("count", "1")))
+    await aside(_checked, where)
+    wanted = app.Wanted(where.run, where.session, where.replicate, where.turn, prompt, count)
+    errand = await aside(request.app[DESK].errands.start, wanted, lambda: app.start_replay(wanted))
+    raise web.HTTPSeeOther(f"/lab/replays/{errand.number}")
+
+
+async def errand(request: web.Request) -> web.StreamResponse:
+    """Show a replay that was started here."""
+    return await _shown(request, "lab_errand.html")
+
+
+async def errand_part(request: web.Request) -> web.StreamResponse:
+    """Show what changes of it, alone."""
+    return await _shown(request, "lab_errand_part.html")
+
+
+async def _shown(request: web.Request, template: str) -> web.StreamResponse:
+    desk = request.app[DESK]
+    found = desk.errands.find(int(request.match_info["number"]))
+    return await desk.answer(template, **await aside(_followed, found))
+
+
+class Shown(Struct, frozen=True):
+    """A changed file with the lines of its diff, each with what kind of line it is."""
+
+    told: dict[str, Any]
+    lines: list[tuple[str, str]]
+    more: int
+
+
+def _where(request: web.Request) -> Where:
+    number, _, replicate = request.match_info["session"].partition("r")
+    lane = request.query.get("lane", "")
+    if not _LANE.fullmatch(lane):
+        raise Invalid("not a subagent's name", hint="harness inspect RUN#SESSION")
+    turn = int(request.match_info.get("turn", 0))
+    return Where(request.match_info["run"], int(number), int(replicate or 0), lane, turn)
+
+
+def _given(prompt: str, count: str) -> tuple[str, int]:
+    if len(prompt) > PROMPT_CHARS_MAX:
+        raise Invalid(f"a prompt of at most {PROMPT_CHARS_MAX} characters", hint="harness replay takes longer ones")
+    if not (count.isascii() and count.isdecimal() and 1 <= int(count) <= app.COUNT_MAX):
+        raise Invalid(f"1 to {app.COUNT_MAX} branches", hint="harness replay --count takes more")
+    return prompt.strip(), int(count)
+
+
+def _session(where: Where) -> dict[str, Any]:
+    book = app.run_named(where.run)
+    told = inspected(book, where, lab_app.programs())
+    return {"run": book.name, "told": told, "where": where, "spot": _spot(where)}
+
+
+def _step(where: Where) -> dict[str, Any]:
+    book = app.run_named(where.run)
+    told = inspected(book, where, lab_app.programs())
+    found = Source(book, where.session, where.replicate, lab_app.programs())
+    here = found.turns()[where.turn - 1] if not where.lane else None
+    steps = found.read.steps(where.lane)
+    return {
+        "run": book.name,
+        "told": told,
+        "where": where,
+        "spot": _spot(where),
+        "changes": [_change(each) for each in told["changes"]],
+        "last": len(steps),
+        "why_not": here.why_not if here else "only a main thread can be gone back into",
+        "guess": estimate(steps, where.turn) if here else None,
+        "count_max": app.COUNT_MAX,
+        "prompt_max": PROMPT_CHARS_MAX,
+    }
+
+
+def _asked(where: Where, prompt: str, count: int) -> dict[str, Any]:
+    book, guess = _checked(where)
+    budget = book.config.max_budget_usd
+    return {"where": where, "spot": _spot(where), "prompt": prompt, "count": count, "guess": guess, "budget": budget}
+
+
+def _checked(where: Where) -> tuple[Book, Estimate]:
+    """Refuse what cannot be gone back to; a replay that could not begin is no replay."""
+    book = app.run_named(where.run)
+    found = Source(book, where.session, where.replicate, lab_app.programs())
+    found.point(where.turn)
+    return book, estimate(found.read.steps(), where.turn)
+
+
+def _followed(found: Errand) -> dict[str, Any]:
+    wanted = found.about
+    assert isinstance(wanted, app.Wanted), "replays are all that is started here"
+    source = (wanted.run, wanted.session, wanted.replicate, wanted.turn, wanted.prompt)
+    branches = [
+        run_meta(book.name, book.config, book.state)
+        for book in app.all_runs()[0]
+        if (said := book.state.branch) is not None
+        and (said.source_run, said.source_session, said.replicate, said.turn, said.prompt) == source
+    ]
+    return {"errand": found, "wanted": wanted, "said": list(found.said), "code": found.code, "branches": branches[::-1]}
+
+
+def _spot(where: Where) -> str:
+    """The session in an address."""
+    return f"{where.session}r{where.replicate}" if where.replicate else str(where.session)
+
+
+def _change(told: dict[str, Any]) -> Shown:
+    text = "" if told["binary"] or "diff_encoding" in told else str(told["diff"])
+    lines = text.splitlines()
+    kinds = {"+": "added", "-": "removed", "@": "place"}
+    shown = [
+        ("place" if number < HEAD_LINES else kinds.get(line[:1], "kept"), line)
+        for number, line in enumerate(lines[:DIFF_LINES_MAX])
+    ]
+    return Shown(told, shown, max(len(lines) - DIFF_LINES_MAX, 0))
+
+
+def routes(run: str) -> tuple[web.RouteDef, ...]:
+    """The addresses below a run's, and those of replays."""
+    replay = run + _SESSION + _TURN + "/replay"
+    number = "/lab/replays/{number:[1-9][0-9]{0,8}}"
+    return (
+        web.get(run + _SESSION, session),
+        web.get(run + _SESSION + _TURN, step),
+        web.get(replay, ask),
+        web.post(replay, start),
+        web.get(number, errand),
+        web.get(number + "/part", errand_part),
+    )

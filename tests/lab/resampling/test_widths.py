@@ -1,0 +1,107 @@
+"""A model with known habits is asked for real: what is reported of it holds, and sampling stops when it is known."""
+
+import random
+import threading
+
+import pytest
+
+from flightlog.app import lab, lab_resample, lab_statistics
+from flightlog.lab.resampling.events import Limits, Target
+from flightlog.lab.resampling.layout import Item
+from flightlog.lab.resampling.sweep import Sweep
+from flightlog.lab.resampling.widths import Widths
+from flightlog.model.errors import NotFound
+from paying import Said, message, paying
+from sampled import KEY, copied, finished
+
+HABITS = {"ls": 0.6, "pwd": 0.25, "": 0.15}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return finished(tmp_path_factory.mktemp("widths"))
+
+
+@pytest.fixture
+def book(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    return lab.open_book(copied(made, tmp_path).parent, "run")
+
+
+def model(seed):
+    """Answer with the habits above; whoever comes next gets the next draw, so counts do not hang on who is first."""
+    draw, lock = random.Random(seed), threading.Lock()
+
+    def say(asked):
+        with lock:
+            (command,) = draw.choices(list(HABITS), HABITS.values())
+        tool = [{"type": "tool_use", "id": "toolu_1", "name": "Bash", "input": {"command": command}}]
+        words = [{"type": "text", "text": "done"}]
+        return Said(body=message(asked) | {"content": tool if command else words, "stop_reason": "end_turn"})
+
+    return say
+
+
+def asked(book, url, count, **limits):
+    sent = lab_resample.Sent(Limits(**limits), lambda *_: None, base_url=url)
+    return lab_resample.resampled(book, Sweep(session=1, requests=(2,), count=count), sent, dry_run=False)
+
+
+def shares(book):
+    (group,) = lab_statistics.analysed([lab.open_book(book.path.parent, "run")]).answers[0].groups
+    return group, {each.label.removeprefix("Bash "): each for each in group.actions}
+
+
+def test_reported_shares_of_a_model_with_known_habits_lie_within_their_intervals(book):
+    with paying(model(3)) as till:
+        told = asked(book, till.url, 80)
+
+    group, seen = shares(book)
+    assert (told["samples"], group.n, group.stopped) == (80, 80, False)
+    for command, share in HABITS.items():
+        found = seen[command or "(words only)"]
+        assert found.interval.low <= share <= found.interval.high
+        assert len(found.places) == found.hits
+
+
+def test_sampling_stops_when_every_share_is_known_to_the_width_and_that_is_the_end(book):
+    with paying(model(4)) as till:
+        told = asked(book, till.url, 400, until_width=0.35, parallel=4)
+
+    group, seen = shares(book)
+    assert (told["stop_reason"], told["left"], told["errors"]) == ("width_reached", 0, 0)
+    assert 30 < told["samples"] == group.n == len(till.came) < 200
+    assert group.stopped
+    for command, share in HABITS.items():
+        found = seen[command or "(words only)"]
+        assert found.interval.high - found.interval.low <= 0.35
+        assert found.interval.low <= share <= found.interval.high
+    with pytest.raises(NotFound):
+        lab_resample.resumed(
+            lab.open_book(book.path.parent, "run"),
+            "",
+            lab_resample.Sent(Limits(), lambda *_: None, base_url=till.url),
+            {},
+        )
+
+
+def test_a_width_that_is_not_reached_costs_what_was_asked_for_and_no_more(book):
+    with paying(model(5)) as till:
+        told = asked(book, till.url, 12, until_width=0.05)
+
+    assert (told["stop_reason"], told["samples"], len(till.came)) == ("completed", 12, 12)
+
+
+def test_an_answer_is_read_once_and_a_broken_one_tells_nothing(tmp_path):
+    target = Target("session_01", 1, 0, "", 1, 9)
+    widths = Widths(tmp_path, 1.0, "")
+    (tmp_path / Item("session_01", 1, 0, 1).file).parent.mkdir(parents=True)
+    for number in range(1, 5):
+        (tmp_path / Item("session_01", 1, 0, number).file).write_text('{"content": [{"type": "text", "text": "x"}]}')
+    (tmp_path / Item("session_01", 1, 0, 5).file).write_text("[")
+
+    assert widths.goes_on(target)
+    for number in range(1, 5):
+        (tmp_path / Item("session_01", 1, 0, number).file).unlink()
+    (tmp_path / Item("session_01", 1, 0, 5).file).write_text('{"content": [{"type": "text", "text": "x"}]}')
+    assert not widths.goes_on(target)

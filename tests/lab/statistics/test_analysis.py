@@ -1,0 +1,128 @@
+"""A model with known habits: what is reported of it holds, and where nothing differs nothing is found."""
+
+import numpy as np
+import pytest
+
+from flightlog.lab.statistics.actions import Action
+from flightlog.lab.statistics.analysis import analyse
+from flightlog.lab.statistics.groups import Group, Question, Trial
+from flightlog.lab.statistics.shape import DIFFERS, FEW, NONE
+from flightlog.lab.statistics.shares import Count, share_interval
+
+EXPERIMENTS = 1_000
+HABITS = {"Bash ls": 0.55, "Read a.py": 0.3, "(words only)": 0.12, "Bash rm": 0.03}
+
+
+def acted(rng, n, habits=HABITS, **costs):
+    """`n` answers of a model with these habits."""
+    keys = rng.choice(list(habits), size=n, p=list(habits.values()))
+    money = rng.lognormal(-4, 0.4, n) * costs.get("dearer", 1.0) if costs else [None] * n
+    return tuple(
+        Trial(f"sample_{at:02d}.json", Action(key.split()[0], str(key), str(key)), cost_usd=usd and float(usd))
+        for at, (key, usd) in enumerate(zip(keys, money, strict=True), 1)
+    )
+
+
+@pytest.mark.parametrize("n", [10, 40])
+def test_95_percent_intervals_of_a_distribution_cover_in_more_than_93_of_100_experiments(n):
+    rng = np.random.default_rng(1)
+    held = dict.fromkeys(HABITS, 0)
+
+    for _ in range(EXPERIMENTS):
+        (group,) = analyse([Question("q", (Group("as recorded", acted(rng, n)),))]).answers[0].groups
+        told = {each.name: each.interval for each in group.actions}
+        for key, share in HABITS.items():
+            interval = told[key] if key in told else share_interval(Count(0, n))
+            held[key] += interval.low <= share <= interval.high
+
+    assert all(each >= 930 for each in held.values()), held
+
+
+def test_a_sweep_without_any_effect_finds_something_in_at_most_5_of_100():
+    rng = np.random.default_rng(2)
+    false = tests = 0
+
+    for number in range(EXPERIMENTS):
+        groups = tuple(Group(f"v{at:02d}", acted(rng, 6, dearer=1.0)) for at in range(5))
+        told = analyse([Question("q", groups)], seed=number)
+        tests += told.tests
+        false += any(each.verdict == DIFFERS for each in told.answers[0].against)
+
+    assert tests >= 8 * EXPERIMENTS, "every sweep made many comparisons"
+    assert false <= 0.05 * EXPERIMENTS, false
+
+
+def test_what_differs_is_found_with_its_size():
+    rng = np.random.default_rng(3)
+    other = {"Bash ls": 0.05, "Read a.py": 0.85, "(words only)": 0.07, "Bash rm": 0.03}
+    groups = (
+        Group("request_005", acted(rng, 40, dearer=1.0)),
+        Group("request_005_v01", acted(rng, 40, other, dearer=2.0)),
+    )
+
+    told = analyse([Question("q", groups)], seed=1)
+
+    (against,) = told.answers[0].against
+    found = {(each.what, each.of): each for each in against.tests if each.is_finding}
+    assert against.verdict == DIFFERS
+    assert {("actions", "all"), ("action", "Read a.py"), ("action", "Bash ls"), ("amount", "cost_usd")} == set(found)
+    read = found["action", "Read a.py"]
+    assert read.interval.low <= 0.55 <= read.interval.high
+    assert read.effect > 0.3
+    assert read.p <= read.p_adjusted
+
+
+def test_below_five_there_is_no_verdict_and_at_five_there_may_be():
+    def groups(n):
+        return tuple(
+            Group(name, tuple(Trial(f"{name}/{at}", Action(key, key, key)) for at in range(n)))
+            for name, key in (("a", "Bash"), ("b", "Read"))
+        )
+
+    few, enough = (analyse([Question("q", groups(n))]).answers[0].against[0] for n in (4, 5))
+
+    assert (few.verdict, few.tests) == (FEW, ())
+    assert enough.verdict == DIFFERS
+    assert analyse([Question("q", (*groups(5)[:1], *groups(5)[:1]))]).answers[0].against[0].verdict == NONE
+
+
+def test_outcomes_are_judged_by_verifier_and_agreement_is_the_chance_that_two_agree():
+    def trials(name, passed, n, action):
+        done = [{"tests": at < passed} for at in range(n)]
+        keys = ["Bash", *[action] * (n - 1)]
+        return Group(
+            name,
+            tuple(
+                Trial(f"{name}{at}", Action(key, key, key), each)
+                for at, (each, key) in enumerate(zip(done, keys, strict=True))
+            ),
+        )
+
+    told = analyse([Question("q", (trials("a", 1, 10, "Read"), trials("b", 10, 10, "Bash")))]).answers[0]
+
+    assert [(each.outcomes[0].hits, each.outcomes[0].n) for each in told.groups] == [(1, 10), (10, 10)]
+    assert told.groups[0].agreement == pytest.approx(9 * 8 / 90)
+    assert told.groups[1].agreement == 1.0
+    outcome = next(each for each in told.against[0].tests if each.what == "outcome")
+    assert (outcome.of, outcome.effect, outcome.is_finding) == ("tests", pytest.approx(0.9), True)
+
+
+def test_groups_a_rule_stopped_are_tested_by_what_holds_then_and_amounts_are_not():
+    rng = np.random.default_rng(4)
+    groups = tuple(Group(name, acted(rng, 60, dearer=1.0), stopped=True) for name in "ab")
+
+    told = analyse([Question("q", groups)]).answers[0]
+
+    assert {each.test for each in told.against[0].tests} == {"always-valid likelihood test"}
+    assert {each.interval.method for each in told.groups[0].actions} == {
+        "confidence sequence, valid under the stopping rule"
+    }
+
+
+def test_a_request_nobody_asked_again_as_it_was_has_nothing_to_be_compared_with():
+    rng = np.random.default_rng(5)
+
+    told = analyse([Question("q", (Group("request_005", ()), Group("request_005_v01", acted(rng, 9))))]).answers[0]
+
+    assert told.against[0].verdict == FEW
+    assert told.groups[0].actions == ()
