@@ -78,6 +78,7 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
         )
         samples = served.ask("/lab/runs/shop/samples")
         ways = served.ask("/lab/runs/shop/ways")
+        points = served.ask("/lab/runs/shop/1r1/points")
         missing = [
             served.ask(path).status
             for path in (
@@ -96,6 +97,7 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
     assert 'hx-get="/lab/runs/shop/ways"' in one.text
     assert "Divergence tree" in ways.text
     assert "1 place where they part" in ways.text
+    assert 'href="/lab/runs/shop/1r1/2#replay"' in points.text
     assert "shop.py" in one.text
     assert 'href="/lab/runs/shop/1r1/2"' in session.text
     for said in ("cat shop.py; exit 3", "price = 2", "request_002.json", "What would it cost?", "failed"):
