@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import random
@@ -90,6 +91,9 @@ def test_of_a_history_that_grew_only_what_is_new_is_cut(tmp_path):
     assert all(a is b for a, b in zip(one.parts[: two.keep], two.parts, strict=False))
     assert two.keep + two.tail == len(one.parts)
     assert b"".join(two.parts) == body(52)
+    shorter = pieces.keep(body(20), pieces.keep(body(60), two))
+    assert shorter.digest == hashlib.sha256(body(20)).hexdigest()
+    assert two.digest == hashlib.sha256(body(52)).hexdigest()
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))

@@ -79,14 +79,7 @@ class JsonProcess:
 
     def stop(self) -> int:
         """End the child and all it started: ask first, then kill."""
-        family = {self.pid, *descendants(self.pid)}
-        send(family, signal.SIGTERM)
-        try:
-            self._child.wait(STOP_GRACE_S)
-        except subprocess.TimeoutExpired:
-            family |= descendants(self.pid)
-        send(family, signal.SIGKILL)
-        code = self._child.wait()
+        code = ended(self._child, STOP_GRACE_S)
         self._finish()
         return code
 
@@ -103,6 +96,18 @@ class JsonProcess:
         # A tool that outlived the agent may still hold the pipe; what it says is not the agent's.
         for reader in self._readers:
             reader.join(0.5)
+
+
+def ended(child: "subprocess.Popen[bytes]", grace_s: float) -> int:
+    """End a child of ours and all it started, asking first and then killing, and return its exit code."""
+    family = {child.pid, *descendants(child.pid)}
+    send(family, signal.SIGTERM)
+    try:
+        child.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        family |= descendants(child.pid)
+    send(family, signal.SIGKILL)
+    return child.wait()
 
 
 def end_family(pid: int) -> None:

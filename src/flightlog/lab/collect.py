@@ -19,10 +19,11 @@ from flightlog.lab.events import RunEnded, RunStarted, Saved, SessionCounted, Se
 from flightlog.lab.layout import as_json, meta_page
 from flightlog.lab.lineage import Lineage
 from flightlog.lab.plan import directory
-from flightlog.lab.told import lanes_of
+from flightlog.lab.told import lanes_of, rebuilt_of
 from flightlog.model.known import Known
 from flightlog.model.pages import Page, Tier
 from flightlog.model.session import Note, NoteKind, Session
+from flightlog.sources.api.dumps import rebuilt_pages
 from flightlog.store.copies import copy_tree
 from flightlog.store.files import inside, replace
 from flightlog.store.pages import publish
@@ -58,6 +59,7 @@ def collect(path: Path, recorded: Recorded, write: Callable[[Path, RunConfig], B
         replace(inside(folder, name), data, durable=False)
     lineage = Lineage(session, bundle.documents, [], [])
     publish(folder, [Page("uuid_map.json", Tier.PRIVATE, as_json(lineage.map(frozenset())))], durable=False)
+    publish(folder, rebuilt_pages(rebuilt_of(folder, session.id)), durable=False)
     entries = list(changes(session, lineage))
     lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
     replace(book.path / "state_changelog.jsonl", lines, durable=False)

@@ -9,7 +9,6 @@ process writes; any may read. Knows nothing of servers.
     open/000012         a response that has not ended
 """
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -54,7 +53,7 @@ class Exchanges:
         # Begun anew often enough that damage costs little.
         fresh = length >= CHAIN_MAX or not base
         self._last[thread] = (request.index, 0 if fresh else length + 1, kept)
-        body = Body(_digest(sent), len(sent), kept.names) if fresh else _body(sent, kept, base)
+        body = Body(kept.digest, len(sent), kept.names) if fresh else _body(sent, kept, base)
         own = None if given is None else _body(given, self._pieces.keep(given, kept), request.index)
         made = msgspec.structs.replace(request, sent=body, given=own)
         self._journal.append(made)
@@ -158,8 +157,4 @@ class Exchanges:
 
 
 def _body(data: bytes, kept: Kept, base: int) -> Body:
-    return Body(_digest(data), len(data), kept.own, base, kept.keep, kept.tail)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    return Body(kept.digest, len(data), kept.own, base, kept.keep, kept.tail)

@@ -9,6 +9,7 @@ nothing of what is said in it.
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -25,12 +26,17 @@ _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class Kept(Struct, frozen=True):
-    """A body that was kept: its pieces, their names, and how many it shares with the body it was held against."""
+    """A body that was kept: its pieces, their names, and how many it shares with the body it was held against.
 
-    parts: tuple[bytes, ...] = ()
-    names: tuple[str, ...] = ()
-    keep: int = 0
-    tail: int = 0
+    `mark` is the state of its hash after so many pieces: the next body has the same beginning.
+    """
+
+    parts: tuple[bytes, ...]
+    names: tuple[str, ...]
+    keep: int
+    tail: int
+    digest: str
+    mark: tuple[int, Any]
 
     @property
     def own(self) -> tuple[str, ...]:
@@ -38,7 +44,7 @@ class Kept(Struct, frozen=True):
         return self.names[self.keep : len(self.names) - self.tail]
 
 
-NOTHING = Kept()
+NOTHING = Kept((), (), 0, 0, "", (0, hashlib.sha256()))
 
 
 class Pieces:
@@ -54,7 +60,13 @@ class Pieces:
         keep, new, tail = recut(before.parts, data)
         end = len(before.parts) - tail
         names = before.names[:keep] + tuple(map(self._kept, new)) + before.names[end:]
-        return Kept(before.parts[:keep] + tuple(new) + before.parts[end:], names, keep, tail)
+        parts = before.parts[:keep] + tuple(new) + before.parts[end:]
+        at, hashed = before.mark if before.mark[0] <= keep else NOTHING.mark
+        beginning = hashed.copy()
+        beginning.update(b"".join(parts[at:keep]))
+        whole = beginning.copy()
+        whole.update(b"".join(parts[keep:]))
+        return Kept(parts, names, keep, tail, whole.hexdigest(), (keep, beginning))
 
     def whole(self, data: bytes) -> Body:
         """Keep a body as one piece."""

@@ -1,4 +1,4 @@
-"""A whole run before judges that are not ours: Harbor's validators, and Inspect Scout's import."""
+"""A whole run before judges that are not ours (Harbor, Inspect Scout), and each of its steps joined to its request."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from judges import HARBORS, imported, validated
+from labs import lines
 
 
 def trajectories(ground):
@@ -39,3 +40,18 @@ def test_scout_counts_the_messages_and_tokens_of_a_run(ground):
         told = session.session.steps
         assert sum(step["source"] == "agent" for step in steps) == len(told), name
         assert len(answered) == sum(len(step.calls) for step in told), name
+
+
+def test_a_subagents_requests_between_two_of_the_main_thread_shift_nothing(ground):
+    folder = ground.root / "runs" / "run" / "session_01"
+    rows = {row["request_index"]: row for row in lines(folder / "api_captures.jsonl")}
+    between = [row["agent_context"] for row in rows.values()]
+    first, last = between.index("subagent"), len(between) - 1 - between[::-1].index("subagent")
+    assert {"main"} == set(between[:first]) == set(between[last + 1 :])
+
+    turns = json.loads((folder / "uuid_map.json").read_bytes())["turns"]
+
+    assert len(turns) == between.count("main")
+    for turn, row in zip(turns, (row for row in rows.values() if row["agent_context"] == "main"), strict=True):
+        assert turn["message_id"] == row["message_id"]
+        assert turn["request_file"].endswith(f"request_{row['request_index']:03d}.json")

@@ -23,11 +23,11 @@ from flightlog.lab.replaying.cut import Cut, cut_before
 from flightlog.lab.replaying.differences import canonical
 from flightlog.lab.replaying.ledger import ledger
 from flightlog.lab.replaying.points import Worth, Written, branch_points
-from flightlog.lab.told import TRANSCRIPT, Call
+from flightlog.lab.told import TRANSCRIPT, Call, rebuilt_of
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Step
 from flightlog.model.text import one_line
-from flightlog.sources.api.rebuild import Fidelity, rebuilt
+from flightlog.sources.api.rebuild import Fidelity, Rebuilt
 
 _TEXT_CHARS_MAX = 100
 
@@ -105,7 +105,7 @@ class Source:
             effects=self._effects(turn, tree),
         )
         call = self._call(step)
-        return self._captured(base, call) if call else self._unseen(base, step, lines)
+        return self._captured(base, call) if call else self._unseen(base, step)
 
     def from_the_start(self, turn: int) -> Point:
         """Gather what coming to `turn` by the recorded answers takes."""
@@ -127,9 +127,9 @@ class Source:
             after=self._after(call),
         )
 
-    def _unseen(self, point: Point, step: Step, lines: list[bytes]) -> Point:
+    def _unseen(self, point: Point, step: Step) -> Point:
         """Where no request was captured: the one the transcript's own log gives, as far as its hashes vouch for it."""
-        told = [each for each in rebuilt(_records(lines)) if each.fidelity is not Fidelity.PARTIAL]
+        told = [each for each in self._rebuilt if each.fidelity is not Fidelity.PARTIAL]
         own = next((each for each in told if step.request_id and step.request_id in each.request_ids), None)
         if own is None:
             return point
@@ -181,10 +181,13 @@ class Source:
         )
 
     @functools.cached_property
+    def _rebuilt(self) -> list[Rebuilt]:
+        return rebuilt_of(self.read.folder, self.read.attempt.session_id)
+
+    @functools.cached_property
     def _rebuildable(self) -> frozenset[str]:
         """The responses whose requests the transcript's own log vouches for."""
-        lines = (self.read.folder / TRANSCRIPT).read_bytes().splitlines()
-        told = [each for each in rebuilt(_records(lines)) if each.fidelity is Fidelity.EXACT]
+        told = [each for each in self._rebuilt if each.fidelity is Fidelity.EXACT]
         return frozenset(name for each in told for name in each.request_ids)
 
     def _call(self, step: Step) -> Call | None:
@@ -230,16 +233,6 @@ def _following(body: dict[str, Any], later: Iterable[dict[str, Any]]) -> bytes:
         if canonical(told[: len(messages)]) == messages:
             return json.dumps(told[len(messages) :]).encode()
     return b"[]"
-
-
-def _records(lines: list[bytes]) -> Iterator[dict[str, Any]]:
-    for line in lines:
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(record, dict):
-            yield record
 
 
 def recorded(body: bytes) -> dict[str, Any]:

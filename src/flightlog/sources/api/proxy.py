@@ -134,12 +134,9 @@ class Proxy:
 
     async def _on_record(self, asked: "Future[Request]") -> tuple[str, ...]:
         """Wait until a request is on record, though not for ever."""
-        try:
-            if not asked.done():
-                await asyncio.wait_for(asyncio.shield(asyncio.wrap_future(asked)), self._settings.record_s)
-        except TimeoutError:
-            return ("the request was not on record when its answer was passed on",)
-        return ()
+        if not asked.done():
+            await asyncio.wait((asyncio.wrap_future(asked),), timeout=self._settings.record_s)
+        return () if asked.done() else ("the request was not on record when its answer was passed on",)
 
     async def _barred(self, asked: "Future[Request]") -> tuple[str, ...]:
         """Wait until a request is on record and the barrier passed; neither can fail the call."""

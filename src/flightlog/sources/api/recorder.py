@@ -119,17 +119,19 @@ class Recorder:
         said = said or self.recognise(arrived)
         self._scrubber.learn(arrived.headers)
         given, scrubbed = clean_request(self._scrubber, arrived.body)
-        kept = kept_headers(arrived.headers, REQUEST_HEADERS)
+        headers = self._scrubber.clean_texts(kept_headers(arrived.headers, REQUEST_HEADERS))
+        own = {"path": arrived.path, "agent": said.agent_id, "session": said.session_id, "model": said.model}
+        own = self._scrubber.clean_texts(own)
         request = Request(
             index=index,
             context=said.context,
             method=arrived.method,
-            path=self._scrubber.clean_text(arrived.path),
-            headers={name: self._scrubber.clean_text(value) for name, value in kept.items()},
+            path=own["path"],
+            headers=headers,
             sent=_NO_BODY,
-            agent_id=self._scrubber.clean_text(said.agent_id),
-            session_id=self._scrubber.clean_text(said.session_id),
-            model=self._scrubber.clean_text(said.model),
+            agent_id=own["agent"],
+            session_id=own["session"],
+            model=own["model"],
             messages=said.messages,
             is_compaction=said.is_compaction,
             scrubbed=scrubbed,
@@ -179,8 +181,7 @@ class Recorder:
         return body if cleaned == said else sse.rendered(replace(told, message=msgspec.json.decode(cleaned)))
 
     def _response(self, index: int, began: Began) -> Response:
-        kept = kept_headers(began.headers, RESPONSE_HEADERS)
-        headers = {name: self._scrubber.clean_text(value) for name, value in kept.items()}
+        headers = self._scrubber.clean_texts(kept_headers(began.headers, RESPONSE_HEADERS))
         return Response(index, began.status, headers, began.request_id, Ending.OPEN, first_byte_ms=began.first_byte_ms)
 
     def _try(self, work: Callable[[], T]) -> T | None:
