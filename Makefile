@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip --quiet install --no-input --require-hashes
 
-.PHONY: help install run test check bench golden soak lock prices picture wheel clean
+.PHONY: help install run test check bench golden docs man soak soak-whole lock prices picture wheel clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,8 +37,20 @@ bench: .venv/.dev ## Measure against the named peers and floors, and print one t
 golden: .venv/.dev ## Write the golden files again; review the diff
 	FLIGHTLOG_GOLDEN=write $(BIN)/python -m pytest -q tests -k golden
 
-soak: .venv/.dev ## The slow tests
-	$(BIN)/python -m pytest -m soak
+docs: .venv/.dev ## Write the reference again from the source; review the diff
+	$(BIN)/python -m tools.docs.reference
+
+man: .venv/.dev ## Write a man page for every command, below build/man
+	$(BIN)/python -m tools.docs.man build/man
+
+soak: .venv/.dev ## The slow tests, with a table of them
+	mkdir -p .bench
+	$(BIN)/python -m pytest -q -m soak --junitxml=.bench/soak.xml || true
+	$(BIN)/python -m tools.soak.table .bench/soak.xml
+
+soak-whole: .venv/.dev ## Everything at once for 30 minutes, with kills; MINUTES=1 is a short one
+	tools/install_agents.sh
+	$(BIN)/python -m tools.soak --minutes $${MINUTES:-30}
 
 lock: .venv/.dev ## Pin the requirement files again
 	for name in run build rooms dev judges; do \

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import socket
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from flightlog.sources.api.proxy import Settings
 from flightlog.sources.api.recorder import Recorder
 from flightlog.sources.api.serving import capturing
 from flightlog.store.exchanges import Exchanges
+from upstream import answering, call, parts
 
 TOKEN = "word-in-the-path"
 REQUESTS = Path(__file__).parent / "recordings" / "claude-code-requests.jsonl.zst"
@@ -44,3 +46,38 @@ def bytes_on_disk(folder: Path) -> bytes:
         str(path).encode() + b"\n" + (path.read_bytes() if path.is_file() else b"")
         for path in sorted(folder.rglob("*"))
     )
+
+
+KEY = "sk-" + "canary-" + "k3y" * 8
+ASKED = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "metadata": {"user_id": "device-1"}}
+BODY = json.dumps(ASKED).encode()
+EVENTS = b"".join(b'event: ping\ndata: {"n":%d}\n\n' % at for at in range(500))
+
+
+def plain(body, *, status="200 OK", headers=""):
+    head = f"HTTP/1.1 {status}\r\n{headers}content-length: {len(body)}\r\n\r\n".encode()
+    return lambda connection, _: connection.sendall(head + body)
+
+
+def chunked(body, *, size=700, headers="", end=b"0\r\n\r\n"):
+    def answer(connection, _):
+        connection.sendall(f"HTTP/1.1 200 OK\r\n{headers}transfer-encoding: chunked\r\n\r\n".encode())
+        for at in range(0, len(body), size):
+            part = body[at : at + size]
+            connection.sendall(b"%x\r\n%s\r\n" % (len(part), part))
+        connection.sendall(end)
+        if not end:
+            connection.shutdown(socket.SHUT_RDWR)
+
+    return answer
+
+
+def said_once(answer, tmp_path, body=BODY, **settings):
+    """One call, direct and through the proxy; both answers, and the exchange."""
+    with answering(answer) as upstream:
+        direct = parts(call(upstream, body))
+        with proxied(upstream, tmp_path / "x", **settings) as (url, recorder):
+            through = parts(call(url, body, f"x-api-key: {KEY}\r\n"))
+    store = exchanges(tmp_path / "x")
+    assert recorder.losses == []
+    return direct, through, store, store.read()[0]

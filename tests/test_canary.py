@@ -178,7 +178,8 @@ def test_git_is_given_nothing_of_a_run_that_holds_the_canary(tmp_path):
     assert b".gitignore" in staged
     everything = b"".join(path.read_bytes() for path in (tmp_path / "runs").rglob("*") if path.is_file())
     assert CANARY.encode() in everything, "the run itself holds what was said"
-    assert KNOWN.encode() not in everything, "but not the key the agent was given"
+    assert not [way for way in told(KNOWN) if way.encode() in everything], "but not the key the agent was given"
+    assert len((tmp_path / "runs/r/session_01/api_captures.jsonl").read_bytes().splitlines()) == 2
     for value in (CANARY, KNOWN):
         assert not [way for way in told(value) if way.encode() in staged + ran.stdout + ran.stderr]
 

@@ -65,3 +65,47 @@ def test_a_broken_edit_of_the_runtime_state_is_told_with_its_place(tmp_path):
 
 def test_a_machine_without_sessions_is_told_where_to_begin(tmp_path):
     assert ("note", "sessions") in findings(tmp_path)[1]
+
+
+def everything(folder):
+    """Every byte below a directory."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):
+    write(tmp_path, SESSION, user("x"), b"{torn", user("y", 2))
+    home = tmp_path / "home"
+    within(tmp_path, "settle")
+    (home / "index.db").write_bytes(b"this is no database" * 100)
+    for side in ("-wal", "-shm"):
+        (home / f"index.db{side}").unlink(missing_ok=True)
+    (home / "notes.txt").write_text("mine")
+    (home / "notes.txt").chmod(0o644)
+    before = everything(home)
+
+    first = json.loads(within(tmp_path, "doctor", "--fix", "--json").out)
+    after = everything(home)
+    second = json.loads(within(tmp_path, "doctor", "--fix", "--json").out)
+
+    mended = [each["text"] for each in first if each["about"] == "mended"]
+    assert any("set aside" in text for text in mended)
+    assert any("notes.txt" in text for text in mended)
+    assert set(before.values()) <= set(after.values()), "what was damaged is somewhere else, whole"
+    assert [each for each in second if each["about"] == "mended"] == []
+    assert {name: body for name, body in everything(home).items() if "index.db" not in name} == {
+        name: body for name, body in after.items() if "index.db" not in name
+    }
+
+
+def test_data_of_a_later_version_is_told_and_left_alone(tmp_path):
+    write(tmp_path, SESSION, user("x"))
+    home = tmp_path / "home"
+    within(tmp_path, "settle")
+    (home / "layout.json").write_text('{"layout": 99}')
+
+    ran = within(tmp_path, "doctor", "--fix", "--json")
+
+    assert ("warning", "layout") in {(each["level"], each["about"]) for each in json.loads(ran.out)}
+    assert (home / "layout.json").read_text() == '{"layout": 99}'
+    (home / "layout.json").write_text("{")
+    assert findings(tmp_path)[0] == 3

@@ -18,6 +18,12 @@ from flightlog.privacy.redact import Redactor
 
 BIN = Path(sys.executable).parent
 RALPH = BIN / "ralph-runtime"
+TWO = """
+plan: two
+tasks:
+  - {task_id: a, name: first, run: {command: "echo one > one.txt"}, verify: ["grep -q one one.txt"]}
+  - {task_id: b, name: second, dependencies: [a], run: {command: "cat one.txt > two.txt"}, verify: ["test -s two.txt"]}
+"""
 
 
 def project(root, plan, **files):
@@ -148,3 +154,14 @@ def final(directory):
         "gates": {name: (gate.value, gate.passed) for name, gate in state.gates.items()},
         "milestones": sorted(state.milestones),
     }
+
+
+def ended(runner):
+    """Wait for a runner's end and return its exit code."""
+    runner.communicate(timeout=30)
+    return runner.returncode
+
+
+def answered(root):
+    (event,) = [event for event in journal(session_of(root)) if event["kind"] == "answer"]
+    return event["answer"], event["by"]

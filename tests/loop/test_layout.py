@@ -1,6 +1,8 @@
 """The files of a session against the source document's templates, key by key."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from ruamel.yaml import YAML
@@ -8,6 +10,7 @@ from ruamel.yaml import YAML
 from flightlog.loop.layout.templates import readme, templates
 from flightlog.loop.layout.yaml import dump
 from flightlog.loop.look.session import events
+from flightlog.loop.run.place import prepare
 from loop.loops import conduct, project
 
 PLAN = """
@@ -179,3 +182,22 @@ def test_yaml_is_read_back_as_it_was():
     value = {"a": 'x: "y" # no\n\u2028', "b": [], "c": {"d e": [1, {"f": None, "g": [True, []]}], "h": {}}, "1": 0.5}
 
     assert YAML(typ="safe", pure=True).load(dump(value)) == value
+
+
+def test_what_a_killed_process_left_is_tidied_and_missing_templates_are_made(tmp_path):
+    root = tmp_path / "ralph-loop-sessions"
+    prepare(root)
+    (root / "templates" / "quality-metrics.json").unlink()
+    (root / "templates" / "execution-log.json").write_text("mine")
+    dead = subprocess.run(
+        [sys.executable, "-c", "from flightlog.store.files import process_tag; print(process_tag())"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+    half = root / "templates" / f".quality-metrics.json.{dead}-7.tmp"
+    half.write_text("{")
+
+    prepare(root)
+
+    assert not half.exists()
+    assert (root / "templates" / "quality-metrics.json").exists()
+    assert (root / "templates" / "execution-log.json").read_text() == "mine"

@@ -1,25 +1,11 @@
-"""Sessions carried out for real: files, locks, signals, questions, crashes."""
+"""Sessions carried out for real: files, verification, gates, reports, questions, torn pages."""
 
 import json
-import os
-import random
-import signal
-import subprocess
-import time
 
-import pytest
 from ruamel.yaml import YAML
 
-from flightlog.loop.look.session import look
-from loop.loops import RALPH, conduct, environment, final, journal, kinds, project, ralph, session_of, start, twenty
-from waiting import alive, environ, processes, until
-
-TWO = """
-plan: two
-tasks:
-  - {task_id: a, name: first, run: {command: "echo one > one.txt"}, verify: ["grep -q one one.txt"]}
-  - {task_id: b, name: second, dependencies: [a], run: {command: "cat one.txt > two.txt"}, verify: ["test -s two.txt"]}
-"""
+from loop.loops import TWO, answered, conduct, ended, journal, kinds, project, ralph, session_of, start
+from waiting import until
 
 
 def yaml(path):
@@ -167,95 +153,6 @@ def test_a_session_made_by_hand_from_the_templates_can_be_run(tmp_path):
     assert yaml(metadata)["status"] == "completed"
 
 
-def test_a_second_runner_is_refused_and_a_zombie_is_fenced(tmp_path):
-    root = project(
-        tmp_path / "p",
-        """
-        plan: slow
-        tasks:
-          - {task_id: a, name: x, run: {command: "echo a >> ran.txt; while [ ! -e go ]; do sleep 0.05; done"}}
-          - {task_id: b, name: y, run: {command: "echo b >> ran.txt"}, dependencies: [a]}
-        """,
-    )
-    first = start(root, "run", "--plan", "plan.yaml", "--autonomous")
-    until((root / "ran.txt").exists)
-
-    refused = ralph(root, "resume", "--session", "session-001")
-    os.kill(first.pid, signal.SIGSTOP)
-    (root / "go").touch()
-    took = ralph(root, "resume", "--session", "session-001", "--steal")
-    written = (session_of(root) / "journal.jsonl").read_bytes()
-    os.kill(first.pid, signal.SIGCONT)
-    _, said = first.communicate(timeout=30)
-
-    assert refused.returncode == 75
-    assert "held by" in refused.stderr
-    assert took.returncode == 0, took.stderr
-    assert first.returncode == 75, said
-    assert (session_of(root) / "journal.jsonl").read_bytes() == written
-    assert [event["epoch"] for event in journal(session_of(root)) if event["kind"] == "runner_took"] == [1, 2]
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_stopping_leaves_no_orphan_and_no_lock(tmp_path, number):
-    root = project(
-        tmp_path / "p",
-        """
-        plan: family
-        tasks:
-          - {task_id: a, name: x, run: {command: "sleep 300 & (setsid sleep 301 &) ; touch up; sleep 302"}}
-        """,
-    )
-    runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
-    until((root / "up").exists)
-    mark = f"FLIGHTLOG_LOOP={look(session_of(root)).state.mark}".encode()
-
-    def marked():
-        found = [pid for pid in processes() if mark in environ(pid).split(b"\0")]
-        return found if len(found) >= 4 else []
-
-    family = until(marked)
-
-    os.kill(runner.pid, number)
-    runner.communicate(timeout=30)
-
-    until(lambda: not [pid for pid in family if alive(pid)])
-    resumed = start(root, "resume", "--session", "session-001")
-    until(lambda: kinds(session_of(root)).count("runner_took") == 2)
-    resumed.terminate()
-    resumed.communicate(timeout=30)
-    if number is not signal.SIGKILL:
-        assert runner.returncode == 130
-        assert "runtime_stopped" in kinds(session_of(root))
-
-
-def test_pause_rests_after_the_task_and_stop_at_once(tmp_path):
-    plan = """
-    plan: slow
-    tasks:
-      - {task_id: a, name: x, run: {command: "touch up; while [ ! -e go ]; do sleep 0.05; done; touch a"}}
-      - {task_id: b, name: y, run: {command: "touch b"}, dependencies: [a]}
-    """
-    paused, stopped = project(tmp_path / "paused", plan), project(tmp_path / "stopped", plan)
-    for root, word in ((paused, "pause"), (stopped, "stop")):
-        runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
-        until(lambda root=root: (root / "up").exists())
-        asked = ralph(root, word, "--session", "session-001")
-        (root / "go").touch() if word == "pause" else None
-        runner.communicate(timeout=30)
-        assert asked.returncode == 0, asked.stderr
-        assert look(session_of(root)).state.status == "paused"
-
-    assert (paused / "a").exists()
-    assert not (paused / "b").exists()
-    assert not (stopped / "a").exists()
-    assert ralph(paused, "resume", "--session", "session-001").returncode == 0
-    (stopped / "go").touch()
-    assert ralph(stopped, "resume", "--session", "session-001").returncode == 0
-    assert kinds(session_of(paused)).count("task_complete") == 2
-    assert ralph(paused, "stop", "--session", "session-001").returncode == 75
-
-
 def test_a_question_is_answered_by_command_by_file_or_by_nobody(tmp_path):
     plan = """
     plan: asks
@@ -283,7 +180,7 @@ def test_a_question_is_answered_by_command_by_file_or_by_nobody(tmp_path):
     alone = ralph(nobody, "run", "--plan", "plan.yaml", "--autonomous")
 
     assert (wrong.returncode, right.returncode, alone.returncode) == (2, 0, 1)
-    assert [_answer(root) for root in (by_command, by_file, nobody)] == [
+    assert [answered(root) for root in (by_command, by_file, nobody)] == [
         ("continue", "person"), ("continue", "person"), ("pause", "timeout"),
     ]  # fmt: skip
     assert not (nobody / "b").exists()
@@ -340,118 +237,6 @@ def test_a_page_that_is_torn_is_made_again_from_the_journal(tmp_path):
     assert [entry["event_type"] for entry in logged] == kinds(directory)
 
 
-def test_the_log_is_whole_at_every_moment(tmp_path):
-    root = twenty(tmp_path / "p")
-    runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
-    seen = 0
-    until(lambda: list((root / "ralph-loop-sessions").glob("session-001-*/execution-log.json")))
-    page = session_of(root) / "execution-log.json"
-
-    while runner.poll() is None:
-        seen = max(seen, len(json.loads(page.read_text())["events"]))
-
-    assert ended(runner) == 0
-    assert seen > 20
-
-
-def killed_at_random(root, chance, whole_s):
-    """Run the twenty tasks with kills in between until they are done; return how many kills there were."""
-    deaths = 0
-    began = False
-    while True:
-        words = ("resume", "--session", "session-001") if began else ("run", "--plan", "plan.yaml", "--autonomous")
-        runner = start(root, *words)
-        try:
-            runner.wait(chance.uniform(0.0, whole_s))
-        except subprocess.TimeoutExpired:
-            _check_nothing_repeated(root, lambda pid=runner.pid: os.kill(pid, signal.SIGKILL))
-            runner.communicate()
-            deaths += 1
-        else:
-            _, said = runner.communicate()
-            assert runner.returncode == 0 or "is completed" in said, said
-            return deaths
-        began = bool(list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl")))
-
-
-def _check_nothing_repeated(root, kill):
-    """Kill, and see that what was completed by then is not run again, ever."""
-    kill()
-    done = [event["task"] for path in (root / "ralph-loop-sessions").glob("session-001-*")
-            for event in journal(path) if event["kind"] == "task_complete"]  # fmt: skip
-    ran = (root / "ran.txt").read_text().split() if (root / "ran.txt").exists() else []
-    for task in done:
-        (root / f"runs-{task}").write_text(str(ran.count(task))) if not (root / f"runs-{task}").exists() else None
-
-
-def checked_final(root, undisturbed):
-    """The same final state as undisturbed, no completed task and no keyed effect repeated."""
-    assert final(session_of(root)) == undisturbed
-    effects = sorted(path.name.partition("-")[0] for path in (root / "effects").iterdir())
-    assert effects == [f"{number:03}" for number in range(1, 21)], "an effect under two keys, or none"
-    ran = (root / "ran.txt").read_text().split()
-    for note in root.glob("runs-*"):
-        assert ran.count(note.name.removeprefix("runs-")) == int(note.read_text()), note.name
-    completed = [event["task"] for event in journal(session_of(root)) if event["kind"] == "task_complete"]
-    assert len(completed) == len(set(completed)) == 20
-    logged = json.loads((session_of(root) / "execution-log.json").read_text())["events"]
-    assert len(logged) == len(journal(session_of(root)))
-
-
-def killed_runs(tmp_path, kills, seed):
-    chance = random.Random(seed)
-    plain = twenty(tmp_path / "plain")
-    began = time.monotonic()
-    assert ralph(plain, "run", "--plan", "plan.yaml", "--autonomous").returncode == 0
-    took = time.monotonic() - began
-    deaths = number = 0
-    while deaths < kills:
-        number += 1
-        root = twenty(tmp_path / f"run-{number}")
-        deaths += killed_at_random(root, chance, took * 0.9)
-        checked_final(root, final(session_of(plain)))
-    return deaths
-
-
-@pytest.mark.slow
-def test_killed_at_random_instants_the_plan_comes_to_the_same_end(tmp_path):
-    assert killed_runs(tmp_path, 3, seed=1) >= 3
-
-
-@pytest.mark.soak
-def test_killed_at_500_random_instants_the_plan_comes_to_the_same_end(tmp_path):
-    assert killed_runs(tmp_path, 500, seed=2) >= 500
-
-
-def ended(runner):
-    """Wait for a runner's end and return its exit code."""
-    runner.communicate(timeout=30)
-    return runner.returncode
-
-
 def _kinds(root):
     found = list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl"))
     return kinds(found[0].parent) if found else []
-
-
-def _answer(root):
-    (event,) = [event for event in journal(session_of(root)) if event["kind"] == "answer"]
-    return event["answer"], event["by"]
-
-
-def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path):
-    root = project(tmp_path / "p", TWO + "config: {answer_timeout_seconds: 60}\n")
-    ours, theirs = os.openpty()
-    runner = subprocess.Popen([RALPH, "run", "--plan", "plan.yaml"], cwd=root, env=environment(root), stdin=theirs,
-                              stdout=subprocess.DEVNULL, stderr=theirs, start_new_session=True)  # fmt: skip
-    os.close(theirs)
-    said = b""
-    while b"[pause]" not in said:
-        said += os.read(ours, 1000)
-
-    os.write(ours, b"perhaps\ngo\n")
-
-    assert runner.wait(60) == 0
-    os.close(ours)
-    assert "2 tasks?" in said.decode()
-    assert _answer(root) == ("go", "person")

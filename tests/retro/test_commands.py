@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -138,3 +139,36 @@ def test_errors_say_what_to_do_next(place):
     assert (missing.returncode, nothing.returncode) == (1, 1)
     assert "name a zip or JSON file" in missing.stderr
     assert "chat-retro EXPORT" in nothing.stderr
+
+
+def test_the_last_analysis_is_drawn_again_as_pictures_and_as_markdown(place):
+    (place / "export.json").write_bytes(written(chats(1, 30)[0]))
+    assert run(place, "retro", "export.json", "--no-sessions", "--no-draw").returncode == 0
+
+    pictures = run(place, "retro", "draw").stdout.strip()
+    words = told(place, "retro", "draw", "--format", "md")["artifact"]
+
+    assert Path(pictures).read_text().startswith("<!doctype html>")
+    assert Path(words).read_text().startswith("---\ncreated: ")
+    assert run(place, "retro", "draw", "--format", "pdf").returncode == 2
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("analyze", "missing.zip"), ("analyze", "not-json.txt"), ("analyze", "--resume"), ("patterns",), ("show", "x#1")],
+)
+def test_what_cannot_be_done_makes_no_directory(place, words):
+    (place / "not-json.txt").write_text("hello")
+
+    ran = run(place, "retro", *words)
+
+    assert ran.returncode != 0
+    assert "Traceback" not in ran.stderr
+    assert not (place / ROOT).exists()
+
+
+def test_looking_at_issues_makes_no_directory(place):
+    for words in (("list",), ("clusters",), ("drafts",), ("preview",)):
+        assert run(place, "issue", *words).returncode == 0
+
+    assert not (place / ROOT).exists()

@@ -45,6 +45,21 @@ def test_any_array_is_cut_into_its_elements_whatever_the_chunks(elements, size, 
     assert all(data[piece.offset : piece.offset + len(piece.data)] == piece.data for piece in found)
 
 
+@settings(max_examples=150, deadline=None)
+@given(st.lists(VALUES, min_size=2, max_size=12), st.integers(1, 400), st.booleans())
+def test_elements_that_begin_alike_are_cut_where_they_end(values, size, is_damaged):
+    hostile = {"title": 'x"}, {"title": ', "inner": [{"title": 1}, {"title": 2}, {"title": 3}, {"title": 4}]}
+    elements = [{"title": value, "more": [hostile, value]} for value in values]
+    data = json.dumps([*elements, hostile, *elements]).encode()
+    data = data.replace(b'{"title": 4}', b'{"title": four}', 1) if is_damaged else data
+
+    found = list(pieces(reader(data, size)))
+
+    assert len(found) == 2 * len(values) + 1
+    assert all(json.loads(piece.data) == want for piece, want in zip(found[1:], elements[1:], strict=False))
+    assert b"[" + b", ".join(piece.data for piece in found) + b"]" == data
+
+
 @pytest.mark.parametrize("data", [b'[{"a": 1}, {"b', b'[{"a": 1}', b'[{"a": "x'])
 def test_an_export_that_ends_in_the_middle_is_refused(data):
     with pytest.raises(Invalid, match="ends in the middle"):

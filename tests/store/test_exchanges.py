@@ -1,3 +1,4 @@
+import hashlib
 import json
 import os
 import random
@@ -11,8 +12,10 @@ from captures import exchanges
 from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound, Unreadable
 from flightlog.model.exchange import Body, Context, Ending, Request, Response
+from flightlog.sources.api.dumps import pages
 from flightlog.store.exchanges import CHAIN_MAX
-from flightlog.store.pieces import common, cut, told_by
+from flightlog.store.pages import publish
+from flightlog.store.pieces import Pieces, common, cut, recut, told_by
 from strace_points import kill_everywhere
 
 NO_BODY = Body("", 0)
@@ -63,6 +66,34 @@ def test_pieces_joined_are_the_body_however_it_is_written(body, separators, asci
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"\xff\xfe", b'{"a":1,"a":2}', b'{"messages":' + b"[" * 5000])
 def test_what_is_no_plain_object_is_one_piece(data):
     assert cut(data) == [data]
+
+
+@given(bodies, bodies, st.sampled_from([(",", ":"), (", ", ": ")]))
+def test_a_body_cut_against_another_is_the_body(one, other, separators):
+    before, data = (json.dumps(each, separators=separators).encode() for each in (one, other))
+
+    for base in (before, data):
+        pieces = tuple(cut(base))
+        keep, new, tail = recut(pieces, data)
+        assert b"".join((*pieces[:keep], *new, *pieces[len(pieces) - tail :])) == data
+
+
+def test_of_a_history_that_grew_only_what_is_new_is_cut(tmp_path):
+    def body(turns):
+        told = [{"role": "user", "content": f"turn {at}"} for at in range(turns)]
+        return json.dumps({"messages": told, "tools": ["x" * 5000]}, separators=(",", ":")).encode()
+
+    pieces = Pieces(tmp_path)
+    one = pieces.keep(body(50))
+    two = pieces.keep(body(52), one)
+
+    assert len(two.own) == 2
+    assert all(a is b for a, b in zip(one.parts[: two.keep], two.parts, strict=False))
+    assert two.keep + two.tail == len(one.parts)
+    assert b"".join(two.parts) == body(52)
+    shorter = pieces.keep(body(20), pieces.keep(body(60), two))
+    assert shorter.digest == hashlib.sha256(body(20)).hexdigest()
+    assert two.digest == hashlib.sha256(body(52)).hexdigest()
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
@@ -116,6 +147,9 @@ def test_a_history_is_kept_once(tmp_path):
 
     assert wire > 20_000_000
     assert disk_bytes(tmp_path) < 3_000_000
+    publish(tmp_path / "session", pages(store))
+    assert len(list((tmp_path / "session" / "raw_dumps").iterdir())) == 800
+    assert disk_bytes(tmp_path) <= 15_000_000, "with every page of it"
     assert len(store.sent(store.read()[-1])) > 100_000
 
 

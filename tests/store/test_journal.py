@@ -141,3 +141,18 @@ def test_events_may_not_use_the_names_of_the_header(tmp_path):
     for union in (Bad, Plain, Started | Bad):
         with pytest.raises(AssertionError):
             journal(tmp_path / "j", union)
+
+
+def test_a_clock_that_jumps_reorders_loses_and_doubles_nothing(tmp_path):
+    """A year back, a year on, an hour twice in autumn, a second twice: what counts is who came first."""
+    times = ["2026-10-25T02:59:59Z", "2025-10-25T02:00:00Z", "2027-10-25T02:00:00Z", "2026-10-25T02:00:00Z"]
+    times += ["2016-12-31T23:59:60Z", "2016-12-31T23:59:60Z", "1970-01-01T00:00:00Z"]
+    clock, ids = iter(times), itertools.count()
+    path = tmp_path / "journal.jsonl"
+
+    for number in range(len(times)):  # each from a process of its own, as after a crash
+        Journal(path, Started | Ended, now=lambda: next(clock), new_id=lambda: f"i{next(ids)}").append(Ended(number))
+
+    records = [item for item in journal(path).read() if isinstance(item, Record)]
+    assert [record.event.code for record in records] == list(range(len(times)))
+    assert [record.seq for record in records] == sorted({record.seq for record in records})

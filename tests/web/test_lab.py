@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from urllib.parse import quote
 
@@ -76,6 +78,7 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
         )
         samples = served.ask("/lab/runs/shop/samples")
         ways = served.ask("/lab/runs/shop/ways")
+        points = served.ask("/lab/runs/shop/1r1/points")
         missing = [
             served.ask(path).status
             for path in (
@@ -94,6 +97,7 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
     assert 'hx-get="/lab/runs/shop/ways"' in one.text
     assert "Divergence tree" in ways.text
     assert "1 place where they part" in ways.text
+    assert 'href="/lab/runs/shop/1r1/2#replay"' in points.text
     assert "shop.py" in one.text
     assert 'href="/lab/runs/shop/1r1/2"' in session.text
     for said in ("cat shop.py; exit 3", "price = 2", "request_002.json", "What would it cost?", "failed"):
@@ -117,6 +121,24 @@ def test_without_runs_the_page_says_what_to_do_and_without_samples_too(tmp_path,
     )
     with running(tmp_path / "config") as served:
         assert "harness resample bare --list-requests" in served.ask("/lab/runs/bare/samples").text
+
+
+def test_a_run_that_cannot_be_read_is_said_and_hides_no_other(tmp_path, monkeypatch):
+    (tmp_path / "work").mkdir()
+    home = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
+    run(tmp_path, config(tmp_path, script("done"), "go", engine="scripted"), "good", env=home)
+    (tmp_path / "runs/bad").mkdir()
+    (tmp_path / "runs/bad/config.yaml").write_text("<script>alert(1)</script>: [")
+    monkeypatch.chdir(tmp_path)
+
+    with running(tmp_path / "config") as served:
+        listed, one, other = (served.ask(path) for path in ("/lab", "/lab/runs/good", "/lab/runs/bad"))
+
+    assert (listed.status, one.status) == (200, 200)
+    assert 'href="/lab/runs/good"' in listed.text
+    assert "Cannot be read: bad: " in listed.text
+    assert other.status >= 400
+    assert "<script>alert" not in listed.text + other.text
 
 
 def test_a_replay_is_asked_for_with_its_price_started_followed_and_certified(place, monkeypatch):
@@ -175,27 +197,43 @@ def test_nothing_is_started_without_the_header_in_read_only_mode_or_with_nonsens
     assert ("harness replay shop --session 1 --replicate 1 --turn 2" in shown) is read_only
 
 
-def test_a_replay_that_still_runs_when_the_server_ends_is_interrupted_and_nothing_of_it_runs_on(tmp_path, monkeypatch):
+@pytest.fixture
+def slow(tmp_path, monkeypatch):
+    """A run whose branches take a minute; returns who is at work on one."""
     marker = tmp_path / "slow-from-now-on"
     (tmp_path / "work").mkdir()
-    slow = script([bash(f"test -e {marker} && sleep 60; true")], "done")
+    replies = script([bash(f"test -e {marker} && sleep 60; true")], "done")
     home = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}
-    run(tmp_path, config(tmp_path, slow, "go", engine="scripted"), "slow", env=home)
+    run(tmp_path, config(tmp_path, replies, "go", engine="scripted"), "slow", env=home)
     marker.touch()
     monkeypatch.chdir(tmp_path)
+    return lambda: [pid for pid in processes() if f"{marker} && sleep" in command_line(pid) and alive(pid)]
 
-    def at_work():
-        return [pid for pid in processes() if f"{marker} && sleep" in command_line(pid) and alive(pid)]
 
+def test_a_replay_that_still_runs_when_the_server_ends_is_interrupted_and_nothing_of_it_runs_on(tmp_path, slow):
     with running(tmp_path / "config") as served:
         started = served.ask("/lab/runs/slow/1/1/replay", "POST", body="count=1&prompt=", **origin(served))
         assert started.status == 303
-        until(at_work, 30)
+        until(slow, 60)
         assert "running" in served.ask("/lab/replays/1/part").text
 
-    assert at_work() == []
+    assert slow() == []
     (branch,) = (tmp_path / "runs").glob("replay_slow_*")
     assert again(tmp_path, branch.name).state.branch.turn == 1
+
+
+def test_a_server_that_is_killed_takes_its_replay_along(slow):
+    program = (
+        "import time; from flightlog.app.lab_pages import Wanted, start_replay; "
+        "start_replay(Wanted('slow', 1, 0, 1)); time.sleep(60)"
+    )
+    server = subprocess.Popen([sys.executable, "-c", program])
+    until(slow, 60)
+
+    server.kill()
+    server.wait()
+
+    until(lambda: not slow(), 10)
 
 
 PATHS = (

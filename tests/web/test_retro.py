@@ -1,8 +1,9 @@
 """The page that looks back: findings and issues, foreign words inert, and nothing written by looking."""
 
 from datetime import UTC
+from urllib.parse import quote
 
-from flightlog.retro import looking
+from flightlog.retro import looking, workflow
 from pages import running
 from retro.planted import chats, written
 from retro.rooms import make_room, reported
@@ -37,3 +38,55 @@ def test_without_an_analysis_the_page_says_what_to_do(tmp_path, monkeypatch):
     assert answer.status == 200
     assert "chat-retro EXPORT" in answer.text
     assert not (tmp_path / ".chat-retro-runtime").exists()
+
+
+def test_an_issue_is_previewed_redacted_and_published_only_by_a_write_of_our_own(tmp_path, monkeypatch):
+    secret = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
+    room = make_room(tmp_path)
+    name = reported(room, "Fails with a key", f"It fails with {secret} in the header")
+    public = room.root / "issues" / f"issue_{name}.json"
+    monkeypatch.chdir(tmp_path)
+
+    with running(tmp_path / "config", read_only=True) as served:
+        ours = {"Origin": f"http://127.0.0.1:{served.port}", "X_Flightlog": "1"}
+        only_read = served.ask(f"/retro/issues/{name}/publish", "POST", **ours)
+        shown = served.ask(f"/retro/issues/{name}")
+    with running(tmp_path / "config") as served:
+        ours = {"Origin": f"http://127.0.0.1:{served.port}", "X_Flightlog": "1"}
+        foreign = served.ask(f"/retro/issues/{name}/publish", "POST")
+        preview = served.ask(f"/retro/issues/{name}")
+        refused_so_far = not public.exists()
+        done = served.ask(f"/retro/issues/{name}/publish", "POST", **ours)
+        missing = served.ask("/retro/issues/abcdef123456")
+
+    assert (only_read.status, foreign.status, refused_so_far) == (403, 403, True)
+    assert "Publish this" not in shown.text
+    assert "Publish this" in preview.text
+    assert "Fails with a key" in preview.text
+    assert secret not in preview.text
+    assert done.status == 303
+    assert secret not in public.read_text()
+    assert workflow.preview(room, room.board()) == []
+    assert missing.status == 404
+
+
+def test_evidence_opens_and_artifacts_are_handed_over(tmp_path, monkeypatch):
+    room = make_room(tmp_path)
+    export = tmp_path / "export.json"
+    export.write_bytes(written(chats(4, 30)[0]))
+    looking.read_export(room, export)
+    analysis = looking.analyse(room, UTC)
+    (room.root / "outputs" / "retro_1.html").write_text("<p>pictures</p>")
+    monkeypatch.chdir(tmp_path)
+    evidence = next(each.evidence[0] for each in analysis.patterns if each.evidence)
+
+    with running(tmp_path / "config") as served:
+        page = served.ask("/retro")
+        opened = served.ask(f"/retro/place?at={quote(evidence.address)}")
+        handed = served.ask("/retro/outputs/retro_1.html")
+        outside = served.ask("/retro/outputs/..%2Fstate%2Fjournal.jsonl")
+
+    assert f"/retro/place?at={quote(evidence.address)}" in page.text
+    assert evidence.text[:20] in opened.text
+    assert handed.headers["Content-Disposition"] == 'attachment; filename="retro_1.html"'
+    assert outside.status == 404

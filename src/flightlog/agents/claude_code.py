@@ -122,7 +122,7 @@ class Session:
 
     def _outcome(self, code: int, *, timed_out: bool = False) -> Outcome:
         records = tuple(self._process.records())
-        return Outcome(code, session_id(records), records, self._process.stderr(), timed_out)
+        return Outcome(code, session_id(records), records, self._process.stderr(), timed_out, self._process.plain())
 
 
 def find(given: str, path: str) -> Path:

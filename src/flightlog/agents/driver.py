@@ -28,13 +28,14 @@ class Ask(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """How a run ended: the session's id is empty when the agent never said it."""
+    """How a run ended: `session` is empty when the agent never said it; `plain` is what it said besides records."""
 
     exit_code: int
     session: str
     records: tuple[dict[str, Any], ...]
     stderr: str = ""
     timed_out: bool = False
+    plain: str = ""
 
 
 class Running(Protocol):

@@ -18,6 +18,12 @@ PROBE_TIMEOUT_S = 10
 # The tree is mounted first; only then does the agent's own working directory mean the private one.
 _ENTER = 'n=$1; shift; while [ "$n" -gt 0 ]; do mount --bind -- "$1" "$2" || exit 125; shift 2; n=$((n-1)); done; '
 _GO = 'cd -- "$1" || exit 125; shift; exec "$@"'
+# Every other mount becomes read-only; one that cannot be ends it, so that nothing runs unguarded.
+_SEAL = (
+    'w=$1; shift; mount --bind -- "$w" "$w" || exit 125; while read -r _ _ _ _ m _; do case "$m" in '
+    '"$w"|/proc|/proc/*|/sys|/sys/*|/dev|/dev/*) ;; *) mount -o remount,bind,ro -- "$m" || exit 125 ;; esac; '
+    'done < /proc/self/mountinfo; cd -- "$w" || exit 125; exec "$@"'
+)
 _LEASH = ("setpriv", "--pdeathsig", "KILL")
 _PROCESSES = ("--pid", "--fork", "--kill-child", "--mount-proc")
 
@@ -58,7 +64,16 @@ def room(means: Means, mounts: Sequence[Mount], cwd: Path) -> tuple[str, ...]:
     """The words to put before a command so that it sees `mounts`, works in `cwd` and dies with its caller."""
     assert means is not Means.NONE, "there is no room to be had"
     pairs = [str(each) for mount in mounts for each in (mount.private, mount.path)]
-    inner = ("sh", "-c", _ENTER + _GO, "sh", str(len(mounts)), *pairs, str(cwd))
+    return _entered(means, ("sh", "-c", _ENTER + _GO, "sh", str(len(mounts)), *pairs, str(cwd)))
+
+
+def sealed(means: Means, writable: Path) -> tuple[str, ...]:
+    """The words to put before a command so that it can write in `writable` and nowhere else, and works there."""
+    assert means is not Means.NONE, "there is no room to be had"
+    return _entered(means, ("sh", "-c", _SEAL, "sh", str(writable)))
+
+
+def _entered(means: Means, inner: tuple[str, ...]) -> tuple[str, ...]:
     if means is Means.ROOT:
         return (*_LEASH, "unshare", "--mount", *_PROCESSES, *inner)
     # An ordinary user is root in there for the mounts alone, and itself again before the agent starts.

@@ -56,6 +56,10 @@ class JsonProcess:
         lines = self._lines[line:]
         return [record for each in lines if (record := _record(each)) is not None], line + len(lines)
 
+    def plain(self) -> str:
+        """The lines said so far that are no JSON objects."""
+        return b"".join(line for line in list(self._lines) if _record(line) is None).decode("utf-8", "replace")
+
     def stderr(self) -> str:
         """What it complained about so far."""
         return b"".join(self._errors).decode("utf-8", "replace")
@@ -75,14 +79,7 @@ class JsonProcess:
 
     def stop(self) -> int:
         """End the child and all it started: ask first, then kill."""
-        family = {self.pid, *descendants(self.pid)}
-        send(family, signal.SIGTERM)
-        try:
-            self._child.wait(STOP_GRACE_S)
-        except subprocess.TimeoutExpired:
-            family |= descendants(self.pid)
-        send(family, signal.SIGKILL)
-        code = self._child.wait()
+        code = ended(self._child, STOP_GRACE_S)
         self._finish()
         return code
 
@@ -99,6 +96,18 @@ class JsonProcess:
         # A tool that outlived the agent may still hold the pipe; what it says is not the agent's.
         for reader in self._readers:
             reader.join(0.5)
+
+
+def ended(child: "subprocess.Popen[bytes]", grace_s: float) -> int:
+    """End a child of ours and all it started, asking first and then killing, and return its exit code."""
+    family = {child.pid, *descendants(child.pid)}
+    send(family, signal.SIGTERM)
+    try:
+        child.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        family |= descendants(child.pid)
+    send(family, signal.SIGKILL)
+    return child.wait()
 
 
 def end_family(pid: int) -> None:

@@ -3,14 +3,13 @@
 Only the tail of what it says is held, so that a command that never stops talking costs nothing.
 """
 
-import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from flightlog.agents.process import STOP_GRACE_S, descendants, send
+from flightlog.agents.process import STOP_GRACE_S, ended
 
 TAIL_BYTES = 16_384
 
@@ -55,14 +54,7 @@ class Shell:
 
     def stop(self, grace_s: float = STOP_GRACE_S) -> int:
         """End it and all it started: ask first, then kill."""
-        family = {self.pid, *descendants(self.pid)}
-        send(family, signal.SIGTERM)
-        try:
-            self._child.wait(grace_s)
-        except subprocess.TimeoutExpired:
-            family |= descendants(self.pid)
-        send(family, signal.SIGKILL)
-        code = self._child.wait()
+        code = ended(self._child, grace_s)
         self._reader.join(0.5)
         return code
 

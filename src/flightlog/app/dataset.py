@@ -24,6 +24,7 @@ from flightlog.dataset.retain import WHY, due, tombstones
 from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Move
+from flightlog.sources.git import repository as repositories
 
 __all__ = ["place_here", "push_if_on", "records", "said"]
 
@@ -61,6 +62,13 @@ def compact_here(place: Place, *, dry_run: bool) -> Compaction:
     finally:
         if watched:
             gc.enable()
+
+
+def looked_at(folder: Path | None = None) -> Place | None:
+    """Return the dataset of the repository here, or nothing; looking writes nothing."""
+    repository = repositories.find(folder or Path.cwd())
+    place = Place(repository) if repository else None
+    return place if place is not None and place.tracked.is_dir() else None
 
 
 def stats_here(place: Place) -> dict[str, Any]:

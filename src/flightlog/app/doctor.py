@@ -20,14 +20,17 @@ from flightlog.app.paths import claude_config_dirs, home
 from flightlog.archive import Archive, Progress
 from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
+from flightlog.model.errors import Unreadable
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.git.repository import Repository, ignores
 from flightlog.store.files import quarantine
 from flightlog.store.index.database import is_sound
+from flightlog.store.migration import FIRST, Step, layout_of, migrate
 from flightlog.views.prices import PRICES_FROM
 
 YEAR_MS = 365 * 86_400_000
 FREE_BYTES_MIN = 500_000_000
+STEPS: tuple[Step, ...] = ()  # the layout of our own directory has not changed since the first
 
 
 class Level(enum.Enum):
@@ -58,6 +61,7 @@ def examine(progress: Progress | None = None) -> list[Finding]:
         *(finding for path in dirs if (path / "projects").is_dir() for finding in _hooks(path, place)),
         *(finding for path in dirs for finding in _live(path)),
         _home(place),
+        _layout(place),
         *_open_to_others(place),
         _disk(place),
         *_dataset(),
@@ -87,6 +91,9 @@ def mend() -> list[Finding]:
         if not path.is_symlink() and mode & 0o077:
             path.chmod(mode & 0o700)
             done.append(Finding(Level.OK, "mended", f"closed to other users: {path}"))
+    if place.is_dir() and layout_of(place) < _newest():
+        taken = migrate(place, STEPS)
+        done += [Finding(Level.OK, "mended", f"{step.why}; a copy is in {copy}") for step, copy in taken]
     index = place / "index.db"
     if index.exists() and not is_sound(index):
         parts = [Path(f"{index}{side}") for side in ("", "-wal", "-shm")]
@@ -120,6 +127,25 @@ def _home(path: Path) -> Finding:
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
         return Finding(Level.WARNING, "home", f"open to other users: {path}", f"chmod 700 {path}")
     return Finding(Level.OK, "home", f"private and writable: {path}")
+
+
+def _newest() -> int:
+    return max((step.to for step in STEPS), default=FIRST)
+
+
+def _layout(path: Path) -> Finding:
+    """Whether our directory is of a layout this version writes."""
+    try:
+        have = layout_of(path)
+    except Unreadable as error:
+        return Finding(Level.DAMAGE, "layout", error.message, f"mv {path / 'layout.json'} {path / 'layout.json.old'}")
+    if have > _newest():
+        return Finding(Level.WARNING, "layout", f"layout {have} is of a later version: {path}", "upgrade flightlog")
+    if have < _newest():
+        return Finding(
+            Level.WARNING, "layout", f"layout {have} is of an earlier version: {path}", "flightlog doctor --fix"
+        )
+    return Finding(Level.OK, "layout", f"layout {have}: {path}")
 
 
 def _hooks(config: Path, place: Path) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from flightlog.lab import book as books
 from flightlog.lab.book import Book
 from flightlog.lab.config import RunConfig, parse
 from flightlog.lab.running.setting import Setting, Tell
-from flightlog.model.errors import NotFound
+from flightlog.model.errors import FlightlogError, NotFound
 from flightlog.store.files import process_tag
 
 RUNS = "runs"
@@ -84,6 +84,17 @@ def open_book(runs_dir: Path, written: str) -> Book:
 def open_books(runs_dir: Path) -> list[Book]:
     """Open every run of a directory."""
     return [Book(path, now=clock, new_id=new_id) for path in books.paths(runs_dir)]
+
+
+def readable(runs_dir: Path) -> tuple[list[Book], list[str]]:
+    """Open every run of a directory that can be read, and say of each other one what is wrong."""
+    opened, broken = [], []
+    for path in books.paths(runs_dir):
+        try:
+            opened.append(Book(path, now=clock, new_id=new_id))
+        except (FlightlogError, OSError) as error:
+            broken.append(f"{path.name}: {error}")
+    return opened, broken
 
 
 def programs() -> str:

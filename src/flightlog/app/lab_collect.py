@@ -1,5 +1,7 @@
 """Wiring of `harness collect`: which recorded sessions there are, and their bytes."""
 
+import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,10 +9,14 @@ from msgspec import Struct
 
 from flightlog.app import home, open_archive
 from flightlog.app.lab import clock, new_id
+from flightlog.app.tracking import shadow, snapshots
 from flightlog.archive import Archive
 from flightlog.archive.door import Recording
-from flightlog.lab.collect import collect, made_by
+from flightlog.lab.book import Book
+from flightlog.lab.collect import Recorded, collect, made_by
+from flightlog.lab.events import Saved
 from flightlog.model.address import parse
+from flightlog.model.errors import Invalid
 from flightlog.store.reading import open_reader
 
 
@@ -53,8 +59,39 @@ def _one(archive: Archive, recording: Recording, runs_dir: Path, *, write: bool)
     if not write:
         return Collected(recording.session, path.name, "not collected")
     session = archive.session(recording.session)
-    collect(path, session, dict(_files(recording)), archive.known(recording.session), made_by(clock, new_id))
+    found = Recorded(session, dict(_files(recording)), archive.known(recording.session))
+    collect(path, found, made_by(clock, new_id))
     return Collected(recording.session, path.name, "collected")
+
+
+def as_run(written: str, runs_dir: Path) -> Book:
+    """Make a run of a recorded session whose files were saved, to go back into; one that is there is used again."""
+    archive = open_archive()
+    recording = archive.find(parse(written).session)
+    found = archive.session(recording.session)
+    saved = list(snapshots(recording.session))
+    if not saved:
+        raise Invalid(
+            f"no files were saved along session {recording.session}",
+            hint=f"`flightlog lab track {found.cwd}` saves them from the next session on",
+        )
+    if saved[0].root != str(Path(found.cwd).resolve()):
+        raise Invalid(
+            f"the session began in {found.cwd}, and what was saved is {saved[0].root}",
+            hint=f"`flightlog lab track {found.cwd}` saves that directory from the next session on",
+        )
+    files = dict(_files(recording))
+    digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
+    path = (runs_dir / f"recorded_{recording.session}_{digest}").absolute()
+    if (path / "run_meta.json").exists():
+        return Book(path, now=clock, new_id=new_id)
+    trees = tuple(
+        Saved("session_01", 1, each.tree, number, each.lane, each.at_ms, each.call_id)
+        for number, each in enumerate(saved, 1)
+    )
+    base_url = os.environ.get("ANTHROPIC_BASE_URL", "")
+    whole = Recorded(found, files, archive.known(recording.session), trees, shadow(recording.session), base_url)
+    return collect(path, whole, made_by(clock, new_id))
 
 
 def _archive(projects_dir: Path | None) -> Archive:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from flightlog.agents.namespace import leash
 from flightlog.app import lab
 from flightlog.lab import book as books
 from flightlog.lab.book import Book
@@ -30,9 +31,9 @@ def runs_dir() -> Path:
     return Path.cwd() / lab.RUNS
 
 
-def all_runs() -> list[Book]:
-    """Every run of the project."""
-    return lab.open_books(runs_dir())
+def all_runs() -> tuple[list[Book], list[str]]:
+    """Every run of the project, and what is wrong with those that cannot be read."""
+    return lab.readable(runs_dir())
 
 
 def run_named(name: str) -> Book:
@@ -44,15 +45,19 @@ def run_named(name: str) -> Book:
 
 
 def start_replay(wanted: Wanted) -> "subprocess.Popen[str]":
-    """Carry a replay out in a process of its own, as the command line would; it tells what happens on its stderr."""
+    """Carry a replay out in a process of its own, as the command line would; it tells what happens on its stderr.
+
+    Ctrl-C in the server's terminal is the server's to pass on, once; a server that is killed takes it along.
+    """
     words = ["lab", "replay", wanted.run, "--session", str(wanted.session), "--turn", str(wanted.turn)]
     words += ["--replicate", str(wanted.replicate)] if wanted.replicate else []
     words += ["--count", str(wanted.count), f"--prompt={wanted.prompt}", "--runs-dir", str(runs_dir()), "--json"]
     return subprocess.Popen(
-        [sys.executable, "-m", "flightlog", *words],
+        [*leash(lab.programs()), sys.executable, "-m", "flightlog", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
         errors="replace",
+        start_new_session=True,
     )

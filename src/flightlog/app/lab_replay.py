@@ -6,21 +6,30 @@ from pathlib import Path
 
 from flightlog.app import lab
 from flightlog.app.jobs import LOCAL
+from flightlog.app.lab_collect import as_run
 from flightlog.lab.book import Book
 from flightlog.lab.replaying.branch import Asked, carry_on, prepare
 from flightlog.lab.replaying.source import Source
 from flightlog.lab.running.setting import Setting, Tell
+from flightlog.model.errors import NotFound
 from flightlog.model.jobs import Job
 
 
 def source(runs_dir: Path, run: str, session: int, replicate: int) -> Source:
-    """Open the session of a run to go back into."""
-    return Source(lab.open_book(runs_dir, run), session, replicate, lab.programs())
+    """Open the session of a run to go back into, or any recorded session whose files were saved."""
+    try:
+        book = lab.open_book(runs_dir, run)
+    except NotFound as no_run:
+        try:
+            book = as_run(run, runs_dir)
+        except NotFound:
+            raise no_run from None
+    return Source(book, session, replicate, lab.programs())
 
 
 def replayed(found: Source, turn: int, asked: Asked, tell: Tell, on: str = LOCAL) -> list[Book]:
     """Make the branches and carry them out, several at once in rooms of their own, here or elsewhere."""
-    point = found.point(turn)
+    point = found.from_the_start(turn) if asked.cursor else found.point(turn)
     stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S%fZ")
     setting = lab.setting(tell)
     paths = [

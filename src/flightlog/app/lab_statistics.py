@@ -33,7 +33,7 @@ def analysed(books: Sequence[Book], by: str = BY[0], seed: int = 0) -> Analysis:
 
 def family(book: Book) -> list[Book]:
     """A run with every branch of it that lies beside it, and the branches of those."""
-    beside = lab.open_books(book.path.parent)
+    beside, _ = lab.readable(book.path.parent)
     found = {book.name: book}
     while True:
         more = {

@@ -22,9 +22,9 @@ def found(written: str) -> Path:
     return where.find(root(), written)
 
 
-def all_sessions() -> list[Path]:
-    """Every session of this project that has begun."""
-    return [path for path in where.sessions(root()) if (path / where.JOURNAL).is_file()]
+def all_sessions(project: Path | None = None) -> list[Path]:
+    """Every session of a project, this one by default, that has begun."""
+    return [path for path in where.sessions(root(project)) if (path / where.JOURNAL).is_file()]
 
 
 def told(directory: Path) -> Iterator[Told]:

@@ -14,6 +14,7 @@ import msgspec
 
 from flightlog.app import now_ms
 from flightlog.app.privacy import key_path, known_values
+from flightlog.model.errors import Conflict
 from flightlog.privacy import key as keys
 from flightlog.privacy.redact import Redactor
 from flightlog.retro.issues.board import Board
@@ -24,10 +25,15 @@ from flightlog.retro.state import Analysis, decoded
 
 def open_room(folder: Path | None = None) -> Room:
     """Open the runtime directory of the project at or above `folder`, and make it where there is none."""
-    project = project_of(folder or Path.cwd())
-    room = Room(project / ROOT, _redactor(project), now_ms, lambda: str(uuid.uuid4()))
+    room = find_room(folder)
     room.prepare()
     return room
+
+
+def find_room(folder: Path | None = None) -> Room:
+    """Return the room of the project at or above `folder`, whether it is there or not; nothing is made."""
+    project = project_of(folder or Path.cwd())
+    return Room(project / ROOT, _redactor(project), now_ms, lambda: str(uuid.uuid4()))
 
 
 def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:
@@ -36,7 +42,7 @@ def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:
     room = Room(project / ROOT, Redactor(b""), now_ms, lambda: "")
     try:
         analysis = decoded((room.root / ANALYSIS).read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, Conflict):
         analysis = None
     return analysis, room.board()
 

@@ -4,30 +4,37 @@ A session's id is on disk before anything else happens, so that a crash in its f
 """
 
 import os
+import shlex
+import shutil
 from datetime import tzinfo
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from flightlog import __version__
 from flightlog.agents.claude_code import ClaudeCode, find, scrubbed
+from flightlog.agents.command import Command, scripted
+from flightlog.agents.namespace import Means, leash, probe, sealed
 from flightlog.app import open_archive
 from flightlog.app.retro import key, new_session
 from flightlog.model.address import parse
-from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.ids import checked
 from flightlog.model.pages import Page, Tier
 from flightlog.retro import events, logs, looking
-from flightlog.retro.analyst import Judged, judge
-from flightlog.retro.artifact.page import artifact
+from flightlog.retro.analyst import Analyst, Judgement, World, order
+from flightlog.retro.artifact.page import artifact, markdown
+from flightlog.retro.digest import Digest
 from flightlog.retro.feedback import GAPS, QUESTIONS, score
 from flightlog.retro.layout import feedback_page
 from flightlog.retro.room import Room, stamp
 from flightlog.retro.state import Analysis
-from flightlog.store import pages
+from flightlog.store import files, pages
 
 RESUME = "resume-session.json"
 LATEST = "latest"
+OUTPUTS = "outputs"
 
 
 class Found(Struct, frozen=True):
@@ -67,7 +74,9 @@ def new_in(room: Room, export: Path | None, progress: looking.Progress, *, sessi
     if sessions:
         read += looking.read_archive(room, open_archive(), progress)
     last = (room.root / "state" / "analysis.json").is_file()
-    told = [each for each in room.happened() if isinstance(each, events.Preferred | events.FeedbackGiven)]
+    told = [
+        each for each in room.happened() if isinstance(each, events.Preferred | events.FeedbackGiven | events.Judged)
+    ]
     stale = bool(told) and _changed_since(room)
     return Found(read, bool(read.new) or not last or stale)
 
@@ -78,25 +87,46 @@ def _changed_since(room: Room) -> bool:
     return not analysis.is_file() or journal.stat().st_mtime_ns > analysis.stat().st_mtime_ns
 
 
-def draw_artifact(room: Room, analysis: Analysis, zone: tzinfo) -> Path:
-    """Write the pictures of an analysis into `outputs/`."""
+def draw_artifact(room: Room, analysis: Analysis, zone: tzinfo, form: str = "html") -> Path:
+    """Write the pictures of an analysis into `outputs/`, or its words as Markdown."""
     now = stamp(room.now_ms())
-    name = f"outputs/retro_{now[:19].replace(':', '').replace('-', '')}.html"
-    digests = list(looking.kept(room).values())
-    body = artifact(analysis, digests, zone, name)
+    name = f"{OUTPUTS}/retro_{now[:19].replace(':', '').replace('-', '')}.{form}"
+    body = markdown(analysis) if form == "md" else artifact(analysis, list(looking.kept(room).values()), zone, name)
     pages.publish(room.root, [Page(name, Tier.PRIVATE, body)], durable=False)
     room.journal.append(events.Drawn(now[:10], name))
     return room.root / name
 
 
-def ask_analyst(room: Room, analysis: Analysis, session: str, *, resume: bool) -> Judged:
-    """Let the person's own Claude Code judge the findings; it goes on only with a session it has begun."""
-    client = ClaudeCode(find(os.environ.get("FLIGHTLOG_CLAUDE", ""), os.environ.get("PATH", os.defpath)))
-    begun = room.root / "state" / f"analyst-{session}"
-    known = resume and begun.is_file()
-    pages.publish(room.root, [Page(f"state/analyst-{session}", Tier.PRIVATE, "begun\n")])
+def analyst(room: Room, written: str, session: str) -> Analyst:
+    """Sit down with an analyst: `claude-code`, `scripted`, or the words of any program with `{prompt}` among them."""
+    path = os.environ.get("PATH", os.defpath)
     environment = scrubbed(os.environ) | _login()
-    return judge(room, client, analysis, session, environment=environment, key=key(), resume=known)
+    if written == "claude-code":
+        client = ClaudeCode(find(os.environ.get("FLIGHTLOG_CLAUDE", ""), path))
+        return Analyst(room, client, session, World(environment, key(), room.root / "tmp", leash(path)))
+    words = shlex.split(written)
+    if written != "scripted" and (not words or shutil.which(words[0], path=path) is None):
+        raise NotFound(
+            f"no such analyst: {written[:60]!r}", hint="claude-code, scripted, or a command with {prompt} in it"
+        )
+    means = probe(path)
+    if means is Means.NONE:
+        raise Unavailable(
+            "a program cannot be kept from writing here: there are no mount namespaces", hint="--analyst claude-code"
+        )
+    driver = scripted("claude-opus-5-5", __version__) if written == "scripted" else Command(tuple(words))
+    place = room.root / "state" / "agent"
+    files.ensure_dir(place)
+    own = {"TMPDIR": str(place), "CLAUDE_CONFIG_DIR": str(place)}
+    return Analyst(room, driver, session, World(environment | own, key(), place, sealed(means, place)))
+
+
+def begin_asking(sitting: Analyst, analysis: Analysis, said: str) -> Judgement:
+    """Hand the findings over, or say something in a conversation that was begun."""
+    if said and sitting.is_begun:
+        return sitting.say(said, analysis)
+    first = sitting.say(order(analysis), analysis)
+    return sitting.say(said, analysis) if said else first
 
 
 def _login() -> dict[str, str]:
@@ -115,10 +145,7 @@ def end(room: Room) -> None:
 def place(room: Room, written: str, folder: Path) -> list[tuple[str, str, str]]:
     """Return what stands at an address: of an export's conversation, or of a recorded session."""
     address = parse(written)
-    found = [each for each in looking.kept(room).values() if each.id.startswith(address.session)]
-    if len(found) != 1:
-        raise NotFound(f"no finding or conversation begins with {written[:60]!r}", hint="flightlog retro patterns")
-    digest = found[0]
+    digest = found_digest(room, written)
     if digest.source == "claude-code":
         told = open_archive().session(digest.id)
         rows = [(f"{told.id}#{turn.number}", "user", turn.text) for turn in told.turns]
@@ -127,6 +154,15 @@ def place(room: Room, written: str, folder: Path) -> list[tuple[str, str, str]]:
     wanted = str(msgspec.structs.replace(address, session=digest.id))
     exact = [row for row in rows if row[0] == wanted or row[0].startswith(f"{wanted}.")]
     return exact or (rows if address.turn == 0 else [row for row in rows if wanted.startswith(f"{row[0]}.")])
+
+
+def found_digest(room: Room, written: str) -> Digest:
+    """Return the one conversation an address begins."""
+    name = parse(written).session
+    found = [each for each in looking.kept(room).values() if name and each.id.startswith(name)]
+    if len(found) != 1:
+        raise NotFound(f"no finding or conversation begins with {written[:60]!r}", hint="flightlog retro patterns")
+    return found[0]
 
 
 def rated(room: Room, pattern: str, rating: str, comment: str) -> Path:

@@ -47,6 +47,7 @@ from flightlog.views.report import Only, UsageReport
 from flightlog.views.session import fold
 from flightlog.views.summary import SessionSummary, summarise
 from flightlog.views.usage import By
+from flightlog.views.written import Edit, edits
 
 Progress = Callable[[int, int], None]
 Place = tuple[str, int, int]  # path, offset, length
@@ -147,6 +148,20 @@ class Archive:
             hits.append((found, known[session].get(found.hit.uuid, session)))
         catalogue.close()
         return hits
+
+    def edits(
+        self, sessions: Iterable[str] | None = None, progress: Progress | None = None
+    ) -> Iterator[tuple[str, tuple[Edit, ...]]]:
+        """Yield what each session wrote into files, all of them or those named; only what changed is read again."""
+        catalogue = Catalogue("edits", tuple[Edit, ...], self.index)
+        wanted = self.recordings if sessions is None else [each for each in sessions if each in self.recordings]
+        files = {session: self.recordings[session].files for session in wanted}
+        found = catalogue.all(files, lambda session: edits(self.session(session)))
+        for done, pair in enumerate(zip(files, found, strict=True)):
+            if progress is not None:
+                progress(done, len(files))
+            yield pair
+        catalogue.close()
 
     def secrets(self, bytes_max: int | None = None) -> dict[str, dict[str, int]]:
         """Return how many secrets each session holds, by rule, newest first; only what changed is read again.

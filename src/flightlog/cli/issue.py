@@ -26,13 +26,19 @@ def issue() -> None:
 @click.option("--findings", is_flag=True, help="Draft issues from the last analysis first.")
 @click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
 def process(*, yes: bool, findings: bool, as_json: bool) -> None:
-    """Import, triage, cluster and rank every draft; ask, then approve and publish."""
+    """Import, triage, cluster and rank every draft; ask, then approve and publish.
+
+    What a loop, a run, a running session or the dataset of this project found wrong is drafted first.
+    """
+    from flightlog.app.incidents import incidents
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
     from flightlog.retro.issues import drafts
+    from flightlog.retro.noticing import notice
 
     room = open_room()
     with room.held():
+        noticed = notice(room, incidents(room.root.parent))
         analysis = room.analysis()
         for pattern in drafts.worth_an_issue(analysis.patterns) if findings and analysis else ():
             room.put_draft(drafts.of_finding(pattern, room.now_ms()))
@@ -50,8 +56,8 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
         counts = {"imported": done.imported, "repeated": done.repeated, "reopened": done.reopened}
         print_json(counts | {"published": published, "issues": board.open()})
         return
-    said = f"{len(done.imported)} imported, {len(done.repeated)} repeated, {len(done.reopened)} reopened"
-    click.echo(f"{said}, {len(published)} published", err=True)
+    said = f"{len(noticed)} incidents noticed, {len(done.imported)} imported, {len(done.repeated)} repeated"
+    click.echo(f"{said}, {len(done.reopened)} reopened, {len(published)} published", err=True)
 
 
 @issue.command("list", epilog="Example: flightlog issue list --status prioritized")
@@ -59,12 +65,12 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def list_issues(*, status: str, as_json: bool) -> None:
     """List issues, most urgent first."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.retro.issues.board import STATUSES
 
     if status and status not in STATUSES:
         raise Invalid(f"no such status: {status[:40]}", hint=f"there are: {', '.join(STATUSES)}")
-    board = open_room().board()
+    board = find_room().board()
     chosen = [each for each in board.issues.values() if status in ("", each.status)]
     chosen.sort(key=lambda each: (-each.priority_score, each.id))
     if as_json:
@@ -77,9 +83,9 @@ def list_issues(*, status: str, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def clusters(*, as_json: bool) -> None:
     """List clusters with their rank and whether they were approved."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
 
-    found = sorted(open_room().board().clusters.values(), key=lambda each: (-each.aggregate_priority, each.id))
+    found = sorted(find_room().board().clusters.values(), key=lambda each: (-each.aggregate_priority, each.id))
     if as_json:
         print_json(found)
         return
@@ -94,9 +100,9 @@ def clusters(*, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def drafts(*, as_json: bool) -> None:
     """List drafts that wait to be imported."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
 
-    found = sorted(path.name for path in (open_room().root / "issue-drafts").glob("draft_*.json"))
+    found = sorted(path.name for path in (find_room().root / "issue-drafts").glob("draft_*.json"))
     if as_json:
         print_json(found)
         return
@@ -122,11 +128,11 @@ def approve(cluster: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def preview(written: str | None, *, as_json: bool) -> None:
     """Show exactly what publishing would write, checked for what is private."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.model.pages import Clean
     from flightlog.retro import workflow
 
-    room = open_room()
+    room = find_room()
     board = room.board()
     pages = [workflow.checked(room, board.issue(written))] if written else workflow.preview(room, board)
     for page in pages:

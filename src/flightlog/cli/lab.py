@@ -10,6 +10,7 @@ from flightlog.cli.lab_look import inspect, list_runs
 from flightlog.cli.lab_replay import replay
 from flightlog.cli.lab_resample import resample, resample_edit, resample_session
 from flightlog.cli.lab_run import run
+from flightlog.cli.lab_track import track
 
 
 @click.group(epilog="Example: flightlog lab run experiment.yaml")
@@ -29,5 +30,6 @@ for _verb in (
     resample,
     resample_edit,
     resample_session,
+    track,
 ):
     lab.add_command(_verb)

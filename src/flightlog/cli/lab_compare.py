@@ -50,7 +50,7 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool
         click.echo(f"{error.message}: {error.hint}", err=True)
         analysis = None
     told = compared(books, app.programs())
-    root = statistics.divergence(books if len(books) > 1 else statistics.family(books[0]))
+    root = statistics.divergence(books if len(books) > 1 else statistics.family(books[0]), how["by"])
     if as_json:
         print_json(told | {"statistics": as_wire(analysis) if analysis else None, "ways": _wire(root)})
     else:

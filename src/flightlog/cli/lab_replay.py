@@ -27,6 +27,9 @@ _EFFECTS_MAX = 8
 @click.option("--prompt", default="", help="Say this first; without it the model is asked what it was asked then.")
 @click.option("--list-turns", is_flag=True, help="Only list the turns one can go back to.")
 @click.option("--allow-drift", is_flag=True, help="Go on also where the context is not the recorded one; labelled so.")
+@click.option(
+    "--cursor", is_flag=True, help="Begin anew: serve the recorded answers up to the turn, run the tools again."
+)
 @click.option("--continue-sessions", is_flag=True, help="Afterwards run the sessions that followed, too.")
 @click.option("--verify", multiple=True, metavar="COMMAND", help="Ask this of the files in the end; 0 is a pass.")
 @ON
@@ -48,7 +51,14 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given
         return 0
     if turn is None:
         raise click.UsageError("name a --turn, or use --list-turns")
-    asked = Asked(given["prompt"], given["count"], given["allow_drift"], given["continue_sessions"], given["verify"])
+    asked = Asked(
+        given["prompt"],
+        given["count"],
+        given["allow_drift"],
+        given["continue_sessions"],
+        given["verify"],
+        given["cursor"],
+    )
     books = app.replayed(found, turn, asked, Told(), given["on"])
     told = [run_meta(each.name, each.config, each.state) | {"replay": replay_meta(each.state)} for each in books]
     print_json(told) if as_json else _print(told, books[0].path.parent)

@@ -1,5 +1,8 @@
 """`flightlog retro` (also `chat-retro`): look back over conversations and sessions."""
 
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,10 +14,12 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:
+    from flightlog.retro.room import Room
     from flightlog.retro.state import Analysis, Pattern
 
 _SHOWN = 15
 _LATEST = "latest"
+_HEADS = ("id", "kind", "finding", "detail", "sure")
 
 
 class _Bare(click.Group):
@@ -36,18 +41,29 @@ def retro() -> None:
 @click.option("--resume", is_flag=False, flag_value=_LATEST, default="", metavar="[ID]", help="Go on with a session.")
 @click.option("--sessions/--no-sessions", default=True, help="Look at recorded agent sessions too.")
 @click.option("--draw/--no-draw", default=True, help="Write the pictures into outputs/.")
-@click.option("--analyst", type=click.Choice(["claude-code"]), default=None, help="Let an agent judge the findings.")
+@click.option(
+    "--analyst", default="", metavar="WHO", help="Let an agent judge: claude-code, scripted, or 'COMMAND {prompt}'."
+)
+@click.option("--say", default="", help="Say this to the analyst, after the findings or in a resumed session.")
 @click.option("--json", "as_json", is_flag=True, help="Print the analysis as JSON.")
 def analyze(  # noqa: PLR0913 - options
-    export: str | None, *, resume: str, sessions: bool, draw: bool, analyst: str | None, as_json: bool
+    export: str | None, *, resume: str, sessions: bool, draw: bool, analyst: str, say: str, as_json: bool
 ) -> None:
-    """Read what is new in EXPORT and in the recordings, and analyse all of it; no model is asked without --analyst."""
+    """Read what is new in EXPORT and in the recordings, and analyse all of it; no model is asked without --analyst.
+
+    At a terminal the conversation with the analyst goes on until an empty line.
+    """
     from flightlog.app import local_zone
-    from flightlog.app.retro import open_room
-    from flightlog.app.retro_session import ask_analyst, begin, draw_artifact, end, new_in
+    from flightlog.app.retro import find_room, open_room
+    from flightlog.app.retro_session import begin, current, draw_artifact, end, new_in
+    from flightlog.sources.exports.reading import check
 
     if export is None and resume and Path(resume).is_file():
         export, resume = resume, _LATEST
+    if export is not None:
+        check(Path(export))
+    if resume == _LATEST:
+        current(find_room())  # like a missing export, refused before anything is made
     room = open_room()
     with room.held():
         session = begin(room, resume)
@@ -56,17 +72,19 @@ def analyze(  # noqa: PLR0913 - options
         watch.close()
         analysis = found.analysis(room, local_zone())
         artifact = draw_artifact(room, analysis, local_zone()) if draw and found.anything else None
-        judged = ask_analyst(room, analysis, session, resume=bool(resume)) if analyst else None
+        if analyst:
+            tell = partial(click.echo, err=as_json)
+            if not as_json:
+                _show(analysis)
+            analysis = _conversed(room, (analyst, session), analysis, say, tell)
         end(room)
     if as_json:
         print_json(analysis)
         return
     read = found.read
     click.echo(f"session {session}: {read.new} new, {read.known} known, {read.damaged} damaged", err=True)
-    _show(analysis)
-    if judged is not None:
-        click.echo(f"\n{inert(judged.text)}")
-        click.echo(f"\n{judged.usd:.2f} USD, kept in {judged.path}; go on with: chat-retro --resume", err=True)
+    if not analyst:
+        _show(analysis)
     if artifact is not None:
         click.echo(f"\npictures: {artifact}", err=True)
 
@@ -83,7 +101,7 @@ def patterns(*, kind: str, as_json: bool) -> None:
     if as_json:
         print_json(chosen)
         return
-    _table(chosen)
+    print_table(_HEADS, _rows(chosen), right=(4,))
 
 
 @retro.command(epilog="Example: flightlog retro show topic-1f2e3d4c5b")
@@ -99,15 +117,34 @@ def show(what: str, *, as_json: bool) -> None:
         click.echo(inert(f"{found[0].kind}: {found[0].label}\n{found[0].detail}\n"))
         print_table(("address", "words"), [(each.address, one_line(each.text, 100)) for each in found[0].evidence])
         return
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.app.retro_session import place
 
-    rows = place(open_room(), what, Path.cwd())
+    rows = place(find_room(), what, Path.cwd())
     if as_json:
         print_json([{"address": address, "role": role, "text": text} for address, role, text in rows])
         return
     for address, role, text in rows:
         click.echo(f"{inert(address)} {inert(role)}\n{inert(text)}\n")
+
+
+@retro.command(epilog="Example: flightlog retro draw --format md")
+@click.option("--format", "form", type=click.Choice(["html", "md"]), default="html", help="Pictures, or Markdown.")
+@click.option("--json", "as_json", is_flag=True, help="Print the path as JSON.")
+def draw(*, form: str, as_json: bool) -> None:
+    """Draw the last analysis again into outputs/: one HTML file that works offline, or Markdown."""
+    from flightlog.app import local_zone
+    from flightlog.app.retro import open_room
+    from flightlog.app.retro_session import draw_artifact
+
+    analysis = _last()
+    room = open_room()
+    with room.held():
+        path = draw_artifact(room, analysis, local_zone(), form)
+    if as_json:
+        print_json({"artifact": str(path)})
+        return
+    click.echo(str(path))
 
 
 @retro.group(epilog="Example: flightlog retro prefs set focus_areas databases,testing")
@@ -139,10 +176,10 @@ def set_prefs(name: str, values: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def show_prefs(*, as_json: bool) -> None:
     """Show the preferences in force."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.retro.room import preferences
 
-    said = preferences(open_room().happened())
+    said = preferences(find_room().happened())
     if as_json:
         print_json(said)
         return
@@ -156,10 +193,10 @@ def show_prefs(*, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Let logs older than 90 days go; outputs, issues, drafts and feedback are never touched."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.retro import logs
 
-    room = open_room()
+    room = find_room()
     moves = logs.due(room.root, room.now_ms())
     if moves and not dry_run:
         if not yes:
@@ -174,10 +211,29 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
 retro.add_command(feedback)
 
 
-def _last() -> "Analysis":
-    from flightlog.app.retro import open_room
+def _conversed(
+    room: "Room", whom: tuple[str, str], analysis: "Analysis", say: str, tell: Callable[[str], object]
+) -> "Analysis":
+    """Hand over the findings and show what is said; at a terminal go on until an empty line."""
+    from flightlog.app.retro_session import analyst, begin_asking
+    from flightlog.retro.looking import renamed
 
-    analysis = open_room().analysis()
+    sitting = analyst(room, *whom)
+    told = begin_asking(sitting, analysis, say)
+    usd = told.usd
+    tell(f"\n{inert(told.text)}\n")
+    while sys.stdin.isatty() and (more := click.prompt("you", default="", show_default=False, err=True).strip()):
+        told = sitting.say(more, analysis)
+        usd += told.usd
+        tell(f"\n{inert(told.text)}\n")
+    click.echo(f"{usd:.2f} USD, kept in {told.path}; go on with: chat-retro --resume --analyst {whom[0]}", err=True)
+    return renamed(room, analysis)
+
+
+def _last() -> "Analysis":
+    from flightlog.app.retro import find_room
+
+    analysis = find_room().analysis()
     if analysis is None:
         raise NotFound("there is no analysis yet", hint="chat-retro EXPORT, or flightlog retro analyze")
     return analysis
@@ -187,11 +243,10 @@ def _show(analysis: "Analysis") -> None:
     meta = analysis.meta
     span = f", {meta.date_range[0]} to {meta.date_range[1]}" if meta.date_range else ""
     click.echo(f"{meta.conversation_count} conversations{span}; {len(analysis.patterns)} findings\n")
-    _table(analysis.patterns[:_SHOWN])
+    print_table(_HEADS, _rows(analysis.patterns[:_SHOWN]), right=(4,))
     if len(analysis.patterns) > _SHOWN:
         click.echo("\nall of them: flightlog retro patterns; one with its evidence: flightlog retro show ID", err=True)
 
 
-def _table(found: "list[Pattern] | tuple[Pattern, ...]") -> None:
-    rows = [(each.id, each.kind, one_line(each.label, 60), each.detail, f"{each.confidence:.2f}") for each in found]
-    print_table(("id", "kind", "finding", "detail", "sure"), rows, right=(4,))
+def _rows(found: "Sequence[Pattern]") -> list[tuple[str, ...]]:
+    return [(each.id, each.kind, one_line(each.title, 60), each.detail, f"{each.confidence:.2f}") for each in found]

@@ -62,11 +62,11 @@ def take(path: str) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
 def summary(*, as_json: bool) -> None:
     """Sum up all feedback."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import find_room
     from flightlog.retro.events import FeedbackGiven
     from flightlog.retro.feedback import summary as summed_up
 
-    told = summed_up(each for each in open_room().happened() if isinstance(each, FeedbackGiven))
+    told = summed_up(each for each in find_room().happened() if isinstance(each, FeedbackGiven))
     if as_json:
         print_json(told)
         return

@@ -4,6 +4,7 @@
 become one line on stderr with the next step, and an exit code; a traceback needs --debug.
 """
 
+import os
 from collections.abc import Sequence
 from importlib import import_module
 
@@ -25,7 +26,14 @@ COMMANDS = {
     "config": ("flightlog.cli.config", "config", "Show the settings in force, and where each comes from."),
     "privacy": ("flightlog.cli.privacy", "privacy", "Find, take out, preview and guard what is private."),
     "trust": ("flightlog.cli.trust", "trust", "Allow what a repository's settings publish or run."),
+    "completion": (
+        "flightlog.cli.completion",
+        "completion",
+        "Print what a shell needs to complete commands and ids.",
+    ),
     "session": ("flightlog.cli.session", "session", "List, show, search, count and export sessions."),
+    "trace": ("flightlog.cli.trace", "trace", "Follow a session, step, commit, row, task or issue to all the others."),
+    "blame": ("flightlog.cli.trace", "blame", "Say which prompt wrote a line, committed or not."),
     "serve": ("flightlog.web.command", "serve", "Look at sessions in a browser, on this machine only."),
     "share": ("flightlog.web.command", "share", "Write a session as one redacted page to pass on."),
     "live": ("flightlog.cli.live", "live", "Who is running now, what it costs, what is wrong."),
@@ -58,11 +66,20 @@ class _Lazy(click.Group):
         module, attribute, _ = COMMANDS[cmd_name]
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
+        if any(name.endswith("_COMPLETE") for name in os.environ):
+            return _offering(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+
+
+def _offering(command: click.Command, name: str) -> click.Command:
+    """While a shell asks what to offer, parameters offer ids."""
+    from flightlog.cli.completing import is_asked, taught
+
+    return taught(command, name) if is_asked() else command
 
 
 @click.command(

@@ -5,7 +5,7 @@ first, outside of what git tracks.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,6 +15,7 @@ from flightlog.dataset.compact import base_texts, is_generation
 from flightlog.dataset.layout import Place, prepare, write_bodies
 from flightlog.dataset.rows import complaint
 from flightlog.dataset.shards import indented, is_whole, named, session_of
+from flightlog.model.damage import Incident
 from flightlog.model.pages import Page, Tier
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.hits import MEDIUM, SECRET
@@ -43,6 +44,13 @@ def check(place: Place) -> list[Finding]:
     book = read_book(place.tracked)
     found = [*_git(place), *_files(place), *_damage(book), *_schema(book), *_ids(book), *_links(book)]
     return [*found, *_secrets(place)]
+
+
+def incidents(found: Iterable[Finding], now_ms: int) -> Iterator[Incident]:
+    """Yield what is wrong, so that somebody can report it; what is only a note is not."""
+    for each in found:
+        if not each.is_note:
+            yield Incident(each.what, now_ms, "dataset", each.text, (each.where,))
 
 
 def fix(place: Place, records: Records) -> list[str]:

@@ -28,6 +28,7 @@ from flightlog.model.errors import Misconfigured
 from flightlog.model.ids import is_safe
 
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
+EVERY_TOOL = "default"  # whatever the client offers by itself; the others are allowed without asking
 _ODD = re.compile(r"[^\x20-\x7e\xa0-\u1fff\u2030-\ud7ff]")
 Engine = Literal["claude_code", "command", "scripted"]
 Mode = Literal["isolated", "chained", "forked"]

@@ -73,7 +73,9 @@ class Branched(Event, frozen=True, tag="branched"):
 
     What it needs of the other run (the request as recorded, the words until then) lies in `.source`;
     `tree` names the files before that turn. An empty `resume_at` resumes at the end of what is kept
-    of the transcript; `fresh` says that nothing was said before.
+    of the transcript; `fresh` says that nothing was said before. `rebuilt` is the grade of a request
+    that was not captured but rebuilt from the transcript. With `cursor` the session begins anew (`tree`
+    is what it found) and recorded answers are served up to the turn.
     """
 
     source_run: str
@@ -93,6 +95,8 @@ class Branched(Event, frozen=True, tag="branched"):
     betas: str = ""
     effects: tuple[Effect, ...] = ()
     scrubbed: bool = False
+    rebuilt: str = ""
+    cursor: bool = False
 
 
 class Certified(Event, frozen=True, tag="certified"):

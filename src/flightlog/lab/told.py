@@ -3,14 +3,17 @@
 Reads the session's own directory and nothing else, so it answers the same wherever the run is moved.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from msgspec import Struct
 
 from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import Context, Exchange
 from flightlog.model.session import Session, Step
+from flightlog.sources.api.rebuild import Rebuilt, rebuilt
 from flightlog.sources.api.sse import answer
 from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.transcript import entries, lane_facts
@@ -53,6 +56,22 @@ def exchanges_of(folder: Path) -> Exchanges:
 def calls_of(exchanges: Exchanges) -> list[Call]:
     """List the requests of a session in order, each with the message that answered it."""
     return [Call(each, _lane(each), _message_id(exchanges, each)) for each in exchanges.read()]
+
+
+def rebuilt_of(folder: Path, session_id: str) -> list[Rebuilt]:
+    """The requests of a session nobody captured, in order, as its transcripts tell them."""
+    found = [each for file in transcripts(folder, session_id) for each in rebuilt(_records(Path(file.path)))]
+    return sorted(found, key=lambda each: each.at)
+
+
+def _records(path: Path) -> Iterator[dict[str, Any]]:
+    for line in path.read_bytes().splitlines():
+        try:
+            record = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(record, dict):
+            yield record
 
 
 def lanes_of(session: Session) -> dict[str, tuple[Step, ...]]:

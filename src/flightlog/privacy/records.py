@@ -16,7 +16,7 @@ import msgspec
 from flightlog.model.pages import Clean
 from flightlog.privacy.detect import contexts, engine, suspects
 from flightlog.privacy.detect.people import HOME
-from flightlog.privacy.redact import ROUNDS_MAX, Redactor
+from flightlog.privacy.redact import ROUNDS_MAX, Redactor, is_hopeless
 
 _BATCH_BYTES = 1 << 20
 _REMEMBERED_MAX = 50_000
@@ -198,15 +198,17 @@ class Records:
     def _redacted(self, leaves: list[Leaf]) -> list[str]:
         documents = [_document(leaf) for leaf in leaves]
         pending = list(range(len(documents)))
+        hopeless: list[int] = []
         for _ in range(ROUNDS_MAX):
             after = self._round([documents[index] for index in pending])
             changed = [(index, new) for index, new in zip(pending, after, strict=True) if new != documents[index]]
+            hopeless += [index for index, new in changed if is_hopeless(documents[index], new)]
             for index, new in changed:
                 documents[index] = new
-            pending = [index for index, _ in changed]
+            pending = [index for index, _ in changed if index not in hopeless]
             if not pending:
                 break
-        for index in pending:
+        for index in (*pending, *hopeless):
             tag = self.redactor.given_up(documents[index]).decode()
             documents[index] = _document(Leaf(leaves[index].key, tag))
         return [self._text_of(document, leaf) for document, leaf in zip(documents, leaves, strict=True)]

@@ -19,6 +19,7 @@ from flightlog.privacy.detect.meter import UNJUDGED
 from flightlog.privacy.detect.people import HOME, nobodys, without_owner
 
 _TAG_HEX = 4
+_GIVEN_UP = f"<{SECRET}:{UNJUDGED}:".encode()
 _HOMES_MAX = 16
 # A replacement changes what stands beside it; after this many rounds nothing new was ever found.
 ROUNDS_MAX = 6
@@ -64,6 +65,8 @@ class Redactor:
             before, data = data, self.once(data)
             if data == before:
                 return data
+            if is_hopeless(before, data):
+                break
         return self.given_up(data)
 
     def given_up(self, data: bytes) -> bytes:
@@ -129,6 +132,11 @@ def redact(text: str, key: bytes, *, known: Iterable[str] = ()) -> tuple[Clean, 
     """Return `text` redacted, and what was found in it."""
     redactor = Redactor(key, known=known)
     return redactor.clean(text), redactor.find(text)
+
+
+def is_hopeless(before: bytes, after: bytes) -> bool:
+    """Whether a text had to be given up in part before, and now in part again: it would be, to its beginning."""
+    return 0 < before.count(_GIVEN_UP) < after.count(_GIVEN_UP)
 
 
 def masked(value: bytes) -> str:

@@ -1,8 +1,9 @@
-"""The analyst: an agent that is given the findings and says what they mean.
+"""The analyst: an agent that is given the findings and says what they mean, in as many turns as a person likes.
 
-It may read and search, nothing else: the tools that write or run are taken from it, and it works in the
-room's `tmp/`. What people and agents once said is handed over as data in a frame of its own, with a word
-that whatever stands there is no instruction. Its answer is kept in `outputs/`, its cost in the metrics.
+It may read and search, nothing else: Claude Code loses the tools that write or run; any other program is
+started where nothing but `state/agent` can be written. What people and agents once said is handed over
+as data in a frame of its own, with a word that whatever stands there is no instruction. Its answers are
+kept in `outputs/`, their cost in the metrics, and that it was begun on disk before it is started.
 """
 
 from collections.abc import Mapping
@@ -12,11 +13,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.agents.driver import Ask, Driver
+from flightlog.agents.driver import Ask, Driver, Outcome
 from flightlog.model.errors import Unavailable
 from flightlog.model.pages import Page, Tier
 from flightlog.model.text import inert
-from flightlog.retro import logs
+from flightlog.retro import events, logs
+from flightlog.retro.judging import ORDER_END, judged
 from flightlog.retro.room import Room, stamp
 from flightlog.retro.state import Analysis
 from flightlog.store import pages
@@ -33,8 +35,8 @@ _ORDER = (
 )
 
 
-class Judged(Struct, frozen=True):
-    """What the analyst said, and what it cost."""
+class Judgement(Struct, frozen=True):
+    """What the analyst said in one turn, and what it cost."""
 
     text: str
     path: Path
@@ -42,55 +44,128 @@ class Judged(Struct, frozen=True):
     session: str
 
 
+class World(Struct, frozen=True):
+    """What an analyst is given of the machine; `before` are words that guard a program with tools of its own."""
+
+    environment: Mapping[str, str]
+    key: bytes
+    cwd: Path
+    before: tuple[str, ...] = ()
+
+
+class _Begun(Struct, frozen=True):
+    """That an analyst was begun in a session of ours, and by which name it knows that session itself."""
+
+    agent: str
+    session: str
+
+
 def order(analysis: Analysis) -> str:
     """Write the prompt: the findings as JSON inside a frame that they cannot close."""
     told = [msgspec.structs.replace(each, conversation_ids=()) for each in analysis.patterns[:PATTERNS_MAX]]
     data = msgspec.json.encode(told).decode().replace("<", "\\u003c")
-    return f"{_ORDER}\n\n<{_FRAME}>\n{inert(data)}\n</{_FRAME}>"
+    return f"{_ORDER}\n{ORDER_END}\n\n<{_FRAME}>\n{inert(data)}\n</{_FRAME}>"
 
 
-def judge(  # noqa: PLR0913 - an agent needs a world
-    room: Room,
-    driver: Driver,
-    analysis: Analysis,
-    session: str,
-    *,
-    environment: Mapping[str, str],
-    key: bytes,
-    resume: bool,
-) -> Judged:
-    """Ask the analyst, or go on with a session; the session's id stood on disk before."""
-    log = logs.ToolLog(room.root, session, in_full=environment.get("CHAT_RETRO_DEBUG", "") in logs.SWITCH)
-    arguments = ("--allowedTools", ",".join(READING), "--disallowedTools", ",".join(WRITING))
-    ask = Ask(
-        order(analysis),
-        room.root / "tmp",
-        environment,
-        session="" if resume else session,
-        resume=session if resume else "",
-        arguments=arguments,
-    )
-    outcome = driver.run(ask, TIMEOUT_S)
-    for name, given in _calls(outcome.records):
-        log.note(stamp(room.now_ms()), name, given)
-    result: dict[str, Any] = next((each for each in reversed(outcome.records) if each.get("type") == "result"), {})
-    failed = outcome.timed_out or outcome.exit_code != 0 or bool(result.get("is_error"))
-    logs.metered(room.root, _metrics(result, logs.pseudonym(session, key), timed_out=outcome.timed_out, failed=failed))
-    if failed:
-        why = "it took too long" if outcome.timed_out else f"it ended with {outcome.exit_code}"
-        raise Unavailable(f"the analyst did not answer: {why}", hint="chat-retro --resume --analyst claude-code")
-    text = str(result.get("result", ""))
-    name = f"outputs/analyst_{stamp(room.now_ms())[:19].replace(':', '').replace('-', '')}.md"
-    pages.publish(room.root, [Page(name, Tier.PRIVATE, text + "\n")])
-    return Judged(text, room.root / name, float(result.get("total_cost_usd") or 0.0), session)
+class Analyst:
+    """A conversation about an analysis; one that was cut short goes on, also when it was cut in its first turn."""
+
+    def __init__(self, room: Room, driver: Driver, session: str, world: World) -> None:
+        """Sit down with the agent of `driver` in our session `session`."""
+        self._room, self._driver, self._session, self._world = room, driver, session, world
+        in_full = world.environment.get("CHAT_RETRO_DEBUG", "").lower() in logs.SWITCH
+        self._log = logs.ToolLog(room.root, session, in_full=in_full)
+        self._page = f"outputs/analyst_{stamp(room.now_ms())[:19].replace(':', '').replace('-', '')}.md"
+        self._said: list[str] = []
+
+    @property
+    def is_begun(self) -> bool:
+        """Whether this agent was asked something in this session before."""
+        return self._begun() is not None
+
+    def say(self, prompt: str, analysis: Analysis) -> Judgement:
+        """Put one prompt to the agent and keep what it answers; `analysis` is what the answer may speak of."""
+        outcome = self._asked(prompt)
+        for name, given, answer in _calls(outcome.records):
+            self._log.note(stamp(self._room.now_ms()), name, given, answer)
+        result: dict[str, Any] = next((each for each in reversed(outcome.records) if each.get("type") == "result"), {})
+        failed = outcome.timed_out or outcome.exit_code != 0 or bool(result.get("is_error"))
+        name = logs.pseudonym(self._session, self._world.key)
+        logs.metered(self._room.root, _metrics(result, name, timed_out=outcome.timed_out, failed=failed))
+        if failed:
+            why = "it took too long" if outcome.timed_out else f"it ended with {outcome.exit_code}"
+            raise Unavailable(
+                f"the analyst did not answer: {why}", hint=f"chat-retro --resume --analyst {self._driver.agent}"
+            )
+        return self._kept(str(result.get("result") or outcome.plain.strip()), result, analysis)
+
+    def _asked(self, prompt: str) -> Outcome:
+        begun = self._begun()
+        self._note(begun.session if begun else self._session)
+        outcome = self._run(prompt, resume=begun.session) if begun else self._run(prompt, session=self._session)
+        if begun and outcome.exit_code != 0 and not outcome.timed_out and not _has_answered(outcome):
+            # It was cut short before it kept anything: there is nothing to go on with, so it begins.
+            outcome = self._run(prompt, session=self._session)
+        if outcome.session:
+            self._note(outcome.session)
+        return outcome
+
+    def _run(self, prompt: str, *, session: str = "", resume: str = "") -> Outcome:
+        own = ("--allowedTools", ",".join(READING), "--disallowedTools", ",".join(WRITING))
+        arguments = own if self._driver.agent == "claude-code" else ()
+        ask = Ask(
+            prompt,
+            self._world.cwd,
+            self._world.environment,
+            session,
+            resume,
+            arguments=arguments,
+            before=self._world.before,
+        )
+        running = self._driver.start(ask)
+        try:
+            return running.wait(TIMEOUT_S)
+        except BaseException:
+            running.stop()
+            raise
+
+    def _kept(self, text: str, result: Mapping[str, Any], analysis: Analysis) -> Judgement:
+        self._said.append(text)
+        body = "\n\n---\n\n".join(self._said) + "\n"
+        pages.publish(self._room.root, [Page(self._page, Tier.PRIVATE, body)])
+        found = judged(text, analysis)
+        if found != events.Judged():
+            self._room.journal.append(found, durable=True)
+        return Judgement(text, self._room.root / self._page, float(result.get("total_cost_usd") or 0.0), self._session)
+
+    def _begun(self) -> _Begun | None:
+        try:
+            said = msgspec.json.decode((self._room.root / self._marker).read_bytes(), type=_Begun)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        return said if said.agent == self._driver.agent else None
+
+    def _note(self, session: str) -> None:
+        body = msgspec.json.encode(_Begun(self._driver.agent, session)).decode() + "\n"
+        pages.publish(self._room.root, [Page(self._marker, Tier.PRIVATE, body)])
+
+    @property
+    def _marker(self) -> str:
+        return f"state/analyst-{self._session}"
 
 
-def _calls(records: tuple[dict[str, Any], ...]) -> list[tuple[str, dict[str, Any]]]:
-    """Return the tools the analyst asked for."""
+def _has_answered(outcome: Outcome) -> bool:
+    return any(each.get("type") == "assistant" for each in outcome.records)
+
+
+def _calls(records: tuple[dict[str, Any], ...]) -> list[tuple[str, dict[str, Any], Any]]:
+    """Return the tools the analyst asked for, and what they answered."""
     messages = [each["message"] for each in records if isinstance(each.get("message"), dict)]
     blocks = [block for each in messages if isinstance(each.get("content"), list) for block in each["content"]]
-    asked = [block for block in blocks if isinstance(block, dict) and block.get("type") == "tool_use"]
-    return [(str(block.get("name")), dict(block.get("input") or {})) for block in asked]
+    known = [block for block in blocks if isinstance(block, dict)]
+    answers = {block.get("tool_use_id"): block.get("content") for block in known if block.get("type") == "tool_result"}
+    asked = [block for block in known if block.get("type") == "tool_use"]
+    return [(str(each.get("name")), dict(each.get("input") or {}), answers.get(each.get("id"))) for each in asked]
 
 
 def _metrics(result: Mapping[str, Any], session: str, *, timed_out: bool, failed: bool) -> logs.Metrics:

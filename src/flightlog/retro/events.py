@@ -178,6 +178,21 @@ class Noticed(Struct, frozen=True, tag=True):
     incident: Incident
 
 
+class Told(Struct, frozen=True):
+    """A finding an analyst added: what, why, and places that were shown to it."""
+
+    label: str
+    detail: str = ""
+    evidence: tuple[str, ...] = ()
+
+
+class Judged(Struct, frozen=True, tag=True):
+    """What an analyst called findings, and what it added."""
+
+    names: dict[str, str] = {}
+    new: tuple[Told, ...] = ()
+
+
 class Drawn(Struct, frozen=True, tag=True):
     """An artifact was made."""
 
@@ -200,5 +215,6 @@ Event = (
     | FeedbackGiven
     | ExportRead
     | Noticed
+    | Judged
     | Drawn
 )

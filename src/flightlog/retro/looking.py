@@ -14,11 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.archive import Archive
-from flightlog.model.damage import Damage
+from flightlog.model.damage import Damage, Incident
+from flightlog.model.session import Session
 from flightlog.retro import chats, events, feedback, sessions
 from flightlog.retro.analysis.findings import findings
 from flightlog.retro.digest import Digest
+from flightlog.retro.judging import KIND, extended
 from flightlog.retro.layout import analysis_page
+from flightlog.retro.noticing import notice
 from flightlog.retro.room import Room, preferences, stamp
 from flightlog.retro.state import VERSION, Analysis, Meta, Snapshot
 from flightlog.sources.exports import reading
@@ -27,6 +30,7 @@ from flightlog.store import lines, pages
 
 DIGESTS = "state/digests.jsonl"
 Progress = Callable[[int, int], None]
+_SPANS_MAX = 5
 _DECODER = msgspec.json.Decoder(Digest)
 
 
@@ -87,6 +91,7 @@ def read_archive(room: Room, archive: Archive, progress: Progress | None = None)
     """Keep what recorded sessions say that was not known."""
     known = {digest.id: digest.version for digest in kept(room).values()}
     new = same = 0
+    wrong = []
     for done, recording in enumerate(archive.recordings.values()):
         if progress is not None:
             progress(done, len(archive.recordings))
@@ -95,10 +100,19 @@ def read_archive(room: Room, archive: Archive, progress: Progress | None = None)
         if known.get(recording.session) == version:
             same += 1
             continue
-        digest = sessions.digest_of(archive.session(recording.session), version)
-        lines.append(room.root / DIGESTS, msgspec.json.encode(digest))
+        session = archive.session(recording.session)
+        if session.damage:
+            wrong.append(_damaged(session, room.now_ms()))
+        lines.append(room.root / DIGESTS, msgspec.json.encode(sessions.digest_of(session, version)))
         new += 1
-    return Read(new, same)
+    notice(room, wrong)
+    return Read(new, same, len(wrong))
+
+
+def _damaged(session: Session, now_ms: int) -> Incident:
+    spans = "; ".join(f"{each.length} bytes at {each.offset}: {each.why}" for each in session.damage[:_SPANS_MAX])
+    text = f"{len(session.damage)} spans of a recording cannot be read: {spans}"
+    return Incident("damaged recording", now_ms, "store", text, (session.id,))
 
 
 def analyse(room: Room, zone: tzinfo) -> Analysis:
@@ -108,7 +122,7 @@ def analyse(room: Room, zone: tzinfo) -> Analysis:
     happened = list(room.happened())
     given = [each for each in happened if isinstance(each, events.FeedbackGiven)]
     wants = preferences(iter(happened))
-    found = findings(digests, zone, wants, feedback.averages(given))
+    found = extended(findings(digests, zone, wants, feedback.averages(given)), happened)
     now = stamp(room.now_ms())
     exports = [each for each in happened if isinstance(each, events.ExportRead)]
     analysis = Analysis(
@@ -127,6 +141,14 @@ def analyse(room: Room, zone: tzinfo) -> Analysis:
     )
     pages.publish(room.root, [analysis_page(analysis)])
     return analysis
+
+
+def renamed(room: Room, analysis: Analysis) -> Analysis:
+    """Write the analysis again with what an analyst called its findings and added to them."""
+    counted = [each for each in analysis.patterns if each.kind != KIND]
+    told = msgspec.structs.replace(analysis, patterns=extended(counted, room.happened()))
+    pages.publish(room.root, [analysis_page(told)])
+    return told
 
 
 def opened(digest: Digest, folder: Path) -> Iterator[tuple[str, str, str]]:

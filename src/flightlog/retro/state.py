@@ -9,6 +9,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.errors import Conflict
+
 VERSION = 1
 
 
@@ -39,6 +41,12 @@ class Pattern(Struct, frozen=True):
     detail: str = ""
     count: int = 0
     evidence: tuple[Evidence, ...] = ()
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """What an analyst called it, else what was counted."""
+        return self.name or self.label
 
 
 class Preferences(Struct, frozen=True):
@@ -92,6 +100,16 @@ def encoded(analysis: Analysis) -> str:
     return msgspec.json.format(msgspec.json.encode(analysis), indent=2).decode() + "\n"
 
 
+class _Head(Struct):
+    schema_version: int = VERSION
+
+
 def decoded(data: bytes) -> Analysis:
-    """Read the file's text; raises `msgspec.DecodeError` when it does not fit."""
+    """Read the file's text; `msgspec.DecodeError` when it does not fit, `Conflict` when it is a later version's."""
+    version = msgspec.json.decode(data, type=_Head).schema_version
+    if version > VERSION:
+        raise Conflict(
+            f"the analysis was written by a later flightlog (schema {version}; this one knows {VERSION})",
+            hint="upgrade flightlog",
+        )
     return msgspec.json.decode(data, type=Analysis)

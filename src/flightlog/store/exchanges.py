@@ -9,7 +9,6 @@ process writes; any may read. Knows nothing of servers.
     open/000012         a response that has not ended
 """
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -22,7 +21,7 @@ from flightlog.model.errors import NotFound
 from flightlog.model.exchange import Body, Ending, Exchange, Request, Response
 from flightlog.store.files import ensure_dir, told, write_all
 from flightlog.store.journal import Journal, Record
-from flightlog.store.pieces import Pieces, common, told_by
+from flightlog.store.pieces import NOTHING, Kept, Pieces, told_by
 
 CHAIN_MAX = 64
 RESOLVED_MAX = 16
@@ -42,18 +41,21 @@ class Exchanges:
             folder / "exchanges.jsonl", Request | Response, now=now, new_id=new_id
         )
         self._pieces = Pieces(blobs or folder / "blobs")
-        self._last: dict[str, tuple[int, int, tuple[str, ...]]] = {}
+        self._last: dict[str, tuple[int, int, Kept]] = {}
         self._resolved: dict[str, tuple[str, ...]] = {}
         self._requests: dict[int, Request] = {}
 
     def ask(self, request: Request, sent: bytes, given: bytes | None = None) -> Request:
         """Put a request on record with its body, and with the client's own body where that differs."""
-        pieces = self._pieces.keep(sent)
-        whole = request.session_id + "/" + request.agent_id
-        made = msgspec.structs.replace(request, sent=self._against(whole, request.index, sent, pieces))
-        if given is not None:
-            own = _body(given, self._pieces.keep(given), request.index, pieces)
-            made = msgspec.structs.replace(made, given=own)
+        thread = request.session_id + "/" + request.agent_id
+        base, length, before = self._last.get(thread, (0, 0, NOTHING))
+        kept = self._pieces.keep(sent, before)
+        # Begun anew often enough that damage costs little.
+        fresh = length >= CHAIN_MAX or not base
+        self._last[thread] = (request.index, 0 if fresh else length + 1, kept)
+        body = Body(kept.digest, len(sent), kept.names) if fresh else _body(sent, kept, base)
+        own = None if given is None else _body(given, self._pieces.keep(given, kept), request.index)
+        made = msgspec.structs.replace(request, sent=body, given=own)
         self._journal.append(made)
         return made
 
@@ -127,13 +129,6 @@ class Exchanges:
             return self.streamed(exchange.index)
         return self._bytes(response.body)
 
-    def _against(self, thread: str, index: int, data: bytes, pieces: tuple[str, ...]) -> Body:
-        """Name the pieces against the request before, beginning anew often enough that damage costs little."""
-        base, length, before = self._last.get(thread, (0, 0, ()))
-        fresh = length >= CHAIN_MAX or not base
-        self._last[thread] = (index, 0 if fresh else length + 1, pieces)
-        return _body(data, pieces) if fresh else _body(data, pieces, base, before)
-
     def _bytes(self, body: Body) -> bytes:
         return self._pieces.joined(body, self._all(body))
 
@@ -161,7 +156,5 @@ class Exchanges:
         return self.folder / "open" / f"{index:06d}"
 
 
-def _body(data: bytes, pieces: tuple[str, ...], base: int = 0, before: tuple[str, ...] = ()) -> Body:
-    keep, tail = common(before, pieces)
-    own = pieces[keep : len(pieces) - tail]
-    return Body(hashlib.sha256(data).hexdigest(), len(data), own, base, keep, tail)
+def _body(data: bytes, kept: Kept, base: int) -> Body:
+    return Body(kept.digest, len(data), kept.own, base, kept.keep, kept.tail)

@@ -9,8 +9,10 @@ nothing of what is said in it.
 import hashlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from flightlog.model.errors import Unreadable
 from flightlog.model.exchange import Body
@@ -23,6 +25,28 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
+class Kept(Struct, frozen=True):
+    """A body that was kept: its pieces, their names, and how many it shares with the body it was held against.
+
+    `mark` is the state of its hash after so many pieces: the next body has the same beginning.
+    """
+
+    parts: tuple[bytes, ...]
+    names: tuple[str, ...]
+    keep: int
+    tail: int
+    digest: str
+    mark: tuple[int, Any]
+
+    @property
+    def own(self) -> tuple[str, ...]:
+        """The names of the pieces that are not shared."""
+        return self.names[self.keep : len(self.names) - self.tail]
+
+
+NOTHING = Kept((), (), 0, 0, "", (0, hashlib.sha256()))
+
+
 class Pieces:
     """Where pieces are kept; what this process has put once it does not look at again."""
 
@@ -31,9 +55,18 @@ class Pieces:
         self.root = root
         self._known: set[str] = set()
 
-    def keep(self, data: bytes) -> tuple[str, ...]:
-        """Keep a body and return the names of its pieces, in order."""
-        return tuple(map(self._kept, cut(data)))
+    def keep(self, data: bytes, before: Kept = NOTHING) -> Kept:
+        """Keep a body; where it repeats the one before, only what is new is looked at."""
+        keep, new, tail = recut(before.parts, data)
+        end = len(before.parts) - tail
+        names = before.names[:keep] + tuple(map(self._kept, new)) + before.names[end:]
+        parts = before.parts[:keep] + tuple(new) + before.parts[end:]
+        at, hashed = before.mark if before.mark[0] <= keep else NOTHING.mark
+        beginning = hashed.copy()
+        beginning.update(b"".join(parts[at:keep]))
+        whole = beginning.copy()
+        whole.update(b"".join(parts[keep:]))
+        return Kept(parts, names, keep, tail, whole.hexdigest(), (keep, beginning))
 
     def whole(self, data: bytes) -> Body:
         """Keep a body as one piece."""
@@ -47,9 +80,6 @@ class Pieces:
         if hashlib.sha256(data).hexdigest() != body.digest:
             raise Unreadable(f"a body is not what was kept: {body.digest}", hint="run `flightlog doctor`")
         return data
-
-    def _piece(self, name: str) -> bytes:
-        return name[1:].encode() if name.startswith(_INLINE) else blobs.get(self.root, name)
 
     def _kept(self, piece: bytes) -> str:
         if len(piece) <= INLINE_BYTES_MAX:
@@ -73,6 +103,33 @@ def cut(data: bytes) -> list[bytes]:
     return pieces if b"".join(pieces) == data else [data]
 
 
+def recut(before: tuple[bytes, ...], data: bytes) -> tuple[int, list[bytes], int]:
+    """Cut a body: how many of the pieces before it begins with, its new pieces, how many it ends with."""
+    keep, tail, start, end = 0, 0, 0, len(data)
+    while keep < len(before) and data.startswith(before[keep], start):
+        start += len(before[keep])
+        keep += 1
+    while keep + tail < len(before) and data.endswith(before[-1 - tail], start, end):
+        tail += 1
+        end -= len(before[-tail])
+    new = _inserted(data[start:end]) if keep else None
+    if new is not None:
+        return keep, new, tail
+    pieces = cut(data)
+    keep, tail = common(before, tuple(pieces))
+    return keep, pieces[keep : len(pieces) - tail], tail
+
+
+def _inserted(data: bytes) -> list[bytes] | None:
+    """Cut what was put into a list, or give up."""
+    comma = data[:1] if data.startswith(b",") else b""
+    try:
+        new = list(_listed(b"[" + data[len(comma) :] + b"]", comma))
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return new if b"".join(new) == data else None
+
+
 def _cut(data: bytes) -> Iterator[bytes]:
     before = b"{"
     for name, value in _members(data).items():
@@ -88,12 +145,13 @@ def _cut(data: bytes) -> Iterator[bytes]:
     yield before.rstrip(b",") + b"}"
 
 
-def _listed(raw: bytes) -> Iterator[bytes]:
-    for at, each in enumerate(_elements(raw)):
-        yield b"," + bytes(each) if at else bytes(each)
+def _listed(raw: bytes, before: bytes = b"") -> Iterator[bytes]:
+    for each in _elements(raw):
+        yield before + bytes(each)
+        before = b","
 
 
-def common(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[int, int]:
+def common(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tuple[int, int]:
     """Count the pieces two bodies share at their beginning, and after those at their end."""
     shorter = min(len(one), len(other))
     pairs = enumerate(zip(one, other, strict=False))

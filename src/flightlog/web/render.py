@@ -35,6 +35,7 @@ IMAGE_CHARS_MAX = 8_000_000
 OUTPUT_LINES = 14
 OUTPUT_CHARS = 4_000
 WHOLE_CHARS = 400_000
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}", re.ASCII)
 
 
@@ -57,6 +58,7 @@ def environment(zone: tzinfo, now_ms: Callable[[], int]) -> Environment:
     env.filters.update(
         ago=lambda at_ms: ago(at_ms, now_ms()),
         arguments=lambda call: inert(arguments(call.input)),
+        brief=lambda address: _UUID.sub(lambda found: found[0][:8], address),
         bytes=size,
         changes=change_of,
         compact=compact,

@@ -45,6 +45,9 @@ def killed_and_taken_up(ground, count, after_s):
 
     until(lambda: not at_work(ground), 10)
     assert str(ground.root) not in Path("/proc/self/mountinfo").read_text()
+    looked = harness(ground, "list")
+    looked.communicate(timeout=60)
+    assert not list(runs.glob(".work-*/tree")), "the next command throws private trees away"
     branches = sorted(set(runs.glob("replay_*")) - known)
     assert len(branches) == count
     for path in branches:

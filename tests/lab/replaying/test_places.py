@@ -2,18 +2,24 @@
 
 import json
 import os
+import signal
+import subprocess
+import sys
 
 import pytest
 from msgspec.structs import replace
 
+from cli_runs import FLIGHTLOG
 from flightlog.agents.namespace import Means
 from flightlog.agents.scripted import parse, serve
 from flightlog.app import lab as app
+from flightlog.lab.config import frozen
 from flightlog.lab.replaying.branch import Asked, carry_on, prepare
 from flightlog.lab.replaying.source import Source
 from flightlog.model.errors import Invalid
 from labs import bash, config, environment, run, script
 from replays import fingerprint
+from waiting import command_line, environ, processes, until
 
 SCENARIO = script([bash("echo one > a")], [bash("cp a b; echo two > a")], "done")
 
@@ -55,3 +61,46 @@ def test_a_store_that_is_the_persons_own_is_as_it_was(tmp_path):
 
     assert branch.state.last("session_01").certificate.verdict == "exact"
     assert fingerprint(home / "projects") == before
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from msgspec.structs import replace
+from flightlog.agents.namespace import Means
+from flightlog.app import lab as app
+from flightlog.lab.book import Book
+from flightlog.lab.replaying.branch import carry_on
+setting = replace(app.setting(lambda *_: None, dict(os.environ)), means=Means.NONE, leash=())
+carry_on(Book(Path(sys.argv[1]), now=setting.now, new_id=setting.new_id), setting, again=False)
+"""
+
+
+def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(tmp_path):
+    slow = script([bash("echo one > a")], [bash("echo two > a; touch ../wrote; sleep 60")], "done")
+    quick = script([bash("echo one > a")], [bash("echo two > a")], "done")
+    env = environment(tmp_path)
+    book = run(tmp_path, config(tmp_path, quick, "do it", engine="scripted"))
+    setting = replace(app.setting(lambda *_: None, env), means=Means.NONE, leash=())
+    (tmp_path / "work" / "mine").write_text("since then\n")
+    before = fingerprint(tmp_path / "work")
+    point = Source(book, 1, 0, os.environ["PATH"]).point(2)
+    branch = prepare(book, point, Asked(), (tmp_path / "runs" / "b", 1), setting)
+    (branch.path / "config.yaml").write_text(frozen(replace(branch.config, scenario=parse(slow))))
+    running = subprocess.Popen([sys.executable, "-c", KILLED, str(branch.path)], env=env, start_new_session=True)
+    until((tmp_path / "wrote").exists, 30)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    assert fingerprint(tmp_path / "work") != before
+
+    looked = subprocess.run(
+        [FLIGHTLOG, "lab", "list"], cwd=tmp_path, env=env, capture_output=True, text=True, check=True
+    )
+
+    assert fingerprint(tmp_path / "work") == before
+    assert not [
+        pid for pid in processes() if "sleep 60" in command_line(pid) and str(tmp_path) in environ(pid).decode()
+    ]
+    assert "as it was before b" in looked.stderr
+    assert not (branch.path / ".in_place").exists()
+    assert not subprocess.run([FLIGHTLOG, "lab", "list"], cwd=tmp_path, env=env, capture_output=True, check=True).stderr

@@ -6,7 +6,7 @@ import pytest
 
 from flightlog.app.trajectories import lint_path
 from flightlog.views.atif.lint import is_sound
-from labs import bash, config, meta, proven, replies, run, script, tree
+from labs import bash, config, lines, meta, proven, replies, run, script, tree
 
 BYTES = r"printf '\000\001\377\n\r\n' "
 
@@ -51,6 +51,12 @@ def scenarios(work):
         "an ignored file and a repository inside": script(
             [bash("echo build > ignored.log; git init -q inner; echo i > inner/i; echo more > .gitignore")], "done"
         ),
+    }
+
+
+def asked_again_and_delegated():
+    """One script for each way requests come between others."""
+    return {
         "a call that is tried again": {
             "rules": [
                 {
@@ -110,7 +116,7 @@ def told_apart(scenarios):
 
 
 def test_the_changes_of_each_step_in_order_give_the_final_tree(place):
-    every = scenarios(place / "work")
+    every = scenarios(place / "work") | asked_again_and_delegated()
 
     book = run(place, config(place, told_apart(every), *every))
 
@@ -157,11 +163,11 @@ def test_a_shell_left_running_is_named_as_the_one_that_may_have_written(place):
 
 
 def test_a_subagents_change_is_its_own_and_two_at_once_share_theirs(place):
-    alone = run(place, config(place, scenarios(place / "work")["a subagent that writes"], "do it"), "alone")
+    alone = run(place, config(place, asked_again_and_delegated()["a subagent that writes"], "do it"), "alone")
     (place / "one").mkdir()
     one = {entry["file_path"]: entry for entry in proven(alone, place / "one")}
 
-    both = run(place, config(place, scenarios(place / "work")["subagents side by side"], "do it"), "both")
+    both = run(place, config(place, asked_again_and_delegated()["subagents side by side"], "do it"), "both")
     (place / "two").mkdir()
     two = {entry["file_path"]: entry for entry in proven(both, place / "two")}
 
@@ -194,7 +200,19 @@ def test_without_capture_the_tree_is_saved_after_each_tool_call(place):
     assert "echo failed" in calls[told["failed"]["step_id"]]
     turns = json.loads((book.path / "session_01" / "uuid_map.json").read_bytes())["turns"]
     assert turns[0]["shadow_git_tag"] == "_step_01_001"
-    assert not (book.path / "session_01" / "api_captures.jsonl").exists()
+    assert not (book.path / "session_01" / ".exchanges").exists()
+
+
+def test_without_capture_requests_are_rebuilt_from_the_transcript_with_a_grade(place):
+    every = script([bash("echo one > one")], [bash("echo two > two")], "done")
+    book = run(place, config(place, every, "do it", capture_api_requests=False))
+
+    rows = lines(book.path / "session_01" / "api_captures.jsonl")
+
+    assert [row["rebuilt"] for row in rows] == [{"fidelity": "exact", "missing": []}] * 3
+    asked = json.loads((book.path / "session_01/raw_dumps/request_003.json").read_bytes())
+    assert len(asked["messages"]) == rows[2]["message_count"]
+    assert "echo two > two" in json.dumps(asked["messages"])
 
 
 def test_a_compacted_conversation_keeps_its_changes_and_is_counted(place):

@@ -65,9 +65,13 @@ def _run(program: list[str]) -> None:
     """Run `program` to its end; past the limit it goes, and we with it."""
     _signal.signal(_signal.SIGALRM, lambda *_: os.killpg(0, _signal.SIGKILL))
     _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S)
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
-    os.waitpid(os.posix_spawn(program[0], program, kept), 0)
+    os.waitpid(os.posix_spawn(program[0], program, kept()), 0)
     _signal.setitimer(_signal.ITIMER_REAL, 0)
+
+
+def kept() -> dict[str, str]:
+    """The environment of what we start: no key of the agent's."""
+    return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
 
 
 def _detach(keep: tuple[int, int]) -> None:

@@ -18,10 +18,12 @@ import time
 import writing  # type: ignore[import-not-found]
 
 HARD_STOP_S = 1.0
+SAVE_S = 4.0  # the agent gives a hook five
 BEHIND_S = 5.0
 LINE_BYTES_MAX = 16 << 20
 SETTLE = frozenset({"Stop", "SubagentStop", "PreCompact", "SessionEnd"})
 # Only where training rows are collected, so that a machine that vanishes takes no finished step with it.
+SAVE = frozenset({"SessionStart", "UserPromptSubmit", "PostToolUse", "PostToolUseFailure"})
 CAPTURE = frozenset({"PostToolUse", "PostToolUseFailure"})
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789")
@@ -51,7 +53,13 @@ def main(arguments: list[str]) -> None:
         return
     if recorded is None:
         return
-    session, event, cwd = recorded
+    session, event, cwd, call, lane = recorded
+    if event in SAVE and cwd and os.path.exists(os.path.join(home, "tracked")):
+        import tracking  # type: ignore[import-not-found]  # noqa: PLC0415 - nobody pays who did not ask for it
+
+        if root := tracking.root(home, cwd):
+            _stop_after(SAVE_S)
+            tracking.save(root, session, call, lane)
     if event in SETTLE or (event in CAPTURE and collects(cwd)):
         import gate  # type: ignore[import-not-found]  # noqa: PLC0415 - most events need none
 
@@ -61,8 +69,8 @@ def main(arguments: list[str]) -> None:
         gate.settle(os.path.join(home, "sessions", agent, session), gate.command(session), patience_s)
 
 
-def record(home: str, agent: str, at_ms: int) -> tuple[str, str, str] | None:
-    """Record one event from stdin and return its session, name and directory, or None when nothing came."""
+def record(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str, str] | None:
+    """Record one event from stdin; its session, name, directory, tool call and thread, or None when nothing came."""
     data, is_whole = _read(LINE_BYTES_MAX)
     if not data:
         return None
@@ -85,8 +93,9 @@ def record(home: str, agent: str, at_ms: int) -> tuple[str, str, str] | None:
     writing.append(os.path.join(directory, "hooks.jsonl"), line, durable=event in SETTLE)
     if spool:
         _spool(os.path.join(home, "spool"), spool, data)
-    cwd = names.get("cwd")
-    return session, event, cwd if isinstance(cwd, str) else ""
+    cwd, call, lane = (names.get(name) for name in ("cwd", "tool_use_id", "agent_id"))
+    told = [each if isinstance(each, str) and "\0" not in each else "" for each in (cwd, call, lane)]
+    return session, event, told[0], told[1][:200], told[2][:200]
 
 
 def collects(folder: str) -> bool:

@@ -24,8 +24,10 @@ from flightlog.lab.events import Branched, Certified
 from flightlog.lab.replaying import certificate as certificates
 from flightlog.lab.replaying.certificate import DIFFERS, Facts, certify
 from flightlog.lab.replaying.context import Context, Spliced
+from flightlog.lab.replaying.cursor import Cursor, Given, Serving
 from flightlog.lab.replaying.cut import renamed
 from flightlog.lab.replaying.source import Point, recorded
+from flightlog.lab.replaying.sweeping import IN_PLACE, MARK
 from flightlog.lab.running import run
 from flightlog.lab.running.asking import is_captured
 from flightlog.lab.running.session import Way
@@ -45,8 +47,8 @@ from flightlog.store.trees import Place, open_trees
 
 REQUEST = "request.json"
 AFTER = "after.json"
+SERVED = "served.json"
 ORIGINAL = "_original"
-IN_PLACE = ".replay-in-place.lock"
 TRUNCATED = "source_transcript_truncated.jsonl"
 _NAMES = uuid.UUID("6f2b0f0e-58c4-4b5c-9a53-0d3f7a1f6c10")
 _INIT_S = 2.0
@@ -60,6 +62,7 @@ class Asked(msgspec.Struct, frozen=True):
     allow_drift: bool = False
     continue_sessions: bool = False
     verify: tuple[str, ...] = ()
+    cursor: bool = False
 
 
 def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], setting: Setting) -> Book:
@@ -77,6 +80,8 @@ def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], s
     if point.body:
         files.replace(files.inside(path, f"{SOURCE}/{REQUEST}"), point.body)
         files.replace(files.inside(path, f"{SOURCE}/{AFTER}"), point.after)
+    if asked.cursor:
+        files.replace(files.inside(path, f"{SOURCE}/{SERVED}"), point.served)
     branched = Branched(
         source_run=source.name,
         source_session=point.session.index,
@@ -95,6 +100,8 @@ def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], s
         betas=point.betas,
         effects=point.effects,
         scrubbed=point.scrubbed,
+        rebuilt=point.rebuilt,
+        cursor=asked.cursor,
     )
     book.note(branched, durable=True)
     return book
@@ -130,13 +137,16 @@ class _Branching:
         with files.lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
             place = Place(book.shadow, work_dir, setting.home, setting.programs)
             own = open_trees(place, now=setting.now_s, line="original")
-            if ORIGINAL not in own.names():
-                own.snapshot(ORIGINAL)
+            mark = book.path / MARK
+            if not mark.exists():
+                saved = own.snapshot(f"{ORIGINAL}_{book.state.taken}")
+                files.replace(mark, saved.name.encode())
             try:
                 self._restored(book, setting, work_dir)
                 yield work_dir
             finally:
-                own.restore(ORIGINAL)
+                own.restore(mark.read_text("utf-8"))
+                remove_stale(mark)
 
     def _restored(self, book: Book, setting: Setting, tree: Path) -> None:
         if book.state.baseline is not None:
@@ -158,6 +168,12 @@ class _Branching:
         book, branch = stage.book, self._branch
         kept = (book.path / SOURCE / TRANSCRIPT).read_bytes()
         files.replace(files.inside(book.path / "session_01", TRUNCATED), kept)
+        if branch.cursor:
+            context = Context(recorded((book.path / SOURCE / REQUEST).read_bytes()), "", branch.prompt)
+            given = msgspec.json.decode((book.path / SOURCE / SERVED).read_bytes(), type=list[Given])
+            judge = _Judge(stage, attempt, branch, context)
+            serving = Serving(Cursor(given), context, judge.once, allow_drift=branch.allow_drift)
+            return Way(book.config.sessions[0].prompt, "", (), serving.rewrite)
         sentinel = _sentinel(book, attempt)
         resume = ""
         words: tuple[str, ...] = ()
@@ -172,7 +188,8 @@ class _Branching:
         if not request.exists() or not is_captured(book.config):
             return Way(branch.prompt or "Continue.", resume, words, _Uncompared(stage, attempt, self._branch).rewrite)
         self._context = self._recorded(book, attempt)
-        return Way(prompt, resume, words, _Rewriting(stage, attempt, branch, self._context).rewrite)
+        judge = _Judge(stage, attempt, branch, self._context)
+        return Way(prompt, resume, words, _Rewriting(judge, self._context).rewrite)
 
     def onward(self, stage: Stage) -> Rewrite:
         """Send the recorded context also where a later session goes on with the branch's conversation."""
@@ -209,6 +226,22 @@ class _Branching:
 class _Rewriting:
     """The recorded context in every request of the branch; the first one is judged before it is sent."""
 
+    def __init__(self, judge: "_Judge", context: Context) -> None:
+        self._judge = judge
+        self._context = context
+
+    def rewrite(self, said: Said, arrived: Arrived) -> Sent | None:
+        if said.context is Lane.SIDE:
+            return None
+        spliced = self._context.splice(msgspec.json.decode(arrived.body), compacts=said.is_compaction)
+        if said.context is Lane.MAIN or self._judge.has_judged:
+            self._judge.once(spliced, arrived)
+        return Sent(spliced.data, spliced.replaced) if spliced else None
+
+
+class _Judge:
+    """Certifies the first request of the main thread, and refuses what is not to go on."""
+
     def __init__(self, stage: Stage, attempt: int, branch: Branched, context: Context) -> None:
         self._stage = stage
         self._attempt = attempt
@@ -216,15 +249,15 @@ class _Rewriting:
         self._context = context
         self._certificate: certificates.Certificate | None = None
 
-    def rewrite(self, said: Said, arrived: Arrived) -> Sent | None:
-        if said.context is Lane.SIDE:
-            return None
-        spliced = self._context.splice(msgspec.json.decode(arrived.body), compacts=said.is_compaction)
-        if said.context is Lane.MAIN and self._certificate is None:
-            self._certificate = self._judged(spliced, arrived)
-        if self._certificate is not None and self._certificate.verdict == DIFFERS and not self._branch.allow_drift:
+    @property
+    def has_judged(self) -> bool:
+        return self._certificate is not None
+
+    def once(self, spliced: Spliced | None, arrived: Arrived) -> None:
+        """Judge the first request; keep out that and all others where it differs and may not."""
+        self._certificate = self._certificate or self._judged(spliced, arrived)
+        if self._certificate.verdict == DIFFERS and not self._branch.allow_drift:
             _refused(self._certificate.first_difference)
-        return Sent(spliced.data, spliced.replaced) if spliced else None
 
     def _judged(self, spliced: Spliced | None, arrived: Arrived) -> certificates.Certificate:
         facts = Facts(
@@ -232,8 +265,11 @@ class _Rewriting:
             recorded_betas=self._branch.betas,
             tools=self._offered(),
             scrubbed=("a credential",) if self._branch.scrubbed else (),
+            rebuilt=self._branch.rebuilt,
         )
         method = certificates.FRESH if self._branch.fresh else certificates.SPLICED
+        method = certificates.CURSOR if self._branch.cursor else method
+        method += certificates.REBUILT if self._branch.rebuilt else ""
         found = certify(self._context, spliced, facts, method)
         _noted(self._stage, self._attempt, found, refused=found.verdict == DIFFERS and not self._branch.allow_drift)
         return found
@@ -285,6 +321,7 @@ def _config(config: RunConfig, point: Point, asked: Asked, name: str) -> RunConf
     return replace(
         config,
         run_name=name,
+        capture_api_requests=config.capture_api_requests or bool(point.rebuilt),
         sessions=tuple(sessions),
         tags=tuple(dict.fromkeys((*config.tags, "replay"))),
         memory_file=None,

@@ -12,12 +12,14 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.lab.replaying.context import Context, Spliced
+from flightlog.lab.replaying.context import Context, Spliced, is_billing
 from flightlog.lab.replaying.differences import differences
 
 EXACT, PROMPTED, DIFFERS = "exact", "exact+prompt", "differs"
 SPLICED = "resumed at the cut; recorded context sent by the proxy"
 FRESH = "new session; recorded context sent by the proxy"
+REBUILT = ", rebuilt from the transcript"
+CURSOR = "recorded answers served up to the turn, tools run again; messages as the client makes them"
 RESUMED = "resumed at the cut; context as the client makes it"
 
 # A place holder the client offers for tools that are looked up later; nothing it runs.
@@ -40,6 +42,7 @@ class Facts(Struct, frozen=True):
     recorded_betas: str = ""
     tools: frozenset[str] = frozenset()
     scrubbed: Collection[str] = ()
+    rebuilt: str = ""
 
 
 def certify(context: Context, spliced: Spliced | None, facts: Facts, method: str) -> Certificate:
@@ -53,9 +56,15 @@ def certify(context: Context, spliced: Spliced | None, facts: Facts, method: str
 
 def _first(context: Context, spliced: Spliced, facts: Facts) -> str:
     sent = _without_prompt(spliced.body, context.prompt)
+    if facts.rebuilt:
+        # A transcript tells neither; both say who asks and how.
+        sent = {key: value for key, value in sent.items() if key != "stream"}
+        sent["system"] = [each for each in sent.get("system") or () if not is_billing(each)]
     named = next(differences(sent, context.recorded, ignored={"metadata"}), "")
     if named:
         return named
+    if facts.rebuilt not in {"", "exact"}:
+        return "the recorded request is rebuilt, and its digest does not vouch for the whole of it"
     if facts.scrubbed:
         return "the recorded request holds a credential that was scrubbed"
     if facts.recorded_betas and facts.betas != facts.recorded_betas:

@@ -39,7 +39,7 @@ class Context:
         self.recorded = dict(recorded)
         self.prompt = prompt
         self._sentinel = sentinel
-        self._messages = _prompted(list(recorded.get("messages") or ()), prompt)
+        self._messages = prompted(list(recorded.get("messages") or ()), prompt)
         self._after = () if prompt else after
         self._before: list[Any] | None = None
         self._added: list[Any] = []
@@ -68,15 +68,27 @@ class Context:
         rest = followed(rest, self._after) if self._after else rest
         told = {**body, "messages": [*(_unmarked(self._messages) if rest else self._messages), *rest]}
         if not compacts:
-            told = self._as_recorded(told)
+            told = self.as_recorded(told)
         compared = self.recorded | {"messages": self._messages}
         client = {**body, "messages": [*own, *self._added]}
+        if isinstance(client.get("system"), list) and not self._tells_billing:
+            client["system"] = [each for each in client["system"] if not is_billing(each)]
         return Spliced(told, tuple(differences(client, compared, ignored={"metadata", "stream"})))
 
-    def _as_recorded(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    @property
+    def _tells_billing(self) -> bool:
+        """Whether the recorded prompt says who pays, as every captured one does and none from a transcript."""
+        system = self.recorded.get("system")
+        return not isinstance(system, list) or any(map(is_billing, system))
+
+    def as_recorded(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """In the recorded order, with the recorded settings; what says who asks stays."""
         told = {name: body.get(name, value) if name in _OWN else value for name, value in self.recorded.items()}
-        return told | {name: body[name] for name in _OWN if name in body and name not in told}
+        told |= {name: body[name] for name in _OWN if name in body and name not in told}
+        billing = [each for each in body.get("system") or () if is_billing(each)]
+        if billing and not self._tells_billing:
+            told["system"] = [*billing, *told["system"]]
+        return told
 
     def _marks(self, message: Any) -> bool:
         return isinstance(message, dict) and any(self._sentinel in text for text in _texts(message))
@@ -90,7 +102,12 @@ class Context:
         return [{**message, "content": kept}] if kept else []
 
 
-def _prompted(messages: list[Any], prompt: str) -> list[Any]:
+def is_billing(block: Any) -> bool:
+    """Whether a block of a system prompt only says who pays; a transcript does not tell it."""
+    return isinstance(block, dict) and str(block.get("text", "")).startswith("x-anthropic-billing-header")
+
+
+def prompted(messages: list[Any], prompt: str) -> list[Any]:
     """Say the prompt as the client would: as one more text of the last user message, where the cache mark moves to."""
     if not prompt:
         return messages

@@ -4,25 +4,30 @@ Reads the source run and writes nothing there. A turn is the N-th model response
 that is the session's own.
 """
 
+import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.lab.book import Book
 from flightlog.lab.events import Effect
 from flightlog.lab.plan import Planned
 from flightlog.lab.reading import Reading, trees_of
+from flightlog.lab.replaying.cursor import answers
 from flightlog.lab.replaying.cut import Cut, cut_before
 from flightlog.lab.replaying.differences import canonical
 from flightlog.lab.replaying.ledger import ledger
 from flightlog.lab.replaying.points import Worth, Written, branch_points
-from flightlog.lab.told import TRANSCRIPT, Call
+from flightlog.lab.told import TRANSCRIPT, Call, rebuilt_of
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Step
 from flightlog.model.text import one_line
+from flightlog.sources.api.rebuild import Fidelity, Rebuilt
 
 _TEXT_CHARS_MAX = 100
 
@@ -49,12 +54,14 @@ class Point(Struct, frozen=True):
     tree: str
     cut: Cut
     transcript: tuple[bytes, ...]
-    request: int
-    body: bytes
-    betas: str
-    scrubbed: bool
-    effects: tuple[Effect, ...]
+    request: int = 0
+    body: bytes = b""
+    betas: str = ""
+    scrubbed: bool = False
+    effects: tuple[Effect, ...] = ()
     after: bytes = b"[]"
+    rebuilt: str = ""
+    served: bytes = b""
 
 
 class Source:
@@ -88,21 +95,52 @@ class Source:
         cut = cut_before(lines, step.uuids)
         if self.book.config.engine != "claude_code":
             cut = Cut(cut.lines, fresh=True)  # An agent that cannot resume is told everything by the proxy alone.
-        call = self._call(step)
-        asked = call.exchange.request if call else None
-        return Point(
+        base = Point(
             session=self.planned,
             session_id=self.read.attempt.session_id,
             turn=turn,
             tree=tree,
             cut=cut,
             transcript=tuple(lines[: cut.lines]),
-            request=call.index if call else 0,
-            body=self.read.exchanges.sent(call.exchange) if call else b"",
-            betas=asked.headers.get("anthropic-beta", "") if asked else "",
-            scrubbed=bool(asked) and "a credential" in asked.scrubbed if asked else False,
             effects=self._effects(turn, tree),
-            after=self._after(call) if call else b"[]",
+        )
+        call = self._call(step)
+        return self._captured(base, call) if call else self._unseen(base, step)
+
+    def from_the_start(self, turn: int) -> Point:
+        """Gather what coming to `turn` by the recorded answers takes."""
+        point = self.point(turn)
+        call = self._call(self.read.steps()[turn - 1])
+        if call is None:
+            raise Invalid(f"the answers before turn {turn} were not captured", hint="leave --cursor out")
+        served = msgspec.json.encode(answers(self.read.calls, self.read.exchanges, call.index))
+        return replace(point, tree=self.read.attempt.tree, cut=Cut(point.cut.lines, fresh=True), served=served)
+
+    def _captured(self, point: Point, call: Call) -> Point:
+        asked = call.exchange.request
+        return replace(
+            point,
+            request=call.index,
+            body=self.read.exchanges.sent(call.exchange),
+            betas=asked.headers.get("anthropic-beta", ""),
+            scrubbed="a credential" in asked.scrubbed,
+            after=self._after(call),
+        )
+
+    def _unseen(self, point: Point, step: Step) -> Point:
+        """Where no request was captured: the one the transcript's own log gives, as far as its hashes vouch for it."""
+        told = [each for each in self._rebuilt if each.fidelity is not Fidelity.PARTIAL]
+        own = next((each for each in told if step.request_id and step.request_id in each.request_ids), None)
+        if own is None:
+            return point
+        later = told[told.index(own) + 1 :]
+        after = _following(own.body, [each.body for each in reversed(later) if each.agent_id == own.agent_id])
+        return replace(
+            point,
+            body=json.dumps(own.body).encode(),
+            betas=",".join(own.betas),
+            rebuilt=own.fidelity.value,
+            after=after,
         )
 
     def points(self) -> list[Worth]:
@@ -129,7 +167,7 @@ class Source:
         call = self._call(step)
         tree = self._tree(number, step)
         why_not = "" if tree else "no files were saved"
-        why_not = why_not or ("" if call else "its request was not captured")
+        why_not = why_not or ("" if call or step.request_id in self._rebuildable else "its request was not captured")
         words = " ".join(block.text for block in step.content if hasattr(block, "text"))
         return Turn(
             number,
@@ -142,6 +180,16 @@ class Source:
             why_not,
         )
 
+    @functools.cached_property
+    def _rebuilt(self) -> list[Rebuilt]:
+        return rebuilt_of(self.read.folder, self.read.attempt.session_id)
+
+    @functools.cached_property
+    def _rebuildable(self) -> frozenset[str]:
+        """The responses whose requests the transcript's own log vouches for."""
+        told = [each for each in self._rebuilt if each.fidelity is Fidelity.EXACT]
+        return frozenset(name for each in told for name in each.request_ids)
+
     def _call(self, step: Step) -> Call | None:
         return self.read.lineage.call(step) if self.read.lineage else None
 
@@ -151,18 +199,19 @@ class Source:
         if call is not None:
             return next((each.tree for each in attempt.saved if each.request == call.index and not each.call_id), "")
         before = {each.id for one in self.read.steps()[: turn - 1] for each in one.calls}
-        saved = [each.tree for each in attempt.saved if each.call_id in before]
+        saved = [
+            each.tree
+            for each in attempt.saved
+            # Without a call it was saved at a prompt: by then a person may have changed the files.
+            if each.call_id in before or (not each.call_id and _is_before(each.at_ms, step.at_ms))
+        ]
         return saved[-1] if saved else attempt.tree
 
     def _after(self, call: Call) -> bytes:
         """What came after a request, as the last one that goes on from it tells."""
-        messages = canonical(recorded(self.read.exchanges.sent(call.exchange)).get("messages"))
         later = [each for each in self.read.calls if each.index > call.index and each.lane == call.lane]
-        for each in reversed([one for one in later if not one.exchange.request.is_compaction]):
-            told = recorded(self.read.exchanges.sent(each.exchange)).get("messages") or []
-            if canonical(told[: len(messages)]) == messages:
-                return json.dumps(told[len(messages) :]).encode()
-        return b"[]"
+        bodies = [self.read.exchanges.sent(each.exchange) for each in later if not each.exchange.request.is_compaction]
+        return _following(recorded(self.read.exchanges.sent(call.exchange)), map(recorded, reversed(bodies)))
 
     def _effects(self, turn: int, tree: str) -> tuple[Effect, ...]:
         steps = self.read.steps()
@@ -174,6 +223,16 @@ class Source:
         left = self._trees.find(tree).left_out if self._trees else ()
         kept = [Effect(0, "left out of snapshots", f"{each.path}: {each.why}") for each in left]
         return (*ledger(told, self.book.config.work_dir), *kept)
+
+
+def _following(body: dict[str, Any], later: Iterable[dict[str, Any]]) -> bytes:
+    """What came after a request: the rest of the first of `later`, the last one first, that goes on from it."""
+    messages = canonical(body.get("messages"))
+    for each in later:
+        told = each.get("messages") or []
+        if canonical(told[: len(messages)]) == messages:
+            return json.dumps(told[len(messages) :]).encode()
+    return b"[]"
 
 
 def recorded(body: bytes) -> dict[str, Any]:

@@ -16,7 +16,12 @@ _MARK = re.compile(r"\[flightlog branch point [0-9a-f-]+\]\n?")
 def trimmed(bundle: Bundle, branch: Branched) -> Bundle:
     """Leave out what was copied from the source, and the mark that stood for it."""
     main = bundle.documents[MAIN]
-    kept = [step for each in main.steps if (step := _own(each)) is not None]
+    steps = list(main.steps)
+    if branch.cursor:
+        # It was told everything anew: what stands before its first own response is the source's.
+        first = next((at for at, each in enumerate(steps) if each.source == "agent" and not each.is_copied_context), 0)
+        steps = steps[first:]
+    kept = [step for each in steps if (step := _own(each)) is not None]
     if not any(step.source == "agent" for step in kept):
         kept = kept or main.steps[-1:]
     said = f"Goes on from turn {branch.turn} of {branch.source_run}/{branch.source_dir}; the steps before it are there."

@@ -15,7 +15,7 @@ from msgspec import Struct
 from flightlog.agents.claude_code import ClaudeCode, find, scrubbed
 from flightlog.agents.command import Command, scripted
 from flightlog.agents.driver import Driver, Outcome
-from flightlog.lab.config import RunConfig, SessionConfig
+from flightlog.lab.config import EVERY_TOOL, RunConfig, SessionConfig
 from flightlog.lab.running.setting import Setting
 
 AS_ROOT = "root may not bypass permissions: the allowed tools are named and edits accepted instead"
@@ -102,8 +102,10 @@ def arguments(
     if config.engine != "claude_code":
         return ["--max-turns", turns] if config.engine == "scripted" else []
     tools = [*config.allowed_tools, *(["Agent"] if config.agents and "Agent" not in config.allowed_tools else [])]
-    words = ["--model", config.model, "--max-turns", turns, "--permission-mode", mode, "--allowedTools", *tools]
-    words += ["--tools", ",".join(dict.fromkeys(tool.partition("(")[0] for tool in tools))]
+    allowed = [tool for tool in tools if tool != EVERY_TOOL]
+    words = ["--model", config.model, "--max-turns", turns, "--permission-mode", mode, "--allowedTools", *allowed]
+    offered = ",".join(dict.fromkeys(tool.partition("(")[0] for tool in tools))
+    words += ["--tools", EVERY_TOOL if EVERY_TOOL in tools else offered]
     if budget_usd is not None:
         words += ["--max-budget-usd", f"{budget_usd:.6f}"]
     if system := session.system_prompt or config.system_prompt:

@@ -12,6 +12,7 @@ from flightlog.lab.plan import trunk
 from flightlog.lab.reading import Reading
 from flightlog.lab.replaying.meta import replay_page
 from flightlog.lab.running.stage import Stage
+from flightlog.lab.told import rebuilt_of
 from flightlog.model.pages import Page, Tier
 from flightlog.sources.api import dumps
 from flightlog.store.files import inside, replace
@@ -32,6 +33,8 @@ def publish_session(stage: Stage, name: str) -> None:
     read = Reading(book, planned, stage.ground.main)
     if read.calls:
         publish(read.folder, dumps.pages(read.exchanges), durable=False)
+    else:
+        publish(read.folder, dumps.rebuilt_pages(rebuilt_of(read.folder, last.session_id)), durable=False)
     for path, data in read.bundle.files() if read.bundle else ():
         if path == MAIN or book.config.capture_subagent_trajectories:
             replace(inside(read.folder, path), data, durable=False)

@@ -19,7 +19,7 @@ from flightlog.model.errors import Unavailable
 from flightlog.model.exchange import Request
 from flightlog.model.usage import Usage
 from flightlog.sources.api.proxy import Rewrite, Settings
-from flightlog.sources.api.recorder import Arrived, Recorder, Sent
+from flightlog.sources.api.recorder import Arrived, Recorder, Sent, Served
 from flightlog.sources.api.serving import capturing
 from flightlog.sources.api.sse import answer
 from flightlog.sources.api.wire import Said
@@ -95,7 +95,7 @@ def _barrier(stage: Stage, line: Line) -> Callable[[Request], "asyncio.Future[No
 
 
 def _within_budget(stage: Stage, rewrite: Rewrite | None) -> Rewrite:
-    def check(said: Said, arrived: Arrived) -> Sent | None:
+    def check(said: Said, arrived: Arrived) -> Sent | Served | None:
         if stage.purse.is_empty:
             raise Unavailable("the budget of this run is spent", hint="raise max_budget_usd")
         return rewrite(said, arrived) if rewrite is not None else None

@@ -3,6 +3,7 @@
 A session's directory appears whole, under a number nobody else has.
 """
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ from flightlog.model.pages import Page, Tier
 from flightlog.privacy.tiers import gitignore, layout
 from flightlog.store.directories import appear, aside, sweep
 from flightlog.store.files import create, ensure_dir, lock
+from flightlog.store.files import sweep as sweep_files
 from flightlog.store.pages import publish
 
 SUMMARIES = "summaries"
@@ -27,9 +29,16 @@ def prepare(root: Path) -> None:
     for name, body in {"README.md": readme(), ".gitignore": gitignore(layout("loop"), root="")}.items():
         if not (root / name).exists():
             create(root / name, body.encode())
-    if not (root / "templates").is_dir():
-        publish(root, [Page(f"templates/{name}", Tier.PRIVATE, body) for name, body in templates().items()])
+    missing = {name: body for name, body in templates().items() if not (root / "templates" / name).exists()}
+    publish(root, [Page(f"templates/{name}", Tier.PRIVATE, body) for name, body in missing.items()])
     sweep(root)
+    for folder in (root, root / "templates"):
+        tidy(folder)
+
+
+def tidy(folder: Path) -> None:
+    """Remove half-written files of processes that were killed."""
+    sweep_files(folder, 0.0, math.inf)
 
 
 def make(root: Path, name: str, fill: Callable[[Path, str], None]) -> Path:

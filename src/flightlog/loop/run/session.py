@@ -96,6 +96,7 @@ def carry_on(
         book = Book(directory, shown, around)
         _may_go_on(directory, book.state, data, how)
         end_leftovers(book.state.mark)
+        place.tidy(directory)
         book.append(e.RunnerTook(how.who, book.state.epoch + 1, resumed=book.state.epoch > 0))
         if book.state.status in {"paused", "error"}:
             book.append(e.Resumed("a person said so", how.budgets))

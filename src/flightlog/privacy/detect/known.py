@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus
 
 import re2
+import stringzilla
 
 from flightlog.privacy.detect.hits import HIGH, LATIN, Hit
 
@@ -50,10 +51,16 @@ class Known:
         self._values = {way: value for value in values if _usable(value) for way in _ways(value)}
         ordered = sorted(self._values, key=len, reverse=True)
         self.pattern = re2.compile(b"|".join(map(_literal, ordered)), LATIN) if ordered else None
+        # What holds another way holds that one: the shortest say whether there is any.
+        self._least = [way for way in ordered if not any(each in way for each in ordered if each != way)]
 
     def __bool__(self) -> bool:
         """Say whether there is anything to look for."""
         return self.pattern is not None
+
+    def is_in(self, data: bytes) -> bool:
+        """Say whether a known value stands in `data`: several times faster than the pattern."""
+        return any(stringzilla.find(data, way) >= 0 for way in self._least)
 
     def find(self, view: bytes) -> Iterator[Hit]:
         """Yield each place where a known value stands."""

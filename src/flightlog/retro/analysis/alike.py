@@ -27,8 +27,8 @@ def groups(texts: Iterable[Iterable[str]], threshold: float, least_words: int = 
     counts = np.bincount(flat, minlength=len(names) + 1)
     weights = np.log(1 + len(told) / np.maximum(counts, 1))
     parent = list(range(len(told)))
-    starts = np.cumsum([0, *(len(told[number]) for number in numbers)])[:-1]
-    for one, other in _candidates(flat, starts, counts) if numbers else ():
+    starts = np.cumsum([0, *(len(told[number]) for number in numbers)])
+    for one, other in _candidates(flat, starts, weights, counts, threshold) if numbers else ():
         left, right = numbers[one], numbers[other]
         if _root(parent, left) != _root(parent, right) and _same(told[left], told[right], weights, threshold):
             first, second = sorted((_root(parent, left), _root(parent, right)))
@@ -45,29 +45,34 @@ def overlap(one: frozenset[str], other: frozenset[str]) -> float:
     return shared / (len(one) + len(other) - shared) if shared else 0.0
 
 
-def _candidates(flat: Any, starts: Any, counts: Any) -> Iterable[tuple[int, int]]:
+def _candidates(flat: Any, starts: Any, weights: Any, counts: Any, threshold: float) -> Iterable[tuple[int, int]]:
     """Yield pairs worth comparing: texts that fall into one bucket, each with the few before it."""
     import numpy as np  # noqa: PLC0415 - as above
 
     dice = np.random.default_rng(20)
-    common = max(_COMMON_MIN, math.ceil(_COMMON_PART * len(starts)))
+    common = max(_COMMON_MIN, math.ceil(_COMMON_PART * (len(starts) - 1)))
+    sizes, totals = np.diff(starts), np.add.reduceat(weights[flat], starts[:-1])
     for _ in range(BANDS):
-        key = np.zeros(len(starts), np.uint64)
+        key = np.zeros(len(sizes), np.uint64)
         for _ in range(ROWS):
             hashes = dice.integers(0, 2**63, size=len(counts), dtype=np.uint64)
             # Words that stand in very many texts tell nothing apart: they come last in every order.
             hashes[counts > common] |= np.uint64(2**63)
-            key = key * np.uint64(0x9E3779B97F4A7C15) + np.minimum.reduceat(hashes[flat], starts)
+            key = key * np.uint64(0x9E3779B97F4A7C15) + np.minimum.reduceat(hashes[flat], starts[:-1])
         order = np.argsort(key, kind="stable")
         ordered = key[order]
-        bucket: list[int] = []
-        last = -1
-        for place in np.flatnonzero(ordered[1:] == ordered[:-1]).tolist():
-            bucket = bucket if place == last else [int(order[place])]
-            number, last = int(order[place + 1]), place + 1
-            for other in bucket[-BUCKET_MAX:]:
-                yield number, other
-            bucket.append(number)
+        for apart in range(1, BUCKET_MAX + 1):
+            place = np.flatnonzero(ordered[apart:] == ordered[:-apart])
+            if not len(place):
+                break
+            one, other = order[place + apart], order[place]
+            # A text much longer than another cannot share enough with it.
+            near = _within(sizes[one], sizes[other], threshold) & _within(totals[one], totals[other], threshold)
+            yield from zip(one[near].tolist(), other[near].tolist(), strict=True)
+
+
+def _within(one: Any, other: Any, threshold: float) -> Any:
+    return (one >= threshold * other) & (other >= threshold * one)
 
 
 def _same(one: "array[int]", other: "array[int]", weights: Any, threshold: float) -> bool:

@@ -29,10 +29,12 @@ def findings(
 ) -> tuple[Pattern, ...]:
     """Return every finding, surest first within what a person asked to see first."""
     looked_at = [digest for digest in digests if not digest.deleted and not is_excluded(digest, wants)]
+    # Questions first: what comparing them needs is free again when topics load what they need.
+    asked = [_again("question", "asked again", each) for each in questions(looked_at)]
     found = [
+        *asked,
         *_when(activity(looked_at, zone)),
         *(_topic(topic, looked_at) for topic in topics(looked_at)),
-        *(_again("question", "asked again", each) for each in questions(looked_at)),
         *(_again("failure", "failed again", each) for each in failures(looked_at)),
         *_marked("friction", looked_at, lambda digest: digest.frictions),
         *_marked("outcome", looked_at, lambda digest: digest.outcomes),

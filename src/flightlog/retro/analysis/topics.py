@@ -15,12 +15,14 @@ from flightlog.retro.analysis.words import content_words, spoken
 from flightlog.retro.digest import Digest
 
 SAMPLE_MAX = 1500
+LEARN_MAX = 8000
 LEAST = 6
 MEMBERS_MIN = 2
 WORDS_MAX = 160
 _DIMENSIONS = 48
 _CUTS = (0.35, 0.45, 0.55, 0.62, 0.68, 0.74, 0.8, 0.86, 0.92)
 _JOIN = 0.25
+_BLOCK = 4096
 
 
 class Topic(Struct, frozen=True):
@@ -44,13 +46,10 @@ def words_of(digest: Digest) -> list[str]:
 
 def topics(digests: Sequence[Digest]) -> list[Topic]:
     """Return the topics of these conversations, largest first."""
-    texts = [words_of(digest) for digest in digests]
-    told = [number for number, words in enumerate(texts) if words]
-    if len(told) < LEAST:
+    found = _vectors(digests) if len(digests) >= LEAST else None
+    if found is None:
         return []
-    vectors, weights, names = _vectors([texts[number] for number in told])
-    if vectors is None:
-        return []
+    told, vectors, weights, names = found
     labels = _clustered(vectors, [digests[number].id for number in told])
     return [_named(topic, digests) for topic in _told(labels, told, vectors, weights, names)]
 
@@ -65,23 +64,35 @@ def _named(topic: Topic, digests: Sequence[Digest]) -> Topic:
     return replace(topic, label=", ".join(said.get(each, each) for each in topic.label.split(", ")))
 
 
-def _vectors(texts: list[list[str]]) -> tuple[Any, Any, Any]:
-    from sklearn.decomposition import TruncatedSVD  # noqa: PLC0415 - two seconds of imports
+def _vectors(digests: Sequence[Digest]) -> tuple[list[int], Any, Any, Any] | None:
+    """Return which conversations say something, each as a short vector and as its words' weights, and the words."""
+    import numpy as np  # noqa: PLC0415 - two seconds of imports
+    from sklearn.decomposition import TruncatedSVD  # noqa: PLC0415
     from sklearn.feature_extraction.text import TfidfVectorizer  # noqa: PLC0415
     from sklearn.preprocessing import normalize  # noqa: PLC0415
 
     maker = TfidfVectorizer(
-        analyzer=lambda words: words, sublinear_tf=True, min_df=2, max_df=max(0.4, 3 / len(texts)), max_features=20_000
-    )
+        analyzer=words_of, sublinear_tf=True, min_df=2, max_df=max(0.4, 3 / len(digests)), max_features=20_000,
+        dtype=np.float32,
+    )  # fmt: skip
     try:
-        weights = maker.fit_transform(texts)
+        weights = maker.fit_transform(digests)
     except ValueError:  # no word is said twice
-        return None, None, None
+        return None
+    told = np.flatnonzero(np.diff(weights.indptr)).tolist()
+    weights = weights if len(told) == len(digests) else weights[told]
     size = min(_DIMENSIONS, weights.shape[1] - 1, weights.shape[0] - 1)
-    if size < 2:
-        return None, None, None
-    reduced = TruncatedSVD(size, random_state=0).fit_transform(weights)
-    return normalize(reduced), weights, maker.get_feature_names_out()
+    if size < 2 or len(told) < LEAST:
+        return None
+    sample = _sample([digests[number].id for number in told], LEARN_MAX)
+    reduced = TruncatedSVD(size, random_state=0).fit(weights[sample]).transform(weights)
+    return told, normalize(reduced, copy=False), weights, maker.get_feature_names_out()
+
+
+def _sample(ids: Sequence[str], most: int) -> list[int]:
+    """Choose places evenly but always the same, whatever their order."""
+    order = sorted(range(len(ids)), key=lambda number: hashlib.sha256(ids[number].encode()).digest())
+    return sorted(order[:most])
 
 
 def _clustered(vectors: Any, ids: list[str]) -> Any:
@@ -90,8 +101,7 @@ def _clustered(vectors: Any, ids: list[str]) -> Any:
     from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415
     from scipy.spatial.distance import pdist, squareform  # noqa: PLC0415
 
-    order = sorted(range(len(ids)), key=lambda number: hashlib.sha256(ids[number].encode()).digest())
-    sample = sorted(order[:SAMPLE_MAX])
+    sample = _sample(ids, SAMPLE_MAX)
     distances = np.clip(pdist(vectors[sample], "cosine"), 0, 2)
     tree = linkage(distances, "average")
     square = squareform(distances)
@@ -104,9 +114,10 @@ def _clustered(vectors: Any, ids: list[str]) -> Any:
     assert labels is not None
     middles = np.stack([vectors[sample][labels == each].mean(axis=0) for each in np.unique(labels)])
     middles /= np.maximum(np.linalg.norm(middles, axis=1, keepdims=True), 1e-9)
-    nearness = vectors @ middles.T
-    joined = nearness.argmax(axis=1)
-    joined[nearness.max(axis=1) < _JOIN] = -1
+    joined = np.empty(len(vectors), np.int64)
+    for start in range(0, len(vectors), _BLOCK):
+        nearness = vectors[start : start + _BLOCK] @ middles.T
+        joined[start : start + _BLOCK] = np.where(nearness.max(axis=1) < _JOIN, -1, nearness.argmax(axis=1))
     joined[sample] = np.searchsorted(np.unique(labels), labels)
     return joined
 

@@ -24,8 +24,7 @@ _ENDINGS = ("ingly", "edly", "ations", "ation", "ings", "ing", "ies", "ied", "ne
 
 def content_words(text: str) -> list[str]:
     """Return the telling words of `text` in order."""
-    found = (word.replace("\u2019", "").replace("'", "") for word in _WORD.findall(_TAGS.sub(" ", text.lower())))
-    return [stem(word) for word in found if word not in _FILLERS and (len(word) > 1 or not word.isascii())]
+    return [telling for word in _WORD.findall(_TAGS.sub(" ", text.lower())) if (telling := _telling(word))]
 
 
 def spoken(text: str) -> dict[str, str]:
@@ -35,6 +34,12 @@ def spoken(text: str) -> dict[str, str]:
 
 
 @lru_cache(maxsize=100_000)
+def _telling(word: str) -> str:
+    """Return the stem of a word, or nothing when it tells nothing; most words are met again and again."""
+    plain = word.replace("\u2019", "").replace("'", "")
+    return "" if plain in _FILLERS or (len(plain) == 1 and plain.isascii()) else stem(plain)
+
+
 def stem(word: str) -> str:
     """Return `word` without its commonest endings; only ever compared with others done alike."""
     if not word.isascii() or len(word) < 5:

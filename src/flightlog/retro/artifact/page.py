@@ -80,9 +80,9 @@ def _data(analysis: Analysis, digests: Sequence[Digest], zone: tzinfo, name: str
         "graph": _graph(analysis),
         "lengths": _lengths([each.messages for each in shown]),
         "costs": _costs([each.usd for each in shown if each.usd]),
-        "topics": [each.label for each in topics],
+        "topics": [each.title for each in topics],
         "patterns": [
-            {"id": each.id, "kind": each.kind, "label": inert(each.label), "detail": each.detail,
+            {"id": each.id, "kind": each.kind, "label": inert(each.title), "detail": each.detail,
              "sure": each.confidence, "evidence": [[one.address, inert(one.text)] for one in each.evidence]}
             for each in analysis.patterns
         ],
@@ -108,7 +108,7 @@ def _graph(analysis: Analysis) -> dict[str, Any]:
             "group": each.kind,
             "count": len(each.conversation_ids),
             "type": each.type,
-            "label": inert(each.label),
+            "label": inert(each.title),
         }
         for each in chosen
     ]
@@ -147,7 +147,7 @@ def _costs(amounts: Sequence[float]) -> dict[str, Any]:
 
 def _fallback(analysis: Analysis) -> str:
     rows = "".join(
-        f"<li><b>{html.escape(inert(each.label))}</b> {html.escape(each.kind)}: {html.escape(each.detail)}</li>"
+        f"<li><b>{html.escape(inert(each.title))}</b> {html.escape(each.kind)}: {html.escape(each.detail)}</li>"
         for each in analysis.patterns[:200]
     )
     return f"<ul>{rows}</ul>"
@@ -166,7 +166,7 @@ def markdown(analysis: Analysis) -> str:
         "",
     ]
     for each in analysis.patterns:
-        lines += [f"## {each.kind}: {_code(each.label)}", "", f"{each.detail} (sure {each.confidence:.2f})", ""]
+        lines += [f"## {each.kind}: {_code(each.title)}", "", f"{each.detail} (sure {each.confidence:.2f})", ""]
         lines += [f"- {_code(one.address)} {_code(one.text)}" for one in each.evidence]
         lines.append("")
     return "\n".join(lines)

@@ -59,11 +59,12 @@ def of_incident(incident: Incident) -> DraftFile:
 
 
 def of_finding(pattern: Pattern, now_ms: int) -> DraftFile:
-    """Make a draft of a finding; its evidence stays private, in the context."""
+    """Make a draft of a finding; its evidence stays private, in the context. Seen as often, it is the same draft."""
+    number = hashlib.sha256(f"{pattern.id}\0{pattern.count}".encode()).hexdigest()[:12]
     description = f"{pattern.label}\n\n{pattern.detail}"
     evidence = " ".join(each.address for each in pattern.evidence)
     return draft(f"{pattern.kind}: {pattern.label}", description, now_ms, "medium", category=pattern.kind,
-                 tags=("finding",), context={"pattern": pattern.id, "evidence": evidence})  # fmt: skip
+                 tags=("finding",), id=number, context={"pattern": pattern.id, "evidence": evidence})  # fmt: skip
 
 
 def worth_an_issue(patterns: Sequence[Pattern]) -> list[Pattern]:

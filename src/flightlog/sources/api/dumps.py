@@ -10,7 +10,7 @@ any time. Knows the source document's names for things; writes nothing.
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -20,6 +20,7 @@ from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import Context, Exchange
 from flightlog.model.pages import Page, Tier
 from flightlog.sources.api import sse
+from flightlog.sources.api.rebuild import Rebuilt
 from flightlog.store.exchanges import Exchanges
 
 FULL_BYTES = 8 << 20
@@ -47,6 +48,41 @@ def pages(exchanges: Exchanges, *, full_bytes: int = FULL_BYTES) -> Iterator[Pag
         yield _page(name.format("response") + ".txt", _text(received))
         yield _page(name.format("response") + "_headers.json", _json(_response_head(exchange)))
     yield _page("api_captures.jsonl", "".join(row + "\n" for row in rows))
+
+
+def rebuilt_pages(requests: Iterable[Rebuilt], *, full_bytes: int = FULL_BYTES) -> Iterator[Page]:
+    """Lay out requests nobody captured, as the transcript's own log gives them, each with its grade."""
+    rows = []
+    seen: set[str] = set()
+    left = full_bytes
+    for index, request in enumerate(requests, 1):
+        rows.append(json.dumps(_rebuilt_row(index, request, seen), ensure_ascii=False))
+        text = json.dumps(request.body, ensure_ascii=False)
+        left -= len(text)
+        if left < 0:
+            text = _json({"rebuilt_from": request.id, "request_digest": request.digest, "characters": len(text)})
+        yield _page(f"raw_dumps/request_{index:03d}.json", text)
+    if rows:
+        yield _page("api_captures.jsonl", "".join(row + "\n" for row in rows))
+
+
+def _rebuilt_row(index: int, request: Rebuilt, seen: set[str]) -> dict[str, Any]:
+    body = request.body
+    row: dict[str, Any] = {
+        "timestamp": request.at,
+        "request_index": index,
+        "agent_context": _CONTEXTS[Context.SUBAGENT if request.agent_id else Context.MAIN],
+        "agent_id": request.agent_id or None,
+        "session_id": request.session_id or None,
+        "request_id": request.request_ids[-1] if request.request_ids else None,
+        "model": body.get("model"),
+        "sampling_params": {name: body.get(name) for name in _SAMPLING},
+        "message_count": len(body.get("messages") or ()),
+        "rebuilt": {"fidelity": request.fidelity.value, "missing": list(request.missing)},
+    }
+    for name, hashed, key in (("system_prompt", "system_prompt_hash", "system"), ("tools", "tools_hash", "tools")):
+        row |= _once(name, hashed, body.get(key), seen)
+    return row
 
 
 def request_text(exchanges: Exchanges, index: int) -> str:

@@ -10,19 +10,20 @@ import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from concurrent.futures import Future
 
 import aiohttp
 from aiohttp import web
 from msgspec import Struct
 from multidict import CIMultiDict
-from yarl import URL
 
 from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import Ending, Request
-from flightlog.sources.api.recorder import Arrived, Began, Ended, Recorder, Sent
+from flightlog.sources.api.recorder import Arrived, Began, Ended, Recorder, Sent, Served
+from flightlog.sources.api.upstream import Answer, Upstream
 from flightlog.sources.api.wire import Said
 
+BODY_BYTES_MAX = 256 << 20
 _FLUSH_S = 0.02
 _FLUSH_BYTES = 1 << 18
 _HOP = frozenset(
@@ -33,7 +34,7 @@ _HOP = frozenset(
 )
 
 Barrier = Callable[[Request], Awaitable[None]]
-Rewrite = Callable[[Said, Arrived], Sent | None]
+Rewrite = Callable[[Said, Arrived], Sent | Served | None]
 
 
 class Settings(Struct, frozen=True):
@@ -41,8 +42,8 @@ class Settings(Struct, frozen=True):
 
     `barrier` is awaited, with the request on record, while the upstream is already at work, and
     before the first byte of its response is passed on. `rewrite` may put another body in the
-    place of the client's; when it refuses (a FlightlogError), so does the proxy. `new_id` makes
-    a request id where the upstream gives none.
+    place of the client's, or give an answer in the upstream's; when it refuses (a FlightlogError),
+    so does the proxy. `new_id` makes a request id where the upstream gives none.
     """
 
     upstream: str
@@ -57,11 +58,11 @@ class Settings(Struct, frozen=True):
 class Proxy:
     """Passes the calls of one client on; one for each session."""
 
-    def __init__(self, settings: Settings, recorder: Recorder, client: aiohttp.ClientSession) -> None:
-        """Take an open client; `serving` is the way in."""
+    def __init__(self, settings: Settings, recorder: Recorder, upstream: Upstream) -> None:
+        """Take an open way to the upstream; `serving` is the way in."""
         self._settings = settings
         self._recorder = recorder
-        self._client = client
+        self._upstream = upstream
         self._loop = asyncio.get_running_loop()
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -72,7 +73,9 @@ class Proxy:
         if request.headers.get("expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0
-        body = await request.read()
+        body = await _whole(request)
+        if body is None:
+            return web.Response(status=413)
         if request.method == "POST" and path.partition("?")[0].endswith("/v1/messages"):
             headers = {name.lower(): value for name, value in request.headers.items()}
             return await self._exchange(request, Arrived(request.method, path, headers, body))
@@ -90,19 +93,24 @@ class Proxy:
             except FlightlogError as error:
                 self._recorder.ask(index, arrived, said, None)
                 return self._own(index, 400, "invalid_request_error", str(error))
+        if isinstance(sent, Served):
+            return await self._served(index, arrived, said, sent)
         body = arrived.body if sent is None else sent.body
-        upstream = asyncio.ensure_future(self._forwarded(request, arrived.path, body))
-        gate = asyncio.ensure_future(self._gate(index, arrived, said, sent))
+        asked = self._recorder.ask(index, arrived, said, sent)
+        barred = asyncio.ensure_future(self._barred(asked)) if self._settings.barrier is not None else None
+        answer = None
         try:
             try:
-                answer = await upstream
-            except (aiohttp.ClientError, OSError) as error:
-                await gate
-                return self._own(index, 502, "api_error", f"no answer from the upstream: {type(error).__name__}")
-            notes = await gate
+                answer = await self._upstream.send(request.method, arrived.path, _end_to_end(request.headers), body)
+            finally:
+                notes = await (barred or self._on_record(asked))
+        except (aiohttp.ClientError, OSError) as error:
+            return self._own(index, 502, "api_error", f"no answer from the upstream: {type(error).__name__}")
         except asyncio.CancelledError:
-            _dropped(upstream)
-            gate.cancel()
+            if barred is not None:
+                barred.cancel()
+            if answer is not None:
+                answer.release()
             self._recorder.end(index, Began(0, {}, "", 0.0), Ended(Ending.LEFT, self._since(began_at)))
             raise
         head = self._head(answer)
@@ -115,17 +123,28 @@ class Proxy:
             copy.end(Ended(ending, self._since(began_at), notes))
         return response
 
-    async def _gate(self, index: int, arrived: Arrived, said: Said | None, sent: Sent | None) -> tuple[str, ...]:
-        """Wait until the request is on record and the barrier passed; neither can fail the call."""
-        asked = asyncio.wrap_future(self._recorder.ask(index, arrived, said, sent))
+    async def _served(self, index: int, arrived: Arrived, said: Said | None, served: Served) -> web.Response:
+        """Answer in the upstream's place; the request is on record and the barrier passed as with any other."""
+        notes = await self._barred(self._recorder.ask(index, arrived, said, None))
+        head = {"request-id": self._settings.new_id(), **served.headers}
+        began = Began(served.status, head, head["request-id"], 0.0)
+        self._recorder.more(index, began, served.body)
+        self._recorder.end(index, began, Ended(Ending.COMPLETE, 0.0, (*notes, "served from a recording"), served=True))
+        return web.Response(status=served.status, body=served.body, headers=head)
+
+    async def _on_record(self, asked: "Future[Request]") -> tuple[str, ...]:
+        """Wait until a request is on record, though not for ever."""
+        if not asked.done():
+            await asyncio.wait((asyncio.wrap_future(asked),), timeout=self._settings.record_s)
+        return () if asked.done() else ("the request was not on record when its answer was passed on",)
+
+    async def _barred(self, asked: "Future[Request]") -> tuple[str, ...]:
+        """Wait until a request is on record and the barrier passed; neither can fail the call."""
+        late = await self._on_record(asked)
+        if late or self._settings.barrier is None:
+            return late
         try:
-            request = await asyncio.wait_for(asyncio.shield(asked), self._settings.record_s)
-        except TimeoutError:
-            return ("the request was not on record when its answer was passed on",)
-        if self._settings.barrier is None:
-            return ()
-        try:
-            await asyncio.wait_for(self._settings.barrier(request), self._settings.barrier_s)
+            await asyncio.wait_for(self._settings.barrier(asked.result()), self._settings.barrier_s)
         except Exception as error:  # noqa: BLE001 - one request of the proxy: what waits beside a call never fails it
             return (f"the barrier failed: {type(error).__name__}: {error}",)
         return ()
@@ -133,24 +152,13 @@ class Proxy:
     async def _passed(self, request: web.BaseRequest, path: str, body: bytes) -> web.StreamResponse:
         """Pass on what is no exchange."""
         try:
-            answer = await self._forwarded(request, path, body)
+            answer = await self._upstream.send(request.method, path, _end_to_end(request.headers), body)
         except (aiohttp.ClientError, OSError):
             return web.json_response(_error("api_error", "no answer from the upstream"), status=502)
         response, _ = await _pumped(request, answer, self._head(answer), None)
         return response
 
-    async def _forwarded(self, request: web.BaseRequest, path: str, body: bytes) -> aiohttp.ClientResponse:
-        url = URL(self._settings.upstream.rstrip("/") + path, encoded=True)
-        return await self._client.request(
-            request.method,
-            url,
-            data=body or None,
-            headers=_end_to_end(request.headers),
-            allow_redirects=False,
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),
-        )
-
-    def _head(self, answer: aiohttp.ClientResponse) -> CIMultiDict[str]:
+    def _head(self, answer: Answer) -> CIMultiDict[str]:
         head = _end_to_end(answer.headers)
         if "content-length" in answer.headers:
             head["Content-Length"] = answer.headers["content-length"]
@@ -186,8 +194,9 @@ class _Copy:
         self._began = began
         self._waiting: list[bytes] = []
         self._bytes = 0
-        self._timer: asyncio.TimerHandle | None = None
-        recorder.begin(index, began)
+        self._has_begun = False
+        # The head too goes to disk a moment later: written now, it would hold up the first byte.
+        self._timer: asyncio.TimerHandle | None = asyncio.get_running_loop().call_later(_FLUSH_S, self._flush)
 
     def add(self, chunk: bytes) -> None:
         self._waiting.append(chunk)
@@ -205,14 +214,28 @@ class _Copy:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if not self._has_begun:
+            self._has_begun = True
+            self._recorder.begin(self._index, self._began)
         if self._waiting:
             self._recorder.more(self._index, self._began, b"".join(self._waiting))
             self._waiting = []
             self._bytes = 0
 
 
+async def _whole(request: web.BaseRequest) -> bytes | None:
+    """Read a body with no more copies of it than are needed; None where it is larger than is taken."""
+    parts, size = [], 0
+    while part := await request.content.readany():
+        parts.append(part)
+        size += len(part)
+        if size > BODY_BYTES_MAX:
+            return None
+    return b"".join(parts)
+
+
 async def _pumped(
-    request: web.BaseRequest, answer: aiohttp.ClientResponse, head: CIMultiDict[str], copy: _Copy | None
+    request: web.BaseRequest, answer: Answer, head: CIMultiDict[str], copy: _Copy | None
 ) -> tuple[web.StreamResponse, Ending]:
     """Pass a response on, chunk by chunk, and end it as the upstream did."""
     response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=head)
@@ -240,7 +263,7 @@ async def _pumped(
     except ConnectionError:
         return response, Ending.LEFT
     finally:
-        answer.close() if not answer.content.at_eof() else answer.release()
+        answer.release()
     return response, Ending.COMPLETE
 
 
@@ -248,18 +271,12 @@ def _end_to_end(headers: "aiohttp.typedefs.LooseHeaders") -> CIMultiDict[str]:
     """The headers that are not of one connection only (RFC 9110, 7.6.1)."""
     given = CIMultiDict(headers)
     named = {name.strip().lower() for value in given.getall("connection", []) for name in value.split(",")}
-    return CIMultiDict((name, value) for name, value in given.items() if name.lower() not in _HOP | named)
+    hop = _HOP | named if named else _HOP
+    return CIMultiDict((name, value) for name, value in given.items() if name.lower() not in hop)
 
 
 def _lower(headers: CIMultiDict[str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}
-
-
-def _dropped(upstream: "asyncio.Future[aiohttp.ClientResponse]") -> None:
-    """Let go of a call nobody waits for."""
-    if not upstream.cancel():
-        with suppress(aiohttp.ClientError, OSError):
-            upstream.result().close()
 
 
 def _error(kind: str, message: str) -> dict[str, object]:

@@ -42,6 +42,14 @@ class Sent(Struct, frozen=True):
     replaced: tuple[str, ...] = ()
 
 
+class Served(Struct, frozen=True):
+    """An answer given in the upstream's place, which is not asked."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
 class Began(Struct, frozen=True):
     """The head of a response."""
 
@@ -57,6 +65,7 @@ class Ended(Struct, frozen=True):
     ending: Ending
     total_ms: float
     notes: tuple[str, ...] = ()
+    served: bool = False
 
 
 class Recorder:
@@ -65,7 +74,7 @@ class Recorder:
     def __init__(
         self, exchanges: Exchanges, secrets: tuple[str, ...] = (), ended: Callable[[bytes], None] | None = None
     ) -> None:
-        """Go on after the exchanges that are on record; `ended` is told the body of each response that ended."""
+        """Go on after the exchanges that are on record; `ended` is told the body of each answer of the upstream."""
         self.losses: list[str] = []
         self._exchanges = exchanges
         self._told = ended
@@ -110,17 +119,19 @@ class Recorder:
         said = said or self.recognise(arrived)
         self._scrubber.learn(arrived.headers)
         given, scrubbed = clean_request(self._scrubber, arrived.body)
-        kept = kept_headers(arrived.headers, REQUEST_HEADERS)
+        headers = self._scrubber.clean_texts(kept_headers(arrived.headers, REQUEST_HEADERS))
+        own = {"path": arrived.path, "agent": said.agent_id, "session": said.session_id, "model": said.model}
+        own = self._scrubber.clean_texts(own)
         request = Request(
             index=index,
             context=said.context,
             method=arrived.method,
-            path=self._scrubber.clean_text(arrived.path),
-            headers={name: self._scrubber.clean_text(value) for name, value in kept.items()},
+            path=own["path"],
+            headers=headers,
             sent=_NO_BODY,
-            agent_id=self._scrubber.clean_text(said.agent_id),
-            session_id=self._scrubber.clean_text(said.session_id),
-            model=self._scrubber.clean_text(said.model),
+            agent_id=own["agent"],
+            session_id=own["session"],
+            model=own["model"],
             messages=said.messages,
             is_compaction=said.is_compaction,
             scrubbed=scrubbed,
@@ -156,7 +167,7 @@ class Recorder:
             scrubbed=("a credential",) if b"[scrubbed]" in cleaned and cleaned != came else (),
         )
         kept = self._exchanges.answer(response, cleaned)
-        if self._told is not None:
+        if self._told is not None and not ended.served:
             self._told(cleaned)
         return kept
 
@@ -170,8 +181,7 @@ class Recorder:
         return body if cleaned == said else sse.rendered(replace(told, message=msgspec.json.decode(cleaned)))
 
     def _response(self, index: int, began: Began) -> Response:
-        kept = kept_headers(began.headers, RESPONSE_HEADERS)
-        headers = {name: self._scrubber.clean_text(value) for name, value in kept.items()}
+        headers = self._scrubber.clean_texts(kept_headers(began.headers, RESPONSE_HEADERS))
         return Response(index, began.status, headers, began.request_id, Ending.OPEN, first_byte_ms=began.first_byte_ms)
 
     def _try(self, work: Callable[[], T]) -> T | None:

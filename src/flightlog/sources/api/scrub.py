@@ -44,11 +44,18 @@ class Scrubber:
     def clean(self, data: bytes) -> bytes:
         """Return `data` with every known value replaced."""
         pattern = self._known.pattern
-        return pattern.sub(MARK, data) if pattern is not None and pattern.search(data) else data
+        return pattern.sub(MARK, data) if pattern is not None and self._known.is_in(data) else data
 
     def clean_text(self, text: str) -> str:
         """Return `text` with every known value replaced."""
         return self.clean(text.encode("utf-8", "replace")).decode()
+
+    def clean_texts(self, texts: Mapping[str, str]) -> dict[str, str]:
+        """Return the texts with every known value replaced; where there is none they are looked at once, together."""
+        joined = "\n".join(texts.values())
+        if joined.isascii() and not self._known.is_in(joined.encode()):
+            return dict(texts)
+        return {name: self.clean_text(text) for name, text in texts.items()}
 
     def _measured(self) -> int:
         # Base64 is a third longer, an escaped address three times as long.

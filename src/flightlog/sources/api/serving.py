@@ -14,20 +14,16 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Any
 
-import aiohttp
 import uvloop
 from aiohttp import web
 
 from flightlog.model.errors import Invalid, Unavailable
 from flightlog.sources.api.proxy import Proxy, Settings
 from flightlog.sources.api.recorder import Recorder
+from flightlog.sources.api.upstream import upstream
 
 LOOPBACK = "127.0.0.1"
-BODY_BYTES_MAX = 256 << 20
-_BUFFER_BYTES = 1 << 18
-_CONNECT_S = 30.0
 _Started = tuple[str, Callable[[], object]] | BaseException
 
 
@@ -55,18 +51,9 @@ async def serving(settings: Settings, recorder: Recorder) -> AsyncIterator[str]:
     """Serve on the running loop; the value is the client's base URL."""
     if not settings.upstream.startswith(("https://", "http://")):
         raise Invalid(f"not an address of an API: {settings.upstream[:80]!r}", hint="it begins with https://")
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
-    client = aiohttp.ClientSession(
-        auto_decompress=False,
-        connector=aiohttp.TCPConnector(limit=0),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        read_bufsize=_BUFFER_BYTES,
-        timeout=timeout,
-    )
-    async with client:
+    async with upstream(settings.upstream) as way:
         server = web.Server(
-            Proxy(settings, recorder, client).handle,
-            request_factory=_request,
+            Proxy(settings, recorder, way).handle,
             handler_cancellation=True,
             auto_decompress=False,
             access_log=None,
@@ -95,11 +82,3 @@ def _run(settings: Settings, recorder: Recorder, started: "queue.SimpleQueue[_St
             runner.run(main())
     except BaseException as error:  # noqa: BLE001 - handed to the thread that waits for it
         started.put(error)
-
-
-def _request(*arguments: Any) -> web.BaseRequest:
-    """A request may be as large as the API takes; the server's own limit is a megabyte."""
-    message, payload, protocol, writer, task = arguments
-    return web.BaseRequest(
-        message, payload, protocol, writer, task, asyncio.get_running_loop(), client_max_size=BODY_BYTES_MAX
-    )

@@ -1,12 +1,17 @@
 """Cutting a long JSON array into its elements without holding more than one of them.
 
 Knows brackets and strings, not what an element says: a piece may turn out not to be JSON, which is
-for the decoder to find out. Each byte is looked at once, however long a string is.
+for the decoder to find out. Elements of one export begin alike, so the next beginning is searched for
+and what lies before it is taken if it is JSON from end to end: no beginning of an object is an object.
+Where that does not help, brackets are counted; each byte is then looked at once, however long a string is.
 """
 
 import re
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
+
+import msgspec
+from msgspec import Struct
 
 from flightlog.model.errors import Invalid
 
@@ -20,6 +25,9 @@ _FLAT = rb"\{(?:" + _PLAIN + rb"|" + _STRING + rb")*+\}|\[(?:" + _PLAIN + rb"|" 
 _DEEP: Any = re.compile(rb"(?:" + _PLAIN + rb"|" + _STRING + rb"|" + _FLAT + rb")*+([{}\[\]])", re.DOTALL)
 _SHALLOW: Any = re.compile(rb"(?:" + _PLAIN + rb"|" + _STRING + rb")*+([{}\[\]])", re.DOTALL)
 _OPENING = frozenset(b"{[")
+_FIRST_KEY = re.compile(rb'\{\s*"[^"\\]{1,40}"')
+_GUESSES = 3
+_TRUST = 8
 
 Read = Callable[[int], bytes]
 
@@ -53,6 +61,13 @@ def pieces(read: Read) -> Iterator[Piece]:
         buffer += more
 
 
+class _Sound(Struct):
+    """Any object: its fields are passed over, but have to be JSON."""
+
+
+_CHECK = msgspec.json.Decoder(_Sound)
+
+
 class _Cutter:
     """Where in the nesting the stream is, between two chunks."""
 
@@ -62,6 +77,7 @@ class _Cutter:
         self._began: int | None = None
         self._read = 0
         self._passed = 0
+        self._trust = _TRUST
 
     def cut(self, buffer: bytes) -> Iterator[Piece]:
         """Yield the elements that end in `buffer`."""
@@ -74,6 +90,10 @@ class _Cutter:
             at = found.end()
             if buffer[at - 1] in _OPENING:
                 if self._depth == self._base:
+                    if (end := self._guessed(buffer, at - 1)) is not None:
+                        yield Piece(self._passed + at - 1, buffer[at - 1 : end])
+                        self._read = at = end
+                        continue
                     self._began = at - 1
                 self._depth += 1
             else:
@@ -83,6 +103,23 @@ class _Cutter:
                     self._began = None
             self._read = at
         self._read = at
+
+    def _guessed(self, buffer: bytes, start: int) -> int | None:
+        """Return the end of the element at `start` if another begins after it as it does, and nothing when in doubt."""
+        key = _FIRST_KEY.match(buffer, start) if self._trust > 0 else None
+        if key is None:
+            return None
+        border = re.compile(rb"\}\s*,\s*" + re.escape(key[0]))
+        for _, found in zip(range(_GUESSES), border.finditer(buffer, start), strict=False):
+            end = found.start() + 1
+            try:
+                _CHECK.decode(memoryview(buffer)[start:end])
+            except msgspec.DecodeError:
+                continue
+            self._trust = _TRUST
+            return end
+        self._trust -= 1
+        return None
 
     def rest(self, buffer: bytes) -> bytes:
         """Return what is still needed of `buffer`."""

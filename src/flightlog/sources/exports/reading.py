@@ -64,6 +64,12 @@ def mark(path: Path) -> Mark:
     return Mark(file_hash, f"{file_hash}-{stamp}")
 
 
+def check(path: Path) -> None:
+    """Refuse what cannot be read, is no export, or is neither vendor's; looks at the beginning alone."""
+    mark(path)
+    next(elements(path), None)
+
+
 def elements(path: Path) -> Iterator[Element]:
     """Yield every conversation of the export, undecoded."""
     for name, opened in _members(path):

@@ -3,12 +3,16 @@
 Nothing in it is the truth. An index that is damaged, of another version or missing is built
 anew, silently; an index that cannot be written costs time, never an answer. Its three levels
 (usage, lines, text) live in the modules of those names.
+
+Whoever throws a file away does so while nobody opens it: SQLite finds its side files by name, so that
+an opening in between would join the sides of one file to another.
 """
 
+import fcntl
 import os
 import sqlite3
-from collections.abc import Callable
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from typing import TypeVar
 
@@ -29,6 +33,7 @@ class Index:
         """Open the index at `path`, or one in memory that is gone afterwards."""
         self.path = None if path is None else os.fspath(path)
         self.database = _open(self.path)
+        self._seen = _identity(self.path)
 
     def asked(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Answer from the index; if it is damaged, from a new one."""
@@ -37,7 +42,8 @@ class Index:
         except sqlite3.DatabaseError as error:
             self.close()
             # A file somebody else holds for long is not damaged: this once, do without it.
-            self.database = _opened_anew(None if _is_held(error) else self.path)
+            self.database = _opened_anew(None if _is_held(error) else self.path, self._seen)
+            self._seen = _identity(self.path)
             return question(self.database)
 
     def close(self) -> None:
@@ -56,7 +62,7 @@ def is_sound(path: PathLike[str] | str) -> bool:
 
 
 def _is_held(error: sqlite3.DatabaseError) -> bool:
-    return error.sqlite_errorcode & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
 def _open(path: str | None) -> sqlite3.Connection:
@@ -64,24 +70,60 @@ def _open(path: str | None) -> sqlite3.Connection:
         return _prepared(_connected(":memory:"))
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - no report waits for pathlib
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        return _prepared(_connected(path))
-    except sqlite3.DatabaseError:
-        return _opened_anew(path)
+        with _gate(path, fcntl.LOCK_SH if _is_begun(path) else fcntl.LOCK_EX):
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            seen = _identity(path)
+            return _prepared(_connected(path))
+    except sqlite3.DatabaseError as error:
+        return _opened_anew(None if _is_held(error) else path, seen)
     except OSError:
         return _prepared(_connected(":memory:"))
 
 
-def _opened_anew(path: str | None) -> sqlite3.Connection:
-    """Throw the file away; where even that fails, answer from memory."""
+def _opened_anew(path: str | None, seen: tuple[int, int]) -> sqlite3.Connection:
+    """Throw away the file that was `seen`, unless somebody did so before; where that fails, answer from memory."""
     if path is not None:
-        with suppress(OSError, sqlite3.Error):
-            for side in _SIDES:
-                with suppress(FileNotFoundError):
-                    os.unlink(f"{path}{side}")  # noqa: PTH108
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        with suppress(OSError, sqlite3.Error), _gate(path, fcntl.LOCK_EX):
+            if _identity(path) == seen:
+                for side in _SIDES:
+                    with suppress(FileNotFoundError):
+                        os.unlink(f"{path}{side}")  # noqa: PTH108
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             return _prepared(_connected(path))
     return _prepared(_connected(":memory:"))
+
+
+def _is_begun(path: str) -> bool:
+    """Whether somebody made the file; who makes it is alone, because SQLite does not wait at that."""
+    try:
+        return os.stat(path).st_size > 0  # noqa: PTH116 - as above
+    except OSError:
+        return False
+
+
+@contextmanager
+def _gate(path: str, how: int) -> Iterator[None]:
+    """Open together, throw away alone; where there are no locks, nobody waits."""
+    try:
+        gate = os.open(f"{path}.gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        with suppress(OSError):
+            fcntl.flock(gate, how)
+        yield
+    finally:
+        os.close(gate)
+
+
+def _identity(path: str | None) -> tuple[int, int]:
+    """Which file stands under a name."""
+    try:
+        there = os.stat(path) if path is not None else None  # noqa: PTH116 - as above
+    except OSError:
+        return 0, 0
+    return (there.st_dev, there.st_ino) if there is not None else (0, 0)
 
 
 def _connected(path: str) -> sqlite3.Connection:
@@ -93,15 +135,25 @@ def _connected(path: str) -> sqlite3.Connection:
 
 def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
     """Make the tables, or refuse a file that is not ours or not of this version."""
-    (version,) = database.execute("PRAGMA user_version").fetchone()
-    (application,) = database.execute("PRAGMA application_id").fetchone()
-    if (version, application) == (VERSION, _APPLICATION):
+    if _is_ours(database):
+        return database
+    database.execute("BEGIN IMMEDIATE")
+    if _is_ours(database):  # somebody was quicker
+        database.execute("ROLLBACK")
         return database
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
         database.close()
         raise sqlite3.DatabaseError("an index of another version")
     schema = files.SCHEMA + usage.SCHEMA + lines.SCHEMA + text.SCHEMA + sessions.SCHEMA
-    database.executescript(
-        f"BEGIN IMMEDIATE; {schema} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
-    )
+    for statement in filter(None, map(str.strip, schema.split(";"))):
+        database.execute(statement)
+    database.execute(f"PRAGMA application_id = {_APPLICATION}")
+    database.execute(f"PRAGMA user_version = {VERSION}")
+    database.execute("COMMIT")
     return database
+
+
+def _is_ours(database: sqlite3.Connection) -> bool:
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    (application,) = database.execute("PRAGMA application_id").fetchone()
+    return bool((version, application) == (VERSION, _APPLICATION))

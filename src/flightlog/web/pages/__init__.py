@@ -1,7 +1,7 @@
 """The pages, one file for each family; the navigation shows them in the order of this table."""
 
 from flightlog.web.family import Family
-from flightlog.web.pages import lab, live, loops, retro, sessions, usage
+from flightlog.web.pages import dataset, doctor, lab, live, loops, privacy, retro, search, sessions, usage
 
 FAMILIES: tuple[Family, ...] = (
     sessions.FAMILY,
@@ -10,4 +10,8 @@ FAMILIES: tuple[Family, ...] = (
     loops.FAMILY,
     lab.FAMILY,
     retro.FAMILY,
+    dataset.FAMILY,
+    privacy.FAMILY,
+    doctor.FAMILY,
+    search.FAMILY,
 )

@@ -27,8 +27,10 @@ RUN = "/lab/runs/{run:[^/]{1,200}}"
 async def runs(request: web.Request) -> web.StreamResponse:
     """List the runs, each with its branches below it."""
     desk = request.app[DESK]
-    rows = await aside(_runs)
-    return await desk.answer("lab.html", rows=rows, where=app.runs_dir().parent.name, errands=desk.errands.all())
+    rows, broken = await aside(_runs)
+    return await desk.answer(
+        "lab.html", rows=rows, broken=broken, where=app.runs_dir().parent.name, errands=desk.errands.all()
+    )
 
 
 async def run(request: web.Request) -> web.StreamResponse:
@@ -60,8 +62,9 @@ def meta_of(book: Book) -> dict[str, Any]:
     return run_meta(book.name, book.config, book.state)
 
 
-def _runs() -> list[tuple[int, dict[str, Any]]]:
-    return list(below([meta_of(book) for book in app.all_runs()]))
+def _runs() -> tuple[list[tuple[int, dict[str, Any]]], list[str]]:
+    books, broken = app.all_runs()
+    return list(below([meta_of(book) for book in books])), broken
 
 
 def _run(name: str) -> dict[str, Any]:

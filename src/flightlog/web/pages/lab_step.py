@@ -25,6 +25,7 @@ TEMPLATES = ("lab_session", "lab_step", "lab_replay", "lab_errand")
 PROMPT_CHARS_MAX = 4000
 DIFF_LINES_MAX = 400
 HEAD_LINES = 2
+POINTS_SHOWN = 50
 _SESSION = "/{session:[1-9][0-9]{0,5}(?:r[1-9][0-9]{0,3})?}"
 _TURN = "/{turn:[1-9][0-9]{0,6}}"
 _LANE = re.compile(r"[A-Za-z0-9_-]{0,80}", re.ASCII)
@@ -33,6 +34,11 @@ _LANE = re.compile(r"[A-Za-z0-9_-]{0,80}", re.ASCII)
 async def session(request: web.Request) -> web.StreamResponse:
     """Show one session turn by turn."""
     return await request.app[DESK].answer("lab_session.html", **await aside(_session, _where(request)))
+
+
+async def points(request: web.Request) -> web.StreamResponse:
+    """Show the turns worth going back to; trees are compared for it, so it comes by itself."""
+    return await request.app[DESK].answer("lab_points_part.html", **await aside(_points, _where(request)))
 
 
 async def step(request: web.Request) -> web.StreamResponse:
@@ -104,6 +110,11 @@ def _session(where: Where) -> dict[str, Any]:
     return {"run": book.name, "told": told, "where": where, "spot": _spot(where)}
 
 
+def _points(where: Where) -> dict[str, Any]:
+    found = Source(app.run_named(where.run), where.session, where.replicate, lab_app.programs())
+    return {"where": where, "spot": _spot(where), "points": found.points()[:POINTS_SHOWN]}
+
+
 def _step(where: Where) -> dict[str, Any]:
     book = app.run_named(where.run)
     told = inspected(book, where, lab_app.programs())
@@ -144,7 +155,7 @@ def _followed(found: Errand) -> dict[str, Any]:
     source = (wanted.run, wanted.session, wanted.replicate, wanted.turn, wanted.prompt)
     branches = [
         run_meta(book.name, book.config, book.state)
-        for book in app.all_runs()
+        for book in app.all_runs()[0]
         if (said := book.state.branch) is not None
         and (said.source_run, said.source_session, said.replicate, said.turn, said.prompt) == source
     ]
@@ -173,6 +184,7 @@ def routes(run: str) -> tuple[web.RouteDef, ...]:
     number = "/lab/replays/{number:[1-9][0-9]{0,8}}"
     return (
         web.get(run + _SESSION, session),
+        web.get(run + _SESSION + "/points", points),
         web.get(run + _SESSION + _TURN, step),
         web.get(replay, ask),
         web.post(replay, start),

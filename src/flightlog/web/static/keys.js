@@ -28,6 +28,14 @@
       if (follow) follow.click();
       else document.getElementById("project")?.focus();
     },
+    s: () => location.assign("/search"),
+    t: () => {
+      const session = document.getElementById("scrub")?.dataset;
+      const row = document.querySelector(".row.here")?.id ?? "";
+      if (!session) return;
+      const lane = session.lane ? `@${session.lane}` : "";
+      location.assign(`/trace?address=${encodeURIComponent(`${session.session}${lane}${/^\d+([.]\d+)?$/.test(row) ? `#${row}` : ""}`)}`);
+    },
     u: () => { if (!document.getElementById("filters")) location.assign("/"); },
     j: () => move(1),
     k: () => move(-1),

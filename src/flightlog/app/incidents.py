@@ -1,0 +1,59 @@
+"""What every room of a project found wrong, asked for one room after another.
+
+The rooms do not know each other: each tells `model.Incident`s, and retro is given them here.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from flightlog.app import now_ms
+from flightlog.app.lab import open_books
+from flightlog.app.live import look_here
+from flightlog.app.loop_look import root
+from flightlog.dataset import check as dataset
+from flightlog.dataset.layout import Place
+from flightlog.lab import incidents as lab
+from flightlog.live import incidents as live
+from flightlog.loop.look import incidents as loop
+from flightlog.loop.look.session import JOURNAL
+from flightlog.loop.run.where import sessions
+from flightlog.model.damage import Incident
+from flightlog.model.errors import FlightlogError
+from flightlog.sources.git import repository as repositories
+
+RUNS = "runs"
+
+
+def incidents(project: Path) -> Iterator[Incident]:
+    """Yield the incidents of loop sessions, lab runs, running sessions and the dataset of a project."""
+    for rooms in (_loop, _lab, _live, _dataset):
+        try:
+            yield from rooms(project)
+        except FlightlogError as error:
+            yield Incident("room cannot be read", now_ms(), rooms.__name__.strip("_"), error.message)
+
+
+def _loop(project: Path) -> Iterator[Incident]:
+    top = root(project)
+    for directory in sessions(top) if top.is_dir() else ():
+        if (directory / JOURNAL).is_file():
+            yield from loop.incidents(directory)
+
+
+def _lab(project: Path) -> Iterator[Incident]:
+    for book in open_books(project / RUNS) if (project / RUNS).is_dir() else ():
+        yield from lab.incidents(book.name, book.state)
+
+
+def _live(project: Path) -> Iterator[Incident]:
+    for seen in look_here():
+        here = [each for each in seen.state.sessions if Path(each.project_path).is_relative_to(project)]
+        yield from live.incidents(here, seen.broken, seen.now_ms)
+
+
+def _dataset(project: Path) -> Iterator[Incident]:
+    if not (project / ".git").exists():
+        return
+    place = Place(repositories.at(project))
+    if place.tracked.is_dir():
+        yield from dataset.incidents(dataset.check(place), now_ms())

@@ -1,0 +1,1 @@
+"""Following one thing to all the others: what the rooms offer, joined by the places in sessions."""

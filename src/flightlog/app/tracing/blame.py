@@ -1,0 +1,108 @@
+"""Which prompt wrote this line: git's blame joined with recorded edits.
+
+For a committed line, the last edit that wrote it before the commit; for one that is not committed,
+the last edit at all. Of several that hold the line, the one that holds most of its neighbours in the
+same order. Where no edit holds it, the session that made the commit, and nothing more is claimed.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.app.tracing.ground import Ground
+from flightlog.model.address import parse
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.session import Session
+from flightlog.sources.git.lines import Blamed, blame
+from flightlog.sources.git.repository import GitFailed
+from flightlog.views.written import Edit, commits_named, prints, turns, wrote
+
+_SLACK_MS = 5_000
+LINES_MAX = 100_000
+
+
+class Line(Struct, frozen=True):
+    """A line, and where it comes from; empty fields are not known."""
+
+    number: int
+    text: str
+    commit: str = ""
+    step: str = ""
+    hunk: str = ""
+    prompt: str = ""
+    at_ms: int = 0
+    how: str = "no recorded edit holds this line"
+
+
+def blamed(written: Path, first: int, last: int, ground: Ground) -> list[Line]:
+    """Say who wrote lines `first` to `last` of a file; 0 for `last` is the end of it."""
+    try:
+        body = written.read_text("utf-8", errors="replace")
+    except (FileNotFoundError, IsADirectoryError):
+        raise NotFound(f"no such file: {written}", hint="flightlog blame FILE:LINE") from None
+    lines = body.split("\n")[: LINES_MAX + 1]
+    lines = lines[:-1] if lines[-1] == "" else lines
+    last = last or len(lines)
+    if not 1 <= first <= last <= len(lines):
+        raise Invalid(f"{written.name} has {len(lines):,} lines", hint=f"flightlog blame {written}:1-{len(lines)}")
+    path = ground.path(written)
+    marks = prints(lines)
+    own = [edit for _, edits in ground.every_edit for edit in edits if edit.path in {path, str(written.resolve())}]
+    known = {each.number: each for each in _committed(ground, path, first, last)}
+    return [
+        _line(known.get(number) or Blamed(number, lines[number - 1], "", 0), marks, own, ground)
+        for number in range(first, last + 1)
+    ]
+
+
+def _committed(ground: Ground, path: str, first: int, last: int) -> list[Blamed]:
+    """What git says; nothing for a file it does not know."""
+    if ground.repository is None:
+        return []
+    try:
+        return blame(ground.repository, path, first, last)
+    except GitFailed:
+        return []
+
+
+def _line(told: Blamed, marks: Sequence[str], own: Sequence[Edit], ground: Ground) -> Line:
+    before = told.at_ms + _SLACK_MS if told.commit else float("inf")
+    found = [(wrote(edit, marks, told.number - 1), edit.at_ms, edit) for edit in own if edit.at_ms <= before]
+    found = [each for each in found if each[0]]
+    if not found:
+        return _unwritten(told, ground)
+    _, _, edit = max(found, key=lambda each: each[:2])
+    how = "the recorded edit that holds this line"
+    at = parse(edit.at)
+    prompt = _prompt(ground.session(at.session), at.lane, at.turn)
+    return Line(told.number, told.text, told.commit, edit.at, edit.address, prompt, edit.at_ms, how)
+
+
+def _unwritten(told: Blamed, ground: Ground) -> Line:
+    """No edit holds it: a command may have written it, in the session that made its commit."""
+    for name in ground.archive.recordings if told.commit else ():
+        if not _mentions(ground, name, told.commit):
+            continue
+        session = ground.session(name)
+        made = commits_named(session) if session else {}
+        step = next((at for short, at in made.items() if told.commit.startswith(short)), "")
+        if step:
+            at = parse(step)
+            how = "no recorded edit holds this line; this step made its commit"
+            return Line(
+                told.number, told.text, told.commit, step, "", _prompt(session, at.lane, at.turn), told.at_ms, how
+            )
+    return Line(told.number, told.text, told.commit, at_ms=told.at_ms)
+
+
+def _mentions(ground: Ground, session: str, commit: str) -> bool:
+    from flightlog.sources.claude_code.grep import places  # noqa: PLC0415 - few lines need it
+
+    files = ground.archive.recordings[session].files
+    return any(True for file in files for _ in places(file.path, commit[:7]))
+
+
+def _prompt(session: Session | None, lane: str, turn: int) -> str:
+    own = turns(session) if session else ()
+    return next((each.text for name, each in own if (name, each.number) == (lane, turn)), "")

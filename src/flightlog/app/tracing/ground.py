@@ -1,0 +1,146 @@
+"""What can be traced from here: the archive, git, and what the rooms of the project offer.
+
+Everything is opened when it is first asked for; a room that is not there offers nothing.
+"""
+
+import functools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from flightlog.app import lab, loop_look, open_archive
+from flightlog.app.retro import look, project_of
+from flightlog.archive import Archive, Progress
+from flightlog.dataset.book import read_book
+from flightlog.dataset.layout import TRACKED
+from flightlog.dataset.links import Rows
+from flightlog.lab.links import Runs
+from flightlog.loop.links import Tasks
+from flightlog.model.errors import FlightlogError, Invalid, NotFound
+from flightlog.model.links import Link, Offer
+from flightlog.model.session import Session
+from flightlog.retro.links import Lookback
+from flightlog.sources.claude_code.grep import places
+from flightlog.sources.git.repository import Repository
+from flightlog.sources.git.repository import find as find_repository
+from flightlog.views.written import Edit, edits, steps
+
+
+class Ground:
+    """A project and the recordings of this machine."""
+
+    def __init__(
+        self, folder: Path | None = None, archive: Archive | None = None, progress: Progress | None = None
+    ) -> None:
+        """Stand in `folder`; nothing is read yet. `progress` is told how far a look at every session is."""
+        self._progress = progress
+        self.folder = project_of(folder or Path.cwd())
+        self.archive = archive or open_archive()
+        self.troubles: list[str] = []
+
+    @functools.cached_property
+    def repository(self) -> Repository | None:
+        """The repository here, if there is one."""
+        return find_repository(self.folder)
+
+    @functools.cached_property
+    def _top(self) -> str:
+        return str(self.folder.resolve())
+
+    @functools.cached_property
+    def runs(self) -> Runs:
+        """The runs here."""
+        return Runs(lab.open_books(self.folder / lab.RUNS), lab.programs())
+
+    @functools.cached_property
+    def offers(self) -> tuple[Offer, ...]:
+        """What the rooms offer: one line for each."""
+        return (
+            self.runs,
+            Tasks(loop_look.all_sessions(self.folder)),
+            Rows(read_book(self.folder / TRACKED)),
+            Lookback(*look(self.folder)),
+            Requests(self.archive),
+        )
+
+    @functools.cache  # noqa: B019 - a ground lives as long as one question
+    def session(self, name: str) -> Session | None:
+        """Tell a session, recorded by the agent or in a run; None when it is not on record."""
+        if name in self.archive.recordings:
+            return self.archive.session(name)
+        return self.runs.session(name)
+
+    def named(self, written: str) -> str:
+        """Return the full id of the one session that begins with `written`."""
+        of_runs = self.runs.starting(written)
+        try:
+            found = {self.archive.find(written).session, *of_runs}
+        except NotFound:
+            found = set(of_runs)
+        if len(found) > 1:
+            raise Invalid(f"{len(found)} sessions begin with {written!r}", hint="write more of it")
+        if not found:
+            raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
+        return found.pop()
+
+    def edits(self, session: Session) -> tuple[Edit, ...]:
+        """Return what a session wrote; paths inside the project are as the project names them."""
+        own = self.runs.edits(session)
+        if own is None:
+            known = dict(self.archive.edits([session.id]))
+            own = known.get(session.id, edits(session))
+        return tuple(self._here(edit, session.cwd) for edit in own)
+
+    @functools.cached_property
+    def every_edit(self) -> tuple[tuple[str, tuple[Edit, ...]], ...]:
+        """What every session wrote, session by session; what lies outside the project keeps its path."""
+        found = self.archive.edits(progress=self._progress)
+        told = [(session, tuple(self._here(edit, "") for edit in own)) for session, own in found]
+        for name in self.runs.starting(""):
+            session = self.session(name)
+            told += [(name, self.edits(session))] if session is not None else []
+        return tuple(told)
+
+    def path(self, written: Path) -> str:
+        """Return a file's path as the project names it."""
+        return os.path.relpath(written.resolve(), self.folder.resolve())
+
+    def _here(self, edit: Edit, cwd: str) -> Edit:
+        top = self._top
+        path = edit.path if edit.path.startswith("/") else f"{cwd.rstrip('/')}/{edit.path}"
+        if path.startswith(f"{top}/"):
+            return Edit(edit.at, edit.at_ms, path[len(top) + 1 :], edit.line, edit.lines)
+        return edit
+
+
+class Requests:
+    """The requests that transcripts name."""
+
+    def __init__(self, archive: Archive) -> None:
+        """Look in the recordings of `archive`."""
+        self._archive = archive
+
+    def find(self, written: str) -> Iterator[Link]:
+        """Yield the request of that id; every transcript is searched for it."""
+        if not written.startswith("req_"):
+            return
+        for recording in self._archive.recordings.values():
+            if any(True for file in recording.files for _ in places(file.path, written)):
+                told = self._archive.session(recording.session)
+                yield from (link for link in self.of(told) if link.address.startswith(written))
+
+    def of(self, session: Session) -> Iterator[Link]:
+        """Yield the requests of a session, each at the step that answered it."""
+        if session.id in self._archive.recordings:
+            for at, step in steps(session):
+                if step.request_id:
+                    yield Link("request", step.request_id, step.model, (str(at),))
+
+
+def offered(ground: Ground, session: Session) -> Iterator[Link]:
+    """Yield everything the rooms offer on a session; one that cannot be read is noted."""
+    for offer in ground.offers:
+        try:
+            yield from offer.of(session)
+        except FlightlogError as error:
+            ground.troubles.append(error.message)

@@ -1,0 +1,105 @@
+"""Files of sessions that nobody runs for an experiment: which directories are tracked, and what was saved of them.
+
+    <home>/tracked                                            directories, one on a line
+    <home>/sessions/<agent>/<session>/.shadow_git             the trees
+    <home>/sessions/<agent>/<session>/snapshots.jsonl         which tree was saved when, after which tool call
+
+The hook starts `python -m flightlog.app.tracking` after each tool call in a tracked directory.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.app.paths import home as data_home
+from flightlog.model.errors import FlightlogError, Invalid, NotFound
+from flightlog.model.ids import checked
+from flightlog.sources.claude_code.discover import AGENT
+from flightlog.store.files import replace
+from flightlog.store.kept import session_dir
+from flightlog.store.lines import append, read_together
+from flightlog.store.trees import Place, open_trees
+
+LIST = "tracked"
+SHADOW = ".shadow_git"
+SNAPSHOTS = "snapshots.jsonl"
+
+
+class Snapshot(Struct, frozen=True):
+    """One tree that was saved: the root it is of, and the tool call it was saved after, if any."""
+
+    tree: str
+    at_ms: int
+    root: str
+    call_id: str = ""
+    lane: str = ""
+
+
+def tracked() -> list[str]:
+    """List the directories whose sessions have their files saved."""
+    try:
+        return [line for line in _list().read_text("utf-8", "surrogateescape").split("\n") if line]
+    except FileNotFoundError:
+        return []
+
+
+def track(folder: Path, *, off: bool = False) -> list[str]:
+    """Put a directory on the list, or take it off; return the list."""
+    root = folder.resolve()
+    if not off:
+        if not root.is_dir():
+            raise NotFound(f"no such directory: {folder}", hint="name the directory the agent works in")
+        if Path.home().resolve().is_relative_to(root):
+            raise Invalid(f"a home directory is not snapshotted: {root}", hint="name a directory below it")
+        if "\n" in str(root):
+            raise Invalid("a directory whose name holds a line end cannot be tracked", hint="rename it")
+    kept = [each for each in tracked() if each != str(root)]
+    listed = kept if off else [*kept, str(root)]
+    replace(_list(), "".join(f"{each}\n" for each in listed).encode("utf-8", "surrogateescape"))
+    return listed
+
+
+def save(root: Path, session: str, call_id: str, lane: str) -> Snapshot:
+    """Save the tree below `root` for a session."""
+    folder = session_dir(data_home(os.environ), AGENT, checked(session))
+    trees = open_trees(Place(folder / SHADOW, root, Path.home(), os.environ.get("PATH", os.defpath)), now=time.time)
+    made = trees.snapshot(f"_hook_{time.time_ns()}")
+    saved = Snapshot(made.name, time.time_ns() // 1_000_000, str(root), call_id, lane)
+    append(folder / SNAPSHOTS, msgspec.json.encode(saved))
+    return saved
+
+
+def snapshots(session: str) -> Iterator[Snapshot]:
+    """Yield what was saved of a session, in order."""
+    path = session_dir(data_home(os.environ), AGENT, session) / SNAPSHOTS
+    for line in read_together(path):
+        if hasattr(line, "data"):
+            yield msgspec.json.decode(line.data, type=Snapshot)
+
+
+def shadow(session: str) -> Path:
+    """Where the trees of a session are."""
+    return session_dir(data_home(os.environ), AGENT, session) / SHADOW
+
+
+def _list() -> Path:
+    return data_home(os.environ) / LIST
+
+
+def main(arguments: list[str]) -> int:
+    """Save one tree, as the hook asks; what cannot be saved costs the agent nothing."""
+    root, session, call_id, lane = arguments
+    try:
+        save(Path(root), session, call_id, lane)
+    except (FlightlogError, OSError):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,113 @@
+"""`flightlog trace` and `flightlog blame`: from one thing to all the others, and who wrote a line."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from flightlog.cli.output import Progress, print_json, print_table
+
+if TYPE_CHECKING:
+    from flightlog.app.tracing.blame import Line
+    from flightlog.app.tracing.trace import Trace
+
+SHOWN = 8
+WIDTH = 56
+_PLACE = re.compile(r"(?P<file>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?)?")
+
+
+@click.command(
+    epilog="Examples: flightlog trace '2123f2df#1.4'    flightlog trace HEAD    flightlog trace task:session-001/T1"
+)
+@click.argument("address")
+@click.option("--all", "every", is_flag=True, help="Show every one of a kind, not only the first few.")
+@click.option("--json", "as_json", is_flag=True, help="Print it all as JSON.")
+def trace(address: str, *, every: bool, as_json: bool) -> int:
+    """Follow a session, step, commit, row, task or issue to all the others.
+
+    Requests, hunks, runs and findings too. ADDRESS is what the other commands print: SESSION#turn.step, a
+    commit, RUN/session_01/request_003, an id. Where two kinds begin alike, write the kind before it:
+    commit:2123f2df. A link that leads nowhere is said, and the command ends with 3.
+    """
+    from flightlog.app.tracing.ground import Ground
+    from flightlog.app.tracing.trace import trace as follow
+
+    progress = Progress("reading sessions")
+    told = follow(address, Ground(progress=progress))
+    progress.close()
+    if as_json:
+        print_json(told)
+    else:
+        _show(told, every=every)
+    return 3 if told.broken else 0
+
+
+@click.command(epilog="Examples: flightlog blame src/shop.py:12    flightlog blame src/shop.py:1-40 --json")
+@click.argument("place", metavar="FILE[:LINE[-LINE]]")
+@click.option("--json", "as_json", is_flag=True, help="Print it all as JSON.")
+def blame(place: str, *, as_json: bool) -> None:
+    """Say which prompt wrote a line, committed or not."""
+    from flightlog.app.tracing.blame import blamed
+    from flightlog.app.tracing.ground import Ground
+
+    said = _PLACE.fullmatch(place)
+    assert said is not None, "the pattern takes every text"
+    first = int(said["first"] or 1)
+    last = int(said["last"] or 0) or (first if said["first"] else 0)
+    path = Path(said["file"])
+    progress = Progress("reading sessions")
+    lines = blamed(path, first, last, Ground(path.resolve().parent if path.exists() else None, progress=progress))
+    progress.close()
+    if as_json:
+        print_json(lines)
+    elif len(lines) == 1:
+        _show_line(place, lines[0])
+    else:
+        print_table(("line", "step", "commit", "prompt", "text"), [_row(each) for each in lines], right=(0,))
+
+
+def _show(told: "Trace", *, every: bool) -> None:
+    from flightlog.model.links import KINDS
+    from flightlog.model.text import one_line
+
+    rows = []
+    for kind in KINDS:
+        own = told.of(kind)
+        shown = own if every else own[:SHOWN]
+        rows += [
+            (kind if not at else "", each.address, each.near, one_line(each.title, WIDTH))
+            for at, each in enumerate(shown)
+        ]
+        if len(own) > len(shown):
+            rows.append(("", f"and {len(own) - len(shown):,} more", "", "--all shows them"))
+        if not own and kind != told.start.kind:
+            rows.append((kind, "none on record", "", ""))
+    click.echo(one_line(f"{told.start.kind} {told.start.address}", 200))
+    print_table(("", "address", "where", "what"), rows)
+    for each in told.broken:
+        click.echo(one_line(f"broken: {each.by} names {each.names}: {each.why}", 300), err=True)
+
+
+def _show_line(place: str, line: "Line") -> None:
+    from flightlog.model.text import one_line
+
+    click.echo(one_line(f"{place}  {line.text}", 200))
+    facts = [("prompt", one_line(line.prompt, 300) or "not known"), ("step", line.step or "not known")]
+    facts += [("hunk", line.hunk)] if line.hunk else []
+    facts += [("commit", line.commit or "not committed"), ("how", line.how)]
+    print_table(("", ""), facts)
+    if line.step:
+        click.echo(f"next: flightlog trace '{line.step}'", err=True)
+
+
+def _short(step: str) -> str:
+    session, mark, rest = step.partition("#")
+    return f"{session[:8]}{mark}{rest}" if step else "-"
+
+
+def _row(line: "Line") -> tuple[str, ...]:
+    from flightlog.model.text import one_line
+
+    prompt = one_line(line.prompt, 40) or "-"
+    return str(line.number), _short(line.step), line.commit[:8] or "-", prompt, line.text

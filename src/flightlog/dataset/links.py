@@ -1,0 +1,56 @@
+"""What the dataset offers to a trace: rows, each with the session, turn or step it tells of."""
+
+from collections.abc import Iterator
+
+from flightlog.dataset.book import Book
+from flightlog.dataset.rows import Row, chat_name, short
+from flightlog.dataset.telling import uuid_of
+from flightlog.model.address import Address
+from flightlog.model.links import Link
+from flightlog.model.session import Session
+from flightlog.views.written import steps
+
+_KINDS = ("session", "chat", "action", "orchestration", "commit")
+
+
+class Rows:
+    """The rows of a dataset."""
+
+    def __init__(self, book: Book) -> None:
+        """Offer the rows of `book` that are not gone."""
+        self._rows = [row for kind in _KINDS for row in book.of(kind)]
+
+    def find(self, written: str) -> Iterator[Link]:
+        """Yield the rows whose id, or hash, begins with `written`, each with its session as far as the row says it."""
+        for row in self._rows:
+            if str(row.get("id", "")).startswith(written) or str(row.get("hash", "")).startswith(written):
+                said = str(row.get("session") or row.get("session_id") or "")
+                yield _link(row, (said,) if said else ())
+
+    def of(self, session: Session) -> Iterator[Link]:
+        """Yield the rows that tell of `session`, each at its turn or step."""
+        turns = {chat_name(session.id, uuid_of(turn), turn.at_ms): turn.number for turn in session.turns}
+        places = {f"action-{call.id}": str(at) for at, step in steps(session) for call in step.calls}
+        for row in self._rows:
+            if row["kind"] in {"session", "orchestration"} and row.get("session") == session.id:
+                yield _link(row, (session.id,))
+            elif str(row.get("session_id") or "") == short(session.id):
+                at = _place(row, session.id, turns, places)
+                if at:
+                    yield _link(row, (at,))
+
+
+def _place(row: Row, session: str, turns: dict[str, int], places: dict[str, str]) -> str:
+    match row["kind"]:
+        case "action":
+            return places.get(str(row["id"]), "")
+        case "chat":
+            number = turns.get(str(row["id"]), 0)
+        case _:
+            number = next((turns[chat] for chat in row.get("related_chats", ()) if chat in turns), 0)
+    return str(Address(session, number)) if number else ""
+
+
+def _link(row: Row, at: tuple[str, ...]) -> Link:
+    commit = str(row.get("hash") or row.get("related_commit") or "")
+    return Link("row", str(row["id"]), str(row["kind"]), at, (("commit", commit),) if commit else ())

@@ -1,0 +1,121 @@
+"""What runs offer to a trace: their sessions, the requests that were captured, the samples and changes of each step."""
+
+import re
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from flightlog.lab.book import Book
+from flightlog.lab.plan import Planned
+from flightlog.lab.reading import Reading, trees_of
+from flightlog.lab.resampling.layout import RESAMPLES, files
+from flightlog.model.links import Link
+from flightlog.model.session import Session
+from flightlog.views.written import Edit, prints, steps
+
+_HUNK = re.compile(r"^@@ -\S+ \+(\d+)", re.MULTILINE)
+
+
+class Runs:
+    """The sessions of some runs."""
+
+    def __init__(self, books: Sequence[Book], programs: str) -> None:
+        """Offer what stands in these runs; `programs` is where git is."""
+        self._programs = programs
+        self._sessions: dict[str, tuple[Book, Planned]] = {}
+        for book in books:
+            for planned in book.planned():
+                last = book.state.last(planned.name)
+                if last is not None and last.session_id:
+                    self._sessions[last.session_id] = (book, planned)
+
+    def find(self, written: str) -> Iterator[Link]:
+        """Yield sessions of runs, or requests in them, whose address begins with `written`."""
+        for session, (book, planned) in self._sessions.items():
+            name = f"{book.name}/{planned.name}"
+            if written.startswith((f"{name}/", "req_")):
+                told = self.session(session)
+                links = self.of(told) if told else ()
+                yield from (one for one in links if one.kind != "run" and _is_meant(one, written))
+            elif name.startswith(written):
+                yield _run(book, planned, session)
+
+    def starting(self, written: str) -> list[str]:
+        """Return the ids of sessions in runs that begin with `written`."""
+        return [session for session in self._sessions if session.startswith(written)]
+
+    def session(self, session: str) -> Session | None:
+        """Tell a session of a run."""
+        found = self._sessions.get(session)
+        return Reading(*found, None).session if found else None
+
+    def of(self, session: Session) -> Iterator[Link]:
+        """Yield the run a session belongs to, its requests and its changes, each at its step."""
+        found = self._sessions.get(session.id)
+        if found is None:
+            return
+        book, planned = found
+        yield _run(book, planned, session.id)
+        reading = Reading(book, planned, trees_of(book, self._programs))
+        lineage = reading.lineage
+        for at, step in steps(session):
+            call = lineage.call(step) if lineage else None
+            if call is not None:
+                name = f"{book.name}/{planned.name}/request_{call.index:03d}"
+                yield Link("request", name, step.request_id, (str(at),))
+                yield from _samples(book, planned, call.index, str(at))
+
+    def edits(self, session: Session) -> tuple[Edit, ...] | None:
+        """Return what the files of a run say a session wrote; None for a session of no run."""
+        found = self._sessions.get(session.id)
+        return tuple(_edits(Reading(*found, trees_of(found[0], self._programs)), session)) if found else None
+
+
+def _is_meant(link: Link, written: str) -> bool:
+    return written in {link.address, link.title} or (link.kind == "sample" and link.address.startswith(written))
+
+
+def _samples(book: Book, planned: Planned, request: int, at: str) -> Iterator[Link]:
+    """The answers that were asked for again, as recorded or changed, at the step of the request."""
+    base = f"request_{request:03d}"
+    for folder in sorted((book.path / planned.name / RESAMPLES).glob(f"{base}*")):
+        if folder.name != base and not folder.name.startswith(f"{base}_v"):
+            continue
+        for number, is_error, _ in files(folder):
+            name = f"{book.name}/{planned.name}/{folder.name}/sample_{number:02d}"
+            yield Link("sample", name, "no answer came" if is_error else "", (at,))
+
+
+def _run(book: Book, planned: Planned, session: str) -> Link:
+    branch = book.state.branch
+    names = (("run", f"{branch.source_run}/{branch.source_dir}"),) if branch is not None and planned.index == 1 else ()
+    last = book.state.last(planned.name)
+    return Link("run", f"{book.name}/{planned.name}", last.stop_reason if last else "", (session,), names)
+
+
+def _edits(reading: Reading, session: Session) -> Iterator[Edit]:
+    """What the files themselves say was written; a change nobody's step made has no place in a session."""
+    places = {step.message_id: str(at) for at, step in steps(session)}
+    top = session.cwd.rstrip("/")
+    for change in reading.changes():
+        at = places.get(str(change.get("message_id")))
+        if at is not None:
+            path = f"{top}/{change['file_path']}"
+            for line, added in _added(str(change.get("diff", ""))):
+                yield Edit(at, _ms(str(change.get("timestamp", ""))), path, line, prints(added))
+
+
+def _added(diff: str) -> Iterator[tuple[int, list[str]]]:
+    hunks = list(_HUNK.finditer(diff))
+    ends = [each.start() for each in hunks[1:]] + [len(diff)]
+    for hunk, end in zip(hunks, ends, strict=True):
+        lines = diff[hunk.end() : end].split("\n")[1:]
+        yield int(hunk[1]), [line[1:] for line in lines if line.startswith("+")]
+    if not hunks and diff:
+        yield 1, []
+
+
+def _ms(stamp: str) -> int:
+    try:
+        return int(datetime.fromisoformat(stamp).timestamp() * 1000)
+    except ValueError:
+        return 0

@@ -1,0 +1,73 @@
+"""What an analyst's words come to: names for findings, and findings of its own. Pure.
+
+Taken from a block of JSON at the end of its answer; whatever does not fit is left out. A name stands
+beside what was counted and never replaces it; evidence counts only where it was shown to the analyst.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from flightlog.model.text import one_line
+from flightlog.retro import events
+from flightlog.retro.state import Analysis, Evidence, Pattern
+
+ORDER_END = (
+    "End with one fenced json block, so that a program can keep what you say: "
+    '{"names": {"<id of a finding>": "<a better name>"}, '
+    '"new": [{"label": "…", "detail": "…", "evidence": ["<address from the data>"]}]}'
+)
+NEW_MAX = 20
+KIND = "analyst"
+_SURE = 0.5
+_CHARS = 200
+_BLOCK = re.compile(r"```json\s*\n(.*?)\n\s*```", re.DOTALL)
+
+
+def judged(text: str, analysis: Analysis) -> events.Judged:
+    """Return what an answer names and adds."""
+    blocks = _BLOCK.findall(text)
+    try:
+        said = msgspec.json.decode(blocks[-1] if blocks else "{}", type=_Said)
+    except msgspec.DecodeError:
+        return events.Judged()
+    known = {each.id for each in analysis.patterns}
+    shown = {one.address for each in analysis.patterns for one in each.evidence}
+    names = {name: one_line(given, _CHARS) for name, given in said.names.items() if name in known and given.strip()}
+    new = [
+        events.Told(
+            one_line(each.label, _CHARS),
+            one_line(each.detail, _CHARS),
+            tuple(address for address in each.evidence if address in shown),
+        )
+        for each in said.new[:NEW_MAX]
+        if each.label.strip()
+    ]
+    return events.Judged(names, tuple(new))
+
+
+def extended(found: Iterable[Pattern], happened: Iterable[events.Event]) -> tuple[Pattern, ...]:
+    """Return the findings with the names and additions of analysts; the last word on each counts."""
+    names: dict[str, str] = {}
+    new: dict[str, events.Told] = {}
+    for event in happened:
+        if isinstance(event, events.Judged):
+            names |= event.names
+            new |= {f"{KIND}-{hashlib.sha256(each.label.encode()).hexdigest()[:10]}": each for each in event.new}
+    counted = [replace(each, name=names.get(each.id, "")) for each in found]
+    told = [
+        Pattern(
+            name, each.label, "other", _SURE, kind=KIND, detail=each.detail, count=len(each.evidence),
+            evidence=tuple(Evidence(address) for address in each.evidence),
+        )
+        for name, each in new.items()
+    ]  # fmt: skip
+    return (*counted, *told)
+
+
+class _Said(msgspec.Struct, frozen=True):
+    names: dict[str, str] = {}
+    new: tuple[events.Told, ...] = ()

@@ -1,0 +1,43 @@
+"""Incidents of every room become drafts, each once.
+
+A room tells its incidents from its own journal or from a look at its files; here they are only values.
+What a look finds again is not told again, until an issue of that room was resolved: then it came back.
+"""
+
+from collections.abc import Iterable
+
+from flightlog.model.damage import Incident
+from flightlog.retro import events
+from flightlog.retro.issues import drafts
+from flightlog.retro.issues.board import Board
+from flightlog.retro.room import Room
+
+
+def notice(room: Room, found: Iterable[Incident]) -> list[Incident]:
+    """Draft what is new among these incidents, and return it."""
+    board = room.board()
+    known: dict[tuple[str, ...], int] = {}
+    for noticed in board.incidents:
+        key = _key(noticed.incident)
+        known[key] = max(known.get(key, 0), noticed.incident.at_ms)
+    new = []
+    for incident in found:
+        key = _key(incident)
+        if key not in known or _came_back(incident, known[key], board):
+            known[key] = incident.at_ms
+            room.journal.append(events.Noticed(incident), durable=True)
+            room.put_draft(drafts.of_incident(incident))
+            new.append(incident)
+    return new
+
+
+def _key(incident: Incident) -> tuple[str, ...]:
+    return (incident.room, incident.kind, *incident.evidence)
+
+
+def _came_back(incident: Incident, before_ms: int, board: Board) -> bool:
+    """What a journal tells has one time for ever; what a look tells has the time of the look."""
+    if incident.at_ms <= before_ms:
+        return False
+    of_room = {issue.id for issue in board.issues.values() if {incident.room, "incident"} <= set(issue.tags)}
+    return any(each.issue in of_room and each.at_ms > before_ms for each in board.resolutions)

@@ -1,0 +1,75 @@
+"""Bringing a directory of ours up to date: step by step, each after a copy of what it changes.
+
+`layout.json` says which layout a directory has; one without it has the first. A step is killed or
+fails as it may: the copy is whole before the first file is changed, and the next try goes on with the
+files that still are what was copied. A directory of a later layout is never touched.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from flightlog.model.errors import Conflict, Unreadable
+from flightlog.store.files import inside, lock, replace
+
+MARK = "layout.json"
+BACKUPS = "backups"
+FIRST = 1
+_WHOLE = "whole"
+
+
+class Step(Struct, frozen=True):
+    """From the layout before to layout `to`: which files change, and what each becomes."""
+
+    to: int
+    why: str
+    files: Callable[[Path], Iterable[Path]]
+    convert: Callable[[bytes], bytes]
+
+
+def layout_of(root: Path) -> int:
+    """Which layout a directory has."""
+    try:
+        said = json.loads((root / MARK).read_bytes())["layout"]
+    except FileNotFoundError:
+        return FIRST
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Unreadable(f"{MARK} cannot be read: {root / MARK}", hint="flightlog doctor") from error
+    if not isinstance(said, int) or said < FIRST:
+        raise Unreadable(f"{MARK} names no layout: {root / MARK}", hint="flightlog doctor")
+    return said
+
+
+def migrate(root: Path, steps: Sequence[Step]) -> list[tuple[Step, Path]]:
+    """Take every step that is left, in order; return each with where its copy is."""
+    newest = max((step.to for step in steps), default=FIRST)
+    with lock(root / ".layout.lock", "another flightlog doctor"):
+        have = layout_of(root)
+        if have > newest:
+            raise Conflict(
+                f"layout {have} was written by a later flightlog; this one knows {newest}: {root}",
+                hint="upgrade flightlog",
+            )
+        left = [step for step in sorted(steps, key=lambda one: one.to) if step.to > have]
+        return [(step, _taken(root, step)) for step in left]
+
+
+def _taken(root: Path, step: Step) -> Path:
+    copy = root / BACKUPS / f"before-layout-{step.to}"
+    paths = [
+        path for path in sorted(step.files(root)) if path.is_file() and BACKUPS not in path.relative_to(root).parts
+    ]
+    if not (copy / _WHOLE).exists():
+        for path in paths:
+            replace(inside(copy, str(path.relative_to(root))), path.read_bytes())
+        replace(copy / _WHOLE, f"{len(paths)}\n".encode())
+    for path in paths:
+        before = path.read_bytes()
+        kept = copy / path.relative_to(root)
+        # What is no longer as it was copied was changed by a try that died; what was not copied is newer than the copy.
+        if kept.is_file() and kept.read_bytes() == before:
+            replace(path, step.convert(before))
+    replace(root / MARK, json.dumps({"layout": step.to}).encode() + b"\n")
+    return copy

@@ -1,0 +1,43 @@
+"""Privacy: which sessions hold what looks like secrets, what the repository may publish, who may see which file."""
+
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from flightlog.app import privacy as wiring
+from flightlog.privacy.tiers import LAYOUTS
+from flightlog.privacy.trust import risky
+from flightlog.web.desk import DESK, Desk, aside
+from flightlog.web.family import Family
+
+SEARCHED_BYTES_MAX = 32 << 20
+SHOWN = 200
+
+
+async def privacy(request: web.Request) -> web.StreamResponse:
+    """Show what is private here, and what would leave."""
+    desk = request.app[DESK]
+    return await desk.answer("privacy.html", **await aside(_looked, desk))
+
+
+def _looked(desk: Desk) -> dict[str, Any]:
+    archive = desk.data.archive()
+    counts = archive.secrets(SEARCHED_BYTES_MAX)
+    holding = [(session, rules) for session, rules in counts.items() if rules]
+    here = Path.cwd()
+    allows = risky(wiring.repository_settings(here))
+    return {
+        "holding": holding[:SHOWN],
+        "more": max(len(holding) - SHOWN, 0),
+        "looked": len(counts),
+        "not_looked": len(archive.recordings) - len(counts),
+        "titles": desk.data.titles(),
+        "allows": allows,
+        "trusted": wiring.trust().allows(here, allows),
+        "layouts": LAYOUTS,
+        "can_share": desk.data.sources.redact is not None,
+    }
+
+
+FAMILY = Family("Privacy", "/privacy", ("privacy",), (web.get("/privacy", privacy),))

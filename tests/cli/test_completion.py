@@ -1,0 +1,70 @@
+"""Completion as a shell asks for it: commands, options, ids of every kind; and nothing where nothing is."""
+
+import subprocess
+
+import pytest
+
+from cli_runs import FLIGHTLOG
+from flightlog.cli.completion import NAMES
+from real_agent import make_bench
+from traced import build
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    return build(make_bench(tmp_path_factory.mktemp("tab") / "machine"))
+
+
+def asked(project, *words, program="flightlog", shell="zsh", cwd=None):
+    """What a shell is offered for the last word."""
+    variable = f"_{program.replace('-', '_').upper()}_COMPLETE"
+    said = {variable: f"{shell}_complete", "COMP_WORDS": " ".join((program, *words)), "COMP_CWORD": str(len(words))}
+    ran = subprocess.run([FLIGHTLOG.with_name(program)], cwd=cwd or project.top, env={**project.environment(), **said},
+                         capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout.split()
+
+
+def test_commands_options_and_ids_are_offered(project):
+    assert "trace" in asked(project, "tr")
+    assert "--json" in asked(project, "session", "list", "--js")
+    assert project.session in asked(project, "session", "show", project.session[:3])
+    assert project.session in asked(project, "trace", project.session[:3])
+    assert project.issue in asked(project, "trace", project.issue[:4])
+    assert project.issue in asked(project, "issue", "preview", "")
+    assert "tax" in asked(project, "lab", "inspect", "t")
+    assert "session-001-shop" in asked(project, "loop", "status", "--session", "s")
+    assert any(each.startswith("chat-") for each in asked(project, "dataset", "judge", "chat"))
+    assert "cost-models" in asked(project, "retro", "feedback", "rate", "cost")
+
+
+def test_the_other_names_complete_too(project):
+    assert "tax" in asked(project, "inspect", "t", program="harness")
+    assert "status" in asked(project, "st", program="ralph-runtime")
+
+
+def test_where_nothing_is_nothing_is_offered_and_nothing_is_said(project, tmp_path):
+    assert asked(project, "lab", "inspect", "", cwd=tmp_path) == []
+    assert asked(project, "session", "show", "no-such-beginning") == []
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_each_shell_is_given_every_name(project, shell):
+    ran = project.flightlog("completion", shell)
+
+    assert ran.returncode == 0
+    for name in NAMES:
+        assert f"_{name.replace('-', '_').upper()}_COMPLETE={shell}_complete" in ran.stdout
+
+
+def test_a_real_bash_completes_an_id(project):
+    script = (
+        f'PATH="{FLIGHTLOG.parent}:$PATH"; eval "$(flightlog completion bash)"; '
+        f"COMP_WORDS=(flightlog session show {project.session[:4]}); COMP_CWORD=3; "
+        '_flightlog_completion flightlog; echo "${COMPREPLY[@]}"; complete -p harness'
+    )
+    ran = subprocess.run(["bash", "-c", script], cwd=project.top, env=project.environment(), capture_output=True,
+                         text=True, timeout=60, check=False)  # fmt: skip
+
+    assert ran.stdout.split()[0] == project.session
+    assert "_harness_completion" in ran.stdout

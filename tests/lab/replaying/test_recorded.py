@@ -1,0 +1,94 @@
+"""Going back into a session nobody ran for an experiment: recorded by the hook, its files saved along the way."""
+
+import json
+import subprocess
+
+import pytest
+
+from cli_runs import FLIGHTLOG
+from flightlog.agents.driver import Ask
+from flightlog.agents.scripted import parse, serve
+from flightlog.lab.replaying.context import is_billing
+from flightlog.lab.replaying.differences import differences
+from labs import bash, script
+from real_agent import ALLOWED, PINNED, agent_program, make_bench, new_session
+from replays import normal
+
+TOLD = script(
+    [bash("printf '\\000\\377' > new.bin; rm old.txt") | {"id": "toolu_one"}],
+    [bash("echo two > two") | {"id": "toolu_two"}],
+    "done",
+)
+
+
+class Recorded:
+    """A machine with one session on it, and the model it talks to."""
+
+    def __init__(self, bench, model):
+        self.bench, self.model, self.session = bench, model, new_session()
+
+    def ask(self):
+        env = self.bench.environment(self.model.url)
+        ask = Ask("do it", cwd=self.bench.project, environment=env, arguments=("--session-id", self.session, *ALLOWED))
+        assert not self.bench.client.start(ask).wait(60).timed_out
+
+    def flightlog(self, *words, code=0):
+        env = self.bench.environment(self.model.url) | {"FLIGHTLOG_CLAUDE": str(agent_program(PINNED))}
+        command = [FLIGHTLOG, *words]
+        done = subprocess.run(command, env=env, cwd=self.bench.root, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr[-2000:]
+        return done
+
+    def asked(self, session):
+        """What a session asked, but for who asks and who pays."""
+        own = [
+            normal(seen.body) for seen in self.model.requests if seen.headers.get("x-claude-code-session-id") == session
+        ]
+        return [body | {"system": [each for each in body["system"] if not is_billing(each)]} for body in own]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    bench = make_bench(tmp_path_factory.mktemp("recorded") / "bench")
+    bench.install_hooks()
+    (bench.project / "old.txt").write_text("old\n")
+    with serve(parse(TOLD)) as model:
+        made = Recorded(bench, model)
+        made.flightlog("lab", "track", str(bench.project))
+        made.ask()
+        (bench.project / "later").write_text("changed since\n")
+        yield made
+
+
+def test_every_turn_can_be_gone_back_to(recorded):
+    turns = json.loads(recorded.flightlog("lab", "replay", recorded.session, "--list-turns", "--json").stdout)
+
+    assert [each["why_not"] for each in turns] == ["", "", ""]
+    assert len({each["tree"] for each in turns}) == 3
+
+
+def test_a_branch_has_the_files_and_the_context_of_then_and_says_how_it_knows(recorded):
+    verify = "test ! -e old.txt && test -e new.bin && test ! -e later && cp two /dev/null"
+    words = ("lab", "replay", recorded.session, "--turn", "2", "--verify", verify, "--json")
+
+    (told,) = json.loads(recorded.flightlog(*words).stdout)
+
+    certificate = told["replay"]["certificate"]
+    assert (certificate["verdict"], certificate["first_difference"]) == ("exact", None)
+    assert "rebuilt from the transcript" in certificate["method"]
+    assert [each["passed"] for each in told["sessions"][0]["verifiers"]] == [True]
+    then, now = recorded.asked(recorded.session)[1:], recorded.asked(told["sessions"][0]["session_id"])
+    assert len(now) == len(then) == 2
+    assert [list(differences(*pair)) for pair in zip(now, then, strict=True)] == [[], []]
+    assert sorted(path.name for path in recorded.bench.project.iterdir()) == ["later", "new.bin", "two"]
+
+
+def test_a_session_whose_files_were_not_saved_is_refused_with_the_way_to_have_them(recorded):
+    recorded.flightlog("lab", "track", str(recorded.bench.project), "--off")
+    untracked = Recorded(recorded.bench, recorded.model)
+    untracked.ask()
+
+    done = untracked.flightlog("lab", "replay", untracked.session, "--turn", "1", code=2)
+
+    assert "lab track" in done.stderr
+    assert "no run named" in untracked.flightlog("lab", "replay", "nothing-of-the-kind", "--turn", "1", code=1).stderr

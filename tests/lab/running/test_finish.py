@@ -1,0 +1,62 @@
+"""R3: a run killed at any system call of its end stays readable and comes to that end the next time."""
+
+import shutil
+
+import pytest
+
+import strace_points
+from flightlog.app import lab as app
+from flightlog.lab.book import Book
+from flightlog.lab.running.run import carry_on
+from flightlog.model.damage import Damage
+from flightlog.store.lines import read_together
+from labs import config, environment, meta, run
+
+FINISH = """
+from flightlog.app import lab as app
+from flightlog.lab.book import Book
+from flightlog.lab.running.run import carry_on
+setting = app.setting(lambda *_: None, {"PATH": os.environ["PATH"], "HOME": str(root)})
+book = Book(root / "runs" / "run", now=setting.now, new_id=setting.new_id)
+begin()
+carry_on(book, setting, again=False)
+end()
+"""
+
+
+@pytest.fixture
+def unfinished(tmp_path):
+    """A run whose sessions ended and that was never told to be over."""
+    plain = {"engine": "command", "command": ("sh", "-c", "echo one > a"), "track_changes": False}
+    path = run(tmp_path, config(tmp_path, None, "do it", "and more", capture_api_requests=False, **plain)).path
+    journal = path / ".journal.jsonl"
+    kept = [line for line in journal.read_bytes().splitlines(keepends=True) if b'"run_ended"' not in line]
+    assert len(kept) < len(journal.read_bytes().splitlines())
+    journal.write_bytes(b"".join(kept))
+    (path / "run_meta.json").unlink()
+    return tmp_path
+
+
+def died_at(unfinished, every):
+    def prepare(root):
+        shutil.copytree(unfinished / "runs", root / "runs")
+
+    def check(root, _):
+        path = root / "runs" / "run"
+        assert not [each for each in read_together(path / ".journal.jsonl") if isinstance(each, Damage)]
+        setting = app.setting(lambda *_: None, environment(root))
+        book = carry_on(Book(path, now=setting.now, new_id=setting.new_id), setting, again=False)
+        told = meta(book)
+        assert (told["stop_reason"], [each["attempts"] for each in told["sessions"]]) == ("completed", [1, 1])
+        assert not list(path.parent.glob(".work-*"))
+
+    return strace_points.kill_everywhere(FINISH, unfinished / "points", prepare, check, every=every)
+
+
+def test_killed_at_one_call_in_ten_of_its_end(unfinished):
+    assert len(died_at(unfinished, 10)) >= 3
+
+
+@pytest.mark.soak
+def test_killed_at_any_call_of_its_end(unfinished):
+    assert len(died_at(unfinished, 1)) >= 20

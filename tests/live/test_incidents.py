@@ -1,0 +1,25 @@
+"""What is critical is an incident, what is only a warning is not."""
+
+from flightlog.live.incidents import incidents
+from flightlog.live.state import Health, RuntimeSession
+
+
+def session(name, status, *issues):
+    return RuntimeSession(name, health=Health(status, list(issues)))
+
+
+def test_only_what_is_critical_is_told_and_a_secret_is_named_so():
+    seen = [
+        session("a", "critical", "Transcript missing", "Hooks missing"),
+        session("b", "warning", "Context near compaction"),
+        session("c", "critical", "Secrets detected"),
+    ]
+
+    found = list(incidents(seen, "line 3: bad", 7))
+
+    assert [(each.kind, each.evidence) for each in found] == [
+        ("session health", ("a",)),
+        ("secret", ("c",)),
+        ("corrupt state", ()),
+    ]
+    assert found[0].text == "Transcript missing; Hooks missing"

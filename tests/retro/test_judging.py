@@ -1,0 +1,33 @@
+"""What an analyst says is kept beside what was counted, and only what fits."""
+
+from flightlog.retro.events import Judged, Told
+from flightlog.retro.judging import extended, judged
+from flightlog.retro.state import Analysis, Evidence, Meta, Pattern
+
+FOUND = Pattern("topic-1", "soil, compost", "theme", 0.5, evidence=(Evidence("s#1", "x"),))
+ANALYSIS = Analysis(1, Meta("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", 1), (FOUND,))
+
+
+def block(text):
+    return f"Words.\n```json\n{text}\n```\n"
+
+
+def test_only_known_findings_are_named_and_only_shown_places_are_evidence():
+    said = block(
+        '{"names": {"topic-1": "The \\u001b[2Jgarden", "topic-9": "?"}, '
+        '"new": [{"label": "You ask twice", "evidence": ["s#1", "made-up#1"]}, {"label": " "}]}'
+    )
+
+    assert judged(said, ANALYSIS) == Judged({"topic-1": "The garden"}, (Told("You ask twice", "", ("s#1",)),))
+
+
+def test_what_is_no_json_says_nothing():
+    for text in ("plain words", block("{"), block('{"names": ["x"]}'), block('{"new": [{"label": 3}]}')):
+        assert judged(text, ANALYSIS) == Judged()
+
+
+def test_the_last_word_counts_and_what_was_counted_stays():
+    told = extended([FOUND], [Judged({"topic-1": "a"}), Judged({"topic-1": "b"}, (Told("new", "why", ("s#1",)),))])
+
+    assert (told[0].label, told[0].title) == ("soil, compost", "b")
+    assert (told[1].kind, told[1].label, told[1].evidence) == ("analyst", "new", (Evidence("s#1"),))

@@ -1,0 +1,85 @@
+"""The proxy between the real agent and the scripted model."""
+
+import json
+
+from captures import bytes_on_disk, exchanges, proxied
+from flightlog.agents.driver import Ask
+from flightlog.agents.scripted import parse, serve
+from flightlog.model.exchange import Context
+from flightlog.sources.api import sse
+from flightlog.sources.api.dumps import pages
+from flightlog.sources.api.rebuild import Fidelity, digest, rebuilt
+from flightlog.store.pages import publish
+from real_agent import ALLOWED, make_bench, new_session
+
+SUBAGENT = {
+    "description": "d",
+    "prompt": "SUBTASK: say so",
+    "subagent_type": "general-purpose",
+    "run_in_background": False,
+}
+SCRIPT = {
+    "rules": [
+        {"when": {"prompt": "SUBTASK"}, "replies": [{"text": "sub done"}]},
+        {
+            "replies": [
+                {"blocks": [{"tool": "Bash", "input": {"command": "env | grep API_KEY; echo x > made.txt"}}]},
+                {"blocks": [{"tool": "Agent", "input": SUBAGENT}]},
+                {"text": "done"},
+            ]
+        },
+    ]
+}
+
+
+def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_nowhere(tmp_path):
+    bench = make_bench(tmp_path / "bench")
+    session = new_session()
+    with serve(parse(SCRIPT)) as model, proxied(model.url, tmp_path / "x") as (url, recorder):
+        environment = bench.environment(url)
+        running = bench.client.start(
+            Ask("Go on.", arguments=ALLOWED, cwd=bench.project, environment=environment, session=session)
+        )
+        outcome = running.wait(60)
+        running.stop()
+
+    store = exchanges(tmp_path / "x")
+    found = store.read()
+    assert (outcome.exit_code, recorder.losses) == (0, [])
+    assert [each.request.context.value for each in found] == ["main", "main", "subagent", "main"]
+    assert {each.request.session_id for each in found} == {session}
+    assert [bool(each.request.agent_id) for each in found] == [False, False, True, False]
+    key = environment["ANTHROPIC_API_KEY"]
+    for each, seen in zip(found, model.requests, strict=True):
+        asked = json.loads(json.dumps(seen.body).replace(key, "[scrubbed]"))
+        assert json.loads(store.sent(each)) == {**asked, "metadata": {"user_id": "[scrubbed]"}}
+    answers = {each.response.request_id: sse.answer(store.received(each)) for each in found}
+    assert all(answer.is_whole for answer in answers.values())
+    records = bench.transcripts()[session]
+    assert {r["requestId"] for r in records if r["type"] == "assistant"} <= set(answers)
+    publish(tmp_path / "x", pages(store))
+    assert key.encode() not in bytes_on_disk(tmp_path / "x")
+    told = {each.digest: each for each in rebuilt(records)}
+    for each in found:
+        if each.request.context is Context.MAIN and b"[scrubbed]" not in store.sent(each).partition(b'"metadata"')[0]:
+            betas = each.request.headers["anthropic-beta"].split(",")
+            assert told[digest(json.loads(store.sent(each)), betas)].fidelity is Fidelity.EXACT
+
+
+def test_the_real_agents_compaction_is_known_by_what_it_says(tmp_path):
+    bench = make_bench(tmp_path / "bench")
+    session = new_session()
+    replies = [{"when": {"prompt": "TEXT ONLY"}, "replies": [{"text": "<analysis>a</analysis><summary>s</summary>"}]}]
+    script = parse({"rules": [*replies, {"replies": [{"text": "ok"}]}]})
+    with serve(script) as model, proxied(model.url, tmp_path / "x") as (url, _):
+        for prompt, more in (("Begin.", {"session": session}), ("/compact", {"resume": session})):
+            ask = Ask(prompt, cwd=bench.project, environment=bench.environment(url), **more)
+            running = bench.client.start(ask)
+            running.wait(60)
+            running.stop()
+
+    found = exchanges(tmp_path / "x").read()
+    assert [(each.request.is_compaction, each.request.context) for each in found] == [
+        (False, Context.MAIN),
+        (True, Context.MAIN),
+    ]

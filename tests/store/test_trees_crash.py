@@ -1,0 +1,137 @@
+"""Snapshots: killed at any call, held by an orphan, at a fixed price."""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from flightlog.model.errors import Conflict
+from flightlog.store.git import GitFailed
+from shadow import PROGRAMS, fsck, kinds, opened
+from waiting import until
+
+
+@pytest.fixture
+def work(tmp_path):
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+STEPS = ("update-index", "write-tree", "commit-tree", "update-ref")
+CALLS = "openat,write,pwrite64,fsync,fdatasync,rename,renameat,renameat2,link,linkat,unlink,unlinkat,mkdir,ftruncate"
+
+
+def wrapped(folder, command, action):
+    """A git that does something else for one of its commands."""
+    folder.mkdir()
+    real = shutil.which("git")
+    script = (
+        f'#!/bin/sh\nfor word in "$@"; do\n  if [ "$word" = {command} ]; then {action} ; fi\ndone\nexec {real} "$@"\n'
+    )
+    (folder / "git").write_text(script.replace("GIT", str(real)))
+    (folder / "git").chmod(0o755)
+    return f"{folder}:{PROGRAMS}"
+
+
+def writing_points(trace):
+    """The calls of a traced git that change something, as strace counts them."""
+    seen, found = {}, []
+    for line in trace.read_text(errors="replace").splitlines():
+        call = re.match(r"(?:\d+\s+)?(\w+)\(", line)
+        if call:
+            seen[call[1]] = seen.get(call[1], 0) + 1
+            if call[1] != "openat" or "O_CREAT" in line:
+                found.append((call[1], seen[call[1]]))
+    return found
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("command", STEPS)
+def test_git_killed_at_any_call_that_writes_leaves_the_shadow_sound(tmp_path, command):
+    killed(tmp_path, command, every=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", STEPS)
+def test_git_killed_at_one_call_in_five_that_writes_leaves_the_shadow_sound(tmp_path, command):
+    killed(tmp_path, command, every=5)
+
+
+def killed(tmp_path, command, every):
+    def prepared(name):
+        work = tmp_path / name / "work"
+        work.mkdir(parents=True)
+        (work / "a").write_text("a")
+        (work / "sub").mkdir()
+        (work / "sub/b").write_text("b")
+        trees = opened(work)
+        trees.snapshot("baseline")
+        (work / "a").write_text("changed")
+        (work / "sub/c").write_text("c")
+        return work
+
+    work = prepared("traced")
+    trace = tmp_path / "trace"
+    programs = wrapped(tmp_path / "bin", command, f'exec strace -qq -o {trace} -e trace={CALLS} GIT "$@"')
+    opened(work, programs=programs).snapshot("next")
+    points = writing_points(trace)
+    assert len(points) >= 3
+
+    for call, number in points[::every]:
+        name = f"{call}-{number}"
+        work = prepared(name)
+        kill = f'exec strace -qq -o /dev/null -e trace={call} -e inject={call}:signal=KILL:when={number} GIT "$@"'
+        with pytest.raises((GitFailed, Conflict)):
+            opened(work, programs=wrapped(tmp_path / name / "bin", command, kill)).snapshot("next")
+        trees = opened(work)
+        fsck(work)
+        assert kinds(trees, None, "baseline") == {"a": "added", "sub/b": "added"}
+        if "next" not in trees.names():
+            trees.snapshot("next")
+        assert kinds(trees, "baseline", "next") == {"a": "modified", "sub/c": "added"}
+        assert trees.diff("next", trees.snapshot("after")) == []
+
+
+def test_an_orphaned_git_keeps_the_line_until_it_ends(work, tmp_path):
+    (work / "a").write_text("a")
+    opened(work).snapshot("baseline")
+    (work / "a").write_text("b")
+    programs = wrapped(tmp_path / "bin", "write-tree", f"touch {tmp_path}/started; sleep 1.5; touch {tmp_path}/ended")
+    code = (
+        "import sys, time; from pathlib import Path; from flightlog.store.trees import Place, open_trees\n"
+        f"place = Place(Path({str(work.parent / '.shadow_git')!r}), Path({str(work)!r}), Path('/none'), {programs!r})\n"
+        "open_trees(place, now=time.time).snapshot('killed')"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code])
+    until((tmp_path / "started").exists)
+    child.kill()
+    child.wait()
+
+    snapshot = opened(work).snapshot("next")
+
+    assert (tmp_path / "ended").exists()
+    assert kinds(opened(work), "baseline", snapshot) == {"a": "modified"}
+
+
+def test_a_step_costs_a_fixed_number_of_git_calls(work, tmp_path):
+    for number in range(300):
+        (work / f"f{number}").write_text(str(number))
+    log = tmp_path / "log"
+    trees = opened(work, programs=wrapped(tmp_path / "bin", "never", f"true; fi; if true; then echo $1 >> {log}"))
+    (tmp_path / "bin/git").write_text(f'#!/bin/sh\necho "$1" >> {log}\nexec {shutil.which("git")} "$@"\n')
+    trees.snapshot("baseline")
+
+    def calls(act):
+        log.write_text("")
+        act()
+        return sorted(log.read_text().split())
+
+    (work / "f7").write_text("changed")
+    changed = calls(lambda: trees.snapshot("one"))
+    same = calls(lambda: trees.snapshot("two"))
+
+    assert changed == sorted(["diff-files", "ls-files", "update-index", "write-tree", "commit-tree", "update-ref"])
+    assert same == sorted(["diff-files", "ls-files", "update-ref"])

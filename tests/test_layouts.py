@@ -1,0 +1,163 @@
+"""Old data opens (R17), later data survives (R18): directories that every version must be able to live with."""
+
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tools.docs.files import FILES, named
+
+from cli_runs import FLIGHTLOG
+from flightlog.lab.book import Book
+from flightlog.lab.events import TreeSettled
+from flightlog.live.file import runtime_state
+from flightlog.model.damage import Damage
+from flightlog.model.errors import Conflict
+from flightlog.privacy.redact import Redactor
+from flightlog.retro.room import ANALYSIS, Room
+from flightlog.retro.state import decoded
+from flightlog.store.journal import Journal, Record, Unrecognised
+from journal_events import EARLIER, LATER
+from layouts import KEPT, ROOMS, VERSIONS, said, unpacked
+from retro.rooms import reported
+
+JOURNALS = {
+    "loop": ("project/ralph-loop-sessions/session-001-shop/journal.jsonl", "kind"),
+    "lab": ("project/runs/tax/.journal.jsonl", "kind"),
+    "retro": ("project/.chat-retro-runtime/state/journal.jsonl", "type"),
+    "live": ("home/.claude/session-health/.flightlog/journal.jsonl", "type"),
+}
+
+
+def plain(value):
+    return json.loads(json.dumps(value))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_released_version_wrote_opens_and_says_the_same(version, tmp_path):
+    told = plain(said(unpacked(version, tmp_path)))
+
+    assert told == json.loads((KEPT / f"{version}.json").read_text())
+
+
+def test_there_is_a_directory_of_every_layout():
+    assert "0.1.0" in VERSIONS
+    for version in VERSIONS:
+        assert set(json.loads((KEPT / f"{version}.json").read_text())) == set(ROOMS)
+
+
+@pytest.mark.parametrize("room", sorted(FILES))
+def test_every_file_of_a_layout_is_in_the_reference(room, tmp_path):
+    root = unpacked(VERSIONS[-1], tmp_path) / ROOMS[room]
+
+    unnamed = [
+        str(path.relative_to(root))
+        for path in root.rglob("*")
+        if path.is_file() and not named(room, str(path.relative_to(root)))
+    ]
+
+    assert unnamed == []
+
+
+def later(root):
+    """What a later version adds everywhere: events of a new kind, new fields of known ones, rows of a new kind."""
+    added = {}
+    for room, (name, tag) in JOURNALS.items():
+        path = root / name
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        event = {"v": 1, "id": f"later-{room}", "seq": len(lines) + 1, "ts": "2030-01-01T00:00:00.000Z"}
+        line = json.dumps({**event, tag: "hologram", "depth": 3}).encode()
+        wider = [json.dumps({**json.loads(each), "seen_by_later": room}).encode() for each in lines]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"".join(each + b"\n" for each in (*wider, line)))
+        added[room] = [*wider, line]
+    shards = root / ROOMS["dataset"] / "tracked" / "pending"
+    row = b'{"kind":"hologram","id":"h-1","depth":3,"rev":1}'
+    (shards / "2030-01-01-later-000000000000.jsonl").write_bytes(row + b"\n")
+    added["dataset"] = [row]
+    return added
+
+
+def test_what_a_later_version_added_is_kept_as_it_is(tmp_path):
+    root = unpacked(VERSIONS[-1], tmp_path)
+    before = plain(said(root))
+    added = later(root)
+    now = plain(said(root))
+    assert now == before, "what is not known changes nothing of what is"
+
+    project = root / "project"
+    room = Room(root / ROOMS["retro"], Redactor(b"k" * 32), lambda: 1, map("new{}".format, itertools.count()).__next__)
+    reported(room, "Said by the earlier version", "x")
+    Book(root / ROOMS["lab"] / "tax", now=lambda: "t", new_id=lambda: "earlier").note(TreeSettled("baseline"))
+    state = runtime_state.read(root / ROOMS["live"], 0)
+    runtime_state.upsert_session(root / ROOMS["live"], state.sessions[0], 1)
+    env = {"PATH": os.environ["PATH"], "HOME": str(root / "home"), "FLIGHTLOG_HOME": str(root / "flightlog")}
+    env |= {"GIT_CONFIG_GLOBAL": "/dev/null", "LANG": "C.UTF-8"}
+    asked = ["ralph-runtime", "generate-report", "--session", "session-001"]
+    for words in (["git", "init", "-q", "-b", "main"], asked, ["flightlog", "dataset", "tracked", "compact"]):
+        program = shutil.which(words[0]) if words[0] == "git" else FLIGHTLOG.with_name(words[0])
+        done = subprocess.run([program, *words[1:]], cwd=project, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+    for room_name, (name, _) in JOURNALS.items():
+        body = (root / name).read_bytes().splitlines()
+        assert [line for line in body if line in added[room_name]] == added[room_name], room_name
+    rows = b"".join(path.read_bytes() for path in sorted((root / ROOMS["dataset"]).rglob("*.jsonl")))
+    assert b'"depth":3' in rows
+    assert b'"h-1"' in rows
+    assert any(each.title == "Said by the earlier version" for each in room.board().issues.values())
+
+
+def test_a_file_of_a_later_schema_is_refused_and_stays_where_it_is(tmp_path):
+    root = unpacked(VERSIONS[-1], tmp_path)
+    path = root / ROOMS["retro"] / ANALYSIS
+    path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": 2, "new": True}))
+    body = path.read_bytes()
+    room = Room(root / ROOMS["retro"], Redactor(b"k" * 32), lambda: 1, lambda: "i")
+
+    with pytest.raises(Conflict, match="later flightlog"):
+        room.analysis()
+
+    assert path.read_bytes() == body
+    assert list(path.parent.glob("*.corrupt*")) == []
+    with pytest.raises(Conflict):
+        decoded(body)
+
+
+def test_two_versions_side_by_side_lose_nothing_of_each_other(tmp_path):
+    """Processes of both versions write to one journal and are killed at random; whatever one said it kept is there."""
+    path, chance = tmp_path / "journal.jsonl", random.Random(7)
+    acked: list[str] = []
+    for round_ in range(12):
+        version = ("earlier", "later")
+        writers = [start(which, path, tmp_path / f"{round_}-{which}-{each}") for which in version for each in "ab"]
+        time.sleep(chance.uniform(0.15, 0.4))
+        for writer, _ in writers:
+            writer.send_signal(signal.SIGKILL)
+            writer.wait(20)
+        acked += [word for _, log in writers for word in log.read_text().split("\n")[:-1]]
+
+    for union in (EARLIER, LATER):
+        items = list(Journal(path, union, now=str, new_id=str).read())
+        found = {item.id for item in items if isinstance(item, Record | Unrecognised)}
+        assert set(acked) <= found
+        torn = [item for item in items if isinstance(item, Damage)]
+        assert len(torn) <= 12 * 4
+    kinds = [type(item) for item in Journal(path, EARLIER, now=str, new_id=str).read()]
+    assert Unrecognised in kinds
+    assert len(acked) > 100
+    wide = [line for line in path.read_bytes().splitlines() if b'"more"' in line]
+    assert wide, "known events with a new field are there too"
+
+
+def start(which, path, log):
+    program = Path(__file__).with_name("journal_events.py")
+    log.touch()
+    return subprocess.Popen([sys.executable, program, which, str(path), str(log)]), log

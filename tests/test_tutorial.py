@@ -1,0 +1,52 @@
+"""The tutorial, run as written: every block that is marked `sh`, in one shell, on a machine that has nothing else."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PAGE = Path(__file__).parents[1] / "docs" / "tutorial.md"
+BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+MINUTES_MAX = 10
+END = "=== end of block ==="
+
+
+def blocks():
+    """Each block of commands with the lines its output must hold."""
+    told = []
+    for kind, body in BLOCK.findall(PAGE.read_text("utf-8")):
+        if kind == "sh":
+            told.append((body, []))
+        else:
+            told[-1][1].extend(body.splitlines())
+    return told
+
+
+def offline():
+    """Nothing to talk to but loopback, where that can be had."""
+    return ["unshare", "-n", "sh", "-c", 'ip link set lo up; exec "$@"', "sh"] if os.geteuid() == 0 else []
+
+
+def test_the_tutorial_works_as_written(tmp_path):
+    written = blocks()
+    script = "set -e\n" + "".join(f"{body}\necho '{END}'\n" for body, _ in written)
+    git = Path(shutil.which("git")).parent
+    path = f"{Path(sys.executable).parent}:{git}:/usr/bin:/bin"
+    env = {"PATH": path, "HOME": str(tmp_path), "LANG": "C.UTF-8", "COLUMNS": "140", "TZ": "UTC"}
+    began = time.monotonic()
+
+    ran = subprocess.run([*offline(), "bash", "-c", script], cwd=tmp_path, env=env, stdin=subprocess.DEVNULL,
+                         capture_output=True, text=True, check=False, timeout=60 * MINUTES_MAX)  # fmt: skip
+
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    said = ran.stdout.split(END)
+    assert len(written) >= 12
+    for (body, wanted), out in zip(written, said, strict=False):
+        for line in wanted:
+            form = ".*".join(re.escape(part.strip()) for part in line.split("…"))
+            found = re.search(re.sub(r"(\\ )+", r"\\s+", form), out)
+            assert found, f"{line!r} is not in what this says:\n{body}\n{out}"
+    assert time.monotonic() - began < 60 * MINUTES_MAX

@@ -1,0 +1,139 @@
+"""The pages as one: no link leads nowhere, one search finds everything, every empty room says what to do."""
+
+import shutil
+from html.parser import HTMLParser
+from urllib.parse import urldefrag, urljoin, urlsplit
+
+import pytest
+
+from pages import running
+from real_agent import make_bench
+from recordings import ROOT
+from traced import build
+
+CASES = ("2.1.325/subagent-foreground", "2.1.325/compaction-manual", "2.1.325/odd-outputs")
+PAGES_MAX = 1500
+
+
+class Links(HTMLParser):
+    """What a page refers to, and the places in it one can refer to."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.to, self.ids = set(), set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        told = dict(attrs)
+        self.ids.add(told.get("id"))
+        names = ["src", "hx-get", *(["href"] if tag in {"a", "link"} else [])]
+        names += ["action"] if tag == "form" and told.get("method", "get").lower() == "get" else []
+        self.to |= {told[name] for name in names if told.get(name)}
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    made = build(make_bench(tmp_path_factory.mktemp("whole") / "machine"))
+    for case in CASES:
+        shutil.copytree(ROOT / case / "transcripts", made.config / "projects" / case.replace("/", "-"))
+    return made
+
+
+@pytest.fixture
+def served(project, monkeypatch):
+    monkeypatch.chdir(project.top)
+    for name, value in project.environment().items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(project.config))
+    with running(project.config) as pages:
+        pages.ask("/search?q=totals")  # the list is looked at in the background; the search waits for it
+        yield pages
+
+
+def crawl(served, *starts):
+    """Ask for every address there is, each once; return those that lead nowhere, and on which page they stand."""
+    waiting = [(start, "") for start in starts]
+    seen, broken, texts = set(), [], {}
+    while waiting:
+        address, on = waiting.pop()
+        path, fragment = urldefrag(address)
+        if path not in seen:
+            seen.add(path)
+            assert len(seen) < PAGES_MAX, "the pages have no end"
+            if path.endswith("/live"):
+                continue
+            answer = served.ask(path)
+            if answer.status == 303:  # it leads on: what it leads to must be there
+                texts[path] = Links("")
+                waiting.append((urljoin(path, answer.headers["Location"]), on))
+                continue
+            if answer.status not in {200, 204}:
+                broken.append((address, on, answer.status))
+            texts[path] = Links(answer.text if "html" in (answer.headers["Content-Type"] or "") else "")
+            found = (urljoin(path, each) for each in texts[path].to)
+            waiting += [(each, path) for each in sorted(found) if not urlsplit(each).netloc and each.startswith("/")]
+        if fragment and path in texts and fragment not in texts[path].ids:
+            broken.append((address, on, "no such place on the page"))
+    return seen, broken
+
+
+def test_no_link_on_any_page_leads_nowhere(served, project):
+    seen, broken = crawl(served, "/", "/search?q=tax", f"/trace?address={project.commit}")
+
+    assert broken == []
+    for family in ("/live", "/usage", "/loops", "/retro", "/dataset", "/privacy", "/doctor", "/search"):
+        assert family in seen
+    assert any(path.startswith("/loops/session-001") for path in seen)
+    assert sum(path.startswith("/trace?address=") for path in seen) > 20
+    assert sum(path.startswith("/sessions/") for path in seen) > 30
+
+
+def test_one_search_finds_sessions_runs_loops_findings_and_issues(served, project):
+    text = served.ask("/search?q=tax").text
+    issue = served.ask("/search?q=rounded+too").text
+    finding = served.ask("/search?q=claude-opus").text
+
+    assert f'href="/sessions/{project.session}"' in text, "by its title"
+    assert f'href="/sessions/{project.session}?find=tax"' in text, "by its words"
+    assert "address=run%3Atax/session_01" in text
+    assert "address=task%3Asession-001-shop/001" in served.ask("/search?q=totals").text
+    assert f"address=issue%3A{project.issue}" in issue
+    assert "address=finding%3Acost-models" in finding
+    assert "Nothing says" in served.ask("/search?q=zzzzqqq").text
+    assert "<script>x" not in served.ask("/search?q=%3Cscript%3Ex").text
+
+
+def test_the_trace_page_shows_every_kind_and_what_is_broken_is_said(served, project):
+    told = served.ask(f"/trace?address={project.commit}").text
+
+    for kind in ("session", "step", "request", "hunk", "row", "task", "run", "finding", "issue"):
+        assert f'<th scope="row">{kind}</th>' in told
+    assert f"/sessions/{project.session}?at=1.1#1.1" in told
+    assert served.ask("/trace?address=nothing-like-it").status == 404
+    assert served.ask("/trace?address=%3Cb%3E").status in {400, 404}
+    assert "Name something" in served.ask("/trace").text
+    assert f"/trace?address=session:{project.session}" in served.ask(f"/sessions/{project.session}").text
+
+
+def test_dataset_privacy_and_doctor_have_pages(served, project):
+    dataset, privacy, doctor = (served.ask(path).text for path in ("/dataset", "/privacy", "/doctor?whole"))
+
+    assert "<dt>Sessions</dt><dd><b>1</b>" in dataset
+    assert "tracked/*.jsonl" in privacy
+    assert "sessions, " in doctor
+    assert "registered" in doctor
+
+
+def test_rooms_that_are_empty_say_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "config"))
+    monkeypatch.setenv("FLIGHTLOG_HOME", str(tmp_path / "home"))
+
+    with running(tmp_path / "config") as pages:
+        said = {path: pages.ask(path) for path in ("/dataset", "/privacy", "/doctor?whole", "/search", "/trace")}
+
+    assert {path: answer.status for path, answer in said.items()} == dict.fromkeys(said, 200)
+    assert "flightlog dataset session sync-to-jsonl" in said["/dataset"].text
+    assert "None found; 0 sessions looked at" in said["/privacy"].text
+    assert "flightlog demo" in said["/doctor?whole"].text
+    assert not (tmp_path / ".git-ml").exists()

@@ -1,0 +1,1 @@
+"""Documents made from the source: the reference, and the man pages."""

@@ -1,0 +1,1 @@
+"""The whole at once for a long time: agents recording, loops, replays, the page open, random kills."""
