@@ -6,6 +6,7 @@ import random
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
@@ -117,13 +118,15 @@ def test_pause_rests_after_the_task_and_stop_at_once(tmp_path):
     assert ralph(paused, "stop", "--session", "session-001").returncode == 75
 
 
-def at_once(path):
-    """Read a file in one call: what is read in two may be of two moments."""
-    file = os.open(path, os.O_RDONLY)
+def while_stopped(runner, look):
+    """Look while the runner stands still, between two of its system calls: a reader beside a writer may see both."""
+    os.kill(runner.pid, signal.SIGSTOP)
     try:
-        return os.read(file, 1 << 24)
+        while Path(f"/proc/{runner.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ":
+            time.sleep(0)
+        return look()
     finally:
-        os.close(file)
+        os.kill(runner.pid, signal.SIGCONT)
 
 
 def test_the_log_is_whole_at_every_moment(tmp_path):
@@ -134,7 +137,7 @@ def test_the_log_is_whole_at_every_moment(tmp_path):
     page = session_of(root) / "execution-log.json"
 
     while runner.poll() is None:
-        seen = max(seen, len(json.loads(at_once(page))["events"]))
+        seen = max(seen, len(while_stopped(runner, lambda: json.loads(page.read_text())["events"])))
 
     assert ended(runner) == 0
     assert seen > 20
