@@ -137,6 +137,7 @@ def test_the_log_is_whole_at_every_moment(tmp_path):
     page = session_of(root) / "execution-log.json"
 
     while runner.poll() is None:
+        time.sleep(0.01)
         seen = max(seen, len(while_stopped(runner, lambda: json.loads(page.read_text())["events"])))
 
     assert ended(runner) == 0
