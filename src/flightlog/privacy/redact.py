@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from flightlog.model.pages import Clean
 from flightlog.privacy.detect import engine
-from flightlog.privacy.detect.hits import HIGH, LOW, SECRET
+from flightlog.privacy.detect.hits import HIGH, LOW, SECRET, holds
 from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import UNJUDGED
 from flightlog.privacy.detect.people import HOME, nobodys, without_owner
@@ -82,9 +82,9 @@ class Redactor:
     def homeless(self, data: bytes) -> bytes:
         """Return `data` with directories already seen to name a person renamed."""
         for path, name in self._homes.items():
-            data = data.replace(path + b"/", name + b"/") if path in data else data
+            data = data.replace(path + b"/", name + b"/") if holds(data, path) else data
         for path in self._seen:
-            data = without_owner(data, path) if path in data else data
+            data = without_owner(data, path) if holds(data, path) else data
         return data
 
     def found(self, data: bytes) -> list[engine.Found]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import re2
 
 from flightlog.privacy.detect import specials, triggers, views
-from flightlog.privacy.detect.hits import LATIN, PERSON, SECRET, Hit
+from flightlog.privacy.detect.hits import LATIN, PERSON, SECRET, Hit, holds
 from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import UNJUDGED, Meter
 
@@ -73,7 +73,8 @@ def find(data: bytes, known: Known | None = None, meter: Meter | None = None) ->
 def look(data: bytes, known: Known | None = None, meter: Meter | None = None) -> Looked:
     """Return what is private in `data`, and where it must be decoded to be sure."""
     looking = Looking(known, meter or Meter())
-    data = TAG.sub(lambda tag: b"\0" * len(tag.group()), data) if b"<secret:" in data or b"<person:" in data else data
+    if holds(data, b"<secret:") or holds(data, b"<person:"):
+        data = TAG.sub(lambda tag: b"\0" * len(tag.group()), data)
     sighted = triggers.sight(data, looking.meter)
     hits = [*looking.known.find(data), *sighted.hits] if looking.known else sighted.hits
     found = [_found(hit, ((hit.start, hit.end),)) for hit in hits]

@@ -7,7 +7,7 @@ on loopback or in private networks are left alone. No names of people are guesse
 import functools
 import ipaddress
 
-from flightlog.privacy.detect.hits import HIGH, MEDIUM, PERSON, Hit
+from flightlog.privacy.detect.hits import HIGH, MEDIUM, PERSON, Hit, holds
 
 HOME = "home-path"
 LOOK = 40
@@ -113,8 +113,9 @@ def without_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
     name, bounds = name or nobodys(path), _AFTER_SLUG if path[:1] == b"-" else _AFTER_HOME
     # Nearly all stand so; the rest is looked at one by one.
     before, after = (b"/", b"-") if path[:1] == b"-" else (b'"', b"/")
-    data = data.replace(before + path + after, before + name + after)
-    if path not in data:
+    usual = before + path + after
+    data = data.replace(usual, before + name + after) if holds(data, usual) else data
+    if not holds(data, path):
         return data
     parts = data.split(path)
     made = [parts[0]]
