@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from flightlog.archive import Archive, Recording
 from flightlog.views.summary import SessionSummary
+from flightlog.web.tidy import give_back
 
 LOOK_EVERY_S = 1.0
 REST = 3  # a look that takes long is followed by a longer rest
@@ -95,6 +96,8 @@ class Looking:
             self._publish(told, 0)
             self._seen = seen
             archive.books.close()
+            if first:
+                give_back()
         self._known.set()
 
     def _publish(self, told: list[SessionSummary], pending: int) -> None:

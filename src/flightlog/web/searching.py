@@ -12,8 +12,10 @@ from flightlog.model.errors import Invalid
 from flightlog.views.query import Query, parse
 from flightlog.web.held import Held, text_of
 from flightlog.web.looking import Fingerprint, fingerprints
+from flightlog.web.tidy import give_back
 
 SNIPPET_CHARS = 90
+MUCH_BYTES = 64 << 20
 _HALF = re.compile(r"\w{3}$")  # two letters begin too many words to look them all up
 
 
@@ -75,7 +77,8 @@ class Searching:
             self._let_go()
             files = [file for each in archive.recordings.values() for file in each.files]
             self._finder = (seen, Finder(files, archive.index))
-            self._finder[1].sync()
+            if self._finder[1].sync().bytes_read > MUCH_BYTES:
+                give_back()
         self._archive_seen = archive
 
 
