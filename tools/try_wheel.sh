@@ -5,8 +5,10 @@ cd "$(dirname "$0")/.."
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
 .venv/bin/python -m build --wheel --no-isolation --outdir "$root/dist" . >/dev/null
+# Into a file: a search that ends early would break the pipe, and with it the listing.
+python3 -m zipfile --list "$root"/dist/flightlog-*.whl >"$root/listing"
 for name in htmx.js d3.js plot.js; do
-  python3 -m zipfile --list "$root"/dist/flightlog-*.whl | grep -q "web/static/vendor/$name" || { echo "the wheel lacks $name" >&2; exit 1; }
+  grep -q "web/static/vendor/$name" "$root/listing" || { echo "the wheel lacks $name" >&2; exit 1; }
 done
 python3 -m venv "$root/venv"
 "$root/venv/bin/python" -m pip --quiet install --no-input "$root"/dist/flightlog-*.whl
