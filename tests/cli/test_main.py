@@ -2,13 +2,14 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import click
 import pytest
 
 from cli_runs import FLIGHTLOG, environment, flightlog, within
-from flightlog.cli.root import COMMANDS, EXIT_CODES, cli, run
+from flightlog.cli.root import COMMANDS, EXIT_CODES, EXTRAS, cli, run
 from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound, Unavailable, Unreadable
 from recordings import config_dir
 from transcripts import SESSION, user, write
@@ -215,3 +216,29 @@ def test_what_the_quick_way_cannot_answer_is_left_to_the_command_line(tmp_path, 
     ran = flightlog(tmp_path, "session", "usage", "--json", *words)
 
     assert ran.code == (0 if words[0] == "--since" else 2)
+
+
+@pytest.mark.parametrize(
+    ("missing", "extra", "words"),
+    [
+        ("stamina", "lab", ["lab", "resample", "x", "--request", "1"]),
+        ("brotli", "lab", ["lab", "replay", "x", "--turn", "1"]),
+    ],
+)
+def test_what_is_not_installed_is_named_with_the_extra_that_brings_it(tmp_path, missing, extra, words):
+    code = f"import sys; sys.modules[{missing!r}] = None; from flightlog.cli import main; main()"
+
+    ran = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (ran.returncode, "Traceback" in ran.stderr) == (69, False), ran.stderr
+    assert missing in ran.stderr
+    assert f"pip install 'flightlog[{extra}]'" in ran.stderr
+
+
+def test_every_extra_is_one_the_package_has():
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+
+    assert set(EXTRAS.values()) <= set(project["optional-dependencies"])

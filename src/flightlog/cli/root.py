@@ -54,6 +54,16 @@ EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (
 )
 
 
+# What a room needs besides the rest is installed with its extra.
+EXTRAS = {
+    **dict.fromkeys(("aiohttp", "multidict", "yarl"), "web"),
+    "textual": "tui",
+    **dict.fromkeys(("brotli", "numpy", "stamina"), "lab"),
+    **dict.fromkeys(("scipy", "sklearn"), "retro"),
+    **dict.fromkeys(("distributed", "pyarrow"), "scale"),
+}
+
+
 class _Lazy(click.Group):
     """A group that imports a command when it runs, not when it is listed."""
 
@@ -109,6 +119,12 @@ def run(command: click.Command, name: str, args: Sequence[str]) -> int:
             raise
         _tell(name, error.message, error.hint)
         return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if debug or missing not in EXTRAS:
+            raise
+        _tell(name, f"this needs {missing}, which is not installed", f"pip install 'flightlog[{EXTRAS[missing]}]'")
+        return next(code for kind, code in EXIT_CODES if kind is Unavailable)
     except click.ClickException as error:
         error.show()
         return error.exit_code
