@@ -76,3 +76,15 @@ def test_without_the_extra_it_says_how_to_get_it(machine, tmp_path):
     _, said = served.communicate(timeout=20)
 
     assert (served.returncode, "pip install 'flightlog[web]'" in said) == (69, True)
+
+
+def test_the_pages_need_no_extra_but_their_own():
+    missing = "brotli numpy stamina sklearn scipy distributed pyarrow textual"
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({missing!r}.split()))\n"
+        "import flightlog.web.command, flightlog.web.pages, flightlog.web.server, flightlog.app.lab_replay"
+    )
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (ran.returncode, ran.stderr) == (0, "")

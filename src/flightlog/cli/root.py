@@ -58,7 +58,8 @@ EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (
 EXTRAS = {
     **dict.fromkeys(("aiohttp", "multidict", "yarl"), "web"),
     "textual": "tui",
-    **dict.fromkeys(("brotli", "numpy", "stamina"), "lab"),
+    "stamina": "lab",
+    "numpy": "lab,retro",
     **dict.fromkeys(("scipy", "sklearn"), "retro"),
     **dict.fromkeys(("distributed", "pyarrow"), "scale"),
 }

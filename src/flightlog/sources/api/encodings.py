@@ -7,10 +7,13 @@ leaves the bytes as they are, and is named.
 import zlib
 from collections.abc import Callable
 
-import brotli
 import zstandard
 
 BYTES_MAX = 1 << 30
+
+
+class _Unread(Exception):
+    """Not what it says it is, or nobody here can read it."""
 
 
 def decoded(data: bytes, encoding: str) -> tuple[bytes, str]:
@@ -22,7 +25,7 @@ def decoded(data: bytes, encoding: str) -> tuple[bytes, str]:
             return data, ",".join(names) if data else ""
         try:
             data = decode(data)
-        except (zlib.error, zstandard.ZstdError, brotli.error):
+        except (zlib.error, zstandard.ZstdError, _Unread):
             return data, ",".join(names)
         names.pop()
     return data, ""
@@ -45,7 +48,14 @@ def _zstd(data: bytes) -> bytes:
 
 
 def _brotli(data: bytes) -> bytes:
-    return bytes(brotli.Decompressor().process(data))
+    try:
+        import brotli  # noqa: PLC0415 - an extra: the pages and most runs do without
+    except ImportError:
+        raise _Unread from None
+    try:
+        return bytes(brotli.Decompressor().process(data))
+    except brotli.error:
+        raise _Unread from None
 
 
 _DECODERS: dict[str, Callable[[bytes], bytes]] = {
