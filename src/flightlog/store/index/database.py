@@ -16,9 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from typing import TypeVar
 
-from flightlog.store.index import files, lines, sessions, text, usage
-
-VERSION = 3
+VERSION = 4
 _BUSY_SECONDS = 5.0
 _APPLICATION = 0x666C6F67
 _SIDES = ("", "-wal", "-shm", "-journal")
@@ -144,6 +142,8 @@ def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
         database.close()
         raise sqlite3.DatabaseError("an index of another version")
+    from flightlog.store.index import files, lines, sessions, text, usage  # noqa: PLC0415 - only who makes it waits
+
     schema = files.SCHEMA + usage.SCHEMA + lines.SCHEMA + text.SCHEMA + sessions.SCHEMA
     for statement in filter(None, map(str.strip, schema.split(";"))):
         database.execute(statement)
