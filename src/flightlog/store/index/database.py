@@ -126,19 +126,25 @@ def _identity(path: str | None) -> tuple[int, int]:
 
 def _connected(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    # No report waits for the disk to take an empty file; a power cut that spoils it costs the time to make it again.
+    database.execute("PRAGMA synchronous = OFF")
     database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
     return database
 
 
 def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
     """Make the tables, or refuse a file that is not ours or not of this version."""
-    if _is_ours(database):
-        return database
+    if not _is_ours(database):
+        _make(database)
+    database.execute("PRAGMA synchronous = NORMAL")
+    return database
+
+
+def _make(database: sqlite3.Connection) -> None:
     database.execute("BEGIN IMMEDIATE")
     if _is_ours(database):  # somebody was quicker
         database.execute("ROLLBACK")
-        return database
+        return
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
         database.close()
         raise sqlite3.DatabaseError("an index of another version")
@@ -150,7 +156,6 @@ def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
     database.execute(f"PRAGMA application_id = {_APPLICATION}")
     database.execute(f"PRAGMA user_version = {VERSION}")
     database.execute("COMMIT")
-    return database
 
 
 def _is_ours(database: sqlite3.Connection) -> bool:
