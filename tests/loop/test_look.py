@@ -76,6 +76,8 @@ def test_every_command_of_the_document_answers(root):
         assert ran.returncode == 0, (words, ran.stderr)
         assert ran.stdout.strip(), words
     assert json.loads(ralph(root, "status", "--session", "session-001", "--json").stdout)["tasks_completed"] == 3
+    seen = json.loads(ralph(root, "monitor", "--session", "session-001", "--once", "--json").stdout)
+    assert (seen["status"], seen["tasks_completed"]) == ("completed", 3)
     one = ralph(root, "logs", "--session", "session-001", "--event", "e3", "--json").stdout
     assert json.loads(one)["details"]["event"] == "e3"
 

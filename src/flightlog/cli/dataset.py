@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
+from flightlog.cli.output import json_option
 from flightlog.model.text import inert
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_JSON = json_option()
 _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
 
 
@@ -133,9 +134,9 @@ def check(*, fix: bool, as_json: bool) -> int:
 @dataset.command(epilog="Example: flightlog dataset export --format parquet --output rows/")
 @click.option(
     "--format", "form", default="jsonl", show_default=True,
-    type=click.Choice(["jsonl", "csv", "parquet", "huggingface", "sft", "preferences"]),
+    type=click.Choice(["jsonl", "csv", "parquet", "huggingface", "sft", "preferences"]), help="What to write.",
 )  # fmt: skip
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="The file, or the folder, to write.")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="The file, or the directory, to write.")
 @_JSON
 def export(form: str, output: Path, *, as_json: bool) -> None:
     """Write the rows for other programs; what is in them was redacted before it was first written."""

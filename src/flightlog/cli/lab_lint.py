@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.cli.output import examples, json_option
+
 if TYPE_CHECKING:
     from flightlog.app.trajectories import Linted
     from flightlog.views.atif.findings import Finding
@@ -12,19 +14,19 @@ if TYPE_CHECKING:
 
 @click.command(
     "lint",
-    epilog="Examples: flightlog lab lint runs/greet    flightlog lab lint trajectory.json --strict    "
-    "Exits with 1 when there is an error (with --strict: or a warning).",
+    epilog=examples("flightlog lab lint runs/greet", "flightlog lab lint trajectory.json --strict"),
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--source", default="", help="The recorded session to compare with; else the transcript beside, or by its id."
 )
 @click.option("--strict", is_flag=True, help="Count warnings as errors.")
-@click.option("--json", "as_json", is_flag=True, help="Print findings and fidelity as JSON.")
+@json_option("Print findings and fidelity as JSON.")
 def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
     """Find what is wrong with the ATIF trajectory at PATH, or with all below it, beyond what validators mind.
 
     Beside it stands a fidelity report: what the recording had that the trajectory has not.
+    Exit 1 when there is an error, or with --strict a warning.
     """
     from flightlog.app.trajectories import lint_path
     from flightlog.cli.output import print_json

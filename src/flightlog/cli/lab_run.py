@@ -19,7 +19,7 @@ from flightlog.model.text import inert, one_line
 @click.option("--no-capture", is_flag=True, help="Do not capture API requests.")
 @click.option("--resume", metavar="RUN", help="Take up a run that ended early; finished sessions are kept.")
 @click.option("--again", is_flag=True, help="With --resume: run sessions that were interrupted or failed once more.")
-@click.option("--dry-run", is_flag=True, help="Check the configuration and say what would be run.")
+@click.option("--dry-run", is_flag=True, help="Check the configuration, show what would be run and run nothing.")
 @ON
 @RUNS_DIR
 @AS_JSON

@@ -4,14 +4,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flightlog.cli.output import print_json, print_table
+from flightlog.cli.output import json_option, print_json, print_table
 from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.loop.look.session import Look
 
-_session = click.option("--session", "written", required=True, help="session-001, its whole name, or its directory.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+_session = click.option(
+    "--session", "written", required=True, help="Which session: session-001, its whole name, or its directory."
+)
+_json = json_option()
 
 
 @click.command(epilog="Example: flightlog loop status --session session-001")
@@ -47,23 +49,27 @@ def status(written: str, *, as_json: bool) -> None:
 @click.command(epilog="Example: flightlog loop monitor --session session-001")
 @_session
 @click.option("--once", is_flag=True, help="Show it once and end.")
-@click.option("--idle", "idle_s", type=float, default=0.0, help="End after so many seconds without news; 0 is never.")
-def monitor(written: str, *, once: bool, idle_s: float) -> None:
+@click.option(
+    "--idle", "idle_s", type=float, default=0.0, help="End after so many seconds without news; 0 means never."
+)
+@json_option("Print each change as a line of JSON.")
+def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
     """Show a session live: progress, gates, breaker, cost, the current step; ends with the session."""
     from flightlog.app import Watch
     from flightlog.app import loop_look as app
     from flightlog.loop.look.session import look
-    from flightlog.loop.look.status import monitor_lines
+    from flightlog.loop.look.status import brief, monitor_lines
+    from flightlog.views.wire import as_json_line
 
     directory = app.found(written)
     watch = Watch(idle_s, look_s=0.5)
     before: list[str] = []
     while True:
         seen = look(directory)
-        shown = monitor_lines(seen)
+        shown = [as_json_line(brief(seen))] if as_json else monitor_lines(seen)
         if shown != before:
             watch.news()
-            _redraw(before, shown)
+            _redraw([] if as_json else before, shown)
             before = shown
         if once or _is_over(seen) or not watch.pause():
             return
@@ -138,7 +144,7 @@ def insights(written: str, *, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop compare --sessions session-001,session-002")
-@click.option("--sessions", "written", required=True, help="Sessions, separated by commas.")
+@click.option("--sessions", "written", required=True, help="Which sessions, separated by commas.")
 @_json
 def compare(written: str, *, as_json: bool) -> None:
     """Put sessions side by side, any number of them."""

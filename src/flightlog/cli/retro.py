@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flightlog.cli.output import Progress, print_json, print_table
+from flightlog.cli.output import Progress, json_option, print_done, print_json, print_table
 from flightlog.cli.retro_feedback import feedback
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import inert, one_line
@@ -45,7 +45,7 @@ def retro() -> None:
     "--analyst", default="", metavar="WHO", help="Let an agent judge: claude-code, scripted, or 'COMMAND {prompt}'."
 )
 @click.option("--say", default="", help="Say this to the analyst, after the findings or in a resumed session.")
-@click.option("--json", "as_json", is_flag=True, help="Print the analysis as JSON.")
+@json_option("Print the analysis as JSON.")
 def analyze(  # noqa: PLR0913 - options
     export: str | None, *, resume: str, sessions: bool, draw: bool, analyst: str, say: str, as_json: bool
 ) -> None:
@@ -93,7 +93,7 @@ def analyze(  # noqa: PLR0913 - options
 @click.option(
     "--kind", default="", help="Only this kind: topic, friction, outcome, cost, question again, failure again …"
 )
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def patterns(*, kind: str, as_json: bool) -> None:
     """Show what the last analysis found."""
     analysis = _last()
@@ -106,7 +106,7 @@ def patterns(*, kind: str, as_json: bool) -> None:
 
 @retro.command(epilog="Example: flightlog retro show topic-1f2e3d4c5b")
 @click.argument("what")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def show(what: str, *, as_json: bool) -> None:
     """Show a finding with its evidence, or open the place an address names."""
     found = [pattern for pattern in _last().patterns if pattern.id.startswith(what)]
@@ -130,7 +130,7 @@ def show(what: str, *, as_json: bool) -> None:
 
 @retro.command(epilog="Example: flightlog retro draw --format md")
 @click.option("--format", "form", type=click.Choice(["html", "md"]), default="html", help="Pictures, or Markdown.")
-@click.option("--json", "as_json", is_flag=True, help="Print the path as JSON.")
+@json_option("Print the path as JSON.")
 def draw(*, form: str, as_json: bool) -> None:
     """Draw the last analysis again into outputs/: one HTML file that works offline, or Markdown."""
     from flightlog.app import local_zone
@@ -155,7 +155,8 @@ def prefs() -> None:
 @prefs.command("set", epilog="Example: flightlog retro prefs set excluded_topics health")
 @click.argument("name", type=click.Choice(["focus_areas", "excluded_topics", "preferred_viz"]))
 @click.argument("values")
-def set_prefs(name: str, values: str) -> None:
+@json_option("Print the preference as JSON.")
+def set_prefs(name: str, values: str, *, as_json: bool) -> None:
     """Set a preference; a comma separates several values, an empty one takes it back."""
     import msgspec
 
@@ -169,11 +170,12 @@ def set_prefs(name: str, values: str) -> None:
     open_room().journal.append(
         msgspec.convert({"type": "Preferred", "name": name, "values": said}, Preferred), durable=True
     )
-    click.echo("it counts from the next analysis on: chat-retro analyze", err=True)
+    talk = "it counts from the next analysis on: chat-retro analyze"
+    print_done({"name": name, "values": said}, talk, as_json=as_json)
 
 
 @prefs.command("show", epilog="Example: flightlog retro prefs show --json")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def show_prefs(*, as_json: bool) -> None:
     """Show the preferences in force."""
     from flightlog.app.retro import find_room
@@ -188,9 +190,9 @@ def show_prefs(*, as_json: bool) -> None:
 
 
 @retro.command(epilog="Example: flightlog retro retain --dry-run")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Show what would go and change nothing.")
 @click.option("--yes", is_flag=True, help="Let old logs go.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Let logs older than 90 days go; outputs, issues, drafts and feedback are never touched."""
     from flightlog.app.retro import find_room

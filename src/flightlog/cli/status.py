@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.cli.output import json_option
+
 if TYPE_CHECKING:
     from flightlog.live.gather import Live
 
 
 @click.command(epilog="Example: flightlog status --json")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@json_option("Print the figures as JSON.")
 def status(*, as_json: bool) -> None:
     """Say who is running, who pays and what is wrong, then how the recording stands: found, kept, sealed, lost."""
     import msgspec

@@ -18,6 +18,8 @@ from flightlog.app.pages import open_browser, reads_samples, web_token
 from flightlog.model.address import parse
 from flightlog.model.errors import Unavailable
 from flightlog.views.story import counted
+from flightlog.views.wire import as_json as wire
+from flightlog.views.wire import as_json_line
 
 _NEEDED = ("aiohttp",)
 
@@ -26,11 +28,12 @@ _NEEDED = ("aiohttp",)
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Listen on this port; 0 takes a free one.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option("--read-only", is_flag=True, help="Refuse everything that would change something.")
-def serve(*, port: int, no_open: bool, read_only: bool) -> None:
-    """Look at sessions in a browser; prints the address, which carries the token."""
+@click.option("--json", "as_json", is_flag=True, help="Print the address as a line of JSON.")
+def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
+    """Look at sessions in a browser; print the address, which carries the token."""
 
     def ready(address: str) -> None:
-        click.echo(address)
+        click.echo(as_json_line({"address": address, "read_only": read_only}) if as_json else address)
         sys.stdout.flush()
         click.echo("stop with Ctrl-C", err=True)
         if sys.stdout.isatty() and not no_open:
@@ -41,18 +44,26 @@ def serve(*, port: int, no_open: bool, read_only: bool) -> None:
 
 @click.command(epilog="Example: flightlog share 2123f2df --output session.html")
 @click.argument("session_id")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
-def share(session_id: str, *, output: Path | None) -> None:
-    """Write a session as one redacted page that works offline; says how many secrets were removed."""
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of standard output."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print how many secrets were removed, and the page, as JSON.")
+def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
+    """Write a session as one redacted page that works offline; say how many secrets were removed."""
     from flightlog.web.render import environment  # noqa: PLC0415 - heavy
     from flightlog.web.share import share as drawn  # noqa: PLC0415
 
     told = open_archive().session(parse(session_id).session)
     shared = drawn(told, _redact(), environment(local_zone(), now_ms))
+    if output is not None:
+        write_export(output, shared.html)
+    if as_json:
+        page = {"html": shared.html} if output is None else {"output": str(output)}
+        click.echo(wire({"session": told.id, "removed": shared.removed} | page))
+        return
     if output is None:
         click.echo(shared.html, nl=False)
     else:
-        write_export(output, shared.html)
         click.echo(f"written: {output}", err=True)
     click.echo(f"{counted(shared.removed, 'secret')} removed; read it through before you pass it on", err=True)
 
