@@ -79,13 +79,19 @@ def _into_base(place: Place, records: Records, branch: str, *, dry_run: bool) ->
     aside: list[Path] = []
     if not dry_run:
         prepare(place, records)
-        aside = write_base(place, book, clean, records)
-        remove_shards(book, shards)
+        aside = fold(place, book, clean, records, shards)
         _remember_head(place)
     return _told(book, branch, "base", before, after, shards=len(shards), restored=restored, aside=aside, dry=dry_run)
 
 
-def write_base(place: Place, book: Book, clean: Mapping[str, Clean], records: Records) -> list[Path]:
+def fold(place: Place, book: Book, clean: Mapping[str, Clean], records: Records, shards: Iterable[Path]) -> list[Path]:
+    """Write the base files, and only then remove the shards whose rows are in them; return what was set aside."""
+    aside = _write_base(place, book, clean, records)
+    _remove_shards(book, shards)
+    return aside
+
+
+def _write_base(place: Place, book: Book, clean: Mapping[str, Clean], records: Records) -> list[Path]:
     """Write the base files; return copies of those that could not be read whole before."""
     aside = _set_aside(place, book)
     pages = [Page(name, Tier.TRACKED, each) for name, each in clean.items()]
@@ -94,7 +100,7 @@ def write_base(place: Place, book: Book, clean: Mapping[str, Clean], records: Re
     return aside
 
 
-def remove_shards(book: Book, shards: Iterable[Path]) -> None:
+def _remove_shards(book: Book, shards: Iterable[Path]) -> None:
     """Remove shards whose rows are in the base files; one that could not be read whole stays."""
     damaged = {Path(one.path) for one in book.damage}
     files.remove(path for path in shards if path not in damaged)
