@@ -134,7 +134,7 @@ def test_without_words_there_is_nothing_to_learn_from_and_it_is_said(ground, tmp
     kit = ground.kit(words=False)
     sync(kit, kit.archive.recordings.values())
 
-    with pytest.raises(Invalid, match="1 chats have no words"):
+    with pytest.raises(Invalid, match="1 chat without words"):
         export(ground.book, "sft", tmp_path / "x")
     assert redactions(ground.book)["chats_without_words"] == 1
 

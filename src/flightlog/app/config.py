@@ -146,5 +146,5 @@ def _unknown(name: str, origin: str) -> Misconfigured:
 
     known = [each.name for each in SETTINGS]
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
+    hint = f"did you mean `{near[0]}`?" if near else f"one of: {', '.join(known)}"
     return Misconfigured(f"unknown setting {name[:60]!r}: {origin}", hint=hint)

@@ -21,6 +21,7 @@ from flightlog.archive import Archive, Progress
 from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
 from flightlog.model.errors import Unreadable
+from flightlog.model.text import counted
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.git.repository import Repository, ignores
 from flightlog.store.files import quarantine
@@ -79,7 +80,7 @@ def formats() -> list[Finding]:
     gone = [*found.dropped_types, *map(".".join, found.dropped_fields)] if files else []
     told = [Finding(Level.NOTE, "format", f"new: {name}", "flightlog session list") for name in news]
     told += [Finding(Level.NOTE, "format", f"not met here: {name}") for name in gone]
-    return told or [Finding(Level.OK, "format", f"{len(files):,} transcripts hold nothing that is not on file")]
+    return told or [Finding(Level.OK, "format", f"nothing that is not on file in {counted(len(files), 'transcript')}")]
 
 
 def mend() -> list[Finding]:
@@ -140,7 +141,9 @@ def _layout(path: Path) -> Finding:
     except Unreadable as error:
         return Finding(Level.DAMAGE, "layout", error.message, f"mv {path / 'layout.json'} {path / 'layout.json.old'}")
     if have > _newest():
-        return Finding(Level.WARNING, "layout", f"layout {have} is of a later version: {path}", "upgrade flightlog")
+        return Finding(
+            Level.WARNING, "layout", f"layout {have} is of a later version: {path}", "pip install --upgrade flightlog"
+        )
     if have < _newest():
         return Finding(
             Level.WARNING, "layout", f"layout {have} is of an earlier version: {path}", "flightlog doctor --fix"
@@ -214,15 +217,15 @@ def _recordings(archive: Archive, progress: Progress | None) -> Iterator[Finding
             unknown[kind] = unknown.get(kind, 0) + count
         if (session.ended_ms or 0) > now_ms() + 86_400_000:
             late = session.id
-    yield Finding(Level.OK, "recordings", f"{sessions:,} sessions, {steps:,} records read")
+    yield Finding(Level.OK, "recordings", f"{counted(sessions, 'session')}, {counted(steps, 'record')} read")
     for kind, count in sorted(unknown.items()):
-        yield Finding(Level.NOTE, "format", f"{count:,} times unknown here: {kind}", "flightlog --version")
+        yield Finding(Level.NOTE, "format", f"{counted(count, 'time')} unknown here: {kind}", "flightlog --version")
     if late:
         yield Finding(
             Level.WARNING, "clock", "a session ends in the future: a clock is wrong", f"flightlog session show {late}"
         )
     for span in damage:
-        where = f"{span.length:,} bytes at {span.offset:,} of" if span.length else "all of"
+        where = f"{counted(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
         yield Finding(
             Level.DAMAGE, "damage", f"{span.why}: {where} {span.path}", "the sound records around it are read"
         )
@@ -232,5 +235,5 @@ def _prices() -> Finding:
     taken = datetime.fromisoformat(PRICES_FROM["date"]).replace(tzinfo=UTC)
     told = f"{PRICES_FROM['source']}, {PRICES_FROM['date']}"
     if now_ms() - taken.timestamp() * 1000 > YEAR_MS:
-        return Finding(Level.WARNING, "prices", f"more than a year old: {told}", "upgrade flightlog")
+        return Finding(Level.WARNING, "prices", f"more than a year old: {told}", "pip install --upgrade flightlog")
     return Finding(Level.OK, "prices", told)

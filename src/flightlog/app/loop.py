@@ -76,7 +76,7 @@ def _at(directory: Path, about: session.Beginning, plan: str) -> tuple[Path, boo
     if digest(own) != digest(about.data):
         raise Conflict(
             f"{directory.name} has another plan than {plan}: the plan was changed under the session",
-            hint=f"ralph-runtime resume --session {directory.name} keeps its own plan",
+            hint=f"go on with its own plan: flightlog loop resume --session {directory.name}",
         )
     return directory, True
 

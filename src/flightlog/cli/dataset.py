@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from flightlog.cli.output import json_option
-from flightlog.model.text import inert
+from flightlog.model.text import counted, inert
 
 _JSON = json_option()
 _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
@@ -35,7 +35,6 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
     """Write every row of this repository that its files lack; running it again writes nothing."""
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
-    from flightlog.views.story import counted
 
     place = wiring.place_here()
     if commits:
@@ -49,10 +48,8 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
     else:
         click.echo(f"{counted(report.sessions, 'session')} of this repository, {counted(report.rows, 'new row')}")
     if not report.words:
-        click.echo("words are withheld; to track them, redacted, set track_words = true under [dataset]", err=True)
-        click.echo(
-            "  in flightlog.toml, then: flightlog trust --yes && flightlog dataset session sync-to-jsonl", err=True
-        )
+        click.echo("words are withheld; to track them, redacted: track_words = true under [dataset]", err=True)
+        click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
     if problem is not None:
         click.echo(f"not pushed: {inert(problem.message)}", err=True)
     if then_compact:
@@ -126,7 +123,8 @@ def check(*, fix: bool, as_json: bool) -> int:
             if one.next:
                 click.secho(f"    {one.next}", fg="cyan")
         click.echo(
-            f"{sum(not one.is_note for one in found)} wrong, {sum(one.is_note for one in found)} notes", err=True
+            f"{sum(not one.is_note for one in found)} wrong, {counted(sum(one.is_note for one in found), 'note')}",
+            err=True,
         )
     return int(any(not one.is_note for one in found))
 
@@ -168,7 +166,7 @@ def push(remote: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{done.shards:,} shards are safe on {done.remote} as {done.ref}")
+        click.echo(f"{counted(done.shards, 'shard')} safe on {done.remote} as {done.ref}")
 
 
 @dataset.command(epilog="Example: flightlog dataset pull")
@@ -186,7 +184,7 @@ def pull(remote: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{done.rows:,} new rows from {done.writers:,} writers")
+        click.echo(f"{counted(done.rows, 'new row')} from {counted(done.writers, 'writer')}")
 
 
 @dataset.command(epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good")
@@ -264,7 +262,7 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
         return
     for change in told:
         click.echo(inert(f"{'removed' if change['removed'] else 'written'}: {change['path']}"))
-    click.echo("nothing was done" if dry_run else f"{len(told)} files changed", err=True)
+    click.echo("nothing was done" if dry_run else f"{counted(len(told), 'file')} changed", err=True)
 
 
 def _tell_compaction(done: object, *, err: bool) -> None:

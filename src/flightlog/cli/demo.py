@@ -80,5 +80,5 @@ def rewind(*, as_json: bool) -> int:
     click.echo(f"\ncertificate: {certificate.get('verdict', 'none')}, decided before the first request was sent")
     click.echo(f"  {client}, {certificate.get('method', '')}")
     click.echo(f"  places where the client's own context was another, replaced: {len(replaced)}")
-    click.echo("\nyour own runs: harness replay RUN --list-turns", err=True)
+    click.echo("\nyour own runs: flightlog lab replay RUN --list-turns", err=True)
     return int(certificate.get("verdict") != "exact+prompt" or passed != [False, True])

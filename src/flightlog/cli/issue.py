@@ -8,7 +8,7 @@ import click
 
 from flightlog.cli.output import json_option, print_done, print_json, print_table
 from flightlog.model.errors import Invalid
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.retro.issues.board import Board, Issue
@@ -58,7 +58,7 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
         counts = {"imported": done.imported, "repeated": done.repeated, "reopened": done.reopened}
         print_json(counts | {"published": published, "issues": board.open()})
         return
-    said = f"{len(noticed)} incidents noticed, {len(done.imported)} imported, {len(done.repeated)} repeated"
+    said = f"{counted(len(noticed), 'incident')} noticed, {len(done.imported)} imported, {len(done.repeated)} repeated"
     click.echo(f"{said}, {len(done.reopened)} reopened, {len(published)} published", err=True)
 
 
@@ -71,7 +71,7 @@ def list_issues(*, status: str, as_json: bool) -> None:
     from flightlog.retro.issues.board import STATUSES
 
     if status and status not in STATUSES:
-        raise Invalid(f"no such status: {status[:40]}", hint=f"there are: {', '.join(STATUSES)}")
+        raise Invalid(f"no such status: {status[:40]}", hint=f"one of: {', '.join(STATUSES)}")
     board = find_room().board()
     chosen = [each for each in board.issues.values() if status in ("", each.status)]
     chosen.sort(key=lambda each: (-each.priority_score, each.id))
@@ -259,9 +259,9 @@ def _agreed(board: "Board", *, yes: bool) -> bool:
     if yes or not waiting:
         return True
     if not sys.stdin.isatty():
-        click.echo(f"{len(waiting)} clusters wait: issue-workflow approve CLUSTER, or process --yes", err=True)
+        click.echo(f"{counted(len(waiting), 'cluster')} to be approved: flightlog issue process --yes", err=True)
         return False
-    return click.confirm(f"Approve and publish {len(waiting)} clusters?", default=True, err=True)
+    return click.confirm(f"Approve and publish {counted(len(waiting), 'cluster')}?", default=True, err=True)
 
 
 def _ranking(board: "Board") -> None:

@@ -8,7 +8,7 @@ import click
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 from flightlog.cli.output import examples
 from flightlog.model.errors import Unavailable
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.lab.statistics.amounts import Amount
@@ -71,7 +71,7 @@ def print_analysis(analysis: "Analysis") -> None:
             _print_against(against, answer)
     if analysis.tests:
         click.echo(
-            f"\n{analysis.tests} comparisons; a finding is what {analysis.rule}'s rule leaves at or below "
+            f"\n{counted(analysis.tests, 'comparison')}; a finding is what {analysis.rule}'s rule leaves at or below "
             f"{analysis.level:g}. Intervals hold with {analysis.confidence:.0%}.",
             err=True,
         )
@@ -126,7 +126,9 @@ def _rows(group: "Told") -> list[list[str]]:
         for place, each in enumerate(shares)
     ]  # fmt: skip
     return rows + (
-        [["", f"… {len(group.actions) - 10} other actions", "", "", "", ""]] if len(group.actions) > 10 else []
+        [["", f"… {counted(len(group.actions) - 10, 'other action')}", "", "", "", ""]]
+        if len(group.actions) > 10
+        else []
     )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flightlog.cli.output import examples, json_option
+from flightlog.model.text import counted
 
 if TYPE_CHECKING:
     from flightlog.app.trajectories import Linted
@@ -41,7 +42,9 @@ def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
         errors, warnings = (
             sum(map(len, kinds)) for kinds in zip(*(_sorted(each.findings) for each in linted), strict=True)
         )
-        click.echo(f"{len(linted)} trajectories, {errors} errors, {warnings} warnings", err=True)
+        click.echo(
+            f"{counted(len(linted), 'document')}, {counted(errors, 'error')}, {counted(warnings, 'warning')}", err=True
+        )
     bad = any(each.findings if strict else not is_sound(each.findings) for each in linted)
     if bad:
         raise click.exceptions.Exit(1)
@@ -70,7 +73,7 @@ def _print(linted: "Linted", asked: Path) -> None:
     from flightlog.model.text import inert
 
     name = linted.path if asked.is_file() else str(Path(linted.path).relative_to(asked))
-    click.echo(f"{inert(name)}: {'ok' if not linted.findings else f'{len(linted.findings)} findings'}")
+    click.echo(f"{inert(name)}: {'ok' if not linted.findings else counted(len(linted.findings), 'finding')}")
     for each in linted.findings:
         click.echo(f"  {each.severity.value:7}  {each.rule:20}  {inert(each.where)}: {inert(each.text)}")
     lost = [kept for kept in linted.fidelity or () if kept.lost]

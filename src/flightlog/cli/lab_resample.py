@@ -69,8 +69,8 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
         told = lab_resample.resampled(book, sweep, _limited(sent, sweep, given["parallel"]), dry_run=given["dry_run"])
     print_json(told) if as_json else _print(told, book.path)
     for each in lab_resample.unfinished(book) if not told["left"] else ():
-        words = f"{len(each.left)} of an earlier batch are left: `harness resample {book.name} --resume --batch"
-        click.echo(inert(f"{words} {each.name[:8]}` goes on"), err=True)
+        again = f"flightlog lab resample {book.name} --resume --batch {each.name[:8]}"
+        click.echo(inert(f"{len(each.left)} of an earlier batch are left; go on with them: {again}"), err=True)
     return int(bool(told["errors"] or told["left"]) and told["stop_reason"] != "dry run")
 
 
@@ -138,7 +138,7 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **give
 def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -> int:
     """Run a whole session of RUN again, COUNT times: the same files, the same words before, new replicates.
 
-    `harness run --resume` goes on with one that was killed. Exit 1 when one of them did not complete.
+    `flightlog lab run --resume` goes on with one that was killed. Exit 1 when one of them did not complete.
     """
     from flightlog.app import lab, lab_resample
     from flightlog.cli.lab_progress import Told
@@ -257,7 +257,9 @@ def _print(told: dict[str, Any], run: Path) -> None:
     cost = f"about {_usd(told['expected_usd'])}" if "expected_usd" in told else _usd(told["cost_usd"])
     click.echo(f"\n{told['stop_reason']}, {cost}   {inert(str(run))}", err=True)
     if told["left"] and told["stop_reason"] != "dry run":
-        click.echo(inert(f"{told['left']} are left: `harness resample {run.name} --resume` goes on"), err=True)
+        click.echo(
+            inert(f"{told['left']} are left; go on with them: flightlog lab resample {run.name} --resume"), err=True
+        )
 
 
 def _usd(amount: float | None) -> str:

@@ -7,7 +7,7 @@ import click
 
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 from flightlog.cli.places import ON
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 
 @click.command(epilog="Example: flightlog lab run experiment.yaml --tag try-2")
@@ -84,7 +84,7 @@ def _print_plan(path: Path, config: object, *, as_json: bool) -> None:
         ]
         for each in planned
     ]
-    click.echo(f"would run {path.name}, {len(planned)} sessions", err=True)
+    click.echo(f"would run {path.name}, {counted(len(planned), 'session')}", err=True)
     print_table(["session", "goes on from", "tree of", "prompt"], rows)
 
 

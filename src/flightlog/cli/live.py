@@ -5,6 +5,7 @@ import sys
 import click
 
 from flightlog.cli.output import examples, json_option
+from flightlog.model.text import counted
 
 
 @click.group(epilog=examples("flightlog live profiles", "flightlog live label work 'Work account'"))
@@ -46,7 +47,8 @@ def state(*, as_json: bool) -> int:
     for path, each in told:
         if not as_json:
             click.echo(
-                f"{inert(str(path))}: {len(each.state.auth_profiles)} profiles, {len(each.state.sessions)} sessions"
+                f"{inert(str(path))}: {counted(len(each.state.auth_profiles), 'profile')}, "
+                f"{counted(len(each.state.sessions), 'session')}"
             )
         if each.broken:
             click.echo(f"not read, and never overwritten: {inert(each.broken)}", err=True)
@@ -127,7 +129,7 @@ def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool,
         click.echo(said["advice"] or "no need to go elsewhere")
         return
     if profile is None:
-        raise Invalid("a session without a profile", hint=f"flightlog live swap {session_id} PROFILE")
+        raise Invalid("no profile was named for the session", hint=f"flightlog live swap {session_id} PROFILE")
     done = swapped(session_id, profile, at, dry_run=dry_run)
     if as_json:
         print_json(done)

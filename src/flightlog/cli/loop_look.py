@@ -140,7 +140,7 @@ def insights(written: str, *, as_json: bool) -> None:
     for each in found:
         click.echo(inert(f"- {one_line(each.sentence, 400)} [{', '.join(each.events)}]"))
     if not found:
-        click.echo("Nothing: too little happened for a sentence that its events would support.")
+        click.echo("nothing yet: too little happened for a sentence that its events support")
 
 
 @click.command(epilog="Example: flightlog loop compare --sessions session-001,session-002")

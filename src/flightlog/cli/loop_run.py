@@ -8,7 +8,7 @@ import click
 
 from flightlog.cli.output import examples, json_option, print_done, print_json
 from flightlog.model.errors import Conflict, Invalid
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.loop.core.state import State
@@ -110,7 +110,6 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
 def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
     """Run made-up sessions through the very same core, and look for broken promises; exit 1 if there is one."""
     from flightlog.loop.simulate import play
-    from flightlog.views.story import counted
 
     shown = []
     for each in range(seed, seed + count):
@@ -167,7 +166,9 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
 
 def _told(state: "State", directory: Path, *, as_json: bool) -> int:
     done = {"session": directory.name, "status": state.status, "reason": state.why, "tasks_completed": state.completed}
-    plain = f"{directory.name}: {state.status}, {state.completed} tasks completed. {one_line(state.why, 300)}"
+    plain = (
+        f"{directory.name}: {state.status}, {counted(state.completed, 'task')} completed; {one_line(state.why, 300)}"
+    )
     print_json(done) if as_json else click.echo(plain)
     if state.status == "paused" and state.why.startswith("stopped by SIG"):
         return 130
@@ -192,7 +193,7 @@ def _send(written: str, what: str, why: str, *, as_json: bool) -> None:
     from flightlog.app import loop as app
 
     if not app.request(written, what, why=why):
-        raise Conflict(f"nobody is at work on {written}", hint=f"ralph-runtime status --session {written}")
+        raise Conflict(f"nobody is at work on {written}", hint=f"flightlog loop status --session {written}")
     print_done({"session": written, "asked": what}, f"asked {written} to {what}", as_json=as_json)
 
 

@@ -136,7 +136,7 @@ def rules(family: str | None, *, as_json: bool) -> None:
 
     known = families()
     if family is not None and family not in known:
-        raise NotFound(f"no such family of rules: {family}", hint=f"there are: {', '.join(known)}")
+        raise NotFound(f"no such family of rules: {family}", hint=f"one of: {', '.join(known)}")
     for name, members in known.items():
         for rule in members if family in (None, name) else ():
             shown = ", ".join(rule.forms) or "any value drawn at random"
@@ -201,7 +201,9 @@ def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             continue
         root = Path(path)
         if not root.exists():
-            raise NotFound(f"no such file or directory: {path}", hint="name files, directories or - for standard input")
+            raise NotFound(
+                f"no such file or directory: {path}", hint="name files, directories, or - for standard input"
+            )
         for file in _files(root):
             yield str(file), file.read_text("utf-8", "replace")
 
@@ -223,7 +225,7 @@ def _located(paths: tuple[str, ...], known: "Known") -> "Iterator[tuple[str, Loc
                 for name, lines in session_lines(path):
                     yield from ((name, place) for place in stream.in_lines(lines, known))
             except (NotFound, Invalid) as error:
-                hint = "name files, directories, a session or - for standard input"
+                hint = "name files, directories, a session, or - for standard input"
                 raise NotFound(f"no such file, directory or session: {path}", hint=hint) from error
 
 
@@ -239,7 +241,7 @@ def _opened(path: str) -> BinaryIO:
     if path == _STDIN:
         return sys.stdin.buffer
     if not Path(path).is_file():
-        raise NotFound(f"no such file: {path}", hint="name a file, or pipe text in")
+        raise NotFound(f"no such file: {path}", hint="name a file, or - for standard input")
     return Path(path).open("rb")
 
 

@@ -11,7 +11,7 @@ import click
 from flightlog.cli.output import Progress, json_option, print_done, print_json, print_table
 from flightlog.cli.retro_feedback import feedback
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.retro.room import Room
@@ -23,7 +23,7 @@ _HEADS = ("id", "kind", "finding", "detail", "sure")
 
 
 class _Bare(click.Group):
-    """A group whose first word may be an export: `chat-retro EXPORT` is `chat-retro analyze EXPORT`."""
+    """A group whose first word may be an export: `flightlog retro EXPORT` is `flightlog retro analyze EXPORT`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
@@ -33,7 +33,7 @@ class _Bare(click.Group):
 
 @click.group(cls=_Bare, epilog="Example: flightlog retro export.zip")
 def retro() -> None:
-    """Look back: patterns, pictures, feedback; `chat-retro EXPORT` analyses an export."""
+    """Look back: patterns, pictures, feedback; `flightlog retro EXPORT` analyses an export."""
 
 
 @retro.command(epilog="Example: flightlog retro export.zip --resume")
@@ -166,11 +166,11 @@ def set_prefs(name: str, values: str, *, as_json: bool) -> None:
 
     said = tuple(value.strip() for value in values.split(",") if value.strip())
     if name == "preferred_viz" and not set(said) <= set(CHARTS):
-        raise Invalid(f"no such picture: {values[:40]!r}", hint=f"there are: {', '.join(CHARTS)}")
+        raise Invalid(f"no such picture: {values[:40]!r}", hint=f"one of: {', '.join(CHARTS)}")
     open_room().journal.append(
         msgspec.convert({"type": "Preferred", "name": name, "values": said}, Preferred), durable=True
     )
-    talk = "it counts from the next analysis on: chat-retro analyze"
+    talk = "it counts from the next analysis on: flightlog retro analyze"
     print_done({"name": name, "values": said}, talk, as_json=as_json)
 
 
@@ -202,7 +202,7 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     moves = logs.due(room.root, room.now_ms())
     if moves and not dry_run:
         if not yes:
-            raise Invalid(f"{len(moves)} logs would go", hint="flightlog retro retain --yes")
+            raise Invalid(f"{counted(len(moves), 'log')} would go", hint="flightlog retro retain --yes")
         logs.retain(room.root, room.now_ms())
     if as_json:
         print_json(moves)
@@ -228,7 +228,9 @@ def _conversed(
         told = sitting.say(more, analysis)
         usd += told.usd
         tell(f"\n{inert(told.text)}\n")
-    click.echo(f"{usd:.2f} USD, kept in {told.path}; go on with: chat-retro --resume --analyst {whom[0]}", err=True)
+    click.echo(
+        f"{usd:.2f} USD, kept in {told.path}; go on with: flightlog retro --resume --analyst {whom[0]}", err=True
+    )
     return renamed(room, analysis)
 
 
@@ -237,14 +239,16 @@ def _last() -> "Analysis":
 
     analysis = find_room().analysis()
     if analysis is None:
-        raise NotFound("there is no analysis yet", hint="chat-retro EXPORT, or flightlog retro analyze")
+        raise NotFound("there is no analysis yet", hint="flightlog retro analyze")
     return analysis
 
 
 def _show(analysis: "Analysis") -> None:
     meta = analysis.meta
     span = f", {meta.date_range[0]} to {meta.date_range[1]}" if meta.date_range else ""
-    click.echo(f"{meta.conversation_count} conversations{span}; {len(analysis.patterns)} findings\n")
+    click.echo(
+        f"{counted(meta.conversation_count, 'conversation')}{span}; {counted(len(analysis.patterns), 'finding')}\n"
+    )
     print_table(_HEADS, _rows(analysis.patterns[:_SHOWN]), right=(4,))
     if len(analysis.patterns) > _SHOWN:
         click.echo("\nall of them: flightlog retro patterns; one with its evidence: flightlog retro show ID", err=True)

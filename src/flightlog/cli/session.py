@@ -52,7 +52,7 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     if len(shown) < len(told):
         click.echo(f"{len(told) - len(shown)} more: flightlog session list --limit 0", err=True)
     if not told:
-        click.echo("no sessions found; `flightlog demo` makes one, `flightlog doctor` says where it looked", err=True)
+        click.echo("no sessions found; make one: flightlog demo; see where it looked: flightlog doctor", err=True)
 
 
 @session.command(epilog=examples("flightlog session show 2123f2df", "flightlog session show '2123f2df#1.2' --full"))
@@ -98,7 +98,7 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
         if as_json:
             click.echo(as_json_line(item))
         elif isinstance(item, Damage):
-            click.echo(f"damaged: {item.length} bytes at {item.offset}: {item.why}", err=True)
+            click.echo(f"damaged: {item.length:,} bytes at {item.offset:,}: {item.why}", err=True)
         else:
             print_story(feed.lines(item))
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.cli.output import json_option
+from flightlog.model.text import counted
 
 if TYPE_CHECKING:
     from flightlog.live.gather import Live
@@ -23,7 +24,7 @@ def status(*, as_json: bool) -> None:
     from flightlog.app.status import age_ms
     from flightlog.app.status import status as look
     from flightlog.cli.output import print_json
-    from flightlog.views.story import counted, moment
+    from flightlog.views.story import moment
 
     lives = gather_here()
     told = look()

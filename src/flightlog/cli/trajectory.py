@@ -7,7 +7,7 @@ import click
 
 from flightlog.cli.output import Progress, print_done, print_json
 from flightlog.model.errors import Conflict, Invalid
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.archive import Archive
@@ -19,15 +19,12 @@ def write_trajectory(
 ) -> None:
     """Print the trajectory, or write it with its subagents and pictures below `output`."""
     from flightlog.app.trajectories import bundle_of, write_bundle
-    from flightlog.views.story import counted
 
     bundle = bundle_of(told, archive.known(told.id), version, redact=given["redact"])
     files = len(bundle.documents) + len(bundle.pictures)
     if output is not None:
         if output.exists() and not output.is_dir():
-            raise Conflict(
-                f"not a directory: {output}", hint="name one that is not there yet; a trajectory is several files"
-            )
+            raise Conflict(f"not a directory: {output}", hint="name a new directory: a trajectory is several files")
         write_bundle(output, bundle)
         done = {"session": told.id, "format": f"atif-{version}", "output": str(output), "files": files}
         talk = f"written: {counted(files, 'file')} below {output}; look at it: flightlog lab lint {output}"
@@ -44,7 +41,6 @@ def write_trajectory(
 def write_all(atif: str | None, form: str, output: Path | None, given: dict[str, Any]) -> int:
     """Write every session below `output`; exit 1 when one could not be told."""
     from flightlog.app.whole_archive import ATIF, PARQUET, How, exported
-    from flightlog.views.story import counted
 
     if output is None or not (atif or form == "parquet"):
         raise click.UsageError("with --all give --output DIR, and --atif or --format parquet")

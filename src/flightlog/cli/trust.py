@@ -21,7 +21,7 @@ def trust(repository: Path, *, yes: bool, revoke: bool, as_json: bool) -> int:
     from flightlog.privacy.trust import risky
 
     if yes and revoke:
-        raise Invalid("--yes and --revoke together", hint="say one of them")
+        raise Invalid("--yes and --revoke cannot go together", hint="leave one of them out")
     consents = wiring.trust()
     allows = risky(wiring.repository_settings(repository))
     if revoke:

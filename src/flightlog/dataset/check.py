@@ -17,6 +17,7 @@ from flightlog.dataset.rows import complaint
 from flightlog.dataset.shards import indented, is_whole, named, session_of
 from flightlog.model.damage import Incident
 from flightlog.model.pages import Page, Tier
+from flightlog.model.text import counted
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.hits import MEDIUM, SECRET
 from flightlog.privacy.records import Records
@@ -71,7 +72,7 @@ def fix(place: Place, records: Records) -> list[str]:
         else:
             lines = base_texts(found).get(path.name, sound)
             publish(place.tracked, [Page(path.name, Tier.TRACKED, records.clean(lines))])
-        done.append(f"copied aside as {aside}, its {len(sound)} sound rows written anew: {path.name}")
+        done.append(f"copied aside as {aside}, {counted(len(sound), 'sound row')} of it written anew: {path.name}")
     return done
 
 
@@ -122,7 +123,7 @@ def _links(book: Book) -> Iterator[Finding]:
     chats = {str(row["id"]) for row in book.of("chat")}
     lost = [row for row in book.of("action") if row.get("chat_id") and row["chat_id"] not in chats]
     if lost:
-        text = f"{len(lost):,} actions belong to chats that are not here, {lost[0]['chat_id']} among them"
+        text = f"{counted(len(lost), 'action')} of chats that are not here, {lost[0]['chat_id']} among them"
         yield Finding("link", "actions", text, "flightlog dataset pull", is_note=True)
     keys = set(book.rows)
     for row in book.rows.values():

@@ -41,3 +41,8 @@ def _picture(match: re.Match[str]) -> str:
     if code < 0x20:
         return chr(0x2400 + code)
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
+
+
+def counted(number: int, thing: str) -> str:
+    """Write a number of things."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"

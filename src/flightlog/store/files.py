@@ -219,7 +219,7 @@ def told(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        hint = "free some space" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "run `flightlog doctor`"
+        hint = "free some space" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "flightlog doctor"
         raise Unavailable(f"the file system refuses: {error.strerror}: {path}", hint=hint) from error
 
 

@@ -50,7 +50,7 @@ def migrate(root: Path, steps: Sequence[Step]) -> list[tuple[Step, Path]]:
         if have > newest:
             raise Conflict(
                 f"layout {have} was written by a later flightlog; this one knows {newest}: {root}",
-                hint="upgrade flightlog",
+                hint="pip install --upgrade flightlog",
             )
         left = [step for step in sorted(steps, key=lambda one: one.to) if step.to > have]
         return [(step, _taken(root, step)) for step in left]

@@ -16,12 +16,10 @@ import click
 from flightlog.app import local_zone, now_ms, open_archive, write_export
 from flightlog.app.pages import open_browser, reads_samples, web_token
 from flightlog.model.address import parse
-from flightlog.model.errors import Unavailable
-from flightlog.views.story import counted
+from flightlog.model.extras import optional
+from flightlog.model.text import counted
 from flightlog.views.wire import as_json as wire
 from flightlog.views.wire import as_json_line
-
-_NEEDED = ("aiohttp",)
 
 
 @click.command(epilog="Example: flightlog serve --port 8642")
@@ -83,30 +81,21 @@ def _live(*, read_only: bool) -> Callable[[], Any]:
 
 def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
     """Serve this machine's sessions until interrupted; `ready` is told the address."""
-    missing = [name for name in _NEEDED if not _is_installed(name)]
-    if missing:
-        raise Unavailable(f"the pages need {', '.join(missing)}", hint="pip install 'flightlog[web]'")
-    from flightlog.web.data import Sources  # noqa: PLC0415 - the extra is optional
-    from flightlog.web.render import has_vendor  # noqa: PLC0415
-    from flightlog.web.server import Serving, run  # noqa: PLC0415
+    with optional():
+        from flightlog.web.data import Sources  # noqa: PLC0415 - an extra
+        from flightlog.web.render import has_vendor  # noqa: PLC0415
+        from flightlog.web.server import Serving, run  # noqa: PLC0415
 
     if not has_vendor():
-        click.echo("charts and live filters are not installed; in a clone, `make install` gets them (npm)", err=True)
+        click.echo("charts and live filters are not installed; in a clone: make install", err=True)
     sources = Sources(open_archive, local_zone(), now_ms, reads_samples(), _redact, _live(read_only=read_only))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run(Serving(sources, web_token(), port, read_only), ready))
 
 
-def _is_installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """A faster event loop where it is installed."""
-    if not _is_installed("uvloop"):
+    if importlib.util.find_spec("uvloop") is None:
         return None
     import uvloop  # noqa: PLC0415 - optional as well
 

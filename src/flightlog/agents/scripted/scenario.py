@@ -134,11 +134,11 @@ def load(path: Path) -> Scenario:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise NotFound(f"no such scenario: {path}") from error
+        raise NotFound(f"no such scenario: {path}", hint="name a YAML or JSON file") from error
     try:
         data = json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
     except (ValueError, YAMLError) as error:
-        raise Invalid(f"the scenario cannot be read: {error}") from error
+        raise Invalid(f"the scenario cannot be read: {error}", hint="correct the line it names") from error
     return parse(data)
 
 

@@ -20,7 +20,9 @@ from flightlog.dataset.exports.examples import messages, pairs
 from flightlog.dataset.exports.tables import COLUMNS, FLAG, JSON, NAMES, NUMBER, REAL, Record, table
 from flightlog.dataset.rows import COUNTED
 from flightlog.dataset.stats import counts, tokens, withheld
-from flightlog.model.errors import Invalid, Unavailable
+from flightlog.model.errors import Invalid
+from flightlog.model.extras import optional
+from flightlog.model.text import counted
 from flightlog.store.files import ensure_dir, inside, replace
 
 _TAG = re.compile(rb"<([a-z]+):([a-z0-9_-]+):[0-9a-f]{4}>")
@@ -44,7 +46,7 @@ def _examples(make: Callable[[Book], Iterator[dict[str, Any]]], book: Book, outp
     lines = [msgspec.json.encode(row) for row in make(book)]
     if not lines and withheld(book):
         raise Invalid(
-            f"{withheld(book):,} chats have no words: the project did not agree to track them",
+            f"{counted(withheld(book), 'chat')} without words: the project did not agree to track them",
             hint="set track_words = true under [dataset] in flightlog.toml, then: flightlog trust --yes",
         )  # fmt: skip
     replace(output, b"".join(line + b"\n" for line in lines), durable=False)
@@ -157,11 +159,8 @@ def _cell(value: Any) -> Any:
 
 def _arrow() -> tuple[Any, Any]:
     """Load pyarrow: an extra, and slow to load."""
-    try:
+    with optional():
         return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        hint = 'pip install "flightlog[scale]"'
-        raise Unavailable("Parquet needs pyarrow, which is not installed", hint=hint) from None
 
 
 def _card(book: Book, made: dict[str, int], report: dict[str, Any]) -> str:

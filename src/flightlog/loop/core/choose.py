@@ -12,6 +12,7 @@ from flightlog.loop.core.gates import blocking
 from flightlog.loop.core.scores import Weighing, weigh
 from flightlog.loop.core.state import State
 from flightlog.loop.plan.schema import Plan, Task
+from flightlog.model.text import counted
 
 
 def chosen(state: State, plan: Plan, now: float) -> Sequence[e.Event] | float:
@@ -49,7 +50,7 @@ def _decided(state: State, plan: Plan, task: Task) -> Sequence[e.Event]:
     if at.approved:
         return _begin(state, task, seen._replace(rationale=f"{seen.rationale}; a person said so"))
     if at.mode == "diagnose":
-        return _begin(state, task, seen._replace(rationale=f"diagnosis: the same failure {at.same} times"))
+        return _begin(state, task, seen._replace(rationale=f"diagnosis: the same failure {counted(at.same, 'time')}"))
     if asking.asks(state, "always") and not at.attempt:
         told = _decision(task, seen, "escalate", f"{seen.rationale}; the session asks before every task")
         return [told, asking.question(state, "always", task.task_id, f"{task.task_id} {task.name}: do it?")]

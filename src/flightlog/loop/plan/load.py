@@ -30,7 +30,7 @@ def load(path: Path) -> tuple[Plan, bytes]:
         with path.open("rb") as file:
             data = file.read(_BYTES_MAX + 1)
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise NotFound(f"no such plan: {path}", hint="flightlog loop example writes one to begin with") from error
+        raise NotFound(f"no such plan: {path}", hint="write one to begin with: flightlog loop example") from error
     return parse(data, str(path)), data
 
 
@@ -63,7 +63,7 @@ def _tree(data: bytes, name: str) -> CommentedMap:
     except (YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"{name}: not YAML: {error}", hint="write it in UTF-8, without tabs or tags") from error
     if not isinstance(tree, CommentedMap):
-        raise Invalid(f"{name}:1:1: a plan begins with `plan: NAME`", hint="flightlog loop example shows one")
+        raise Invalid(f"{name}:1:1: a plan begins with `plan: NAME`", hint="flightlog loop example")
     return tree
 
 
@@ -159,7 +159,7 @@ def _unknown(where: Where, named: tuple[str, ...], ids: list[str]) -> Iterator[t
     for at, each in enumerate(named):
         if each not in ids:
             close = difflib.get_close_matches(each, ids, n=1, cutoff=0.5)
-            hint = f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(ids[:8])}"
+            hint = f"did you mean `{close[0]}`?" if close else f"one of: {', '.join(ids[:8])}"
             yield (*where, at), f"no task is called {each!r}", hint
 
 
