@@ -58,15 +58,16 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
         _tell_compaction(wiring.compact_here(place, dry_run=False), err=True)
 
 
-@tracked.command(epilog="Example: flightlog dataset tracked compact --dry-run")
+@tracked.command(epilog="Example: flightlog dataset tracked compact --commit")
 @_DRY
+@click.option("--commit", is_flag=True, help="Commit the base files too, in a way no branch can conflict with.")
 @_JSON
-def compact(*, dry_run: bool, as_json: bool) -> None:
+def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
     """Fold shards into the base files on the default branch, into one shard on any other."""
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
 
-    done = wiring.compact_here(wiring.existing_place(), dry_run=dry_run)
+    done = wiring.compact_here(wiring.existing_place(), dry_run=dry_run, commit=commit and not dry_run)
     if as_json:
         print_json(done)
     else:

@@ -5,14 +5,17 @@ from inside a hook is about this repository and not about a commit in the making
 and work tree are never touched.
 """
 
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from flightlog.model.errors import NotFound, Unavailable
 from flightlog.sources.git.heads import branch
+
+if TYPE_CHECKING:
+    import subprocess
 
 _UNSET = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY")
 _WITHOUT = [word for name in _UNSET for word in ("-u", name)]
@@ -127,7 +130,9 @@ def blobs(repository: Repository, names: Iterable[str]) -> dict[str, bytes]:
 
 def _run(
     folder: Path, words: Sequence[str], given: bytes = b"", variables: Sequence[str] = ()
-) -> subprocess.CompletedProcess[bytes]:
+) -> "subprocess.CompletedProcess[bytes]":
+    import subprocess  # noqa: PLC0415 - a settle asks git nothing
+
     program = ["env", *_WITHOUT, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C", *variables, "git", "-c", "core.quotePath=false"]
     try:
         return subprocess.run(
