@@ -104,6 +104,23 @@ def stats(*, as_json: bool) -> None:
         click.echo(line)
 
 
+@dataset.command(epilog="Example: flightlog dataset status")
+@_JSON
+def status(*, as_json: bool) -> None:
+    """Say how old the last row is that is safe elsewhere, and what would be lost with this machine."""
+    from flightlog.app import dataset as wiring
+    from flightlog.app import now_ms
+    from flightlog.cli.dataset_talk import safety_line
+    from flightlog.cli.output import print_json
+    from flightlog.dataset.remote import safety
+
+    told = safety(wiring.existing_place())
+    if as_json:
+        print_json(told)
+    else:
+        click.echo(safety_line(told, now_ms()))
+
+
 @dataset.command(epilog="Example: flightlog dataset check --fix")
 @click.option("--fix", is_flag=True, help="Put right what can be put right; nothing is deleted.")
 @_JSON
@@ -236,7 +253,9 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     else:
         for move in moves:
             click.echo(inert(f"{move.deed.value}  {move.age_days:,} days  {move.item.name}"))
-    if moves and not (yes or dry_run):
+    if not moves:
+        click.echo("no row is older than the setting dataset.keep_days", err=True)
+    elif not (yes or dry_run):
         click.echo("nothing was done; add --yes to let them go", err=True)
     return 0 if yes or dry_run or not moves else 1
 

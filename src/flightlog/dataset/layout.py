@@ -31,6 +31,7 @@ TRACKED = f"{ROOT}/tracked"
 PENDING = f"{TRACKED}/pending"
 SETTINGS = (".gitignore", ".gitattributes")
 KEPT_OPEN = ".gitkeep"
+CACHED = {"chat": "chats", "session": "sessions", "action": "actions"}
 
 
 class Place(Struct, frozen=True):
@@ -99,10 +100,9 @@ def write_bodies(place: Place, bodies: Iterable[tuple[str, bytes]], records: Rec
 
 def cache_pages(rows: Iterable[Row]) -> list[Page]:
     """Lay out the document's one file for each row, private, for whoever wants it besides."""
-    folders = {"chat": "chats", "session": "sessions", "action": "actions"}
     pages = []
     for row in rows:
-        folder = folders.get(row["kind"])
+        folder = CACHED.get(row["kind"])
         name = "".join(char if char.isalnum() or char in "._-" else "-" for char in str(row["id"]))[:120]
         if folder == "sessions":
             pages.append(Page(f"sessions/{name}.json", Tier.PRIVATE, _text(row)))

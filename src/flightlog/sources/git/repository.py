@@ -31,7 +31,7 @@ class Repository(Struct, frozen=True):
 
 
 class GitFailed(Unavailable):
-    """Git said no: its last words are the message, all of them in `said`."""
+    """Git said no: its first complaint is the message, all of them are in `said`."""
 
     def __init__(self, message: str, *, hint: str = "", said: str = "") -> None:
         """Keep what git said."""
@@ -63,9 +63,15 @@ def git(repository: Repository, *words: str, given: bytes = b"", variables: Sequ
     done = _run(repository.top, words, given, variables)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip()
-        last = said.splitlines()[-1] if said else str(done.returncode)
-        raise GitFailed(f"git {words[0]} failed: {last}", hint="git status", said=said)
+        raise GitFailed(f"git {words[0]} failed: {_telling(said) or done.returncode}", hint="git status", said=said)
     return done.stdout
+
+
+def _telling(said: str) -> str:
+    """The line that says what is wrong; what follows it is advice."""
+    lines = said.splitlines()
+    wrong = [line for line in lines if line.startswith(("fatal: ", "error: "))]
+    return wrong[0].partition(": ")[2] if wrong else lines[-1] if lines else ""
 
 
 def asked(repository: Repository, *words: str) -> str:
