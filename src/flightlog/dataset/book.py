@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from flightlog.dataset.rows import BASES, OTHER, WITHHELD, Row, key_of, rev_of
+from flightlog.dataset.shape import sound
 from flightlog.model.damage import Damage
 from flightlog.store.lines import Line, read
 
@@ -40,6 +41,7 @@ class Book:
         self.damage: list[Damage] = []
         self.repeats: Counter[str] = Counter()
         self.older = 0
+        self._sound: dict[str, Row] = {}
 
     def add(self, line: bytes, kind: str = "") -> None:
         """Take one line into account; `kind` is what its file says of a line that does not say it itself."""
@@ -60,6 +62,7 @@ class Book:
                 return
         self.lines[key] = version
         self.rows[key] = row
+        self._sound.pop(key, None)
         if row.get("kind") == "tombstone":
             self.gone.add(str(row.get("of", "")))
 
@@ -71,11 +74,11 @@ class Book:
         return known is not None and _version(msgspec.json.decode(line), line) <= known
 
     def of(self, kind: str) -> Iterator[Row]:
-        """Yield the rows of a kind, later judgements applied, in the order of their keys."""
+        """Yield the rows of a kind, fit to be counted, later judgements applied, in the order of their keys."""
         judged = self._judgements()
         for key in sorted(self.rows):
-            row = self.rows[key]
-            if row.get("kind") == kind and key not in self.gone:
+            if self.rows[key].get("kind") == kind and key not in self.gone:
+                row = self._sound.get(key) or self._sound.setdefault(key, sound(self.rows[key]))
                 yield {**row, **judged[key]} if key in judged else row
 
     def kept(self) -> dict[str, bytes]:
@@ -90,7 +93,7 @@ class Book:
         updates = sorted((row for row in self.rows.values() if row.get("kind") == "update"), key=_order)
         judged: dict[str, Row] = {}
         for row in updates:
-            if row.get("field") in FIELDS:
+            if str(row.get("field")) in FIELDS:
                 judged.setdefault(str(row.get("of", "")), {})[str(row["field"])] = row.get("value")
         return judged
 

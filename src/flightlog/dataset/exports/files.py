@@ -25,6 +25,7 @@ from flightlog.store.files import ensure_dir, inside, remove, replace
 
 _TAG = re.compile(rb"<([a-z]+):([a-z0-9_-]+):[0-9a-f]{4}>")
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
+_NUMBER_MAX = 2**63
 _ONE_FILE = ("jsonl", "sft", "preferences")
 
 
@@ -156,9 +157,10 @@ def _value(value: Any, kind: str) -> Any:
         return [str(each) for each in value or ()]
     if kind == tables.TEXT:
         return None if value is None else str(value)
-    if kind == REAL:
-        return None if value is None else float(value)
-    return value
+    if kind == FLAG or isinstance(value, bool):
+        return value if kind == FLAG and isinstance(value, bool) else None
+    fits = isinstance(value, int | float) and abs(value) < _NUMBER_MAX
+    return (float if kind == REAL else int)(value) if fits else None
 
 
 def _cell(value: Any) -> Any:
