@@ -19,6 +19,8 @@ from flightlog.store.lines import Line, read
 _KIND_OF = {name: kind for kind, name in BASES.items()}
 FIELDS = frozenset({"ci_result", "ci_details", "reverted", "reverted_by", "feedback", "related_commit", "task"})
 GENERATION = "generation.jsonl"
+_WHOLE_BYTES_MAX = 64 << 20
+_decode = msgspec.json.Decoder().decode
 
 
 class Version(NamedTuple):
@@ -48,6 +50,10 @@ class Book:
         row = msgspec.json.decode(line)
         if not isinstance(row, dict):
             raise msgspec.ValidationError("not a row")
+        self.take(row, line, kind)
+
+    def take(self, row: Row, line: bytes, kind: str = "") -> None:
+        """Take one decoded line into account."""
         if "kind" not in row and kind:
             row = {"kind": kind, **row}
             line = msgspec.json.encode(row)
@@ -115,7 +121,10 @@ def read_into(book: Book, path: Path) -> None:
     """Read one more file; what cannot be read is damage."""
     kind = _KIND_OF.get(path.name, "")
     try:
-        for item in read(path):
+        whole = _whole(path)
+        for row, line in whole or ():
+            book.take(row, line, kind)
+        for item in read(path) if whole is None else ():
             if isinstance(item, Line):
                 try:
                     book.add(item.data.strip(), kind)
@@ -125,6 +134,18 @@ def read_into(book: Book, path: Path) -> None:
                 book.damage.append(item)
     except FileNotFoundError:
         return
+
+
+def _whole(path: Path) -> list[tuple[Row, bytes]] | None:
+    """Read a file in which every line is a row, as nearly all are; None for one to be looked at closely."""
+    if path.stat().st_size > _WHOLE_BYTES_MAX:
+        return None
+    try:
+        lines = [line.strip() for line in path.read_bytes().split(b"\n")]
+        rows = [(_decode(line), line) for line in lines if line]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return rows if all(type(row) is dict for row, _ in rows) else None
 
 
 def read_blobs(blobs: Mapping[str, bytes]) -> Book:
