@@ -110,11 +110,14 @@ def test_a_compaction_says_how_to_commit_it_and_commits_it(ground):
 
     plain = run(ground, "dataset", "tracked", "compact").out
     committed = run(ground, "dataset", "tracked", "compact", "--commit", "--json")
-    again = run(ground, "dataset", "tracked", "compact", "--commit", "--json")
+    again = run(ground, "dataset", "tracked", "compact", "--commit")
 
     assert plain.splitlines()[-1] == "to commit it: flightlog dataset tracked compact --commit"
     assert json.loads(committed.out)["commit"] == ground.git("rev-parse", "HEAD").strip()
-    assert json.loads(again.out)["commit"] == ""
+    assert again.out.splitlines()[-1] == "nothing to commit, the base files are as they were"
+    ground.git("checkout", "-q", "-b", "work")
+    assert "git add .git-ml" in run(ground, "dataset", "tracked", "compact", "--commit").out
+    ground.git("checkout", "-q", "main")
     assert ground.git("status", "--porcelain") == ""
     assert len(ground.git("show", "HEAD:.git-ml/tracked/chats.jsonl").splitlines()) == 1
 

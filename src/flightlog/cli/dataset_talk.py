@@ -25,6 +25,9 @@ def compaction_lines(done: Any) -> Iterator[str]:
         yield f"could not be read whole, copied aside: {path}"
     if done.commit:
         yield f"committed as {done.commit[:12]}, a merge: git picks, reverts and rebases around it"
+    elif done.commit is not None:
+        elsewhere = "commit shards like any other file: git add .git-ml"
+        yield "nothing to commit, the base files are as they were" if done.into == "base" else elsewhere
     elif done.into == "base" and done.shards and not done.dry_run:
         yield "to commit it: flightlog dataset tracked compact --commit"
 

@@ -51,7 +51,7 @@ class Compaction(Struct, frozen=True):
     bytes_after: int
     set_aside: tuple[str, ...] = ()
     dry_run: bool = False
-    commit: str = ""
+    commit: str | None = None  # None where none was asked for, empty where none was due
 
 
 def compact(place: Place, records: Records, *, default: str = "", dry_run: bool = False) -> Compaction:
@@ -66,7 +66,7 @@ def compact_and_commit(place: Place, records: Records, *, default: str = "") -> 
     """Fold shards, and on the default branch commit the base files, as a merge: git does it nowhere else again."""
     branch = current_branch(place.repository)
     if branch != (default or default_branch(place.repository)):
-        return compact(place, records, default=default)
+        return replace(compact(place, records, default=default), commit="")
     held = tree_files(place.repository, "HEAD", TRACKED)
     new = [path for path in _rooted(place, shard_files(place.tracked)) if path not in held]
     files.ensure_dir(place.state)
