@@ -13,7 +13,7 @@ import re2
 
 from flightlog.privacy.detect import chance
 from flightlog.privacy.detect.hits import LATIN, LOW, MEDIUM, Hit
-from flightlog.privacy.detect.wraps import joined
+from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
 
 PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "securestring", "mnemonic")
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
@@ -50,6 +50,10 @@ _MARKS = re.compile(rb"[^A-Za-z0-9\x00]+")
 _NUMBER = re.compile(rb"[0-9]{1,6}(?:\t|\xe2\x86\x92)[ \t]*")
 _FILLER = re2.compile(f"(?i)(?:{_FILLERS})\\b".encode(), LATIN)
 _WORD = re.compile("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
+# Each word for a secret holds one of these.
+_LEAST_WORD = re.compile(
+    b"|".join(re.escape(word.encode()) for word in WORDS if not any(each in word for each in WORDS if each != word))
+)
 _OPERATOR = re.compile(rb"[=:>(|,]|<-|\s-\s")
 _OPENED = re.compile(rb"(?:[\"'`]|&quot;)\s*$")
 _BARE = re.compile(rb"[^\s\"'`<>,;\x00\\)\]}]+")
@@ -76,7 +80,7 @@ _PROSE = re.compile(rb"[A-Za-z]{1,14}[.:!?]?\Z")
 # Other marks make it another thing than a key; a percent sign only as addresses write it.
 _USER = re.compile(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:])\s*[^\s=]")
 _USER_REACH = 120
-_LONE = re.compile(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})[ \t]*(?=[\r\n\"'<;\\\x00]|\Z)")
+_LONE = re.compile(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
 # Types, selectors, variables, pages about passwords.
 _NO_PASSWORD = re.compile(
     rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
@@ -95,6 +99,8 @@ _NAMED_NEXT = re.compile(rb"[\w.-]+ ?[=:]")
 _HEX_WHOLE = re.compile(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
 _NOISE = re2.compile(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]", LATIN)
 _HEX = re.compile(rb"[0-9a-fA-F]{16,}")
+_HEX_LINE = re.compile(rb"\s+[0-9a-fA-F]{16}")
+_MIXED = re.compile(rb"[a-z].*[A-Z]|[A-Z].*[a-z]|[0-9].*[a-zA-Z].*[0-9]")
 
 
 class _Value(NamedTuple):
@@ -117,9 +123,9 @@ def trigger() -> str:
     chars = r"[A-Za-z0-9_\-+/~.$!@#%^&*]"
     numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]+)?"
     # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
-    typed = rf"(?:[ :]+(?:{_FILLERS}))?"
+    typed = rf"(?:(?:[ :\r\n]|\\[rn])+(?:{_FILLERS}))?"
     marks = r"[^A-Za-z0-9\x00]*"
-    value = rf"{chars}{{3}}(?:{chars}{{3}}|{chars}{{0,2}}(?:\n|\\n))"
+    value = rf"(?:{chars}{{6}}|{chars}{{2,5}}{LINE_END})"
     assigned = rf"{typed}{marks}(?:[=:>(|,\"'`]| - | is [\"'`]){marks}{numbered}{more}{value}"
     blank = r"[ \t]+[A-Za-z_\-+/.~$!@#%^&*]*[0-9]"
     return rf"(?:{'|'.join(words)}|authori[sz]ation)(?:{assigned}|{blank})"
@@ -133,7 +139,7 @@ def word_end(view: bytes, start: int) -> int:
 
 def holds_word(text: bytes) -> bool:
     """Say whether a word for a secret stands somewhere in `text`."""
-    return _WORD.search(text) is not None
+    return _LEAST_WORD.search(text.lower()) is not None
 
 
 def is_worth_judging(view: bytes, start: int) -> bool:
@@ -151,7 +157,7 @@ def judge(view: bytes, start: int, end: int) -> Hit | None:
     word = view[start:end].lower()
     if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _VALUE_MAX // 2) is None:
         return None
-    tail = end + len(_TAIL.findall(view, end, end + NAME_MAX)[0])
+    tail = _TAIL.match(view, end, end + NAME_MAX).end()  # type: ignore[union-attr]
     name = _name_before(view, start) + view[start:tail]
     if _is_boring(name):
         return None
@@ -264,31 +270,37 @@ def _unwrapped(view: bytes, start: int, end: int, marks: bytes) -> _Value:
 def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
     plain = view[start:end]
-    if (
-        (view[end : end + 1] not in (b"\n", b"\\") and view[end : end + 2] != b" \n")
-        or len(plain) < 6
-        or _NEXT_LINE.match(view, end, end + 80) is None
-    ):
+    if not is_cut(view, end) or len(plain) < 2 or _NEXT_LINE.match(view, end, end + 160) is None:
         return end, plain
     if chance.is_code(plain) or chance.is_placeholder(plain):
         return end, plain
     text, back = joined(view, start, _VALUE_MAX)
-    longer = _BARE.findall(text)[0]
+    longer = _BARE.match(text).group()  # type: ignore[union-attr]
     stop, extra = back(len(longer)), longer[len(plain) :]
     # The next line goes on with the value only if it holds nothing else.
-    ends = view[stop : stop + 1] in _LINE_ENDS or chance.is_random(extra, floor=2.5)
+    ends = view[stop : stop + 1] in _LINE_ENDS or chance.is_random(extra, floor=2.5) or _is_rest(plain, extra)
     alone = extra and ends and not chance.is_code(extra)
-    if alone and _HEX.fullmatch(longer) and not _HEX_WHOLE.fullmatch(plain):
+    if alone and _HEX.fullmatch(longer) and (not _HEX_WHOLE.fullmatch(plain) or _is_half(view, stop, plain, extra)):
         return stop, longer
     digits = chance.count_digits(extra)
     more = len(extra) < 4 or digits * 8 >= len(extra) or chance.wordiness(extra) < 0.62
     return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
 
 
+def _is_rest(plain: bytes, extra: bytes) -> bool:
+    """Say whether `extra`, with more on its line, is the rest of a key: no word is so mixed."""
+    return len(plain) >= 16 and len(extra) >= 4 and bool(_DIGIT.search(extra)) and bool(_MIXED.search(extra))
+
+
+def _is_half(view: bytes, stop: int, plain: bytes, extra: bytes) -> bool:
+    """Say whether two lines of equal length are one number in hex: a list of such would go on."""
+    return len(plain) == len(extra) and _HEX_LINE.match(view, stop, stop + len(plain) + 8) is None
+
+
 def _with_lone_line(view: bytes, value: _Value) -> _Value:
     """Return the typed value with the next line, if that is one word: a name would have its mark."""
-    lone = _LONE.match(view, value.end, value.end + NAME_MAX * 2) if len(value.text) >= 3 else None
-    if lone is None:
+    lone = _LONE.match(view, value.end, value.end + NAME_MAX * 2) if len(value.text) >= 2 else None
+    if lone is None or (view[lone.end() : lone.end() + 1] in (b" ", b"\t") and not _DIGIT.search(lone[1])):
         return value
     return value._replace(end=lone.end(1), text=value.text + lone[1])
 

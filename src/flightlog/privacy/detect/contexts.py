@@ -13,13 +13,15 @@ import re2
 
 from flightlog.privacy.detect import assignments, chance, forms, tokens
 from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Hit
+from flightlog.privacy.detect.meter import Judged
 from flightlog.privacy.detect.rules import Rule, rules
-from flightlog.privacy.detect.wraps import joined
+from flightlog.privacy.detect.wraps import is_cut, joined
 
 _REACH = 48
 _LEAST = 12
 _WIDTH_MAX = 360
-LOOK = 400
+# What judgements cost, in bytes examined: of a word, of a name, and of each form tried beside a name.
+_WORD_LOOK, _NAME_LOOK, _FORM_LOOK = 250, 80, 40
 _HASHY = re2.compile(
     rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace",
     LATIN,
@@ -33,6 +35,8 @@ _VALUE = re.compile(
     % (_LEAST - 6)
 )
 _RUN = re.compile(rb"[A-Za-z0-9_\-+/.=:]{6,}")
+_CUT_RUN = re.compile(rb"[A-Za-z0-9_\-+/.=:~$!]{2,}")
+_SHORT_HEX = re.compile(rb"[0-9a-f]{1,31}")
 _DIGIT = re.compile(rb"[0-9]")
 _HUMP = re.compile(rb"[a-z][A-Z]")
 _SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers"
@@ -115,19 +119,26 @@ def _padded(field: re.Match[str]) -> str:
     return f"[{field[1]}-][{field[1]}=-]{{{low - 1}{more}}}"
 
 
-def beside_name(window: bytes, start: int) -> tuple[int, Hit | None]:
+def beside_name(window: bytes, start: int) -> Judged:
     """Return how long the name at `start` is, and what it makes secret."""
     name = _name().match(window, start)
     known = _known_name(name.group().lower()) if name is not None else None
     if known is None:
-        return 1, None
-    return len(known), _beside_provider(window, start + len(known), _rules_of()[known])
+        return Judged(1, None, _NAME_LOOK)
+    end = start + len(known)
+    stop = window.find(b"\0", end, end + _WIDTH_MAX)
+    text = window[end : stop if stop >= 0 else end + _WIDTH_MAX]
+    if not _has_candidate(text):
+        return Judged(len(known), None, _NAME_LOOK)
+    near = _rules_of()[known]
+    tried = len(_ANY_FORMS) + sum(len(rule.forms) for rule in near)
+    return Judged(len(known), _beside_provider(window, end, text, near), _NAME_LOOK + _FORM_LOOK * tried)
 
 
-def beside_word(window: bytes, start: int) -> tuple[int, Hit | None]:
+def beside_word(window: bytes, start: int) -> Judged:
     """Return how long the word for a secret at `start` is, and what it makes secret."""
     word = assignments.word_end(window, start)
-    return max(word - start, 1), assignments.judge(window, start, word) if word else None
+    return Judged(max(word - start, 1), assignments.judge(window, start, word) if word else None, _WORD_LOOK)
 
 
 def name_end(data: bytes, start: int) -> int:
@@ -143,14 +154,10 @@ def tells(name: bytes) -> bool:
     return told is not None
 
 
-def _beside_provider(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
-    stop = view.find(b"\0", end, end + _WIDTH_MAX)
-    text = view[end : stop if stop >= 0 else end + _WIDTH_MAX]
-    if not _has_candidate(text):
-        return None
+def _beside_provider(view: bytes, end: int, text: bytes, near: tuple[Rule, ...]) -> Hit | None:
     hit = _first(text, near)
-    if b"\n" in text[: _REACH * 3] and (hit is None or b"\n" in text[hit.start - 1 : hit.end + 1]):
-        whole = _wrapped(view, end, near)
+    if b"\n" in text[: _REACH * 3] and (hit is None or _is_part(text, hit)):
+        whole = _wrapped(view, end, text, near, hit)
         if whole is not None and (hit is None or len(whole.value) > len(hit.value)):
             return whole
     return _placed(view, hit._replace(start=end + hit.start, end=end + hit.end)) if hit else None
@@ -162,11 +169,16 @@ def _has_candidate(text: bytes) -> bool:
         if run.start() > _REACH:
             return False
         value = run.group()
-        if _DIGIT.search(value) or len(_HUMP.findall(value)) > 1:
-            return True
         if text[run.end() : run.end() + 3].lstrip(b" \\")[:1] == b"\n":
             return True
+        if len(value) >= _LEAST and (_DIGIT.search(value) or len(_HUMP.findall(value)) > 1) and not _is_path(value):
+            return True
     return False
+
+
+def _is_path(value: bytes) -> bool:
+    """Say whether `value` is of an address or a path: those hold slashes, as some keys do, but words between them."""
+    return b"/" in value and (b"//" in value or chance.wordiness(value) >= 0.5)
 
 
 def _placed(view: bytes, hit: Hit) -> Hit:
@@ -190,17 +202,33 @@ def _any(text: bytes, rule: Rule) -> Hit | None:
         return None
     for form in _ANY_FORMS:
         hit = _shaped(text, form, Rule(rule.id, rule.provider))
-        if hit is not None:
+        # A short number in hex is a name of something, unless a word says that it opens something.
+        if hit is not None and (not _SHORT_HEX.fullmatch(hit.value) or _SECRETIVE.search(text, 0, hit.start)):
             return hit
     return None
 
 
-def _wrapped(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
-    text, back = joined(view, end, _WIDTH_MAX)
-    hit = _first(text, near)
-    if hit is None or (hit.weight == MEDIUM and not _is_quoted(text, hit)):
-        return None
-    return hit._replace(start=back(hit.start + 1) - 1, end=back(hit.end))
+def _is_part(text: bytes, hit: Hit) -> bool:
+    """Say whether a value begins or ends with its line, and so may be a part of one."""
+    return is_cut(text, hit.end) or text[: hit.start].rstrip(b" \t")[-1:] in (b"\n", b"") or b"\n" in hit.value
+
+
+def _wrapped(view: bytes, end: int, text: bytes, near: tuple[Rule, ...], part: Hit | None) -> Hit | None:
+    """Return the value that goes on over the end of a line; what stands before it keeps its lines."""
+    for run in _CUT_RUN.finditer(text, 0, _REACH + _WIDTH_MAX // 2):
+        low = run.start()
+        if low > _REACH:
+            return None
+        if not is_cut(text, run.end()):
+            continue
+        rest, back = joined(view, end + low, _WIDTH_MAX)
+        hit = _first(text[:low] + rest, near)
+        if hit is None or hit.start < low:
+            continue
+        known = part is not None and hit.value.endswith(part.value)
+        if hit.weight != MEDIUM or known or _is_quoted(text[:low] + rest, hit):
+            return hit._replace(start=back(hit.start - low + 1) - 1, end=back(hit.end - low))
+    return None
 
 
 def _is_quoted(text: bytes, hit: Hit) -> bool:

@@ -9,6 +9,7 @@ a text be read another way (colours, streams, base64, PEM) is reported as a plac
 
 import functools
 import re
+import string
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -22,8 +23,17 @@ _BEFORE = 160
 _AFTER = 800
 _TOKEN_AFTER = 3_200
 _LONG = 200
-_PLACE_LOOK = 40
-_KNOWN_LOOK = 30
+_PLACE_LOOK = 60
+# Text behind base64 is decoded and searched three times more.
+_BASE64_LOOK = 240
+_BASE64_MIN = 20
+_EVENT = b"data:"
+# Events of a stream so far apart are read together.
+EVENTS_REACH = 1 << 20
+_BASE64 = (string.ascii_letters + string.digits + "+/_-").encode()
+# What is found has to be placed, weighed against others, named and replaced.
+_FOUND = 60
+_KNOWN_LOOK = 40
 _REMEMBERED_MAX = 10_000
 _MARK = rb"[^A-Za-z0-9\x00]"
 _ESCAPED = rb"\\[nt]"
@@ -74,19 +84,23 @@ def _raw(pattern: bytes) -> Any:
     return re2.compile(raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")"), LATIN)
 
 
-def sight(data: bytes, meter: Meter, *, persons: bool = True) -> Sighted:
-    """Return what is private in `data` at first sight, and where another look is needed."""
+def sight(data: bytes, meter: Meter, *, another: bool = False) -> Sighted:
+    """Return what is private in `data` at first sight, and where another look is needed.
+
+    `another` says that it is a text read in another way, where nobody looks for persons.
+    """
     tables = _tables()
     looker = _Looker(data, meter)
     places: list[Place] = []
     hits: list[Hit] = []
     for pattern, judge in (
-        (tables.words, lambda start, end: looker.word_or_person(start, end, persons=persons)),
+        (tables.words, lambda start, end: looker.word_or_person(start, end, persons=not another)),
         (tables.named, looker.token_or_name),
         (tables.shapes, lambda start, end: looker.token_or_place(start, end, places)),
     ):
         looker.data = data = _without_unjudged(data, hits)
-        hits += _scan(data, meter, pattern, judge)
+        meter.begin(another=another)
+        hits += _scan(data, pattern, judge)
     return Sighted(hits, places)
 
 
@@ -101,8 +115,7 @@ def _without_unjudged(data: bytes, hits: list[Hit]) -> bytes:
     return bytes(blanked)
 
 
-def _scan(data: bytes, meter: Meter, pattern: Any, judge: Any) -> Iterator[Hit]:
-    meter.begin()
+def _scan(data: bytes, pattern: Any, judge: Any) -> Iterator[Hit]:
     matches = pattern.finditer(data)
     while (found := next(matches, None)) is not None:
         start, end = found.span()
@@ -122,8 +135,8 @@ class _Looker:
     def __init__(self, data: bytes, meter: Meter) -> None:
         self.data = data
         self._meter = meter
+        self._events = 0, 0  # the last event that was told, and the last seen
         self._words: dict[tuple[int, int, bytes], tuple[bool, int, bool]] = {}
-        self._judged: dict[tuple[object, int, bytes], tuple[int, Hit | None]] = {}
 
     def word_or_person(self, start: int, end: int, *, persons: bool) -> tuple[int, Hit | None]:
         start = self._unescaped(start, end)
@@ -131,7 +144,7 @@ class _Looker:
         if word:
             if not is_worth:
                 return after, None
-            judged, hit = self._locally(contexts.beside_word, start, contexts.LOOK)
+            judged, hit = self._locally(contexts.beside_word, start)
             return (judged if hit else after), hit
         if not persons:
             return end, None
@@ -172,15 +185,17 @@ class _Looker:
         if contexts.is_name(self.data[start:end]):
             if not contexts.has_value(self.data, end):
                 return end, None
-            return self._locally(contexts.beside_name, start, contexts.LOOK)
+            return self._locally(contexts.beside_name, start)
         after, hit = self._token(start)
         if hit is None and contexts.name_end(self.data, start):
-            return self._locally(contexts.beside_name, start, contexts.LOOK)
+            return self._locally(contexts.beside_name, start)
         return after, hit
 
     def token_or_place(self, start: int, end: int, places: list[Place]) -> tuple[int, Hit | None]:
         raw = start
         start = self._unescaped(start, end)
+        if self.data.startswith(_EVENT, start) and self._is_next_event(start):
+            return (end, None) if self._meter.affords(start, _KNOWN_LOOK) else self._unjudged(start)
         if tokens.has_head(self.data, start):
             after, hit = self._token(start)
             if hit is not None:
@@ -189,13 +204,23 @@ class _Looker:
             if rare is None:
                 return after, None
             end = rare.end()
-        if not self._meter.affords(start, _PLACE_LOOK):
+        marked = end - start < _BASE64_MIN or self.data[start:end].translate(None, _BASE64) != b""
+        if not self._meter.affords(start, _PLACE_LOOK if marked else _BASE64_LOOK):
             return self._unjudged(start)
         if self.data.startswith(b"\\u00", raw):
             start = raw
         text = self.data[start : min(end, start + 40)]
         places.append(Place(start, end, text))
         return max(start + 1, end if not text.startswith(b"://") else start + 3), None
+
+    def _is_next_event(self, start: int) -> bool:
+        """Say whether an event of the same record stands so near before that both are read together."""
+        told, seen = self._events
+        if seen and start - told < EVENTS_REACH // 2 and self.data.find(b"\0", seen, start) < 0:
+            self._events = told, start
+            return True
+        self._events = start, start
+        return False
 
     def _unescaped(self, start: int, end: int) -> int:
         """Return where a match begins without the line end or tab before it, as JSON writes it."""
@@ -209,18 +234,20 @@ class _Looker:
         hit = _moved(tokens.judge(window, start - low), low)
         return (hit.end if hit and hit.end > start else start + 1), hit
 
-    def _locally(self, judge: Any, start: int, cost: int) -> tuple[int, Hit | None]:
+    def _locally(self, judge: Any, start: int) -> tuple[int, Hit | None]:
         low = self._low(start)
         window = self._cut(low, start + _AFTER)
         key = judge, start - low, window
-        answer = self._judged.get(key)
-        if not self._meter.affords(start, cost if answer is None else _KNOWN_LOOK):
+        answer = self._meter.remembered(key)
+        if not self._meter.affords(start, _KNOWN_LOOK):
             return self._unjudged(start)
         if answer is None:
             answer = judge(views.flat(window), start - low)
-            if len(self._judged) < _REMEMBERED_MAX:
-                self._judged[key] = answer
-        return start + max(answer[0], 1), _moved(answer[1], low)
+            self._meter.spend(answer.cost)
+            self._meter.remember(key, answer)
+        if answer.hit is not None:
+            self._meter.spend(_FOUND)
+        return start + max(answer.length, 1), _moved(answer.hit, low)
 
     def _unjudged(self, start: int) -> tuple[int, Hit]:
         hit = self._meter.unjudged(self.data, start)
@@ -236,4 +263,7 @@ class _Looker:
 
 
 def _moved(hit: Hit | None, by: int) -> Hit | None:
-    return hit._replace(start=hit.start + by, end=hit.end + by) if hit is not None else None
+    if hit is None:
+        return None
+    start, end, rule, value, weight, kind = hit
+    return Hit(start + by, end + by, rule, value, weight, kind)
