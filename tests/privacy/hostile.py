@@ -165,6 +165,12 @@ REPEATED = {
     "data addresses": "data:{",
     "github links": "[#11364](https://github.com/a/b/pull/11364) ",
     "hashes": '"aws": "8095f49d3b9d3b1a", ',
+    "joined addresses": "93.184.216.34-",
+    "joined cards": "4111111111111111-",
+    "joined ibans": "DE89370400440532013000-",
+    "joined numbers": "219-09-9999-",
+    "joined users": "user_" + "0a" * 32 + "-",
+    "keys and addresses": "key-93.184.216.34-",
     "homes and mails": "/home/bob/x bob@mail.io ",
 }
 SOUPS = {
@@ -222,4 +228,5 @@ def families(size):
     for name, make in SOUPS.items():
         yield f"soup of {name}", _filled(size, 3, make)
     yield "nested JSON", _nested("key=" * (size // 4096), 11)[:size]
+    yield "one password in addresses", ("://a:b" * (size // 6 + 1))[: size - 1] + "@"
     yield "one string in brackets", '["' * (size // 2)

@@ -10,7 +10,7 @@ from typing import Any
 import re2
 
 from flightlog.privacy.detect import chance
-from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, MEDIUM, Hit
+from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, MEDIUM, Hit, search
 from flightlog.privacy.detect.meter import Meter
 from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
 
@@ -18,7 +18,7 @@ _PEM_MAX = 20_000
 _CUT = LINE_END.encode()
 # Each that may be cut by the end of a line is also found where only its first part stands there.
 PATTERN = (
-    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\x00]*:[^\s@\"'<>\x00]+@"
+    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\\\x00]*:[^\s@\"'<>\\\x00]+@"
     rb"|://[^\s/@\"'<>\\\x00]*" + _CUT + rb"|\bkind[\"']?: *[\"']?[Ss]ecret\b|\$ANSIBLE_VAULT;"
     rb"|(?i:\b(?:bearer|basic|ssws)[ ]+(?:[A-Za-z0-9._~+/=-]{12,}|[A-Za-z0-9._~+/=-]{2,11}" + _CUT + rb")"
     rb"|[ ](?:-u|--user|--proxy-user)[ =]{0,3}(?:[\"'][^\s\"'\x00]*[\"']|[^\s:\"'\x00/]+):?[\"']?[^\s\"'\x00]*"
@@ -51,7 +51,7 @@ def find(view: bytes, meter: Meter, *, another: bool = False) -> Iterator[Hit]:
     """Yield private keys, credentials in addresses, headers and flags."""
     meter.begin(another=another)
     at, pem_end = 0, 0
-    while (found := _TRIGGER.search(view, at)) is not None:
+    while (found := search(_TRIGGER, view, at)) is not None:
         start, text = found.start(), found.group()
         if not meter.affords(start, _LOOK):
             hit = meter.unjudged(view, start)
@@ -72,6 +72,7 @@ def find(view: bytes, meter: Meter, *, another: bool = False) -> Iterator[Hit]:
             if is_cut(view, secret.end if secret else found.end()) or b"\n" in text:
                 secret = _longer(secret, _over_lines(view, start))
         at = secret.end if secret else found.end() if not text.startswith(b"://") else start + 3
+        at = max(at, found.end() - _LOOK)  # longer than any address: not to be read again and again
         if secret:
             yield secret
 

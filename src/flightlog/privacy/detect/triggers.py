@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import re2
 
 from flightlog.privacy.detect import assignments, contexts, people, specials, tokens, views
-from flightlog.privacy.detect.hits import LATIN, Hit
+from flightlog.privacy.detect.hits import LATIN, Hit, search
 from flightlog.privacy.detect.meter import UNJUDGED, Meter
 
 _BEFORE = 160
@@ -116,8 +116,8 @@ def _without_unjudged(data: bytes, hits: list[Hit]) -> bytes:
 
 
 def _scan(data: bytes, pattern: Any, judge: Any) -> Iterator[Hit]:
-    matches = pattern.finditer(data)
-    while (found := next(matches, None)) is not None:
+    at = 0
+    while (found := search(pattern, data, at)) is not None:
         start, end = found.span()
         after, hit = judge(start, end)
         if end - start > 2 * _LONG:
@@ -125,8 +125,7 @@ def _scan(data: bytes, pattern: Any, judge: Any) -> Iterator[Hit]:
             after = max(after, end - _LONG)
         if hit is not None:
             yield hit
-        if after != end:
-            matches = pattern.finditer(data, after)
+        at = after
 
 
 class _Looker:
