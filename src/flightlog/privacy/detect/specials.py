@@ -7,10 +7,8 @@ records, and every look ahead is bounded.
 from collections.abc import Iterator
 from typing import Any
 
-import re2
-
-from flightlog.privacy.detect import chance
-from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, MEDIUM, Hit, search
+from flightlog.privacy.detect import chance, lazily
+from flightlog.privacy.detect.hits import HIGH, LOW, MEDIUM, Hit, search
 from flightlog.privacy.detect.meter import Meter
 from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
 
@@ -28,23 +26,23 @@ PATTERN = (
     rb"|\bmachine\s+[^\s\x00]+\s+login\s+[^\s\x00]+\s+password\s+[^\s\x00]+)"
     rb"|\b(?:NetworkCredential|DirectoryEntry)\((?:\s*\\{0,3}\"[^\"\x00]{1,100}\"\s*,){1,2}\s*\\{0,3}\"[^\"\x00]{3,80}\""
 )
-_TRIGGER = re2.compile(PATTERN, LATIN)
+_TRIGGER = lazily.linear(PATTERN)
 _MANIFEST_MAX = 2_000
 _NO_PASSWORDS = frozenset(
     b"password pass pwd test token secret changeme changeit yyy xxx apikey password> key>".split()
 )
-_FLAG = re2.compile(rb"--?(?:user|u|proxy-user)[ =]*", LATIN)
-_DIGIT = re2.compile(rb"[0-9]", LATIN)
-_PADDED = re2.compile(rb"[^=]==?$", LATIN)
+_FLAG = lazily.linear(rb"--?(?:user|u|proxy-user)[ =]*")
+_DIGIT = lazily.linear(rb"[0-9]")
+_PADDED = lazily.linear(rb"[^=]==?$")
 _LOOK = 400
-_ENTRY = re2.compile(
-    rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])", LATIN
+_ENTRY = lazily.linear(
+    rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])"
 )
 _END = b"-----END "
-_BODY = re2.compile(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*", LATIN)
-_SECOND_AT = re2.compile(rb"[^\s/:@\"'<>\x00]{1,40}@", LATIN)
-_VAULT = re2.compile(rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+", LATIN)
-_STAND_IN = re2.compile(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+", LATIN)
+_BODY = lazily.linear(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*")
+_SECOND_AT = lazily.linear(rb"[^\s/:@\"'<>\x00]{1,40}@")
+_VAULT = lazily.linear(rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+")
+_STAND_IN = lazily.linear(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+")
 
 
 def find(view: bytes, meter: Meter, *, another: bool = False) -> Iterator[Hit]:

@@ -7,15 +7,12 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import re2
-
-from flightlog.privacy.detect import engine
-from flightlog.privacy.detect.hits import LATIN
+from flightlog.privacy.detect import engine, lazily
 from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import Meter
 
 # What no raw line hides: text to be read in another way before it is searched.
-_DEEP = re2.compile(rb"\\u00[0-7]|\x1b|1b\[|data: ?\{", LATIN)
+_DEEP = lazily.linear(rb"\\u00[0-7]|\x1b|1b\[|data: ?\{")
 
 
 class Suspect(NamedTuple):

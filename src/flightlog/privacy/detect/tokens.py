@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import re2
 
-from flightlog.privacy.detect import chance, forms
-from flightlog.privacy.detect.hits import HIGH, LATIN, Hit
+from flightlog.privacy.detect import chance, forms, lazily
+from flightlog.privacy.detect.hits import HIGH, LATIN, Hit, holds
 from flightlog.privacy.detect.rules import Rule, rules
 from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined, joined_around
 
@@ -26,9 +26,9 @@ _WANTED_CUT = {1: 6, 2: 4, 3: 3}
 _HEAD_CHARS = 2
 
 
-_ADDRESS_LEAD = re.compile(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")
-_RUN = re.compile(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*")
-_RUN_BEFORE = re.compile(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*\Z")
+_ADDRESS_LEAD = lazily.quick(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")
+_RUN = lazily.quick(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*")
+_RUN_BEFORE = lazily.quick(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*\Z")
 _LOOK = 100
 
 
@@ -50,13 +50,20 @@ def _tables() -> dict[bytes, list[_Form]]:
     return heads
 
 
-def triggers() -> tuple[str, str]:
-    """Return patterns for the heads of all tokens: those telling by themselves, and those with what must follow.
+def forms_in(data: bytes) -> "tuple[_Form, ...]":
+    """Return the forms whose heads stand in `data`."""
+    standing = {head for head in _heads() if holds(data, head)}
+    return tuple(form for form in _forms() if form.head in standing)
+
+
+def triggers(among: "tuple[_Form, ...] | None" = None) -> tuple[str, str]:
+    """Return patterns for the heads of tokens: those telling by themselves, and those with what must follow.
 
     Apart, since heads and counts in one automaton have more states than a hostile text leaves room for.
     """
+    every = _forms() if among is None else among
     plain, counted = (
-        either(dict.fromkeys(_trigger(form) for form in _forms() if _is_telling(form) is telling))
+        either(dict.fromkeys(_trigger(form) for form in every if _is_telling(form) is telling))
         for telling in (True, False)
     )
     return plain, counted
@@ -73,6 +80,11 @@ def either(patterns: Iterable[str]) -> str:
 def _is_telling(form: _Form) -> bool:
     head = form.head.decode()
     return len(head) > 3 and not (len(head) <= 8 and head[:-1].isalpha() and head.islower())
+
+
+@functools.cache
+def _heads() -> frozenset[bytes]:
+    return frozenset(form.head for form in _forms())
 
 
 @functools.cache
@@ -134,7 +146,7 @@ def cost(data: bytes, start: int) -> int:
 
 def judge(view: bytes, start: int) -> Hit | None:
     """Return the token known by its own shape whose head begins at `start`."""
-    run_end = _RUN.match(view, start, start + _WIDTH_MAX).end()  # type: ignore[union-attr]
+    run_end = _RUN.match(view, start, start + _WIDTH_MAX).end()
     return _best(view, start, _forms_at(view, start), wrapped=is_cut(view, run_end))
 
 
@@ -228,7 +240,7 @@ def _around(view: bytes, at: int, form: _Form, pattern: object) -> Hit | None:
 
 def _around_joined(view: bytes, at: int, form: _Form, pattern: object) -> Hit | None:
     """Return the same where a line end stands in the token, before or after what tells it."""
-    end = _RUN.match(view, at, at + _LOOK).end()  # type: ignore[union-attr]
+    end = _RUN.match(view, at, at + _LOOK).end()
     begin = _RUN_BEFORE.search(view, max(0, at - _LOOK), at)
     begun = begin.start() if begin else at
     if not (is_cut(view, end) or view[:begun].endswith((b"\n", b"\n ", b"\n\t", b"\n+", b"\n  ", b"> "))):

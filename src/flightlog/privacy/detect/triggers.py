@@ -8,6 +8,7 @@ a text be read another way (colours, streams, base64, PEM) is reported as a plac
 """
 
 import functools
+import itertools
 import re
 import string
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import re2
 
-from flightlog.privacy.detect import assignments, contexts, people, specials, tokens, views
+from flightlog.privacy.detect import assignments, contexts, lazily, people, specials, tokens, views
 from flightlog.privacy.detect.hits import LATIN, Hit, search
 from flightlog.privacy.detect.meter import UNJUDGED, Meter
 
@@ -23,6 +24,9 @@ _BEFORE = 160
 _AFTER = 800
 _TOKEN_AFTER = 3_200
 _LONG = 200
+# Up to so many bytes a text is short; after so many of them, everything is made ready.
+_SHORT = 32 << 10
+_PARTS_MAX = 12
 _PLACE_LOOK = 60
 # Text behind base64 is decoded and searched three times more.
 _BASE64_LOOK = 240
@@ -68,20 +72,58 @@ class _Tables(NamedTuple):
     rare: Any
 
 
+_RARE = rb"|".join((specials.PATTERN, views.BASE64_TEXT, OTHER_VIEWS))
+
+
+def _tables(data: bytes) -> _Tables:
+    """Return what to look for: everything, or for a few short texts what could stand in them, which is made sooner."""
+    parts = _parts()
+    if len(data) > _SHORT or _whole.cache_info().currsize or len(parts) >= _PARTS_MAX:
+        return _whole()
+    low = data.lower()
+    wanted = assignments.words_in(low), tokens.forms_in(data), contexts.names_in(low)
+    needed = frozenset(itertools.chain(*wanted))
+    for held, tables in parts:
+        if needed <= held:
+            return tables
+    words, forms, names = wanted
+    made = _made(assignments.trigger(words) if words else "", tokens.triggers(forms), contexts.names(names))
+    parts.append((needed, made))
+    return made
+
+
 @functools.cache
-def _tables() -> _Tables:
-    plain, counted = (pattern.encode() for pattern in tokens.triggers())
-    words = rb"(?i:" + assignments.trigger().encode() + rb")|" + people.PATTERN
-    rare = rb"|".join((specials.PATTERN, views.BASE64_TEXT, OTHER_VIEWS))
-    named = plain + rb"|(?i:" + contexts.names().encode() + rb")"
-    return _Tables(_raw(words), _raw(counted + rb"|" + rare), _raw(named), _raw(rare))
+def _whole() -> _Tables:
+    return _made(assignments.trigger(), tokens.triggers(), contexts.names())
+
+
+@functools.cache
+def _parts() -> list[tuple[frozenset[object], _Tables]]:
+    """Return what was made ready for short texts: what each looks for, and the patterns."""
+    return []
+
+
+def _made(word: str, heads: tuple[str, str], name: str) -> _Tables:
+    plain, counted = (pattern.encode() for pattern in heads)
+    words = [rb"(?i:" + word.encode() + rb")"] if word else []
+    named = [*([plain] if plain else []), *([rb"(?i:" + name.encode() + rb")"] if name else [])]
+    return _Tables(
+        _raw(rb"|".join([*words, people.PATTERN])),
+        _raw(rb"|".join([*([counted] if counted else []), _RARE])),
+        _raw(rb"|".join(named)) if named else None,
+        lazily.linear(_rawly(_RARE)),
+    )
 
 
 def _raw(pattern: bytes) -> Any:
     r"""Compile a pattern that finds in raw JSON whatever `pattern` finds where `\n` and `\t` are blanked out."""
+    return re2.compile(_rawly(pattern), LATIN)
+
+
+def _rawly(pattern: bytes) -> bytes:
     raw = pattern.replace(rb"\b", rb"(?:\b|" + _ESCAPED + rb")")
     raw = raw.replace(_MARK, rb"(?:" + _MARK + rb"|" + _ESCAPED + rb")")
-    return re2.compile(raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")"), LATIN)
+    return raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")")
 
 
 def sight(data: bytes, meter: Meter, *, another: bool = False) -> Sighted:
@@ -89,8 +131,8 @@ def sight(data: bytes, meter: Meter, *, another: bool = False) -> Sighted:
 
     `another` says that it is a text read in another way, where nobody looks for persons.
     """
-    tables = _tables()
-    looker = _Looker(data, meter)
+    tables = _tables(data)
+    looker = _Looker(data, meter, tables)
     places: list[Place] = []
     hits: list[Hit] = []
     for pattern, judge in (
@@ -98,6 +140,8 @@ def sight(data: bytes, meter: Meter, *, another: bool = False) -> Sighted:
         (tables.named, looker.token_or_name),
         (tables.shapes, lambda start, end: looker.token_or_place(start, end, places)),
     ):
+        if pattern is None:
+            continue
         looker.data = data = _without_unjudged(data, hits)
         meter.begin(another=another)
         hits += _scan(data, pattern, judge)
@@ -131,8 +175,9 @@ def _scan(data: bytes, pattern: Any, judge: Any) -> Iterator[Hit]:
 class _Looker:
     """Judges matches in one text; what repeats, in a transcript or a hostile text, is judged once."""
 
-    def __init__(self, data: bytes, meter: Meter) -> None:
+    def __init__(self, data: bytes, meter: Meter, tables: _Tables) -> None:
         self.data = data
+        self._tables = tables
         self._meter = meter
         self._events = 0, 0  # the last event that was told, and the last seen
         self._words: dict[tuple[int, int, bytes], tuple[bool, int, bool]] = {}
@@ -156,7 +201,7 @@ class _Looker:
         lettered = text.lower() != text.upper()
         inside = None
         if lettered and assignments.holds_word(text):
-            inside = _tables().words.search(self.data, start + 1, end + 64)
+            inside = self._tables.words.search(self.data, start + 1, end + 64)
         return (end if inside is None else max(start + 1, min(end, inside.start()))), _moved(hit, low)
 
     def _word(self, start: int, end: int) -> tuple[bool, int, bool]:
@@ -199,7 +244,7 @@ class _Looker:
             after, hit = self._token(start)
             if hit is not None:
                 return after, hit
-            rare = _tables().rare.match(self.data, raw)
+            rare = self._tables.rare.match(self.data, raw)
             if rare is None:
                 return after, None
             end = rare.end()

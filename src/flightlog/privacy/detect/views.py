@@ -14,21 +14,19 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
-import re2
 
-from flightlog.privacy.detect.hits import LATIN
+from flightlog.privacy.detect import lazily
 
-_ANSI = re2.compile(
-    rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z]|\x1b[@-Z\\-_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))+",
-    LATIN,
+_ANSI = lazily.linear(
+    rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z]|\x1b[@-Z\\-_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))+"
 )
-_PERCENT = re2.compile(rb"%[0-9A-Fa-f]{2}", LATIN)
+_PERCENT = lazily.linear(rb"%[0-9A-Fa-f]{2}")
 TELLING_PERCENT = rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])"
-_TELLING_PERCENT = re2.compile(TELLING_PERCENT, LATIN)
-_UNICODE_ESCAPE = re2.compile(rb"\\u00[2-7][0-9a-fA-F]", LATIN)
+_TELLING_PERCENT = lazily.linear(TELLING_PERCENT)
+_UNICODE_ESCAPE = lazily.linear(rb"\\u00[2-7][0-9a-fA-F]")
 # In base64 of plain ASCII the first three characters of each group have one bit clear.
 BASE64_TEXT = rb"(?:[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5,}[A-Za-z0-9+/_-]*"
-_BASE64_TEXT = re2.compile(BASE64_TEXT, LATIN)
+_BASE64_TEXT = lazily.linear(BASE64_TEXT)
 _DELTAS = frozenset(
     ("text", "partial_json", "thinking", "content", "arguments", "delta", "reasoning_content", "input_json")
 )

@@ -4,17 +4,19 @@ What a tool puts before a line (diff marks, line numbers, quote marks, indentati
 out with the line end. Local: joins a bounded stretch from one position on.
 """
 
-import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
+from typing import Any
+
+from flightlog.privacy.detect import lazily
 
 _LINE_MAX = 2_000
 _RAGGED = 8
 _BLANK = b" \t"
 # Tried at the beginning of a line alone, over a few bytes.
-_NUMBER = re.compile(rb"[ \t]*[0-9]{1,6}(?:\t|\xe2\x86\x92|[:|] ?| {2,})")
-_SIGN = re.compile(rb"[ \t]*[+-] ?")
-_QUOTE = re.compile(rb"[ \t]*[>|] ?")
+_NUMBER = lazily.quick(rb"[ \t]*[0-9]{1,6}(?:\t|\xe2\x86\x92|[:|] ?| {2,})")
+_SIGN = lazily.quick(rb"[ \t]*[+-] ?")
+_QUOTE = lazily.quick(rb"[ \t]*[>|] ?")
 _LEADS = {b"+": _SIGN, b"-": _SIGN, b">": _QUOTE, b"|": _QUOTE}
 _LEAD_MAX = 12
 _ENDS = (b"\n", b"\r", b"\\")
@@ -88,14 +90,14 @@ def _pieces(view: bytes, start: int, lines: list[bytes]) -> Iterator[tuple[bytes
     yield lines[-1][skip:], 0
 
 
-def _lead(view: bytes, begin: int) -> re.Pattern[bytes] | None:
+def _lead(view: bytes, begin: int) -> Any:
     """Return what stands before the line that begins at `begin`, and so perhaps before the lines after it."""
     if _NUMBER.match(view, begin, begin + _LEAD_MAX):
         return _NUMBER
     return _LEADS.get(view[begin : begin + 1])
 
 
-def _skip(line: bytes, lead: re.Pattern[bytes] | None) -> int:
+def _skip(line: bytes, lead: Any) -> int:
     """Return how much at the beginning of `line` is not of the text."""
     marks = lead.match(line, 0, _LEAD_MAX + _RAGGED) if lead else None
     at = marks.end() if marks else 0
