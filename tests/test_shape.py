@@ -39,6 +39,7 @@ UNTESTED = {
     "lab/links.py": "tests/app/test_tracing.py",
     "loop/links.py": "tests/app/test_tracing.py",
     "retro/links.py": "tests/app/test_tracing.py",
+    "sources/git/side_line.py": "tests/dataset/test_fixed_names.py; R6 in tests/dataset/test_histories.py",
     "sources/git/lines.py": "tests/app/test_tracing.py",
     "app/trajectories.py": "tests/cli/test_lab_lint.py and tests/cli/test_trajectory.py",
     "model/known.py": "two values; tests/sources/claude_code/test_known.py",

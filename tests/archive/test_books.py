@@ -117,7 +117,12 @@ def test_an_unchanged_archive_is_not_read_at_all(corpus, tmp_path):
 
 
 replies = st.builds(
-    reply, st.sampled_from("abcdef"), st.integers(1, 4), at=st.integers(0, 4000), isSidechain=st.booleans()
+    reply,
+    st.sampled_from("abcdef"),
+    st.integers(1, 4),
+    at=st.integers(0, 4000) | st.integers(80_000, 90_000),
+    model=st.sampled_from(["claude-opus-4-1", "claude-opus-4-1", "unheard-of"]),
+    isSidechain=st.booleans(),
 )
 sessions = st.dictionaries(st.sampled_from(["s1", "s2", "s3"]), st.lists(replies, max_size=8), min_size=1)
 
@@ -135,13 +140,30 @@ def test_neither_order_nor_cuts_nor_the_index_change_a_report(tmp_path_factory, 
     for step in range(steps):
         for session in data.draw(st.permutations(sorted(whole))):
             put(root, session, whole[session][: cuts[session][step]])
-        told(root, root / "index.db")
+        told(root, root / "index.db", data.draw(st.sampled_from(By)))
     for session, body in whole.items():
         put(root, session, body)
+    by = data.draw(st.sampled_from(By))
 
-    grown, _ = told(root, root / "index.db")
+    grown, _ = told(root, root / "index.db", by)
 
-    assert grown == told(root, None)[0]
+    assert grown == told(root, None, by)[0]
+
+
+@pytest.mark.parametrize("by", [By.DAY, By.MONTH, By.MODEL, By.PROJECT])
+def test_a_report_after_growth_looks_only_at_what_changed(tmp_path, by):
+    generate(tmp_path / "agent", 400_000, seed=7)
+    told(tmp_path / "agent", tmp_path / "index.db", by)
+    with sqlite3.connect(tmp_path / "index.db") as database:
+        spoiled = database.execute("UPDATE digests SET body = x'00'").rowcount
+    new = put(tmp_path / "agent", "new", prompt("go"), reply("a"), reply("b", model="unheard-of"))
+
+    grown, _ = told(tmp_path / "agent", tmp_path / "index.db", by)
+
+    assert spoiled > 2
+    assert grown == told(tmp_path / "agent", None, by)[0]
+    new.write_bytes(new.read_bytes() + reply("c", at=90_000))
+    assert told(tmp_path / "agent", tmp_path / "index.db", by)[0] == told(tmp_path / "agent", None, by)[0]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])

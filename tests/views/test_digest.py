@@ -56,7 +56,7 @@ def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
     )
     items = priced(ledger.responses, {said.session: said.totals[0] for said in group if said.totals})
 
-    told = report(digested(group, lambda _: Evidence()), by, zone, 0)
+    told = report(digested(group, lambda *_: Evidence()), by, zone, 0)
 
     assert told.total.usage == total(items).usage
     for ours, theirs in zip([row for row in told.rows if row.responses], rows(items, by, zone), strict=True):
@@ -70,7 +70,7 @@ def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
 def test_a_part_of_a_report_leaves_out_what_was_before_and_elsewhere():
     row = Row("m1", "s1", "claude-opus-5-5", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
     said = [Said("s1", 1, [row, row._replace(message_id="m2", at_ms=NOON_MS + HOUR_MS)], ())]
-    digests = digested(said, lambda _: Evidence())
+    digests = digested(said, lambda *_: Evidence())
 
     def counted(only):
         return report(limited(digests, only), By.DAY, UTC, 0).total.responses
@@ -83,7 +83,7 @@ def test_a_part_of_a_report_leaves_out_what_was_before_and_elsewhere():
 
 
 def test_a_session_without_a_response_has_a_row_of_its_own():
-    told = report(digested([Said("s1", 1, [], ())], lambda _: Evidence()), By.SESSION, UTC, 0)
+    told = report(digested([Said("s1", 1, [], ())], lambda *_: Evidence()), By.SESSION, UTC, 0)
 
     assert [(row.key, row.responses, row.cost.usd) for row in told.rows] == [("s1", 0, 0.0)]
 
@@ -98,7 +98,7 @@ def test_a_forks_unknown_model_costs_what_its_client_counted_since_the_fork():
     parent = Said("s1", 1, [row], (stated("s1", 2.0, Usage(10, 5), NOON_MS + 1),))
     fork = Said("s2", 2, [row._replace(session="s2"), own], (stated("s2", 3.0, Usage(20, 10), NOON_MS + 2 * HOUR_MS),))
 
-    told = report(digested([parent, fork], lambda _: Evidence()), By.SESSION, UTC, 0)
+    told = report(digested([parent, fork], lambda *_: Evidence()), By.SESSION, UTC, 0)
 
     assert {row.key: row.cost.usd for row in told.rows} == {"s1": 2.0, "s2": 1.0}
     assert told.total.cost.usd == 3.0

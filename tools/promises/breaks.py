@@ -188,8 +188,8 @@ BREAKS = (
     Break(
         "R11",
         "loop/run/session.py",
-        "Surroundings(outside.now, outside.new_id, redactor, lease.check)",
-        "Surroundings(outside.now, outside.new_id, redactor)",
+        "Surroundings(outside.now, outside.new_id, redactor, lease.check, outside.tell)",
+        "Surroundings(outside.now, outside.new_id, redactor, lambda: None, outside.tell)",
         "tests/loop/test_interrupted.py::test_a_second_runner_is_refused_and_a_zombie_is_fenced",
     ),
     Break(

@@ -33,7 +33,7 @@ def overview(progress: Progress | None = None) -> Overview:
         turns=sum(each.turns for each in told),
         usage=report.total.usage,
         cost=report.total.cost,
-        unrecorded_usd=sum(gap.cost_usd for truth in report.truths for gap in truth.gaps),
+        unrecorded_usd=sum(gap.cost_usd for gap in report.gaps),
         first_ms=min((each.started_ms for each in told if each.started_ms is not None), default=None),
         last_ms=max((each.ended_ms for each in told if each.ended_ms is not None), default=None),
         dearest=dearest(told),

@@ -16,19 +16,18 @@ import msgspec
 
 from flightlog.model.usage import Row
 from flightlog.sources.claude_code.discover import Transcript
-from flightlog.sources.claude_code.evidence import signs
 from flightlog.sources.claude_code.parallel import scan_all
 from flightlog.sources.claude_code.scan import Scan, Target, scan
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import Reading, Source, Work
-from flightlog.store.index.usage import Account, UsageSync, kept_report, sync_usage
+from flightlog.store.index.usage import Account, Maker, UsageSync, kept_report, sync_usage
 from flightlog.views.digest import Said, SessionDigest, digested
 from flightlog.views.prices import PRICES_FROM
-from flightlog.views.report import Only, UsageReport, limited, report, summed_up
+from flightlog.views.report import Only, UsageReport, grown, limited, report, summed_up
 from flightlog.views.truth import Evidence
 from flightlog.views.usage import By, UsageRow
 
-MADE_BY = f"1 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+MADE_BY = f"2 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(SessionDigest).decode
@@ -61,8 +60,11 @@ class Books:
         if kept is not None:
             self._work = Work(files=len(self._sources))
             return _decode_report(kept)
-        sync = self._synced()
-        made = report([_decode(body) for body in sync.digests.values()], by, zone, sync.damaged)
+        sync = self._synced(name)
+        made = _brought_up(sync, zone)
+        if made is None:
+            sync = self._synced() if sync.before else sync
+            made = report([_decode(body) for body in sync.digests.values()], by, zone, sync.damaged)
         sync.reports[name] = _encode(made)
         return made
 
@@ -72,7 +74,8 @@ class Books:
 
     def digests(self, sessions: Iterable[str]) -> list[SessionDigest]:
         """Return the digests of some sessions; the others are not even decoded."""
-        known = (self._sync or self._synced()).digests
+        sync = self._sync if self._sync and not self._sync.before else self._synced()
+        known = sync.digests
         return [_decode(known[session]) for session in sessions if session in known]
 
     def responses(self, session: str) -> list[Row]:
@@ -101,8 +104,9 @@ class Books:
                 self._sync.commit()
         self._index.close()
 
-    def _synced(self) -> UsageSync:
-        self._sync = self._index.asked(lambda each: sync_usage(each, self._sources, self._scan, self._digest, MADE_BY))
+    def _synced(self, report: str = "") -> UsageSync:
+        given = (self._sources, self._scan, Maker(self._digest, MADE_BY), report)
+        self._sync = self._index.asked(lambda database: sync_usage(database, *given))
         self._work = self._sync.work
         return self._sync
 
@@ -121,20 +125,46 @@ class Books:
             born = min((each.born_ms for each in scans if each.born_ms), default=0)
             rows = [row for each in scans for row in each.rows]
             totals = [one for each in scans for one in each.totals]
-            (digest,) = digested([Said(session, born, rows, totals)], self._evidence)
-            scans[0].digest = _encode(digest)
+            digest = self._digest_alone(Said(session, born, rows, totals))
+            scans[0].digest = _encode(digest) if digest else b""
+
+    def _digest_alone(self, said: Said) -> SessionDigest | None:
+        """Digest a session as if it shared nothing; None if that is unlikely and its files would have to be searched.
+
+        A session that repeats another's responses seems to hold more than its client counted.
+        """
+        asked: list[bool] = []
+
+        def noted(_: str, more: bool) -> Evidence:  # noqa: FBT001 - as the digest asks it
+            asked.append(more)
+            return Evidence()
+
+        (digest,) = digested([said], noted)
+        if any(asked):
+            (digest,) = digested([said], self._evidence)
+        return None if asked and not any(asked) else digest
 
     def _digest(self, group: Sequence[Account]) -> Mapping[str, bytes]:
         said = [Said(each.session, each.born_ms, each.rows, each.totals) for each in group]
         return {each.session: _encode(each) for each in digested(said, self._evidence)}
 
-    def _evidence(self, session: str) -> Evidence:
-        return Evidence(*signs(file.path for file in self._files if file.session == session))
+    def _evidence(self, session: str, more: bool) -> Evidence:  # noqa: FBT001 - as the digest asks it
+        from flightlog.sources.claude_code.evidence import signs  # noqa: PLC0415 - most reports need none
+
+        return Evidence(*signs((file.path for file in self._files if file.session == session), more=more))
 
 
 def source(file: Transcript) -> Source:
     """Return a transcript as the index sees it."""
     return Source(file.path, file.path, file.session, file.lane, file.device, file.inode, file.size, file.changed_ns)
+
+
+def _brought_up(sync: UsageSync, zone: tzinfo) -> UsageReport | None:
+    """Add what came since to the report from before."""
+    if sync.before is None:
+        return None
+    old, new = (list(map(_decode, each.values())) for each in (sync.before.replaced, sync.digests))
+    return grown(_decode_report(sync.before.report), old, new, zone, sync.damaged)
 
 
 def _rules(zone: tzinfo) -> str:

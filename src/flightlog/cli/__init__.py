@@ -57,6 +57,9 @@ def _counted(words: Sequence[str]) -> bool:
     """Answer `session usage --json [--by KEY]`; anything else, and anything wrong, is left to the root."""
     if tuple(words[:3]) != _USAGE or len(words) not in {3, 5} or words[3:4] not in ([], ["--by"]):
         return False
+    import gc
+
+    gc.disable()  # before the imports, which make most of what would be looked through
     _import_plainly()
     from flightlog.cli.usage import tell
     from flightlog.model.errors import FlightlogError

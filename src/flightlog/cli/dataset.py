@@ -56,15 +56,16 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
         _tell_compaction(wiring.compact_here(place, dry_run=False), err=True)
 
 
-@tracked.command(epilog="Example: flightlog dataset tracked compact --dry-run")
+@tracked.command(epilog="Example: flightlog dataset tracked compact --commit")
 @_DRY
+@click.option("--commit", is_flag=True, help="Commit the base files too, in a way no branch can conflict with.")
 @_JSON
-def compact(*, dry_run: bool, as_json: bool) -> None:
+def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
     """Fold shards into the base files on the default branch, into one shard on any other."""
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
 
-    done = wiring.compact_here(wiring.existing_place(), dry_run=dry_run)
+    done = wiring.compact_here(wiring.existing_place(), dry_run=dry_run, commit=commit and not dry_run)
     if as_json:
         print_json(done)
     else:
@@ -99,6 +100,23 @@ def stats(*, as_json: bool) -> None:
 
     for line in stats_lines(told):
         click.echo(line)
+
+
+@dataset.command(epilog="Example: flightlog dataset status")
+@_JSON
+def status(*, as_json: bool) -> None:
+    """Say how old the last row is that is safe elsewhere, and what would be lost with this machine."""
+    from flightlog.app import dataset as wiring
+    from flightlog.app import now_ms
+    from flightlog.cli.dataset_talk import safety_line
+    from flightlog.cli.output import print_json
+    from flightlog.dataset.remote import safety
+
+    told = safety(wiring.existing_place())
+    if as_json:
+        print_json(told)
+    else:
+        click.echo(safety_line(told, now_ms()))
 
 
 @dataset.command(epilog="Example: flightlog dataset check --fix")
@@ -234,7 +252,9 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     else:
         for move in moves:
             click.echo(inert(f"{move.deed.value}  {move.age_days:,} days  {move.item.name}"))
-    if moves and not (yes or dry_run):
+    if not moves:
+        click.echo("no row is older than the setting dataset.keep_days", err=True)
+    elif not (yes or dry_run):
         click.echo("nothing was done; add --yes to let them go", err=True)
     return 0 if yes or dry_run or not moves else 1
 

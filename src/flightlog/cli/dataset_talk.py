@@ -23,6 +23,13 @@ def compaction_lines(done: Any) -> Iterator[str]:
     yield f"{done.bytes_before:,} bytes before, {done.bytes_after:,} after"
     for path in done.set_aside:
         yield f"could not be read whole, copied aside: {path}"
+    if done.commit:
+        yield f"committed as {done.commit[:12]}, a merge: git picks, reverts and rebases around it"
+    elif done.commit is not None:
+        elsewhere = "commit shards like any other file: git add .git-ml"
+        yield "nothing to commit, the base files are as they were" if done.into == "base" else elsewhere
+    elif done.into == "base" and done.shards and not done.dry_run:
+        yield "to commit it: flightlog dataset tracked compact --commit"
 
 
 def stats_lines(told: dict[str, Any]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The commands of `flightlog loop` that make something happen: run, resume, pause, stop, answer, simulate."""
 
+import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,8 +40,8 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
         return _order(plan, as_json=as_json)
     config = {name: value for name, value in settings.items() if value is not None}
     directory, began = app.start(plan, where, autonomous=autonomous, config=config)
-    click.echo(f"{'going on with' if began else 'began'} {directory.name}", err=True)
-    return _told(app.conduct(directory, ask=_terminal(), resume=began), directory, as_json=as_json)
+    _tell(f"{'going on with' if began else 'began'} {directory.name}")
+    return _told(app.conduct(directory, app.Talk(_terminal(), _tell), resume=began), directory, as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop resume --session session-001")
@@ -57,7 +58,7 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
 
     directory = found(written)
     budgets = app.more_budget(directory, {name.removeprefix("max_"): value for name, value in limits.items()})
-    state = app.conduct(directory, ask=_terminal(), steal=steal, resume=True, budgets=budgets)
+    state = app.conduct(directory, app.Talk(_terminal(), _tell), steal=steal, resume=True, budgets=budgets)
     return _told(state, directory, as_json=as_json)
 
 
@@ -195,6 +196,14 @@ def _send(written: str, what: str, why: str, *, as_json: bool) -> None:
     if not app.request(written, what, why=why):
         raise Conflict(f"nobody is at work on {written}", hint=f"flightlog loop status --session {written}")
     print_done({"session": written, "asked": what}, f"asked {written} to {what}", as_json=as_json)
+
+
+def _tell(line: str) -> None:
+    """Say what happens on the error output; that nobody listens any more does not stop the work."""
+    try:
+        click.echo(inert(line), err=True)
+    except OSError:
+        sys.stderr = io.StringIO()
 
 
 def _terminal() -> "Any":

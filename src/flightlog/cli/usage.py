@@ -5,7 +5,6 @@ import sys
 from datetime import tzinfo
 from typing import Any
 
-from flightlog.model.text import inert
 from flightlog.views.prices import PRICES_FROM
 from flightlog.views.report import Only, UsageReport
 from flightlog.views.usage import By, UsageRow
@@ -37,7 +36,7 @@ def usage_json(report: UsageReport, zone: str) -> dict[str, Any]:
         "by": report.by.value,
         "total": usage_row(report.total),
         "rows": rows,
-        "unrecorded": unrecorded(tuple(gap for each in report.truths for gap in each.gaps)),
+        "unrecorded": unrecorded(report.gaps),
         "prices": PRICES_FROM,
         "timezone": zone,
         "damaged_lines": report.damaged,
@@ -49,6 +48,7 @@ def print_usage(report: UsageReport) -> None:
     import click
 
     from flightlog.cli.output import print_table
+    from flightlog.model.text import inert
 
     rows = [_cells(row, row.key[:8] if report.by is By.SESSION else row.key) for row in report.rows if row.responses]
     print_table(
@@ -56,7 +56,7 @@ def print_usage(report: UsageReport) -> None:
         [*rows, _cells(report.total, "total")],
         right=(1, 2, 3, 4, 5),
     )
-    gaps = [gap for told in report.truths for gap in told.gaps]
+    gaps = report.gaps
     if gaps:
         click.echo("\ncounted by the client without a message on record (below zero: recorded, not counted):")
         print_table(

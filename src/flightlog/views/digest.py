@@ -14,12 +14,12 @@ from msgspec import Struct
 from flightlog.model.usage import ClientTotals, CostSource, Response, Row, Usage, response, row_of
 from flightlog.views.ledger import better, settled
 from flightlog.views.prices import is_priced, long_above, price, price_at
-from flightlog.views.truth import Account, Evidence, Truth, counted_here, is_doubtful, last, truth_of
+from flightlog.views.truth import Account, AskEvidence, Gap, counted_here, last, packed, truth_of
 from flightlog.views.usage import Priced, priced
 
 QUARTER_MS = 900_000
-_name, _model, _at_ms, _first = itemgetter(0), itemgetter(2), itemgetter(9), itemgetter(9, 0, 10)
-_USD_DIGITS = 9  # a billionth of a dollar: finer than any price, coarser than the order of a sum
+_name, _model, _at_ms, _place = itemgetter(0), itemgetter(2), itemgetter(9), itemgetter(10)
+USD_DIGITS = 9  # a billionth of a dollar: finer than any price, coarser than the order of a sum
 
 
 class Tally(Struct, frozen=True, array_like=True):
@@ -36,12 +36,17 @@ class Tally(Struct, frozen=True, array_like=True):
 
 
 class SessionDigest(Struct, frozen=True, array_like=True):
-    """One session's part of any report."""
+    """One session's part of any report.
+
+    `told` is its row of the truth table, packed, because few reports look at it; its gaps, which all of them
+    show, stand beside it.
+    """
 
     session: str
     project: str
     tallies: tuple[Tally, ...]
-    truth: Truth | None
+    gaps: tuple[Gap, ...] = ()
+    told: bytes = b""
 
 
 class Said(Struct, frozen=True):
@@ -53,7 +58,6 @@ class Said(Struct, frozen=True):
     totals: Sequence[ClientTotals]
 
 
-AskEvidence = Callable[[str], Evidence]
 PriceOf = Callable[[Response], float | None]
 
 
@@ -99,19 +103,22 @@ def _digest(
     else:
         tallies, price_of = _client_priced(said, rows, copies, history)
     truth = truth_of(_account(said, rows, copies, tallies, price_of), history, evidence) if said.totals else None
-    return SessionDigest(said.session, _project(rows), tallies, truth)
+    if truth is None:
+        return SessionDigest(said.session, _project(rows), tallies)
+    return SessionDigest(said.session, _project(rows), tallies, truth.gaps, packed(truth))
 
 
 def _account(
     said: Said, rows: Sequence[Row], copies: Sequence[Response], tallies: Sequence[Tally], price_of: PriceOf
 ) -> Account:
-    client = last(said.totals)
-    doubtful = [response(row) for row in rows if is_doubtful(row[9], client, aborted=row.aborted)]
+    started_ms = last(said.totals).started_ms
+    # What may be missing from what the client counted: said before it started, or cut off.
+    doubtful = [response(row) for row in rows if row[9] < started_ms or row[13]]
     known = [tally.usd for tally in tallies if tally.usd is not None]
     return Account(
         said.session,
         sum((tally.usage for tally in tallies), Usage()),
-        round(sum(known), _USD_DIGITS) if len(known) == len(tallies) else None,
+        round(sum(known), USD_DIGITS) if len(known) == len(tallies) else None,
         min(map(_at_ms, rows), default=None),
         tuple((each, price_of(each)) for each in doubtful),
         tuple(copies),
@@ -137,12 +144,13 @@ def _client_priced(
 
 
 def _counted(rows: Sequence[Row]) -> Sequence[Row]:
-    if len(set(map(_name, rows))) == len(rows):
+    """Return one row for each response; few stand in a session's files more than once."""
+    best = dict(zip(map(_name, rows), rows, strict=True))
+    if len(best) == len(rows):
         return rows
-    best: dict[str, Row] = {}
     for row in rows:
-        known = best.get(row[0])
-        if known is None or (known != row and better(response(row), response(known))):
+        known = best[row[0]]
+        if known is not row and known != row and better(response(row), response(known)):
             best[row[0]] = row
     return list(best.values())
 
@@ -173,7 +181,7 @@ def _tally(model: str, rows: list[Row], *, long: bool) -> Tally:
     usage = Usage(*map(sum, columns[3:9]))
     times = columns[9]
     cost = price_at(model, usage, times[0], long=long)
-    usd = None if cost.usd is None else round(cost.usd, _USD_DIGITS)
+    usd = None if cost.usd is None else round(cost.usd, USD_DIGITS)
     quarter_ms = times[0] // QUARTER_MS * QUARTER_MS
     return Tally(model, quarter_ms, cost.source, usd, len(rows), min(times), max(times), usage)
 
@@ -192,7 +200,7 @@ def _sum(parts: list[Tally]) -> Tally:
         parts[0].model,
         parts[0].quarter_ms,
         parts[0].source,
-        round(sum(known), _USD_DIGITS) if known else None,
+        round(sum(known), USD_DIGITS) if known else None,
         sum(part.responses for part in parts),
         min(part.first_ms for part in parts),
         max(part.last_ms for part in parts),
@@ -206,6 +214,10 @@ def _single(item: Priced) -> Tally:
     return Tally(said.model, quarter_ms, item.cost.source, item.cost.usd, 1, at_ms, at_ms, said.usage)
 
 
-def _project(rows: Iterable[Row]) -> str:
-    """A session belongs to the directory of its first response."""
-    return min((each for each in map(_first, rows) if each[2]), default=(0, "", ""))[2]
+def _project(rows: Sequence[Row]) -> str:
+    """A session belongs to the directory of its first response that says one."""
+    named = rows if all(map(_place, rows)) else [row for row in rows if row[10]]
+    if not named:
+        return ""
+    began_ms = min(map(_at_ms, named))
+    return min((row.message_id, row.project) for row in named if row.at_ms == began_ms)[1]

@@ -9,12 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, tzinfo
 
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.digest import SessionDigest, Tally
-from flightlog.views.truth import Truth
-from flightlog.views.usage import BLOCK_MS, DAY_MS, HOUR_MS, By, UsageRow
+from flightlog.views.digest import USD_DIGITS, SessionDigest, Tally
+from flightlog.views.truth import Gap, Truth, unpacked
+from flightlog.views.usage import BLOCK_MS, DAY_MS, HOUR_MS, By, UsageRow, summed
+
+
+class TruthPart(Struct, frozen=True, array_like=True):
+    """A row of the truth table as its digest holds it: packed, its gaps beside it."""
+
+    session: str
+    gaps: tuple[Gap, ...]
+    told: bytes
 
 
 class UsageReport(Struct, frozen=True):
@@ -23,8 +31,18 @@ class UsageReport(Struct, frozen=True):
     by: By
     total: UsageRow
     rows: tuple[UsageRow, ...]
-    truths: tuple[Truth, ...]
+    parts: tuple[TruthPart, ...]
     damaged: int
+
+    @property
+    def gaps(self) -> tuple[Gap, ...]:
+        """What the clients counted besides, or did not count."""
+        return tuple(gap for part in self.parts for gap in part.gaps)
+
+    @property
+    def truths(self) -> tuple[Truth, ...]:
+        """The truth table, a row for each session whose client counted."""
+        return tuple(unpacked(part.told) for part in self.parts)
 
 
 class Only(Struct, frozen=True):
@@ -43,18 +61,44 @@ def limited(digests: Iterable[SessionDigest], only: Only) -> list[SessionDigest]
     for digest in digests:
         tallies = tuple(tally for tally in digest.tallies if tally.last_ms >= only.since_ms)
         if tallies and only.project in digest.project:
-            kept.append(SessionDigest(digest.session, digest.project, tallies, None))
+            kept.append(SessionDigest(digest.session, digest.project, tallies))
     return kept
 
 
 def report(digests: Sequence[SessionDigest], by: By, zone: tzinfo, damaged: int) -> UsageReport:
     """Make the whole report."""
     rows = broken_down(digests, by, zone)
+    total = _together(rows, sum(1 for digest in digests if digest.tallies))
     if by is By.SESSION:
         silent = {digest.session for digest in digests if not digest.tallies}
         rows = sorted([*rows, *(_row((), key) for key in silent)], key=lambda row: row.key)
-    truths = tuple(digest.truth for digest in digests if digest.truth)
-    return UsageReport(by, summed_up(digests), tuple(rows), truths, damaged)
+    return UsageReport(by, total, tuple(rows), _parts(digests), damaged)
+
+
+def grown(
+    before: UsageReport, old: Sequence[SessionDigest], new: Sequence[SessionDigest], zone: tzinfo, damaged: int
+) -> UsageReport | None:
+    """Bring a report up to date with sessions that changed, `old` as they were and `new` as they are.
+
+    None where adding does not do: something is gone that only all digests together can tell. Rows
+    of sessions and blocks depend on more than themselves and are always made of all digests.
+    """
+    if before.by in {By.SESSION, By.BLOCK}:
+        return None
+    was = {row.key: row for row in broken_down(old, before.by, zone)}
+    now = {row.key: row for row in broken_down(new, before.by, zone)}
+    rows = {row.key: row for row in before.rows}
+    for key in {*was, *now}:
+        row = _exchanged(rows.get(key), was.get(key), now.get(key))
+        if row is None:
+            return None
+        rows[key] = row
+    sessions = before.total.sessions + sum(1 for each in new if each.tallies) - sum(1 for each in old if each.tallies)
+    parts = {part.session: part for part in before.parts if part.session not in {each.session for each in old}}
+    parts.update((part.session, part) for part in _parts(new))
+    ordered = tuple(rows[key] for key in sorted(rows))
+    told = tuple(parts[session] for session in sorted(parts))
+    return UsageReport(before.by, _together(ordered, sessions), ordered, told, damaged)
 
 
 def broken_down(digests: Sequence[SessionDigest], by: By, zone: tzinfo) -> list[UsageRow]:
@@ -92,7 +136,7 @@ def _row(items: Sequence[Item], key: str) -> UsageRow:
         amounts.append(tally.usd)
         if tally.source is not source:
             source = tally.source if source is None else CostSource.MIXED
-    cost = Cost(sum(amounts, 0.0), source or CostSource.TABLE)
+    cost = Cost(round(sum(amounts, 0.0), USD_DIGITS), source or CostSource.TABLE)
     return UsageRow(
         key=key,
         usage=Usage(*map(sum, zip(*used, strict=True))),
@@ -103,6 +147,43 @@ def _row(items: Sequence[Item], key: str) -> UsageRow:
         unpriced=tuple(sorted(unpriced)),
         first_ms=first_ms if items else 0,
         last_ms=last_ms,
+    )
+
+
+def _exchanged(row: UsageRow | None, was: UsageRow | None, now: UsageRow | None) -> UsageRow | None:
+    """Replace a part of a row by what it has grown to; None if it did more than grow."""
+    if row is None or now is None:
+        return now
+    if was is None:
+        return _together([row, now], row.sessions + now.sessions, row.key)
+    if was.first_ms < now.first_ms or was.last_ms > now.last_ms or was.cost.source is not now.cost.source:
+        return None
+    if not (set(was.models) <= set(now.models) and set(was.unpriced) <= set(now.unpriced)):
+        return None
+    both = _together([row, now], row.sessions + now.sessions - was.sessions, row.key)
+    usd = None if both.cost.usd is None else round(both.cost.usd - (was.cost.usd or 0.0), USD_DIGITS)
+    return replace(
+        both, usage=both.usage - was.usage, cost=Cost(usd, both.cost.source), responses=both.responses - was.responses
+    )
+
+
+def _parts(digests: Iterable[SessionDigest]) -> tuple[TruthPart, ...]:
+    return tuple(TruthPart(each.session, each.gaps, each.told) for each in digests if each.told)
+
+
+def _together(rows: Sequence[UsageRow], sessions: int, key: str = "") -> UsageRow:
+    """Add up rows that each hold something; a session may stand in several."""
+    cost = summed(row.cost for row in rows)
+    return UsageRow(
+        key=key,
+        usage=sum((row.usage for row in rows), Usage()),
+        cost=cost if cost.usd is None else Cost(round(cost.usd, USD_DIGITS), cost.source),
+        responses=sum(row.responses for row in rows),
+        sessions=sessions,
+        models=tuple(sorted({model for row in rows for model in row.models})),
+        unpriced=tuple(sorted({model for row in rows for model in row.unpriced})),
+        first_ms=min((row.first_ms for row in rows), default=0),
+        last_ms=max((row.last_ms for row in rows), default=0),
     )
 
 

@@ -8,6 +8,7 @@ recorded, so that  client = inherited + recorded + unrecorded  holds to the toke
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -32,6 +33,10 @@ class Evidence(Struct, frozen=True):
     copied: bool = False
 
 
+AskEvidence = Callable[[str, bool], Evidence]
+"""Asked about a session, and whether its client counted more than was recorded."""
+
+
 class Gap(Struct, frozen=True):
     """A part of the difference, with its reason; below zero when the client counted less than was recorded."""
 
@@ -54,6 +59,10 @@ class Truth(Struct, frozen=True):
     gaps: tuple[Gap, ...]
 
 
+packed = msgspec.msgpack.Encoder().encode
+unpacked = msgspec.msgpack.Decoder(Truth).decode
+
+
 class Account(Struct, frozen=True):
     """What one session's files hold: the sum of its own responses, and copies of others'.
 
@@ -66,11 +75,6 @@ class Account(Struct, frozen=True):
     began_ms: int | None
     doubtful: tuple[tuple[Response, float | None], ...]
     copies: tuple[Response, ...]
-
-
-def is_doubtful(at_ms: int, client: ClientTotals, *, aborted: bool) -> bool:
-    """Whether a response may be missing from what its client counted: said before it started, or cut off."""
-    return aborted or at_ms < client.started_ms
 
 
 def last(totals: Iterable[ClientTotals]) -> ClientTotals:
@@ -92,9 +96,7 @@ def counted_here(account: Account, history: Mapping[str, Sequence[ClientTotals]]
     return replace(client, models=tuple(models))
 
 
-def truth_of(
-    account: Account, history: Mapping[str, Sequence[ClientTotals]], evidence: Callable[[str], Evidence]
-) -> Truth:
+def truth_of(account: Account, history: Mapping[str, Sequence[ClientTotals]], evidence: AskEvidence) -> Truth:
     """Hold one session's record against what its client said; `history` is what every client said, by session."""
     client = last(history[account.session])
     parent = _inherited(account, client, history)
@@ -134,7 +136,7 @@ def _inherited(
     return last(known) if known else None
 
 
-def _explained(gap: Gap, account: Account, client: ClientTotals, evidence: Callable[[str], Evidence]) -> Iterator[Gap]:
+def _explained(gap: Gap, account: Account, client: ClientTotals, evidence: AskEvidence) -> Iterator[Gap]:
     """Take out what is known exactly, then name what remains."""
     copied = [pair for pair in account.doubtful if pair[0].at_ms < client.started_ms]
     aborted = [pair for pair in account.doubtful if pair[0].aborted and pair not in copied]
@@ -146,12 +148,12 @@ def _explained(gap: Gap, account: Account, client: ClientTotals, evidence: Calla
             yield Gap(gap.session, reason, usage, usd)
             rest, rest_usd = rest - usage, rest_usd - usd
     if rest:
-        shown = evidence(gap.session)
-        yield Gap(gap.session, _reason(rest, shown, interrupted=bool(aborted)), rest, rest_usd)
+        more = rest.total > 0
+        reason = _reason(evidence(gap.session, more), more=more, interrupted=bool(aborted))
+        yield Gap(gap.session, reason, rest, rest_usd)
 
 
-def _reason(rest: Usage, shown: Evidence, *, interrupted: bool) -> Reason:
-    more = rest.total > 0
+def _reason(shown: Evidence, *, more: bool, interrupted: bool) -> Reason:
     if more and shown.compactions:
         return Reason.COMPACTION
     if more and shown.cuts:

@@ -8,9 +8,7 @@ from typing import Any
 
 import msgspec
 
-from flightlog.model.text import UNSAFE
-
-_LONE = re.compile(rb"\\ud[89a-f][0-9a-f]{2}")
+_LONE = rb"\\ud[89a-f][0-9a-f]{2}"
 
 
 def as_json(value: Any) -> str:
@@ -30,8 +28,12 @@ def _encoded(value: Any) -> bytes:
         import json  # noqa: PLC0415 - two milliseconds, hardly ever needed
 
         # A file name that is not text; everything else was made text when it was decoded.
-        return _LONE.sub(rb"\\ufffd", json.dumps(msgspec.to_builtins(value)).encode())
+        return re.sub(_LONE, rb"\\ufffd", json.dumps(msgspec.to_builtins(value)).encode())
 
 
 def _shown(body: bytes) -> str:
+    if body.isascii() and b"\x7f" not in body:
+        return body.decode()  # what else could act is escaped in any JSON
+    from flightlog.model.text import UNSAFE  # noqa: PLC0415 - its pattern takes a while to compile
+
     return UNSAFE.sub(lambda found: f"\\u{ord(found.group()):04x}", body.decode())

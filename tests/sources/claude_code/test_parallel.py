@@ -62,23 +62,49 @@ def test_no_fork_beside_threads(tmp_path):
     assert found == [scan(file) for file in files]
 
 
-def test_what_a_dead_child_did_not_deliver_is_scanned_again(tmp_path):
+def whole(tmp_path, count):
+    parcel = parallel._encode(
+        [(place, parallel._packed(scan(file))) for place, file in enumerate(targets(tmp_path, count))]
+    )
+    return len(parcel).to_bytes(4, "big") + parcel
+
+
+def delivered(sent, end):
     results, outbox = os.pipe()
     child = os.fork()
     if not child:
-        os.kill(os.getpid(), signal.SIGKILL)
-    os.write(outbox, b"half")
+        os.write(outbox, sent)
+        end()
     os.close(outbox)
+    return [place for place, _ in parallel._delivered([(child, results)])]
 
-    assert parallel._delivered(child, results) == []
+
+def test_what_a_dead_child_did_not_deliver_is_scanned_again(tmp_path):
+    parcel = whole(tmp_path, 3)
+
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert delivered(parcel[:-1], die) == []
+    assert delivered(parcel + parcel[:2], die) == [0, 1, 2]
 
 
 def test_what_a_child_garbled_is_scanned_again(tmp_path):
-    results, outbox = os.pipe()
-    child = os.fork()
-    if not child:
-        os._exit(0)
-    os.write(outbox, b"\xc1")
-    os.close(outbox)
+    garbled = (1).to_bytes(4, "big") + b"\xc1"
 
-    assert parallel._delivered(child, results) == []
+    assert delivered(garbled + whole(tmp_path, 2), lambda: os._exit(0)) == [0, 1]
+
+
+def test_a_child_that_ends_early_costs_no_rows(tmp_path, monkeypatch):
+    files = targets(tmp_path)
+    here = os.getpid()
+
+    def short(target):
+        if os.getpid() != here and target.session == "7":
+            os.kill(os.getpid(), signal.SIGKILL)
+        return scan(target)
+
+    monkeypatch.setattr(parallel, "scan_mapped", short)
+    found = scan_all(files, [FORK_ABOVE_BYTES // 8] * len(files), workers=2)
+
+    assert [content(each) for each in found] == [(each.rows, each.totals) for each in map(scan, files)]

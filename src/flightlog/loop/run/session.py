@@ -91,7 +91,7 @@ def carry_on(
     plan, data = raw_plan(directory)
     lease = Lease(directory / LEASE, how.who, steal=how.steal)
     try:
-        around = Surroundings(outside.now, outside.new_id, redactor, lease.check)
+        around = Surroundings(outside.now, outside.new_id, redactor, lease.check, outside.tell)
         shown = shown_plan(plan, redactor)
         book = Book(directory, shown, around)
         _may_go_on(directory, book.state, data, how)

@@ -3,7 +3,7 @@
 Looks only at the lines that can matter, found by byte search, so that it costs milliseconds.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import stringzilla as sz
@@ -13,7 +13,8 @@ from flightlog.sources.claude_code.values import mapping, parsed, text
 from flightlog.store.reading import blocks, open_reader
 
 _BLOCK_BYTES = 1 << 18  # small enough to stay in the processor's cache from one search to the next
-_NEEDLES = (b'"compact_boundary"', b'"StreamTruncated"', b'"requestRef":"', b'"api-request"')
+_MORE = (b'"compact_boundary"', b'"StreamTruncated"')
+_NAMED, _SENT = b'"requestRef":"', b'"api-request"'
 
 
 class Signs(NamedTuple):
@@ -24,12 +25,16 @@ class Signs(NamedTuple):
     copied: bool
 
 
-def signs(paths: Iterable[str]) -> Signs:
-    """Search the files of one session."""
+def signs(paths: Iterable[str], *, more: bool = True) -> Signs:
+    """Search the files of one session; what only explains why a client counted `more` is not looked for otherwise."""
+    files = tuple(paths)
+    found = set(_telling(files, (*_MORE, _NAMED) if more else (_NAMED,)))
+    if any(_NAMED in line for line in found):
+        found.update(_telling(files, (_SENT,)))
     compactions = cuts = 0
     sent: set[str] = set()
     named: set[str] = set()
-    for line in {line for path in paths for line in _telling(path)}:
+    for line in found:
         record = parsed(line) or {}
         kind = text(record, "type")
         subtype = text(record, "subtype") if kind == "system" else ""
@@ -43,17 +48,19 @@ def signs(paths: Iterable[str]) -> Signs:
     return Signs(compactions, cuts, bool(named - sent))
 
 
-def _telling(path: str) -> Iterator[bytes]:
-    try:
-        file = open_reader(path)
-    except OSError:
-        return
-    try:
-        for block in blocks(file, 0, bytearray(_BLOCK_BYTES)):
-            for needle in _NEEDLES:
-                if sz.find(block.view, needle, 0, block.end) >= 0:
-                    yield from map(bytes, lines_with(needle, block.view, block.end))
-    except OSError:
-        return
-    finally:
-        file.close()
+def _telling(paths: Iterable[str], needles: Sequence[bytes]) -> Iterator[bytes]:
+    buffer = bytearray(_BLOCK_BYTES)
+    for path in paths:
+        try:
+            file = open_reader(path)
+        except OSError:
+            continue
+        try:
+            for block in blocks(file, 0, buffer):
+                for needle in needles:
+                    if sz.find(block.view, needle, 0, block.end) >= 0:
+                        yield from map(bytes, lines_with(needle, block.view, block.end))
+        except OSError:
+            continue
+        finally:
+            file.close()

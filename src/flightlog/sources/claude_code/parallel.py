@@ -1,25 +1,35 @@
 """Many transcripts at once, on as many processors as pay for themselves.
 
 Forked children take batches of files from a pipe of tickets until none is left, so that a
-processor somebody else uses slows down nobody. They map files into memory, which a file that
-shrinks meanwhile turns into their end: a child that dies costs time, never rows, for what it
-did not deliver is read here.
+processor somebody else uses slows down nobody, and deliver while they go on. They map files into
+memory, which a file that shrinks meanwhile turns into their end: a child that dies costs time,
+never rows, for what it did not deliver is read here.
 """
 
+import fcntl
 import gc
 import os
+import select
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from flightlog.sources.claude_code.scan import BLOCK_BYTES, Scan, Target, scan, scan_mapped
 from flightlog.store.index.chunks import keys, pack
 
+if TYPE_CHECKING:
+    from io import RawIOBase
+
 FORK_ABOVE_BYTES = 64 << 20
 _BATCHES_MAX = 4096
 _TICKET_BYTES = 4
+_LENGTH_BYTES = 4
+_PARCEL_BYTES = 1 << 18
+_PIPE_BYTES = 1 << 20
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[tuple[int, Scan]]).decode
@@ -60,18 +70,19 @@ def _shared(targets: Sequence[Target], sizes: Sequence[int], workers: int, finis
     os.write(box, b"".join(number.to_bytes(_TICKET_BYTES, "big") for number in range(len(batches))))
     os.close(box)
 
-    def work() -> list[tuple[int, Scan]]:
-        done = []
+    def work() -> Iterator[list[tuple[int, Scan]]]:
+        done: list[tuple[int, Scan]] = []
         while ticket := os.read(tickets, _TICKET_BYTES):
             batch = _batch(targets, batches[int.from_bytes(ticket, "big")], scan_mapped, finish)
             done += [(place, _packed(found)) for place, found in batch]  # at once: a small process is a quick one
-        return done
+            if sum(len(found.packed) for _, found in done) > _PARCEL_BYTES:
+                yield done
+                done = []
+        yield done
 
     children = [_start(work) for _ in range(workers)]
     os.close(tickets)
-    done: dict[int, Scan] = {}
-    for child, results in children:
-        done.update(_delivered(child, results))
+    done = dict(_delivered(children))
     return [done.get(place) or scan(target) for place, target in enumerate(targets)]
 
 
@@ -101,8 +112,11 @@ def _batch(
     return done
 
 
-def _start(work: Callable[[], list[tuple[int, Scan]]]) -> tuple[int, int]:
+def _start(work: Callable[[], Iterable[list[tuple[int, Scan]]]]) -> tuple[int, int]:
     results, outbox = os.pipe()
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with suppress(OSError):  # room for a parcel or two, where it is to be had
+            fcntl.fcntl(outbox, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     child = os.fork()
     if child:
         os.close(outbox)
@@ -110,11 +124,18 @@ def _start(work: Callable[[], list[tuple[int, Scan]]]) -> tuple[int, int]:
     status = 1
     try:
         os.close(results)
-        with os.fdopen(outbox, "wb") as file:
-            file.write(_encode(work()))
+        with os.fdopen(outbox, "wb", buffering=0) as file:
+            for parcel in map(_encode, work()):
+                _write(file, len(parcel).to_bytes(_LENGTH_BYTES, "big") + parcel)
         status = 0
     finally:
         os._exit(status)
+
+
+def _write(file: "RawIOBase", parcel: bytes) -> None:
+    rest = memoryview(parcel)
+    while rest:
+        rest = rest[file.write(rest) or 0 :]
 
 
 def _packed(found: Scan) -> Scan:
@@ -124,11 +145,32 @@ def _packed(found: Scan) -> Scan:
     return found
 
 
-def _delivered(child: int, results: int) -> list[tuple[int, Scan]]:
-    with os.fdopen(results, "rb") as file:
-        sent = file.read()
-    _, status = os.waitpid(child, 0)
-    try:
-        return _decode(sent) if status == 0 else []
-    except msgspec.DecodeError:
-        return []
+def _delivered(children: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Scan]]:
+    """Take parcels as they come, from whoever has one; what is not whole did not come."""
+    parts = {results: bytearray() for _, results in children}
+    news = select.poll()
+    for results in parts:
+        news.register(results, select.POLLIN)
+    while parts:
+        for results, _ in news.poll():
+            sent = os.read(results, _PARCEL_BYTES)
+            if sent:
+                parts[results] += sent
+                yield from _whole(parts[results])
+            else:
+                news.unregister(results)
+                os.close(results)
+                del parts[results]
+    for child, _ in children:
+        os.waitpid(child, 0)
+
+
+def _whole(part: bytearray) -> Iterator[tuple[int, Scan]]:
+    """Take the whole parcels out of what came."""
+    while len(part) >= _LENGTH_BYTES:
+        end = _LENGTH_BYTES + int.from_bytes(part[:_LENGTH_BYTES], "big")
+        if len(part) < end:
+            return
+        with suppress(msgspec.DecodeError):
+            yield from _decode(part[_LENGTH_BYTES:end])
+        del part[:end]

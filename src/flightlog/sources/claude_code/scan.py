@@ -169,17 +169,17 @@ class _Reading:
                 self._odd_line(bytes(line))
                 continue
             message = said.message
-            name = message.id
-            known = best.get(name)
-            if said.type != "assistant" or message.usage is NO_USAGE or message.model == SYNTHETIC_MODEL:
+            use, name = message.usage, message.id
+            if said.type != "assistant" or use is NO_USAGE or message.model == SYNTHETIC_MODEL:
                 continue
+            known = best.get(name)
             if known is None:
                 if name:
                     best[name] = said
                 else:
                     self._odd_line(bytes(line))
             elif said.request_id != known.request_id or (
-                (said.agent_id != known.agent_id or said.is_sidechain != known.is_sidechain)
+                (said.agent_id != known.agent_id or said.is_sidechain is not known.is_sidechain)
                 and lane(said) != lane(known)
             ):
                 self.odd.append(row(said, self.target.session, self.target.lane))

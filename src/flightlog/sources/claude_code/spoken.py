@@ -3,7 +3,7 @@
 A line the typed decode refuses is looked at again elsewhere, with patience.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated
 
 import msgspec
@@ -12,6 +12,7 @@ from msgspec import Meta, Struct
 from flightlog.model.usage import Row
 from flightlog.sources.claude_code.values import LATEST_MS
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 Moment = Annotated[datetime, Meta(tz=True)]
 
@@ -93,8 +94,8 @@ def row(said: Spoken, session: str, file_lane: str) -> Row:
     hour = (use.cache_creation.ephemeral_1h_input_tokens or 0) if use.cache_creation else 0
     at_ms = 0
     if stamp:
-        part = stamp.microsecond
-        at_ms = int(stamp.timestamp() - part / 1e6 + 0.5) * 1000 + part // 1000
+        since = stamp - _EPOCH
+        at_ms = since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
     values = (
         message.id,
         session,

@@ -2,7 +2,9 @@
 
 import zlib
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
@@ -32,3 +34,32 @@ def numbers(packed: bytes) -> "array[int]":
     found = array("I")
     found.frombytes(packed)
     return found
+
+
+def is_in(number: int, packed: bytes) -> bool:
+    """Whether a number is among those packed; few are asked for, so none of the others is unpacked."""
+    needle = array("I", [number]).tobytes()
+    at = packed.find(needle)
+    while at % len(needle) and at >= 0:
+        at = packed.find(needle, at + 1)
+    return at >= 0
+
+
+def in_order(fresh: AbstractSet[int], known: "array[int]") -> bytes:
+    """Pack numbers in their order, each once, together with those that are known, which stand in theirs."""
+    if not known:
+        return array("I", sorted(fresh)).tobytes()
+    at, found = 0, array("I")
+    for number in sorted(fresh - held(fresh, known)):
+        cut = bisect_left(known, number, at)
+        found += known[at:cut]
+        found.append(number)
+        at = cut
+    return (found + known[at:]).tobytes()
+
+
+def held(asked: Iterable[int], known: "array[int]") -> set[int]:
+    """Return those of the numbers asked for that are among the known, which stand in their order."""
+    end = len(known)
+    found = ((number, bisect_left(known, number)) for number in asked)
+    return {number for number, at in found if at < end and known[at] == number}

@@ -16,9 +16,7 @@ from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from typing import TypeVar
 
-from flightlog.store.index import files, lines, sessions, text, usage
-
-VERSION = 3
+VERSION = 4
 _BUSY_SECONDS = 5.0
 _APPLICATION = 0x666C6F67
 _SIDES = ("", "-wal", "-shm", "-journal")
@@ -128,29 +126,36 @@ def _identity(path: str | None) -> tuple[int, int]:
 
 def _connected(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    # No report waits for the disk to take an empty file; a power cut that spoils it costs the time to make it again.
+    database.execute("PRAGMA synchronous = OFF")
     database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
     return database
 
 
 def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
     """Make the tables, or refuse a file that is not ours or not of this version."""
-    if _is_ours(database):
-        return database
+    if not _is_ours(database):
+        _make(database)
+    database.execute("PRAGMA synchronous = NORMAL")
+    return database
+
+
+def _make(database: sqlite3.Connection) -> None:
     database.execute("BEGIN IMMEDIATE")
     if _is_ours(database):  # somebody was quicker
         database.execute("ROLLBACK")
-        return database
+        return
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
         database.close()
         raise sqlite3.DatabaseError("an index of another version")
+    from flightlog.store.index import files, lines, sessions, text, usage  # noqa: PLC0415 - only who makes it waits
+
     schema = files.SCHEMA + usage.SCHEMA + lines.SCHEMA + text.SCHEMA + sessions.SCHEMA
     for statement in filter(None, map(str.strip, schema.split(";"))):
         database.execute(statement)
     database.execute(f"PRAGMA application_id = {_APPLICATION}")
     database.execute(f"PRAGMA user_version = {VERSION}")
     database.execute("COMMIT")
-    return database
 
 
 def _is_ours(database: sqlite3.Connection) -> bool:

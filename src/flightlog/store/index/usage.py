@@ -10,19 +10,23 @@ import sqlite3
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, Row
-from flightlog.store.index.chunks import keys, numbers, pack, unpack
+from flightlog.store.index.chunks import held, in_order, is_in, keys, numbers, pack, unpack
 from flightlog.store.index.files import Known, Plan, Reading, Source, Work, drop_files, known_files, plan, save_files
+
+if TYPE_CHECKING:
+    from array import array
 
 LEVEL = 1
 SCHEMA = """
 CREATE TABLE chunks(file INTEGER, start INTEGER, keys BLOB, body BLOB, PRIMARY KEY(file, start));
 CREATE TABLE shares(session TEXT, other TEXT, PRIMARY KEY(session, other)) WITHOUT ROWID;
+CREATE TABLE heard(level INTEGER PRIMARY KEY, numbers BLOB);
 CREATE TABLE digests(session TEXT PRIMARY KEY, body BLOB);
 CREATE TABLE made(level INTEGER PRIMARY KEY, by TEXT, serial INTEGER);
 CREATE TABLE reports(name TEXT PRIMARY KEY, listing BLOB, body BLOB);
@@ -56,13 +60,30 @@ class Account(Struct):
 
 
 Scan = Callable[[Sequence[Reading]], Sequence[Scanned]]
-Digest = Callable[[Sequence[Account]], Mapping[str, bytes]]
+
+
+class Maker(NamedTuple):
+    """Works out digests; those of another version are made again."""
+
+    digest: Callable[[Sequence[Account]], Mapping[str, bytes]]
+    version: str
+
+
+class Before(Struct, frozen=True):
+    """A report as it stood before something changed, and the digests it was made of that were replaced since."""
+
+    report: bytes
+    replaced: dict[str, bytes]
 
 
 class UsageSync(Struct):
-    """The digests of all sessions, and what is left to be written down."""
+    """The digests of all sessions, and what is left to be written down.
+
+    Where there is a report from `before`, only the digests that came since.
+    """
 
     digests: dict[str, bytes]
+    before: Before | None
     damaged: int
     work: Work
     commit: Callable[[], None]
@@ -77,43 +98,45 @@ def kept_report(database: sqlite3.Connection, name: str, sources: Sequence[Sourc
 
 
 def sync_usage(
-    database: sqlite3.Connection, sources: Sequence[Source], scan: Scan, digest: Digest, made_by: str
+    database: sqlite3.Connection, sources: Sequence[Source], scan: Scan, maker: Maker, report: str = ""
 ) -> UsageSync:
     """Bring the usage level up to date in memory; `commit` of the result writes it down.
 
-    Digests made by another version of `digest` than `made_by` are made again. What the caller
-    puts in `reports` before the commit is kept until a file changes.
+    What the caller puts in `reports` before the commit is kept until a file changes, and is then
+    the one from before for whoever asks for the `report` of that name.
     """
     work = Work()
     database.execute("BEGIN")
     try:
-        update = _Update(database, plan(known_files(database, LEVEL), sources, work), made_by)
+        update = _Update(database, plan(known_files(database, LEVEL), sources, work), maker)
         update.listing = _listing(sources)
         scanned = scan(update.plan.readings)
         update.take(scanned, work)
-        update.digest_again(digest)
-        digests = update.digests()
+        update.digest_again()
+        before = update.before(report)
+        digests = update.fresh if before else update.digests()
     finally:
         database.execute("COMMIT")
     damaged = sum(row.damaged for row in update.files.values())
-    return UsageSync(digests, damaged, work, update.write, update.reports)
+    return UsageSync(digests, before, damaged, work, update.write, update.reports)
 
 
 class _Update:
     """One sync: what was there, what came, what changed."""
 
-    def __init__(self, database: sqlite3.Connection, todo: Plan, made_by: str) -> None:
-        self.database, self.plan, self.made_by = database, todo, made_by
+    def __init__(self, database: sqlite3.Connection, todo: Plan, maker: Maker) -> None:
+        self.database, self.plan, self.maker = database, todo, maker
         self.files = dict(todo.kept)
         self.scans: list[tuple[Reading, Scanned]] = []
         self.edges: set[tuple[str, str]] = set()
+        self.heard: set[int] = set()
         self.fresh: dict[str, bytes] = {}
         self.stale: set[str] = set()
         self.listing = b""
         self.reports: dict[str, bytes] = {}
         made = database.execute("SELECT by, serial FROM made WHERE level = ?", (LEVEL,)).fetchone()
         self.serial = made[1] if made else 0
-        self.renewed = bool(made) and made[0] != made_by
+        self.renewed = bool(made) and made[0] != maker.version
 
     def take(self, scanned: Sequence[Scanned], work: Work) -> None:
         """Take in what the scans found, and who is affected by it."""
@@ -128,7 +151,7 @@ class _Update:
         self.stale.update(row.session for row in self.plan.back)
         self.edges = self._new_edges()
 
-    def digest_again(self, digest: Digest) -> None:
+    def digest_again(self) -> None:
         """Work out the digests that may have changed, one group of sharing sessions after the other."""
         neighbours = self._neighbours()
         if self.renewed:
@@ -149,7 +172,7 @@ class _Update:
             if early:
                 self.fresh[session] = early
             else:
-                self.fresh.update(digest([self._account(name, files[name], new) for name in sorted(group)]))
+                self.fresh.update(self.maker.digest([self._account(name, files[name], new) for name in sorted(group)]))
         self.stale = done
 
     def _early(self, files: Iterable[int], new: Mapping[int, list[Scanned]]) -> bytes:
@@ -157,6 +180,17 @@ class _Update:
         if self.plan.kept:
             return b""
         return next((found.digest for file in files for found in new.get(file, ()) if found.digest), b"")
+
+    def before(self, report: str) -> Before | None:
+        """Return the report of that name from before, if all that happened since is in the digests."""
+        if self.plan.back or self.renewed or not report:
+            return None
+        found = self.database.execute("SELECT body FROM reports WHERE name = ?", (report,)).fetchone()
+        if found is None:
+            return None
+        ask = "SELECT session, body FROM digests WHERE session = ?"
+        rows = (self.database.execute(ask, (session,)).fetchone() for session in sorted(self.fresh))
+        return Before(found[0], dict(filter(None, rows)))
 
     def digests(self) -> dict[str, bytes]:
         """Return every session's digest, those of sessions without files left out."""
@@ -200,12 +234,14 @@ class _Update:
                 if found.rows or found.totals or found.packed
             ],
         )
+        if self.heard or not self.plan.kept:
+            run("INSERT OR REPLACE INTO heard VALUES (?, ?)", [(LEVEL, in_order(self.heard, self._heard()))])
         run("INSERT OR IGNORE INTO shares VALUES (?, ?)", sorted(self.edges))
         run("DELETE FROM digests WHERE session = ?", [(session,) for session in self.stale])
         run("INSERT OR REPLACE INTO digests VALUES (?, ?)", sorted(self.fresh.items()))
         run("DELETE FROM reports WHERE listing != ?", [(self.listing,)])
         run("INSERT OR REPLACE INTO reports VALUES (?, ?, ?)", [(k, self.listing, v) for k, v in self.reports.items()])
-        run("INSERT OR REPLACE INTO made VALUES (?, ?, ?)", [(LEVEL, self.made_by, self.serial + 1)])
+        run("INSERT OR REPLACE INTO made VALUES (?, ?, ?)", [(LEVEL, self.maker.version, self.serial + 1)])
 
     def _account(self, session: str, files: Iterable[int], new: Mapping[int, list[Scanned]]) -> Account:
         rows: list[Row] = []
@@ -255,11 +291,16 @@ class _Update:
                     other = holders.setdefault(number, session)
                     if other != session:
                         edges.add((min(session, other), max(session, other)))
-        return edges | self._stored_edges(seen) if self.plan.kept and seen else edges
+        self.heard = seen
+        return edges | self._stored_edges() if self.plan.kept and seen else edges
 
-    def _stored_edges(self, seen: set[int]) -> set[tuple[str, str]]:
-        stored = self.database.execute("SELECT file, keys FROM chunks").fetchall()
-        shared = seen.intersection(numbers(b"".join(packed for _, packed in stored)))
+    def _heard(self) -> "array[int]":
+        """The numbers of all responses in the index, in order; those of files that are gone may be among them."""
+        found = self.database.execute("SELECT numbers FROM heard WHERE level = ?", (LEVEL,)).fetchone()
+        return numbers(found[0] if found and self.plan.kept else b"")
+
+    def _stored_edges(self) -> set[tuple[str, str]]:
+        shared = held(self.heard, self._heard())
         if not shared:
             return set()
         edges = set()
@@ -268,10 +309,10 @@ class _Update:
             for reading, found in self.scans
             for number in shared.intersection(numbers(found.keys))
         }
-        for file, packed in stored:
+        for file, packed in self.database.execute("SELECT file, keys FROM chunks"):
             if file in self.plan.kept:
                 other = self.plan.kept[file].session
-                sharing = {holders[number] for number in shared.intersection(numbers(packed))}
+                sharing = {holders[number] for number in shared if is_in(number, packed)}
                 edges |= {(min(one, other), max(one, other)) for one in sharing if one != other}
         return edges
 
