@@ -112,6 +112,7 @@ UNTESTED = {
     "lab/resampling/variants.py": "tests/lab/resampling/test_sending.py",
     "app/whole_archive.py": "tests/cli/test_whole_archive.py, tests/app/test_jobs.py",
     "cli/places.py": "one option",
+    "cli/loop_options.py": "one option",
     "model/jobs.py": "a value and a protocol; tests/app/test_jobs.py",
     "lab/running/elsewhere.py": "on a real cluster in tests/app/test_jobs.py",
     "app/lab_collect.py": "tests/cli/test_lab.py",

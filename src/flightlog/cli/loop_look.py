@@ -4,15 +4,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.cli.loop_options import SESSION
 from flightlog.cli.output import json_option, print_json, print_table
 from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.loop.look.session import Look
 
-_session = click.option(
-    "--session", "written", required=True, help="Which session: session-001, its whole name, or its directory."
-)
 _json = json_option()
 
 
@@ -47,7 +45,7 @@ def status(written: str, *, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop monitor --session session-001")
-@_session
+@SESSION
 @click.option("--once", is_flag=True, help="Show it once and end.")
 @click.option(
     "--idle", "idle_s", type=float, default=0.0, help="End after so many seconds without news; 0 means never."
@@ -76,7 +74,7 @@ def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop logs --session session-001 --tail 20")
-@_session
+@SESSION
 @click.option("--tail", type=click.IntRange(1), help="Only the last so many.")
 @click.option("--event", help="Only this one, as e12.")
 @click.option("--task", help="Only those of one task.")
@@ -99,7 +97,7 @@ def logs(written: str, tail: int | None, event: str | None, task: str | None, *,
 
 
 @click.command("generate-report", epilog="Example: flightlog loop generate-report --session session-001")
-@_session
+@SESSION
 @_json
 def generate_report(written: str, *, as_json: bool) -> None:
     """Write the session's final-report.md and print it."""
@@ -113,7 +111,7 @@ def generate_report(written: str, *, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop analyze --session session-001")
-@_session
+@SESSION
 @_json
 def analyze(written: str, *, as_json: bool) -> None:
     """Take a session apart: time, attempts, errors, decisions, calibration."""
@@ -125,7 +123,7 @@ def analyze(written: str, *, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop insights --session session-001")
-@_session
+@SESSION
 @_json
 def insights(written: str, *, as_json: bool) -> None:
     """Say what a session teaches, each sentence with the events that say so."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.cli.loop_options import SESSION
 from flightlog.cli.output import examples, json_option, print_done, print_json
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.model.text import counted, inert, one_line
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from flightlog.loop.core.state import State
     from flightlog.loop.events import QuestionAsked
 
-_session = click.option(
-    "--session", "written", required=True, help="Which session: session-001, its whole name, or its directory."
-)
 _json = json_option()
 _asked = json_option("Print what was asked of which session as JSON.")
 _INTERVENTIONS = ("ask_first", "never", "always", "on_error", "on_low_confidence")
@@ -45,7 +43,7 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
 
 
 @click.command(epilog="Example: flightlog loop resume --session session-001")
-@_session
+@SESSION
 @click.option("--steal", is_flag=True, help="Take it over from a runner that hangs; that one can write nothing more.")
 @click.option("--max-usd", type=float, help="A new limit in USD.")
 @click.option("--max-calls", type=int, help="A new limit of model calls.")
@@ -63,7 +61,7 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
 
 
 @click.command(epilog="Example: flightlog loop pause --session session-001")
-@_session
+@SESSION
 @click.option("--now", is_flag=True, help="At once, in the middle of the task.")
 @_asked
 def pause(written: str, *, now: bool, as_json: bool) -> None:
@@ -72,7 +70,7 @@ def pause(written: str, *, now: bool, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop stop --session session-001")
-@_session
+@SESSION
 @click.option("--after-task", is_flag=True, help="Let the task it is at come to its end.")
 @_asked
 def stop(written: str, *, after_task: bool, as_json: bool) -> None:
@@ -81,7 +79,7 @@ def stop(written: str, *, after_task: bool, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop answer --session session-001 continue")
-@_session
+@SESSION
 @click.argument("answer", required=False)
 @_json
 def answer(written: str, answer: str | None, *, as_json: bool) -> None:
