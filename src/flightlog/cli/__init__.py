@@ -92,9 +92,22 @@ def _settled(words: Sequence[str]) -> int | None:
 
 
 def _import_plainly() -> None:
-    """Import msgspec without typing_extensions, which it would use if it is there and does not need: 15 ms less."""
-    if "typing_extensions" not in sys.modules:
-        sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # what Python takes for "not to be had"
-        import msgspec  # noqa: F401
+    """Import msgspec without what it would load and these commands never use: 20 ms less.
 
-        del sys.modules["typing_extensions"]
+    It takes typing_extensions if it is there, textwrap for schemas alone, and uuid, which asks
+    platform for the name of the system.
+    """
+    if "msgspec" in sys.modules:
+        return
+    import os
+    from types import SimpleNamespace
+
+    here = SimpleNamespace(system=lambda: os.uname().sysname)
+    lent = {"typing_extensions": None, "textwrap": SimpleNamespace(), "platform": here}
+    lent = {name: module for name, module in lent.items() if name not in sys.modules}
+    sys.modules.update(lent)  # type: ignore[arg-type]  # None is what Python takes for "not to be had"
+    try:
+        import msgspec  # noqa: F401
+    finally:
+        for name in lent:
+            del sys.modules[name]

@@ -12,7 +12,7 @@ from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.price_table import ROWS, SOURCE, TAKEN, PriceList
 
 PRICES_FROM = {"source": SOURCE, "date": TAKEN}
-_VENDOR_END = re.compile(r"-v\d+(:\d+)?$")
+_VENDOR_END = r"-v\d+(:\d+)?$"
 _UNKNOWN = Cost(None, CostSource.UNKNOWN)
 
 
@@ -50,7 +50,7 @@ def _lists(model: str) -> tuple[PriceList, ...]:
     """Find a model; cloud vendors write `us.anthropic.claude-…-v1:0` or `claude-…@date`, the client adds `[1m]`."""
     said = model.lower().removesuffix("[1m]")
     name = said[max(said.find("claude"), 0) :]
-    plain = _VENDOR_END.sub("", name).replace("@", "-")
+    plain = (re.sub(_VENDOR_END, "", name) if "-v" in name else name).replace("@", "-")
     for clauses, lists in ROWS:
         if any(_matches(kind, word, each) for kind, word in clauses for each in (name, plain)):
             return lists

@@ -95,16 +95,14 @@ def test_what_a_child_garbled_is_scanned_again(tmp_path):
     assert delivered(garbled + whole(tmp_path, 2), lambda: os._exit(0)) == [0, 1]
 
 
-def test_a_child_that_ends_early_costs_no_rows(tmp_path, monkeypatch):
+def test_a_child_that_ends_early_costs_no_rows(tmp_path):
     files = targets(tmp_path)
     here = os.getpid()
 
-    def short(target):
-        if os.getpid() != here and target.session == "7":
+    def finish(scanned):
+        if os.getpid() != here and any(target.session == "7" for target, _ in scanned):
             os.kill(os.getpid(), signal.SIGKILL)
-        return scan(target)
 
-    monkeypatch.setattr(parallel, "scan_mapped", short)
-    found = scan_all(files, [FORK_ABOVE_BYTES // 8] * len(files), workers=2)
+    found = scan_all(files, [FORK_ABOVE_BYTES // 8] * len(files), 2, finish)
 
     assert [content(each) for each in found] == [(each.rows, each.totals) for each in map(scan, files)]

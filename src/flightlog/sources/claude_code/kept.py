@@ -73,6 +73,8 @@ def _spilled(file: Transcript) -> "list[Path]":
 
 def _kept(live: Iterable[Transcript], home: str, damage: list[Damage]) -> Iterator[Transcript]:
     sessions, rewritten = kept_sessions(home, AGENT)
+    if not sessions:
+        return
     present: dict[str, set[str]] = defaultdict(set)
     for transcript in live:
         present[transcript.session].add(kept_name(transcript))

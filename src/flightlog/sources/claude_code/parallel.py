@@ -6,10 +6,8 @@ memory, which a file that shrinks meanwhile turns into their end: a child that d
 never rows, for what it did not deliver is read here.
 """
 
-import fcntl
 import gc
 import os
-import select
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -113,6 +111,8 @@ def _batch(
 
 
 def _start(work: Callable[[], Iterable[list[tuple[int, Scan]]]]) -> tuple[int, int]:
+    import fcntl  # noqa: PLC0415 - a report after little growth does not come here
+
     results, outbox = os.pipe()
     if hasattr(fcntl, "F_SETPIPE_SZ"):
         with suppress(OSError):  # room for a parcel or two, where it is to be had
@@ -147,6 +147,8 @@ def _packed(found: Scan) -> Scan:
 
 def _delivered(children: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Scan]]:
     """Take parcels as they come, from whoever has one; what is not whole did not come."""
+    import select  # noqa: PLC0415 - as above
+
     parts = {results: bytearray() for _, results in children}
     news = select.poll()
     for results in parts:
