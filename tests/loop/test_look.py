@@ -105,7 +105,7 @@ def test_each_insight_stands_on_events_that_say_so(root):
     by_id = {f"e{event['seq']}": event for event in journal(session_of(root))}
 
     assert any("2 of 3 completed tasks were right at the first attempt" in each.sentence for each in found)
-    (error,) = [each for each in found if "network error" in each.sentence]
+    (error,) = [each for each in found if "error of kind network" in each.sentence]
     assert [by_id[each]["result"] for each in error.events] == ["failure"]
     assert all(each.events and set(each.events) <= set(by_id) for each in found)
 

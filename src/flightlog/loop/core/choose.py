@@ -98,7 +98,11 @@ def _ended(state: State, plan: Plan) -> Sequence[e.Event]:
     if len(by.get("completed", [])) == len(plan.tasks):
         return [e.SessionEnded("completed", f"all {len(plan.tasks)} tasks were verified")]
     if by.get("deferred") and not by.get("failed"):
-        return [e.Paused(f"{_listed(by['deferred'])} wait for a person: confidence is too low")]
+        return [
+            e.Paused(
+                f"{_listed(by['deferred'])} wait{'s' * (len(by['deferred']) == 1)} for a person: confidence is too low"
+            )
+        ]
     parts = [f"{status}: {_listed(names)}" for status, names in by.items() if status != "completed"]
     return [e.SessionEnded("error", "; ".join(parts))]
 

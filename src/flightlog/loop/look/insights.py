@@ -62,7 +62,7 @@ def _errors(whole: Account) -> Iterator[Insight]:
         hit = sum(1 for task in whole.tasks.values() if _has(task, kind))
         times = "once" if count == 1 else f"{count} times"
         yield Insight(
-            "errors", f"A {kind} error came {times}; {saved} of {hit} tasks it hit were completed.", ids(found)
+            "errors", f"An error of kind {kind} came {times}; {saved} of {hit} tasks it hit were completed.", ids(found)
         )
     wasted = sum(task.wasted_s for task in whole.tasks.values())
     if wasted > 0:
