@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip --quiet install --no-input --require-hashes
 
-.PHONY: help install run test check bench golden docs man soak soak-whole lock prices picture wheel clean
+.PHONY: help install run test check bench golden docs man promises soak soak-whole lock prices picture wheel clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -42,6 +42,10 @@ docs: .venv/.dev ## Write the reference again from the source; review the diff
 
 man: .venv/.dev ## Write a man page for every command, below build/man
 	$(BIN)/python -m tools.docs.man build/man
+
+promises: .venv/.dev ## Break each promise on purpose, in a copy, and see its test fail
+	tools/install_agents.sh
+	$(BIN)/python -m tools.promises $(ONLY)
 
 soak: .venv/.dev ## The slow tests, with a table of them
 	mkdir -p .bench

@@ -26,6 +26,8 @@ class Ground:
         self.config = root / "claude"
         self.top.mkdir(parents=True)
         self.git("init", "-q", "-b", "main")
+        for name, value in (("name", "x"), ("email", "x@example.com")):
+            self.git("config", f"user.{name}", value)
         (self.top / "a.txt").write_text("a\n")
         self.commit("first")
         self.place = Place(at(self.top))

@@ -4,11 +4,8 @@ Several people work on several branches: they write shards, merge, rebase, squas
 merge many at once, merge on a server without a work tree, compact, and delete rows. A history keeps
 account of every row that was written and of those that were taken out.
 
-Two acts change a file of a fixed name on two branches, or delete it on one: picking a compaction, and taking
-back the commit that brought the dataset. After those alone may git refuse, and then only a merge that reads no
-attributes or a deletion, and only for files of fixed names: see decision 8. A merge of many or on a server that was
-refused is done again one branch at a time in a work tree; a file of a fixed name that is still in doubt stays as git
-left it. Nothing may be lost by that.
+Compactions of the default branch are committed by us (decision 17); everything else is a person's own commit. No
+conflict in our files is excused, whatever was picked, taken back or merged, in a work tree or without one.
 """
 
 import os
@@ -18,8 +15,8 @@ from collections import Counter
 from pathlib import Path
 
 from flightlog.dataset.book import read_book
-from flightlog.dataset.compact import compact
-from flightlog.dataset.layout import PENDING, Place, prepare, write_shard
+from flightlog.dataset.compact import compact, compact_and_commit
+from flightlog.dataset.layout import Place, prepare, write_shard
 from flightlog.dataset.rows import key_of, plain, tombstone
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
@@ -27,7 +24,6 @@ from flightlog.sources.git.repository import at
 
 RECORDS = Records(Redactor(b"k" * 32))
 OURS = ".git-ml/"
-SHARDS = f"{PENDING}/"
 OPERATIONS = {
     "write": 10, "go on": 6, "merge": 5, "rebase": 2, "squash": 2, "cherry-pick": 2, "revert": 2, "octopus": 1,
     "server merge": 3, "compact": 4, "delete": 2, "switch": 2,
@@ -53,13 +49,13 @@ class History:
         self.rows: dict[str, dict] = {}
         self.taken: set[str] = set()
         self.conflicts: list[str] = []
-        self.refused: list[str] = []
-        self.copied = self.taken_back = False
         self.did: Counter[str] = Counter()
         self.files = self.sessions = 0
         self.open: list[dict] = []
         self.numbers: Counter[str] = Counter()
         self.git("init", "-q", "-b", "main")
+        for name, value in (("name", "x"), ("email", "x@example.com")):
+            self.git("config", f"user.{name}", value)
         self.git("init", "-q", "--bare", str(self.bare))
         self.place = Place(at(self.top))
         if self.draw.random() < 0.7:  # else branches begin before the dataset does
@@ -150,28 +146,21 @@ class History:
             self.commit("delete a row")
 
     def compact(self):
-        compact(self.place, RECORDS, default="main")
+        compact_and_commit(self.place, RECORDS, default="main")
         if self.out("status", "--porcelain").strip():
             self.commit("compact")
 
     # Mixing
 
-    def _note(self, what, paths, said, *, may_refuse):
-        """Count conflicts in our files; those that may be are of fixed names, and kept apart."""
-        ours = sorted(path for path in paths if path.startswith(OURS))
-        excused = may_refuse and not any(path.startswith(SHARDS) for path in ours)
-        (self.refused if excused else self.conflicts).extend(f"{what}: {path} {said[-300:]}" for path in ours)
-        return bool(ours) and excused
+    def _note(self, what, paths, said):
+        """Count conflicts in our files."""
+        self.conflicts += [f"{what}: {path} {said[-300:]}" for path in sorted(paths) if path.startswith(OURS)]
 
-    def _settle(self, ran, *abort, may_refuse=False):
+    def _settle(self, ran, *abort):
         """Count conflicts in our files, and go on as if nothing had happened."""
         unmerged = {line.split("\t")[1] for line in self.out("ls-files", "-u").splitlines()}
-        excused = self._note(abort[0], unmerged, ran.stdout, may_refuse=may_refuse or self.taken_back)
-        if excused and abort[0] == "merge" and all(path.startswith(OURS) for path in unmerged):
-            # What git left in the work tree is kept, marks of conflicts and all.
-            self.git("add", "-A")
-            self.git("commit", "-q", "--no-verify", "--no-edit")
-        elif ran.returncode:
+        self._note(abort[0], unmerged, ran.stdout)
+        if ran.returncode:
             self.git(*abort, check=False)
             self.git("reset", "-q", "--hard")
             self.git("clean", "-qfd")
@@ -183,9 +172,7 @@ class History:
     def octopus(self):
         others = self.draw.sample(self.branches, min(3, len(self.branches)))
         ran = self.git("merge", "-q", "--no-edit", *others, check=False)
-        self._settle(ran, "merge", "--abort", may_refuse=self.copied)
-        for other in others if ran.returncode else ():
-            self._settle(self.git("merge", "-q", "--no-edit", other, check=False), "merge", "--abort")
+        self._settle(ran, "merge", "--abort")
 
     def rebase(self):
         branch = self.draw.choice(self.branches[1:])
@@ -199,20 +186,18 @@ class History:
         if not ran.returncode and self.out("status", "--porcelain").strip():
             self.git("commit", "-q", "-m", "squashed")
 
-    def _fixed_names(self, commit: str, how: str) -> bool:
-        """Whether a commit did something to files of fixed names."""
-        words = ("diff-tree", "--no-commit-id", "--name-only", "--no-renames", "-r", "--root", f"--diff-filter={how}")
-        names = self.out(*words, commit).split()
-        return any(name.startswith(OURS) and not name.startswith(SHARDS) for name in names)
+    def _some_commit(self, where: str, most: int) -> str:
+        """Any commit of late; one time in five a merge, which git refuses to pick and to take back."""
+        merges = "--merges" if self.draw.random() < 0.2 else "--no-merges"
+        found = self.out("rev-list", where, merges, f"--max-count={most}").split()
+        return self.draw.choice(found or self.out("rev-list", where, f"--max-count={most}").split())
 
     def cherry_pick(self):
-        commit = self.draw.choice(self.out("rev-list", "--all", "--no-merges", "--max-count=40").split())
-        self.copied |= self._fixed_names(commit, "AMD")
+        commit = self._some_commit("--all", 40)
         self._settle(self.git("cherry-pick", commit, check=False), "cherry-pick", "--abort")
 
     def revert(self):
-        commit = self.draw.choice(self.out("rev-list", "HEAD", "--no-merges", "--max-count=25").split())
-        self.taken_back |= self._fixed_names(commit, "A")
+        commit = self._some_commit("HEAD", 25)
         self._settle(self.git("revert", "--no-edit", commit, check=False), "revert", "--abort")
 
     def server_merge(self):
@@ -224,9 +209,7 @@ class History:
         tree = ran.stdout.split(b"\0")[0].decode()
         if ran.returncode:
             names = [part.split("\t")[1] for part in ran.stdout.decode().split("\0") if "\t" in part]
-            self._note("server", names, ran.stdout, may_refuse=self.copied or self.taken_back)
-            self.checkout(ours)
-            self._settle(self.git("merge", "-q", "--no-edit", theirs, check=False), "merge", "--abort")
+            self._note("server", names, ran.stdout)
             return
         made = self.out("commit-tree", tree, "-p", ours, "-p", theirs, "-m", "on the server", cwd=self.bare).strip()
         self.git("fetch", "-q", str(self.bare), made)

@@ -45,12 +45,16 @@ class Pages:
     def door(self) -> str:
         return f"{self.root}/?token={TOKEN}"
 
+    @property
+    def cookie(self) -> str:
+        return f"flightlog-{self.port}={TOKEN}"
+
     def ask(self, path: str, method: str = "GET", *, signed_in: bool = True, body: str = "", **headers: str) -> Answer:
         """Send one request; header names are written with underscores."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         sent = {"Host": f"127.0.0.1:{self.port}"}
         if signed_in:
-            sent["Cookie"] = f"flightlog-{self.port}={TOKEN}"
+            sent["Cookie"] = self.cookie
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         if body:
             sent |= {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(body))}

@@ -5,7 +5,13 @@ import shutil
 from pathlib import Path
 
 import labs
+from flightlog.app import lab, lab_resample
+from flightlog.app.lab_resample import Sent
+from flightlog.lab.book import Book
+from flightlog.lab.resampling.events import Limits
+from flightlog.lab.resampling.sweep import Sweep
 
+SONNET = "claude-sonnet-4-5"
 KEY = "sk-" + "ant-" + "test" * 8
 SCRIPT = {
     "rules": [
@@ -43,3 +49,23 @@ def holds(root: Path, word: str) -> list[str]:
     """Every file of a directory that holds a word."""
     files = (path for path in root.rglob("*") if path.is_file())
     return [str(path.relative_to(root)) for path in files if word.encode() in path.read_bytes()]
+
+
+def book(run: Path) -> Book:
+    """The run's book."""
+    return lab.open_book(run.parent, run.name)
+
+
+def sent(url: str = "", **limits) -> Sent:
+    """How samples are sent: quickly."""
+    return Sent(Limits(**({"wait_s": 0.01} | limits)), lambda *_: None, base_url=url)
+
+
+def ask(run: Path, url: str = "", *, sweep=None, dry_run=False, **limits):
+    """Ask again, as it was."""
+    return lab_resample.resampled(book(run), sweep or Sweep(requests=(2,)), sent(url, **limits), dry_run=dry_run)
+
+
+def edit(run: Path, url: str, body, label="edit", **more):
+    """Ask again with another body."""
+    return lab_resample.edited(book(run), Sweep(requests=(2,), count=2, **more), body, label, sent(url))

@@ -15,6 +15,7 @@ import pytest
 from tools.docs.files import FILES, named
 
 from cli_runs import FLIGHTLOG
+from flightlog.app import doctor
 from flightlog.lab.book import Book
 from flightlog.lab.events import TreeSettled
 from flightlog.live.file import runtime_state
@@ -24,9 +25,11 @@ from flightlog.privacy.redact import Redactor
 from flightlog.retro.room import ANALYSIS, Room
 from flightlog.retro.state import decoded
 from flightlog.store.journal import Journal, Record, Unrecognised
+from flightlog.store.migration import Step
 from journal_events import EARLIER, LATER
 from layouts import KEPT, ROOMS, VERSIONS, said, unpacked
 from retro.rooms import reported
+from waiting import until
 
 JOURNALS = {
     "loop": ("project/ralph-loop-sessions/session-001-shop/journal.jsonl", "kind"),
@@ -45,6 +48,37 @@ def test_what_a_released_version_wrote_opens_and_says_the_same(version, tmp_path
     told = plain(said(unpacked(version, tmp_path)))
 
     assert told == json.loads((KEPT / f"{version}.json").read_text())
+
+
+def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monkeypatch):
+    """Of a made-up time when what is kept of a session was called otherwise; nothing of it opens before."""
+    home = unpacked(VERSIONS[-1], tmp_path) / "flightlog"
+    wanted = plain(said(tmp_path))["archive"]
+    (meta,) = home.rglob("meta.json")
+    meta.write_bytes(meta.read_bytes().replace(b'"files"', b'"copies"'))
+    older = {path.relative_to(home): path.read_bytes() for path in home.rglob("*") if path.is_file()}
+    monkeypatch.setenv("FLIGHTLOG_HOME", str(home))
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nobody"))
+    steps = (Step(2, "files are called files", lambda root: root.rglob("meta.json"), renamed),)
+
+    before = [each for each in doctor.examine(steps=steps) if each.about == "layout"]
+    done = [each.text for each in doctor.mend(steps) if "copy" in each.text]
+    again = [each.text for each in doctor.mend(steps) if "copy" in each.text]
+    after = [each for each in doctor.examine(steps=steps) if each.about == "layout"]
+
+    assert [(each.level.value, each.next) for each in before] == [("warning", "flightlog doctor --fix")]
+    assert [each.level.value for each in after] == ["ok"]
+    assert (len(done), again) == (1, [])
+    copy = home / "backups" / "before-layout-2"
+    assert str(copy) in done[0]
+    assert (copy / meta.relative_to(home)).read_bytes() == older[meta.relative_to(home)]
+    assert plain(said(tmp_path))["archive"] == wanted
+    rest = {name: body for name, body in older.items() if name != meta.relative_to(home)}
+    assert {name: (home / name).read_bytes() for name in rest} == rest
+
+
+def renamed(body):
+    return body.replace(b'"copies"', b'"files"')
 
 
 def test_there_is_a_directory_of_every_layout():
@@ -138,7 +172,8 @@ def test_two_versions_side_by_side_lose_nothing_of_each_other(tmp_path):
     for round_ in range(12):
         version = ("earlier", "later")
         writers = [start(which, path, tmp_path / f"{round_}-{which}-{each}") for which in version for each in "ab"]
-        time.sleep(chance.uniform(0.15, 0.4))
+        until(lambda writers=writers: all(log.stat().st_size for _, log in writers))
+        time.sleep(chance.uniform(0.0, 0.2))
         for writer, _ in writers:
             writer.send_signal(signal.SIGKILL)
             writer.wait(20)

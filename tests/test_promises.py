@@ -1,8 +1,12 @@
-"""Every promise names tests that exist and are not skipped."""
+"""Every promise names tests that exist, are not skipped, and are seen to fail when the promise is broken."""
 
 import ast
 import re
 from pathlib import Path
+
+import pytest
+from tools.promises.breaks import BREAKS
+from tools.promises.trial import PACKAGE, broken, copied, noticed, tried
 
 ROOT = Path(__file__).parents[1]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
@@ -33,11 +37,36 @@ def test_every_promise_from_1_to_18_names_a_test_that_runs():
             assert not any("skip" in mark or "xfail" in mark for mark in marks), f"{promise}: {name} is skipped"
 
 
+def quick(row):
+    """The tests of a row that `make test` runs."""
+    return [
+        f"{path}::{name}"
+        for path, name in NAMED.findall(row)
+        if not any("soak" in ast.unparse(mark) for mark in named_tests(path)[name].decorator_list)
+    ]
+
+
 def test_every_promise_is_shown_without_a_soak():
     for promise, row in rows().items():
-        quick = [
-            name
-            for path, name in NAMED.findall(row)
-            if not any("soak" in ast.unparse(mark) for mark in named_tests(path)[name].decorator_list)
-        ]
-        assert quick, promise
+        assert quick(row), promise
+
+
+def test_there_is_a_way_to_break_what_every_named_test_shows():
+    named = {(promise, test) for promise, row in rows().items() for test in quick(row)}
+
+    assert {(each.promise, each.test) for each in BREAKS} == named
+
+
+@pytest.mark.parametrize("each", BREAKS, ids=lambda each: f"{each.promise} {each.file}")
+def test_a_break_still_fits_the_source(each):
+    """The text stands there once, and what is put in its place is Python too."""
+    after = broken((ROOT / PACKAGE / each.file).read_text("utf-8"), each)
+
+    ast.parse(after)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("each", BREAKS, ids=lambda each: f"{each.promise} {each.file} {each.test.rpartition('::')[2]}")
+def test_a_broken_promise_is_noticed(tmp_path, each):
+    assert tried(copied(tmp_path / "sound"), [each.test]) == 0, "with nothing broken it fails already"
+    assert noticed(each, tmp_path / "broken"), f"{each.test} passes although the promise is broken"

@@ -54,7 +54,7 @@ def test_a_misspelt_setting_is_told_the_nearest(place):
     with pytest.raises(Misconfigured) as refusal:
         values(place)
 
-    assert refusal.value.hint == "did you mean show.timezone?"
+    assert refusal.value.hint == "did you mean `show.timezone`?"
 
 
 @pytest.mark.parametrize(("name", "said"), [("HOOK_INLINE", "perhaps"), ("ARCHIVE_SEAL_AFTER_DAYS", "-1")])

@@ -64,7 +64,7 @@ def test_lost_records_are_found(tmp_path):
     (home / "spool").mkdir()
 
     found = whats(settings, home, tmp_path)
-    assert found == ["1 hook events could not be written down"]
+    assert found == ["1 hook event could not be written down"]
     assert lost_records(home, tmp_path) == 1
 
     (home / "spool" / "x.json.part").write_text("")

@@ -21,7 +21,7 @@ def test_a_sound_trajectory_is_ok(tmp_path):
     ran = within(tmp_path, "lab", "lint", str(put(tmp_path / "t.json", sound())))
 
     assert (ran.code, ran.out.split(": ")[-1]) == (0, "ok\n")
-    assert "1 trajectories, 0 errors, 0 warnings" in ran.err
+    assert "1 document, 0 errors, 0 warnings" in ran.err
 
 
 def test_errors_are_told_with_rule_and_place_and_fail(tmp_path):

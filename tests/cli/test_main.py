@@ -9,8 +9,9 @@ import click
 import pytest
 
 from cli_runs import FLIGHTLOG, environment, flightlog, within
-from flightlog.cli.root import COMMANDS, EXIT_CODES, EXTRAS, cli, run
+from flightlog.cli.root import COMMANDS, EXIT_CODES, cli, run
 from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound, Unavailable, Unreadable
+from flightlog.model.extras import EXTRAS
 from recordings import config_dir
 from transcripts import SESSION, user, write
 

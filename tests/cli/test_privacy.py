@@ -96,7 +96,8 @@ def test_the_key_moves_and_tags_with_it(run, tmp_path):
     (tmp_path / "home/privacy.key").unlink()
     assert run("privacy", "redact", given=ONE.text).stdout != before
     assert run("privacy", "key", "import", given=exported).returncode == 75
-    assert run("privacy", "key", "import", "--yes", given=exported).returncode == 0
+    taken = run("privacy", "key", "import", "--yes", "--json", given=exported)
+    assert json.loads(taken.stdout) == json.loads(run("privacy", "key", "show", "--json").stdout)
     assert run("privacy", "redact", given=ONE.text).stdout == before
 
 

@@ -71,7 +71,9 @@ def test_status_and_doctor_speak_of_the_rows_here(ground):
     run(ground, "dataset", "session", "sync-to-jsonl")
 
     assert "nothing of it is safe elsewhere yet" in run(ground, "status").out
-    assert json.loads(run(ground, "status", "--json").out)["dataset"]["shards_unsafe"] == 2
+    assert "nothing of it is safe elsewhere yet" in run(ground, "dataset", "status").out
+    told = [json.loads(run(ground, *words, "--json").out) for words in (("status",), ("dataset", "status"))]
+    assert told[0]["dataset"]["shards_unsafe"] == told[1]["shards_unsafe"] == 2
     (ground.top / ".gitignore").write_text(".git-ml\n")
     assert "git ignores the training rows" in run(ground, "doctor").out
 
@@ -102,6 +104,24 @@ def test_stats_compact_judge_forget_retain_and_export_in_a_row(ground, tmp_path)
     assert run(ground, "dataset", "check").code == 0
 
 
+def test_a_compaction_says_how_to_commit_it_and_commits_it(ground):
+    ground.write(SESSION, *turn(1))
+    run(ground, "dataset", "session", "sync-to-jsonl")
+
+    plain = run(ground, "dataset", "tracked", "compact").out
+    committed = run(ground, "dataset", "tracked", "compact", "--commit", "--json")
+    again = run(ground, "dataset", "tracked", "compact", "--commit")
+
+    assert plain.splitlines()[-1] == "to commit it: flightlog dataset tracked compact --commit"
+    assert json.loads(committed.out)["commit"] == ground.git("rev-parse", "HEAD").strip()
+    assert again.out.splitlines()[-1] == "nothing to commit, the base files are as they were"
+    ground.git("checkout", "-q", "-b", "work")
+    assert "git add .git-ml" in run(ground, "dataset", "tracked", "compact", "--commit").out
+    ground.git("checkout", "-q", "main")
+    assert ground.git("status", "--porcelain") == ""
+    assert len(ground.git("show", "HEAD:.git-ml/tracked/chats.jsonl").splitlines()) == 1
+
+
 def test_errors_say_what_to_do_next(ground, tmp_path):
     nothing = run(ground, "dataset", "stats")
     assert (nothing.code, "flightlog dataset session sync-to-jsonl" in nothing.err) == (1, True)
@@ -109,4 +129,8 @@ def test_errors_say_what_to_do_next(ground, tmp_path):
     unknown = run(ground, "dataset", "judge", "chat-nobody", "feedback", "good")
     assert (unknown.code, "no row has an id" in unknown.err) == (1, True)
     away = run(ground, "dataset", "push")
-    assert (away.code, "git push failed" in away.err) == (69, True)
+    assert (away.code, "does not appear to be a git repository" in away.err) == (69, True)
+    assert "git remote add origin URL" in away.err
+    (ground.top / ".git" / "MERGE_HEAD").write_text(ground.git("rev-parse", "HEAD"))
+    busy = run(ground, "dataset", "tracked", "compact", "--commit")
+    assert (busy.code, "git is in the middle of something (MERGE_HEAD)" in busy.err) == (75, True)

@@ -174,15 +174,14 @@ from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.sources.git.repository import Repository
 from flightlog.dataset.book import base_files, read_files, shard_files
-from flightlog.dataset.compact import base_texts, remove_shards, write_base
+from flightlog.dataset.compact import base_texts, fold
 RECORDS = Records(Redactor(b"k" * 32))
 RECORDS.clean([b'{{"kind":"chat"}}'])
 place = Place(Repository(root, root / ".git"))
 begin()
 shards = shard_files(place.tracked)
 book = read_files([*base_files(place.tracked), *shards])
-write_base(place, book, {{name: RECORDS.clean(each) for name, each in base_texts(book).items()}}, RECORDS)
-remove_shards(book, shards)
+fold(place, book, {{name: RECORDS.clean(each) for name, each in base_texts(book).items()}}, RECORDS, shards)
 end()
 """
 RECORDS = Records(Redactor(b"k" * 32))

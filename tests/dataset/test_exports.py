@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from datetime import UTC
+from pathlib import Path
 
 import duckdb
 import pytest
@@ -17,7 +18,7 @@ from flightlog.dataset.exports.files import export, redactions
 from flightlog.dataset.layout import write_shard
 from flightlog.dataset.stats import tokens
 from flightlog.dataset.sync import sync
-from flightlog.model.errors import Invalid
+from flightlog.model.errors import Invalid, Unavailable
 from flightlog.views.summary import all_steps
 from flightlog.views.usage import By
 from recordings import CASES, config_dir
@@ -91,6 +92,29 @@ print(json.dumps(told))
     assert json.loads((tmp_path / "rows" / "redaction_report.json").read_text())["chats"] == made["chats"]
 
 
+def test_a_table_without_rows_is_not_offered_to_hugging_face(ground, tmp_path):
+    ground.on().write(SESSION, *turn(1))
+    kit = ground.kit()
+    sync(kit, kit.archive.recordings.values())
+    stale = tmp_path / "rows" / "data" / "orchestration-00000-of-00001.parquet"
+    stale.parent.mkdir(parents=True)
+    stale.write_bytes(b"of an earlier export")
+
+    made = export(ground.book, "huggingface", tmp_path / "rows")
+
+    offered = (tmp_path / "rows" / "README.md").read_text().split("---")[1]
+    assert (made["orchestration"], "orchestration" in offered, "chats" in offered) == (0, False, True)
+    assert sorted(path.name.split("-")[0] for path in stale.parent.iterdir()) == sorted(k for k, n in made.items() if n)
+
+
+def test_a_place_that_cannot_be_written_is_said_with_what_to_do(ground, tmp_path):
+    with pytest.raises(Invalid, match="jsonl is one file") as refused:
+        export(ground.book, "jsonl", tmp_path)
+    assert refused.value.hint == f"--output {tmp_path / 'rows.jsonl'}"
+    with pytest.raises(Unavailable, match="cannot be written"):
+        export(ground.book, "jsonl", Path("/proc/rows.jsonl"))
+
+
 def test_csv_and_jsonl_hold_every_row(everything, tmp_path):
     ground, _ = everything
     made = export(ground.book, "csv", tmp_path / "csv")
@@ -134,7 +158,7 @@ def test_without_words_there_is_nothing_to_learn_from_and_it_is_said(ground, tmp
     kit = ground.kit(words=False)
     sync(kit, kit.archive.recordings.values())
 
-    with pytest.raises(Invalid, match="1 chats have no words"):
+    with pytest.raises(Invalid, match="1 chat without words"):
         export(ground.book, "sft", tmp_path / "x")
     assert redactions(ground.book)["chats_without_words"] == 1
 

@@ -1,7 +1,8 @@
 """Files of fixed names on two branches: where git refuses, in the smallest histories, and that nothing is lost then.
 
-Rows sorted in a file of a fixed name: of a file with n lines there are n + 1 places for new ones, so two
-compactions put rows into one place sooner or later. Git takes the same lines there, or lines of one side alone.
+A compaction that we commit stays where it is; one committed by hand can be picked. Rows sorted in a file of a fixed
+name: of a file with n lines there are n + 1 places for new ones, so two compactions put rows into one place sooner or
+later. Git takes the same lines there, or lines of one side alone.
 """
 
 import subprocess
@@ -10,19 +11,40 @@ import pytest
 
 from dataset_ground import Ground
 from dataset_histories import RECORDS, environment
-from flightlog.dataset.compact import compact
+from flightlog.dataset.compact import compact, compact_and_commit
 from flightlog.dataset.layout import write_shard
+from flightlog.model.errors import Conflict
 
 CHATS = ".git-ml/tracked/chats.jsonl"
 
 
-class Picked(Ground):
-    """A dataset whose first compaction was picked onto a branch, and whose second was not."""
+class Rows(Ground):
+    """A dataset that has begun."""
 
     def __init__(self, root):
         super().__init__(root)
         self.on()
         self.begun = self.commit("begin")
+
+    def chat(self, number):
+        row = {"kind": "chat", "id": f"chat-{number}", "timestamp": f"2026-11-02T12:00:0{number}Z", "session_id": "s",
+               "input": "x", "output": "y", "tools": [], "files": [], "uuid": f"u{number}", "rev": 1}  # fmt: skip
+        write_shard(self.place, f"s{number}", [row], 1, RECORDS)
+
+    def tried(self, *words, cwd=None):
+        return subprocess.run(
+            ["git", *words], cwd=cwd or self.top, env=environment(self.root), capture_output=True, check=False
+        )
+
+    def seen(self):
+        return sorted(row["id"] for row in self.rows("chat"))
+
+
+class Picked(Rows):
+    """A dataset whose first compaction was committed by hand and picked onto a branch, and whose second was not."""
+
+    def __init__(self, root):
+        super().__init__(root)
         self.git("branch", "other")
         self.git("branch", "third")
         self.chat(1)
@@ -39,19 +61,6 @@ class Picked(Ground):
         self.git("checkout", "-q", "other")
         self.git("cherry-pick", first)
         self.git("checkout", "-q", "main")
-
-    def chat(self, number):
-        row = {"kind": "chat", "id": f"chat-{number}", "timestamp": f"2026-11-02T12:00:0{number}Z", "session_id": "s",
-               "input": "x", "output": "y", "tools": [], "files": [], "uuid": f"u{number}", "rev": 1}  # fmt: skip
-        write_shard(self.place, f"s{number}", [row], 1, RECORDS)
-
-    def tried(self, *words, cwd=None):
-        return subprocess.run(
-            ["git", *words], cwd=cwd or self.top, env=environment(self.root), capture_output=True, check=False
-        )
-
-    def seen(self):
-        return sorted(row["id"] for row in self.rows("chat"))
 
 
 @pytest.fixture
@@ -90,13 +99,70 @@ def test_a_server_without_attributes_refuses_it_by_files_of_fixed_names_alone(pi
     assert all(name.startswith(".git-ml/tracked/") and "/pending/" not in name for name in named)
 
 
-def test_taking_back_the_beginning_is_refused_and_what_git_leaves_can_be_kept(picked):
-    refused = picked.tried("revert", "--no-edit", picked.begun)
-    assert b"CONFLICT (modify/delete): " + CHATS.encode() in refused.stdout
+def test_the_beginning_can_be_taken_back_at_any_time_and_no_row_goes(picked):
+    picked.git("checkout", "-q", "third")
+    picked.git("revert", "--no-edit", picked.begun)
 
-    picked.git("add", "-A")
-    picked.git("commit", "-q", "--no-edit")
+    merged = picked.tried("merge", "-q", "--no-edit", "main")
+
+    assert merged.returncode == 0, merged.stdout
     assert picked.seen() == ["chat-1", "chat-2"]
+
+
+def test_a_compaction_we_commit_is_neither_picked_nor_taken_back_and_a_rebase_leaves_it_out(tmp_path):
+    ground = Rows(tmp_path)
+    ground.git("branch", "other")
+    ground.chat(1)
+    ground.commit("rows")
+    ground.chat(2)
+    done = compact_and_commit(ground.place, RECORDS, default="main")
+
+    assert ground.git("status", "--porcelain") == ""
+    assert ground.git("log", "-1", "--format=%H").strip() == done.commit
+    assert len((ground.top / CHATS).read_bytes().splitlines()) == 2
+    assert ground.tried("revert", "--no-edit", done.commit).returncode
+    ground.git("checkout", "-q", "other")
+    assert ground.tried("cherry-pick", done.commit).returncode
+    assert ground.git("status", "--porcelain") == ""
+    (ground.top / "more.txt").write_text("more")
+    onto = ground.commit("upstream went on")
+    ground.git("checkout", "-q", "main")
+    ground.git("rebase", "-q", onto)
+    assert not (ground.top / CHATS).exists()
+    assert ground.seen() == ["chat-1", "chat-2"]
+
+
+def test_committing_a_compaction_leaves_what_a_person_staged_and_changed_alone(tmp_path):
+    ground = Rows(tmp_path)
+    ground.chat(1)
+    (ground.top / "staged.txt").write_text("staged")
+    ground.git("add", "staged.txt")
+    (ground.top / "a.txt").write_text("changed")
+
+    first = compact_and_commit(ground.place, RECORDS, default="main")
+    again = compact_and_commit(ground.place, RECORDS, default="main")
+
+    assert ground.git("status", "--porcelain") == " M a.txt\nA  staged.txt\n"
+    assert again.commit == ""
+    changed = ground.git("diff", "--name-only", f"{first.commit}^1", first.commit).split()
+    assert all(name.startswith(".git-ml/") for name in changed)
+    assert (
+        ground.git("show", "--name-only", "--format=", f"{first.commit}^2")
+        .strip()
+        .startswith(".git-ml/tracked/pending")
+    )
+
+
+def test_in_the_middle_of_a_merge_nothing_is_compacted(picked):
+    (picked.top / ".git-ml" / ".gitattributes").unlink()
+    picked.commit("no attributes")
+    picked.tried("merge", "-q", "--no-edit", "other")
+    before = (picked.top / CHATS).read_bytes()
+
+    with pytest.raises(Conflict, match="MERGE_HEAD"):
+        compact_and_commit(picked.place, RECORDS, default="main")
+
+    assert (picked.top / CHATS).read_bytes() == before
 
 
 def test_marks_of_a_conflict_in_a_file_of_rows_lose_none(picked):

@@ -23,8 +23,8 @@ def chat(name):
     return {"kind": "chat", "id": f"chat-{name}", "timestamp": "2026-11-02T12:00:00Z", "uuid": name, "rev": 5}
 
 
-def put(ground, name):
-    told = {"kind": "session", "id": f"2026-11-02_{name}", "session": name, "rev": 5}
+def put(ground, name, rev=5):
+    told = {"kind": "session", "id": f"2026-11-02_{name}", "session": name, "rev": rev}
     write_shard(ground.place, name, [chat(name), told], 0, ground.kit().records)
 
 
@@ -122,6 +122,24 @@ def test_safety_says_what_would_be_lost(ground, origin):
     assert (second.last_safe_ms, second.shards_unsafe) == (5, 0)
     assert third.shards_unsafe == 1
     assert safety(ground.place).shards_unsafe == 0
+
+
+def test_what_could_not_be_sent_is_not_called_safe_and_is_once_it_is(ground, origin):
+    put(ground, "a")
+    push(ground.place, "origin", 1000)
+    where = ground.git("remote", "get-url", "origin").strip()
+    ground.git("remote", "set-url", "origin", "/nowhere/at/all")
+    put(ground, "b", rev=9)
+    with pytest.raises(Unavailable, match="does not appear to be a git repository"):
+        push(ground.place, "origin", 2000)
+    away = safety(ground.place)
+    ground.git("remote", "set-url", "origin", where)
+
+    push(ground.place, "origin", 3000)
+
+    assert (away.last_safe_ms, away.shards_unsafe) == (5, 1)
+    back = safety(ground.place)
+    assert (back.last_safe_ms, back.last_record_ms, back.shards_unsafe) == (9, 9, 0)
 
 
 def test_a_remote_that_is_away_is_said_and_costs_no_row(ground):

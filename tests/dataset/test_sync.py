@@ -129,6 +129,23 @@ def test_on_a_branch_without_a_dataset_only_shards_are_written(ground):
     assert len(ground.rows("chat")) == 1
 
 
+def test_a_cache_switched_on_later_holds_every_row_and_takes_no_file_of_others(ground):
+    theirs = ground.place.root / "chats" / "2025-12-16" / "chat-20251216-150332-abc123.json"
+    theirs.parent.mkdir(parents=True)
+    theirs.write_text(json.dumps(OLD_CHAT))
+    ground.write(ONE, *turn(1), *turn(2, "x", "y", ("Read", {"file_path": "a"}, "ok")))
+    run(ground)
+    assert not (ground.place.root / "sessions").exists()
+
+    run(ground, local_cache=True)
+
+    made = {name: len(list((ground.place.root / name).rglob("*.json"))) for name in ("chats", "sessions", "actions")}
+    assert made == {"chats": 3, "sessions": 1, "actions": 1}
+    assert json.loads(theirs.read_text()) == OLD_CHAT
+    assert ground.git("status", "--porcelain", "--", ".git-ml/chats", ".git-ml/sessions", ".git-ml/actions") == ""
+    assert run(ground, local_cache=True).rows == 0
+
+
 @pytest.mark.parametrize("name", ["chats", "sessions", "actions"])
 def test_files_we_wrote_ourselves_are_not_read_back(ground, name):
     path = ground.top / ".git-ml" / name / "x.json"

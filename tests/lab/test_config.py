@@ -30,7 +30,7 @@ def test_what_is_not_said_has_the_documents_defaults():
         ("session_mod: chained", "`session_mode`"),
         ("max_budget: 1", "`max_budget_usd`"),
         ("pre_run_command: []", "`pre_run_commands`"),
-        ("zzzz: 1", "known are: model, work_dir"),
+        ("zzzz: 1", "one of: model, work_dir"),
     ],
 )
 def test_an_unknown_key_is_refused_with_the_nearest_known_name(line, meant):

@@ -65,7 +65,7 @@ def test_without_anything_sampled_there_is_nothing_to_write(tmp_path):
     code, _, err = harness(tmp_path, "compare", "run", "--write")
 
     assert code == 1
-    assert "harness resample" in err
+    assert "flightlog lab resample" in err
     assert not (tmp_path / "runs/run/analysis.md").exists()
 
 

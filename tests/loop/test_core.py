@@ -134,9 +134,9 @@ def failed(number, **more):
         ("failure_threshold: 2", [*failed(1), *failed(2)], "2 failures in a row"),
         ("same_error: 2", [*failed(1, signature="s"), *failed(2, signature="s")], "the same error 2 times in a row"),
         ("no_progress: 2", [*failed(1, progress=False), *failed(2, progress=False)], "no progress in 2 attempts"),
-        ("permission_denials: 1", failed(1, denials=2), "permission denied in 1 attempts"),
+        ("permission_denials: 1", failed(1, denials=2), "permission denied in 1 attempt"),
         ("error_rate_over: 2", [*failed(1), *failed(2)], "error_rate > 0.5 (2 of the last 2"),
-        ("low_confidence_times: 1", [e.DecisionMade("a", "execute", 0.1, 0.1, "x")], "confidence < 0.3 1 times"),
+        ("low_confidence_times: 1", [e.DecisionMade("a", "execute", 0.1, 0.1, "x")], "confidence < 0.3 1 time"),
         ("conditions: [{when: errors >= 1}]", failed(1), "errors >= 1"),
     ],
 )

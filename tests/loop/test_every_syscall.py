@@ -77,7 +77,7 @@ def resumed(code, root):
 
 
 def killed_everywhere(tmp_path, count, every):
-    """Kill at each point (or each `every`-th) and resume; return how many points there were."""
+    """Kill at each point (or each `every`-th, and wherever an event is made to last) and resume; count the points."""
     code = SCENARIO.format(count=count)
     plain = tmp_path / "plain"
     plain.mkdir()
@@ -88,9 +88,9 @@ def killed_everywhere(tmp_path, count, every):
     def kill(point):
         root = tmp_path / f"{point[0]}-{point[1]}"
         root.mkdir()
-        options = ["--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={point[0]}", "-e", inject(point, "signal=KILL")]
-        done = run(code, root, *options)
-        assert done.returncode in {-9, 137, 0}, (point, done.returncode, done.stderr)
+        # Without seccomp, under which strace delivers no signal.
+        done = run(code, root, "-o", "/dev/null", "-e", f"trace={point[0]}", "-e", inject(point, "signal=KILL"))
+        assert done.returncode in {-9, 137}, (point, done.returncode, done.stderr)
         found = list((root / "ralph-loop-sessions").glob("session-001-*"))
         completed = [
             event["task"] for path in found for event in journal_so_far(path) if event["kind"] == "task_complete"
@@ -107,9 +107,10 @@ def killed_everywhere(tmp_path, count, every):
         logged = json.loads((session_of(root) / "execution-log.json").read_text())["events"]
         assert len(logged) == len(journal(session_of(root))), point
 
+    chosen = [point for at, point in enumerate(named) if at % every == 0 or point[0] == "fdatasync"]
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(kill, named[::every]))
-    return len(named[::every])
+        list(pool.map(kill, chosen))
+    return len(chosen)
 
 
 def journal_so_far(path):
@@ -120,7 +121,7 @@ def journal_so_far(path):
 
 @pytest.mark.slow
 def test_killed_at_some_of_the_calls_of_a_plan_it_comes_to_the_same_end(tmp_path):
-    assert killed_everywhere(tmp_path, 3, every=83) >= 4
+    assert killed_everywhere(tmp_path, 3, every=251) >= 12
 
 
 @pytest.mark.soak

@@ -102,10 +102,11 @@ def test_pause_rests_after_the_task_and_stop_at_once(tmp_path):
     for root, word in ((paused, "pause"), (stopped, "stop")):
         runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
         until(lambda root=root: (root / "up").exists())
-        asked = ralph(root, word, "--session", "session-001")
+        asked = ralph(root, word, "--session", "session-001", "--json")
         (root / "go").touch() if word == "pause" else None
         runner.communicate(timeout=30)
         assert asked.returncode == 0, asked.stderr
+        assert json.loads(asked.stdout) == {"session": "session-001", "asked": word}
         assert look(session_of(root)).state.status == "paused"
 
     assert (paused / "a").exists()

@@ -161,7 +161,7 @@ def test_an_error_that_was_overcome_says_so_and_the_breaker_closed(directory):
 
     assert [error["resolved"] for error in page["errors"]] == [True]
     assert [trip["resolved"] for trip in page["circuit_breaker_trips"]] == [True]
-    assert page["circuit_breaker_trips"][0]["condition"] == "1 failures in a row"
+    assert page["circuit_breaker_trips"][0]["condition"] == "1 failure in a row"
 
 
 def test_the_templates_are_empty_pages_of_the_same_shape():

@@ -76,6 +76,8 @@ def test_every_command_of_the_document_answers(root):
         assert ran.returncode == 0, (words, ran.stderr)
         assert ran.stdout.strip(), words
     assert json.loads(ralph(root, "status", "--session", "session-001", "--json").stdout)["tasks_completed"] == 3
+    seen = json.loads(ralph(root, "monitor", "--session", "session-001", "--once", "--json").stdout)
+    assert (seen["status"], seen["tasks_completed"]) == ("completed", 3)
     one = ralph(root, "logs", "--session", "session-001", "--event", "e3", "--json").stdout
     assert json.loads(one)["details"]["event"] == "e3"
 
@@ -103,7 +105,7 @@ def test_each_insight_stands_on_events_that_say_so(root):
     by_id = {f"e{event['seq']}": event for event in journal(session_of(root))}
 
     assert any("2 of 3 completed tasks were right at the first attempt" in each.sentence for each in found)
-    (error,) = [each for each in found if "network error" in each.sentence]
+    (error,) = [each for each in found if "error of kind network" in each.sentence]
     assert [by_id[each]["result"] for each in error.events] == ["failure"]
     assert all(each.events and set(each.events) <= set(by_id) for each in found)
 

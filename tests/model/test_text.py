@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, meant, one_line
 
 ATTACKS = {
     "clipboard": "\x1b]52;c;cm0gLXJmIH4=\x07",
@@ -118,3 +118,13 @@ def test_every_control_and_format_character_that_reorders_is_covered():
     marks = [chr(code) for code in range(0x110000) if unicodedata.bidirectional(chr(code)) in reorders]
 
     assert [mark for mark in marks if inert(mark) == mark] == []
+
+
+def test_numbers_agree_with_their_nouns():
+    assert [counted(number, "row") for number in (0, 1, 2, 1000)] == ["0 rows", "1 row", "2 rows", "1,000 rows"]
+
+
+def test_a_word_that_is_not_known_gets_the_nearest_one_or_the_way_on():
+    assert meant("sesions", ["sessions", "model"]) == "did you mean `sessions`?"
+    assert meant("zzz", ["sessions", "model"]) == "one of: sessions, model"
+    assert meant("zzz", ["sessions"], "flightlog loop schema") == "flightlog loop schema"

@@ -4,6 +4,7 @@ import base64
 import json
 import random
 import string
+from urllib.parse import quote
 
 from flightlog.privacy.detect import forms
 from flightlog.privacy.detect.assignments import WORDS
@@ -41,6 +42,20 @@ def _whole(chance):
     rule = chance.choice(rules())
     value = forms.example(chance.choice(rule.forms or ("{alnum:32}",)), chance)
     return f"{chance.choice(rule.near or ('x',))}_token='{value}'\n"
+
+
+def _cut(chance, text):
+    at = chance.randrange(1, len(text))
+    return text[:at] + chance.choice(("\n", "\r\n", "\\\n", "\n  ", "\n> ")) + text[at:]
+
+
+def _base64(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def _pieces(chance, text):
+    size = chance.randrange(1, 9)
+    return [text[at : at + size] for at in range(0, len(text), size)]
 
 
 def _nested(text, times):
@@ -128,6 +143,35 @@ REPEATED = {
     "device": "device_id: ",
     "flags": "mysql -p",
     "later": "secret: a b ",
+    "cut heads": "ghp_\n",
+    "cut tokens": "AKIAQ4WDJH\n",
+    "cut passwords": "password=ab\n",
+    "cut addresses": "://ab:\n",
+    "cut headers": "basic a1\n",
+    "cut lines of returns": "token=abc123\\\r\n",
+    "quoted lines": "> key=abcdef1234\n",
+    "diff lines": "+ key=abcdef1234\n",
+    "numbered lines": "    12\ttoken=abcd1234efgh\n",
+    "returns": "\\r\\n",
+    "middles": "8Q~\n",
+    "long mail": "a.",
+    "long host": "a-",
+    "unicode": "\u043a\u043b\u044e\u0447=\u00e9",
+    "wide": "\U0001f511key=",
+    "percent words": "%20key%3Dabc123def456",
+    "twice percent": "%253D",
+    "twice base64": base64.b64encode(base64.b64encode(b"api_key=k3J9x2Lq8Zr5Tn1Vb7Wc4 ")).decode(),
+    "short base64": "cGFzc3dvcmQ9aHVudGVyMjI ",
+    "data addresses": "data:{",
+    "github links": "[#11364](https://github.com/a/b/pull/11364) ",
+    "hashes": '"aws": "8095f49d3b9d3b1a", ',
+    "joined addresses": "93.184.216.34-",
+    "joined cards": "4111111111111111-",
+    "joined ibans": "DE89370400440532013000-",
+    "joined numbers": "219-09-9999-",
+    "joined users": "user_" + "0a" * 32 + "-",
+    "keys and addresses": "key-93.184.216.34-",
+    "homes and mails": "/home/bob/x bob@mail.io ",
 }
 SOUPS = {
     "heads": lambda chance: chance.choice(_HEADS),
@@ -150,6 +194,29 @@ SOUPS = {
     "events": lambda chance: f'data: {{"delta":{{"text":"{_noise(chance, 5)}"}}}}\n',
     "wrapped": lambda chance: f"{chance.choice(WORDS)}={_noise(chance, 9)}\n{_noise(chance, 9)}\n",
     "numbers": lambda chance: f"{_noise(chance, 16, string.digits)} ",
+    "cut secrets": lambda chance: _cut(chance, _whole(chance)),
+    "cut near misses": lambda chance: _cut(chance, _near_miss(chance)),
+    "coloured letters": lambda chance: "".join(f"\x1b[3{chance.randrange(8)}m{each}" for each in _whole(chance)),
+    "escaped secrets": lambda chance: quote(_whole(chance), safe=""),
+    "escapes everywhere": lambda chance: "".join(f"%{ord(each):02X}" for each in _whole(chance)),
+    "unicode escapes": lambda chance: "".join(f"\\u{ord(each):04x}" for each in _whole(chance)),
+    "near the floor": lambda chance: f"secret_key = {_noise(chance, 24, 'abcdeab1')}\n",
+    "base64 of base64": lambda chance: _base64(_base64(_whole(chance))) + "\n",
+    "base64 of escapes": lambda chance: _base64(quote(_whole(chance), safe="")) + "\n",
+    "split events": lambda chance: "".join(
+        f'data: {{"delta":{{"text":{json.dumps(each)}}}}}\n\n' for each in _pieces(chance, _whole(chance))
+    ),
+    "deep events": lambda chance: f'data: {{"a":{{"b":{{"c":{{"text":"{_noise(chance, 9)}"}}}}}}}}\n',
+    "all at once": lambda chance: f"{chance.choice(_NAMES)} {chance.choice(WORDS)}={_noise(chance, 12)} a@b.io ",
+    "addresses with passwords": lambda chance: (
+        f"https://{_noise(chance, 4)}:{_noise(chance, 9)}@{_noise(chance, 5)}.io/\n"
+    ),
+    "flags": lambda chance: f"curl -u {_noise(chance, 4)}:{_noise(chance, 8)} x\n",
+    "hosts": lambda chance: f"{_noise(chance, 8, string.ascii_lowercase)}.corp ",
+    "homes": lambda chance: f"/home/{_noise(chance, 6, string.ascii_lowercase)}/ ",
+    "sixes": lambda chance: ":".join(_noise(chance, 4, "0123456789abcdef") for _ in range(8)) + " ",
+    "accounts": lambda chance: f"device_id={_noise(chance, 64, '0123456789abcdef')} ",
+    "manifests": lambda chance: f"kind: Secret\ndata:\n  a: {_noise(chance, 24)}\n---\n",
     "nested": lambda chance: _nested(f'{{"{chance.choice(WORDS)}": "{_noise(chance, 12)}"}}', chance.randrange(1, 5)),
 }
 
@@ -161,4 +228,5 @@ def families(size):
     for name, make in SOUPS.items():
         yield f"soup of {name}", _filled(size, 3, make)
     yield "nested JSON", _nested("key=" * (size // 4096), 11)[:size]
+    yield "one password in addresses", ("://a:b" * (size // 6 + 1))[: size - 1] + "@"
     yield "one string in brackets", '["' * (size // 2)

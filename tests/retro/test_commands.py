@@ -138,7 +138,7 @@ def test_errors_say_what_to_do_next(place):
 
     assert (missing.returncode, nothing.returncode) == (1, 1)
     assert "name a zip or JSON file" in missing.stderr
-    assert "chat-retro EXPORT" in nothing.stderr
+    assert "flightlog retro analyze" in nothing.stderr
 
 
 def test_the_last_analysis_is_drawn_again_as_pictures_and_as_markdown(place):

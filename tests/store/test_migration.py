@@ -16,9 +16,13 @@ def renamed(body):
     return body.replace(b"cost", b"usd")
 
 
+def ended(body):
+    return body if body.endswith(b".\n") else body + b".\n"
+
+
 STEPS = (
     Step(2, "cost is called usd", lambda root: root.rglob("*.json"), renamed),
-    Step(3, "files end with a point", lambda root: [root / "other.txt"], lambda body: body + b".\n"),
+    Step(3, "files end with a point", lambda root: [root / "other.txt"], ended),
 )
 
 
@@ -45,6 +49,16 @@ def test_every_step_is_taken_once_and_what_it_changed_is_kept(tmp_path):
     assert holds(tmp_path) == NEW | {"other.txt": b"stays\n.\n"}
     copy = taken[0][1]
     assert holds(copy, ("a.json", "deep/b.json")) == {name: OLD[name] for name in ("a.json", "deep/b.json")}
+
+
+def test_a_step_that_changes_what_it_made_itself_is_refused(tmp_path):
+    """A directory that a newer version began has no mark, and what it holds is in the new form already."""
+    write_old(tmp_path)
+
+    with pytest.raises(AssertionError, match="leaves alone"):
+        migrate(tmp_path, (Step(2, "", STEPS[1].files, lambda body: body + b"."),))
+
+    assert holds(tmp_path) == OLD
 
 
 def test_a_later_layout_and_a_broken_mark_are_refused_and_nothing_is_changed(tmp_path):

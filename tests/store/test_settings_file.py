@@ -1,6 +1,6 @@
 import pytest
 
-from flightlog.model.errors import Conflict, Unavailable
+from flightlog.model.errors import Conflict, NotFound, Unavailable
 from flightlog.store import settings_file
 
 
@@ -40,16 +40,16 @@ def test_copies_are_numbered_and_never_overwritten(tmp_path):
 
 def test_a_missing_file_reads_as_none_and_a_directory_is_told(tmp_path):
     assert settings_file.read(tmp_path / "absent") is None
-    with pytest.raises(Unavailable, match="cannot read"):
+    with pytest.raises(Unavailable, match="refuses"):
         settings_file.read(tmp_path)
 
 
 def test_what_cannot_be_written_is_told(tmp_path):
     (tmp_path / "file").write_text("")
 
-    with pytest.raises(Unavailable, match="cannot write"):
+    with pytest.raises(Unavailable, match="refuses"):
         settings_file.replace(tmp_path / "file" / "settings.json", None, b"")
-    with pytest.raises(Unavailable, match="cannot write"):
+    with pytest.raises(NotFound, match="no such directory"):
         settings_file.back_up(tmp_path / "absent" / "settings.json", b"")
 
 

@@ -1,5 +1,6 @@
 """`flightlog serve` as a program: what it prints, who can reach it, how it ends."""
 
+import json
 import os
 import re
 import signal
@@ -29,8 +30,8 @@ def started(machine, *options):
 
 
 def test_it_prints_an_address_that_answers_and_ends_when_interrupted(machine, tmp_path):
-    served = started(machine | {"FLIGHTLOG_HOME": str(tmp_path / "data")}, "--port", "0")
-    address = served.stdout.readline().strip()
+    served = started(machine | {"FLIGHTLOG_HOME": str(tmp_path / "data")}, "--port", "0", "--json")
+    address = json.loads(served.stdout.readline())["address"]
     root, _, token = address.partition("/?token=")
     cookie = f"flightlog-{root.rsplit(':', 1)[1]}={token}"
     request = urllib.request.Request(root + "/", headers={"Cookie": cookie})

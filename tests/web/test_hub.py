@@ -63,6 +63,7 @@ def test_a_page_that_comes_later_is_told_where_things_stand(tmp_path):
         watched = hub(found)
         first = await watched.join(found, found.latest())
         await told(first)
+        assert watched._readers[found.latest()]._rest_until == 0, "one long first look, and the next line is late"
         later = await told(await watched.join(found, found.latest()))
         watched.close()
         return later, await first.get()

@@ -111,7 +111,7 @@ def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
 def test_without_runs_the_page_says_what_to_do_and_without_samples_too(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with running(tmp_path / "config") as served:
-        assert "harness run experiment.yaml" in served.ask("/lab").text
+        assert "flightlog lab run experiment.yaml" in served.ask("/lab").text
     (tmp_path / "work").mkdir()
     run(
         tmp_path,
@@ -120,7 +120,7 @@ def test_without_runs_the_page_says_what_to_do_and_without_samples_too(tmp_path,
         env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
     )
     with running(tmp_path / "config") as served:
-        assert "harness resample bare --list-requests" in served.ask("/lab/runs/bare/samples").text
+        assert "flightlog lab resample bare --list-requests" in served.ask("/lab/runs/bare/samples").text
 
 
 def test_a_run_that_cannot_be_read_is_said_and_hides_no_other(tmp_path, monkeypatch):
@@ -194,7 +194,7 @@ def test_nothing_is_started_without_the_header_in_read_only_mode_or_with_nonsens
     assert answer.status == status
     assert sorted(path.name for path in (place / "runs").iterdir()) == before
     assert ("What would it cost?" in shown) is not read_only
-    assert ("harness replay shop --session 1 --replicate 1 --turn 2" in shown) is read_only
+    assert ("flightlog lab replay shop --session 1 --replicate 1 --turn 2" in shown) is read_only
 
 
 @pytest.fixture

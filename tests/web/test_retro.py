@@ -36,7 +36,7 @@ def test_without_an_analysis_the_page_says_what_to_do(tmp_path, monkeypatch):
         answer = served.ask("/retro")
 
     assert answer.status == 200
-    assert "chat-retro EXPORT" in answer.text
+    assert "flightlog retro EXPORT" in answer.text
     assert not (tmp_path / ".chat-retro-runtime").exists()
 
 

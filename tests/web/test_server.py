@@ -1,7 +1,10 @@
 """The routes, asked as a browser would ask them."""
 
+import http.client
+import os
 import re
 import shutil
+import time
 
 import pytest
 
@@ -159,3 +162,25 @@ def test_a_session_that_vanishes_leaves_the_list(tmp_path):
         shutil.rmtree(folder / "projects" / "2.1.325-thinking")
 
         assert until(lambda: served.ask("/").text.count('class="session"') == 1)
+
+
+@pytest.mark.parametrize(("age_s", "told"), [(1, True), (3600, False)])
+def test_what_runs_is_read_before_it_grows_and_what_rests_is_not(tmp_path, age_s, told):
+    folder = config_dir(tmp_path, "2.1.325/multi-turn-tools")
+    for file in folder.rglob("*.jsonl"):
+        os.utime(file, (time.time() - age_s,) * 2)
+    session = session_of("2.1.325/multi-turn-tools")
+    with running(folder) as served:
+        have = re.search(r'data-have="([^"]+)"', served.ask(f"/sessions/{session}").text)[1]
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=3 if told else 1)
+        connection.request("GET", f"/sessions/{session}/live?have={have}", headers={"Cookie": served.cookie})
+        answer = connection.getresponse()
+        answer.readline()  # how soon to come again
+        answer.readline()
+
+        if told:
+            assert answer.readline() == b"event: news\n"
+        else:
+            with pytest.raises(TimeoutError):
+                answer.readline()
+        connection.close()

@@ -17,7 +17,7 @@ from tools.bench.table import Table
 
 ROOT = Path(".bench").absolute()
 TOGETHER = ("usage", "again", "small", "index", "search", "web")
-APART = ("hook", "statusline", "privacy", "atif", "proxy", "trees", "dataset", "loop", "resample", "retro")
+APART = ("watching", "hook", "statusline", "privacy", "atif", "proxy", "trees", "dataset", "loop", "resample", "retro")
 NAMES = (*TOGETHER, *APART)
 
 

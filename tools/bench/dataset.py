@@ -3,8 +3,8 @@
     python -m tools.bench.dataset [--chats 5000] [--rounds 15]
 
 A repository with that many chats in sessions of 50, words tracked: 410 characters and two tool calls a chat, which
-makes the source document's 1 KB for a chat's row. Then one more turn in the newest session, and
-the settle its Stop hook starts, timed as a whole process and counted in records read; a full compact; the hook
+makes the source document's 1 KB for a chat's row; two sessions a day, the newest of them running. Then one more turn
+in the newest session, and the settle its Stop hook starts, timed as a whole process; a full compact; the hook
 after a commit against a commit without it. Exits 1 when a bar is missed.
 """
 
@@ -36,7 +36,8 @@ FLIGHTLOG = Path(sys.executable).with_name("flightlog")
 SETTLE_P50_MS, SETTLE_MOST_MS = 300.0, 5_000.0
 COMPACT_S, COMPACT_MB, COMMIT_MS = 1.0, 7.0, 50.0
 EACH = 50
-START_S = 1_790_000_000
+APART_S = 40_000
+TURN_S = 600
 
 
 class Ground:
@@ -73,16 +74,19 @@ class Ground:
         """Name a session."""
         return f"{number:08x}-1111-4111-8111-111111111111"
 
-    def add(self, session: int, first: int, count: int) -> None:
-        """Append turns to a session's transcript."""
+    def add(self, session: int, first: int, count: int, ago: int = 0) -> None:
+        """Append turns to a session's transcript, the last of them just over; `ago` sessions came after it."""
         folder = self.config / "projects" / str(self.top).replace("/", "-")
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / f"{self.session(session)}.jsonl").open("a") as file:
+        path = folder / f"{self.session(session)}.jsonl"
+        end_s = int(time.time()) - ago * APART_S
+        with path.open("a") as file:
             for number in range(first, first + count):
-                file.writelines(json.dumps(record) + "\n" for record in self._turn(session, number))
+                at_s = end_s - (first + count - 1 - number) * TURN_S - 95
+                file.writelines(json.dumps(record) + "\n" for record in self._turn(session, number, at_s))
+        os.utime(path, (end_s, end_s))
 
-    def _turn(self, session: int, number: int) -> Iterator[dict[str, Any]]:
-        at = START_S + session * 100_000 + number * 600
+    def _turn(self, session: int, number: int, at: int) -> Iterator[dict[str, Any]]:
         name = f"{session:x}-{number}"
         yield self._record("user", name, 0, at, {"role": "user", "content": self.words.cut(self.draw, 110)})
         for place in range(1, self.draw.choice((2, 3, 4))):
@@ -128,7 +132,7 @@ def main() -> int:
         ground = Ground(Path(folder))
         sessions = options.chats // EACH
         for number in range(sessions):
-            ground.add(number, 0, EACH)
+            ground.add(number, 0, EACH, sessions - 1 - number)
         took, _ = ground.flightlog("dataset", "session", "sync-to-jsonl")
         table.title(f"{options.chats:,} chats")
         table.note("first sync, s", f"{took / 1000:.1f}")

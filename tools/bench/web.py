@@ -64,9 +64,14 @@ class Server:
         return [self.ask(path)[0] for path in paths]
 
     @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    @property
     def memory_mb(self) -> float:
         """Resident memory, children included."""
-        return family_mb(self._process.pid)
+        return family_mb(self.pid)
 
     def close(self) -> None:
         """End it."""

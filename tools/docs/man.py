@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 import click
-from tools.docs.walk import ALIASES, commands, options, text, usage
+from tools.docs.walk import ALIASES, commands, examples, options, text, usage
 
 from flightlog import __version__
 
@@ -58,10 +58,9 @@ def _page(path: tuple[str, ...], command: click.Command, below: list[tuple[tuple
     if rows:
         lines.append(".SH OPTIONS")
         lines += [f".TP\n.B {_safe(names)}\n{_safe(meaning)}" for names, meaning in rows]
-    if command.epilog:
-        head, _, told = command.epilog.partition(":")
-        examples = [each.strip() for each in told.strip().split("    ") if each.strip()]
-        lines += [f".SH {head.upper()}", ".nf", *map(_safe, examples), ".fi"]
+    shown = examples(command)
+    if shown:
+        lines += [".SH EXAMPLES", ".nf", *map(_safe, shown), ".fi"]
     if path == ("flightlog",):
         lines += [".SH EXIT STATUS", *(f".TP\n.B {code}\n{meaning}" for code, meaning in _CODES)]
     else:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tools.docs.files import files_page
-from tools.docs.walk import ALIASES, commands, options, text, usage
+from tools.docs.walk import ALIASES, commands, examples, options, text, usage
 
 from flightlog.app.config import SETTINGS
 from flightlog.lab.events import RunEvent
@@ -16,7 +16,9 @@ from flightlog.retro.events import Event as RetroEvent
 
 FOLDER = Path(__file__).parents[2] / "docs" / "reference"
 _MADE = "<!-- Made by `make docs` from the source; a test holds it to that. -->\n"
-_HEAD = "Everything that shows something takes `--json`. Exit codes: [exit-codes.md](exit-codes.md).\n"
+_HEAD = """Every command takes `--json` (but `privacy redact`, a filter): standard output is then JSON and nothing else;
+what is said to a person goes to standard error. Exit codes: [exit-codes.md](exit-codes.md).
+"""
 _JOURNALS = (
     ("loop", "ralph-loop-sessions/session-NNN-slug/journal.jsonl", LoopEvent),
     ("lab", "runs/<run>/.journal.jsonl", RunEvent),
@@ -43,11 +45,7 @@ def write() -> None:
 
 def _commands() -> str:
     every = list(commands())
-    parts = [
-        _MADE,
-        "# Commands\n",
-        "Everything that shows something takes `--json`. Exit codes: [exit-codes.md](exit-codes.md).\n",
-    ]
+    parts = [_MADE, "# Commands\n", _HEAD]
     for path, command in every[1:]:
         level = "##" if len(path) == 2 else "###"
         parts.append(f"{level} {' '.join(path)}\n")
@@ -59,8 +57,10 @@ def _commands() -> str:
         if rows:
             lines = [f"| `{_cell(names)}` | {_cell(_inert(meaning))} |" for names, meaning in rows]
             parts.append("\n".join(["| option | meaning |", "|---|---|", *lines]) + "\n")
-        if command.epilog:
-            parts.append(f"{_example(command.epilog)}\n")
+        shown = examples(command)
+        if shown:
+            head = "Examples" if len(shown) > 1 else "Example"
+            parts.append("\n".join([f"{head}:\n", *(f"    {line}" for line in shown)]) + "\n")
     return "\n".join(parts)
 
 
@@ -100,12 +100,6 @@ def _fields(event: Any) -> str:
 
 def _first(event: Any) -> str:
     return _cell(inspect.cleandoc(event.__doc__ or "").split("\n\n")[0].replace("\n", " "))
-
-
-def _example(epilog: str) -> str:
-    head, _, rest = epilog.partition(":")
-    lines = [each.strip() for each in rest.strip().split("    ") if each.strip()]
-    return "\n".join([f"{head}:\n", *(f"    {line}" for line in lines)])
 
 
 def _cell(said: str) -> str:

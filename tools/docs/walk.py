@@ -1,5 +1,7 @@
 """Every command there is, as the command line itself knows it."""
 
+import inspect
+import textwrap
 from collections.abc import Iterator
 
 import click
@@ -39,5 +41,12 @@ def options(path: tuple[str, ...], command: click.Command) -> list[tuple[str, st
 
 
 def text(command: click.Command) -> str:
-    """What it says about itself."""
-    return (command.help or "").replace("\b\n", "").strip()
+    """What it says about itself; lines that stay as they are (click's mark) stand further in."""
+    parts = inspect.cleandoc(command.help or "").split("\n\n")
+    return "\n\n".join(textwrap.indent(part[2:], "    ") if part.startswith("\b\n") else part for part in parts)
+
+
+def examples(command: click.Command) -> list[str]:
+    """The commands it shows, each to be copied as it is."""
+    _, _, said = (command.epilog or "").partition(":")
+    return [line.strip() for line in said.splitlines() if line.strip()]

@@ -42,8 +42,13 @@ def _acted(ground: Ground, agents: int) -> Pages:
     threads = [threading.Thread(target=_safely, args=(ground, work, args)) for work, args in jobs]
     for each in threads:
         each.start()
-    for each in threads:
-        each.join()
+    try:
+        for each in threads:
+            each.join()
+    except KeyboardInterrupt:  # judge what there is; nothing may be left running
+        ground.ends = time.monotonic()
+        for each in threads:
+            each.join()
     if pages.close() not in {0, 130}:
         ground.fail("the pages did not end as they should")
     return pages

@@ -130,7 +130,10 @@ def find(given: str, path: str) -> Path:
     found = shutil.which(given or "claude", path=path)
     if found is None:
         what = f"no program at {given}" if given else "no `claude` on the path"
-        raise NotFound(f"Claude Code was not found: {what}", hint="install it, or set FLIGHTLOG_CLAUDE to its path")
+        raise NotFound(
+            f"Claude Code was not found: {what}",
+            hint="install it, or say where it is: export FLIGHTLOG_CLAUDE=/path/to/claude",
+        )
     return Path(found)
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from flightlog.app.paths import config_dir, home
 from flightlog.model.errors import Misconfigured
+from flightlog.model.text import meant
 from flightlog.privacy.trust import RISKY, Trust, risky
 
 FILE = "flightlog.toml"
@@ -142,9 +143,5 @@ def _checked(name: str, value: Any, origin: str) -> bool | int | str:
 
 
 def _unknown(name: str, origin: str) -> Misconfigured:
-    import difflib  # noqa: PLC0415 - for a typing error alone
-
-    known = [each.name for each in SETTINGS]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]}?" if near else f"known are: {', '.join(known)}"
+    hint = meant(name, [each.name for each in SETTINGS])
     return Misconfigured(f"unknown setting {name[:60]!r}: {origin}", hint=hint)

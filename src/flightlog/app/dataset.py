@@ -17,7 +17,7 @@ from flightlog.dataset import remote, stats
 from flightlog.dataset.book import FIELDS, Book, read_book, shard_files
 from flightlog.dataset.capture import Kit
 from flightlog.dataset.commits import judged
-from flightlog.dataset.compact import Compaction, compact
+from flightlog.dataset.compact import Compaction, compact, compact_and_commit
 from flightlog.dataset.consent import permitted
 from flightlog.dataset.layout import Place, total_bytes, write_shard
 from flightlog.dataset.retain import WHY, due, tombstones
@@ -52,12 +52,14 @@ def sync_commits_here(place: Place) -> int:
     return sync_commits(tools) if os.environ.get(OFF) != "0" else 0
 
 
-def compact_here(place: Place, *, dry_run: bool) -> Compaction:
+def compact_here(place: Place, *, dry_run: bool, commit: bool = False) -> Compaction:
     """Fold shards, as the branch that is checked out asks for."""
     default = str(said(place)["dataset.default_branch"].value)
     watched = gc.isenabled()
     gc.disable()  # rows are many and make no cycles; looking for some takes a tenth of the time
     try:
+        if commit:
+            return compact_and_commit(place, records(place), default=default)
         return compact(place, records(place), default=default, dry_run=dry_run)
     finally:
         if watched:

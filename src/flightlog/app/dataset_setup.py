@@ -22,7 +22,7 @@ Shards in `.git-ml/tracked/pending/` are written by a hook after each step. Comm
 work; never edit or merge them by hand.
 
 - `flightlog dataset stats` says what there is, `flightlog dataset check` what is wrong with it.
-- `flightlog dataset tracked compact` folds shards into the base files, on the default branch.
+- `flightlog dataset tracked compact --commit` folds shards into the base files, on the default branch.
 {END}
 """
 

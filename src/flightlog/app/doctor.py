@@ -5,7 +5,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,11 +21,12 @@ from flightlog.archive import Archive, Progress
 from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
 from flightlog.model.errors import Unreadable
+from flightlog.model.text import counted
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.git.repository import Repository, ignores
 from flightlog.store.files import quarantine
 from flightlog.store.index.database import is_sound
-from flightlog.store.migration import FIRST, Step, layout_of, migrate
+from flightlog.store.migration import Step, layout_of, migrate, newest
 from flightlog.views.prices import PRICES_FROM
 
 YEAR_MS = 365 * 86_400_000
@@ -51,7 +52,7 @@ class Finding(Struct, frozen=True):
     next: str = ""
 
 
-def examine(progress: Progress | None = None) -> list[Finding]:
+def examine(progress: Progress | None = None, steps: Sequence[Step] = STEPS) -> list[Finding]:
     """Look at everything."""
     dirs = claude_config_dirs(os.environ)
     place = home(os.environ)
@@ -61,7 +62,7 @@ def examine(progress: Progress | None = None) -> list[Finding]:
         *(finding for path in dirs if (path / "projects").is_dir() for finding in _hooks(path, place)),
         *(finding for path in dirs for finding in _live(path)),
         _home(place),
-        _layout(place),
+        _layout(place, newest(steps)),
         *_open_to_others(place),
         _disk(place),
         *_dataset(),
@@ -79,10 +80,10 @@ def formats() -> list[Finding]:
     gone = [*found.dropped_types, *map(".".join, found.dropped_fields)] if files else []
     told = [Finding(Level.NOTE, "format", f"new: {name}", "flightlog session list") for name in news]
     told += [Finding(Level.NOTE, "format", f"not met here: {name}") for name in gone]
-    return told or [Finding(Level.OK, "format", f"{len(files):,} transcripts hold nothing that is not on file")]
+    return told or [Finding(Level.OK, "format", f"nothing that is not on file in {counted(len(files), 'transcript')}")]
 
 
-def mend() -> list[Finding]:
+def mend(steps: Sequence[Step] = STEPS) -> list[Finding]:
     """Put right what can be put right without taking anything away; doing it twice is doing it once."""
     place = home(os.environ)
     done: list[Finding] = []
@@ -91,8 +92,8 @@ def mend() -> list[Finding]:
         if not path.is_symlink() and mode & 0o077:
             path.chmod(mode & 0o700)
             done.append(Finding(Level.OK, "mended", f"closed to other users: {path}"))
-    if place.is_dir() and layout_of(place) < _newest():
-        taken = migrate(place, STEPS)
+    if place.is_dir() and layout_of(place) < newest(steps):
+        taken = migrate(place, steps)
         done += [Finding(Level.OK, "mended", f"{step.why}; a copy is in {copy}") for step, copy in taken]
     index = place / "index.db"
     if index.exists() and not is_sound(index):
@@ -129,19 +130,17 @@ def _home(path: Path) -> Finding:
     return Finding(Level.OK, "home", f"private and writable: {path}")
 
 
-def _newest() -> int:
-    return max((step.to for step in STEPS), default=FIRST)
-
-
-def _layout(path: Path) -> Finding:
+def _layout(path: Path, known: int) -> Finding:
     """Whether our directory is of a layout this version writes."""
     try:
         have = layout_of(path)
     except Unreadable as error:
         return Finding(Level.DAMAGE, "layout", error.message, f"mv {path / 'layout.json'} {path / 'layout.json.old'}")
-    if have > _newest():
-        return Finding(Level.WARNING, "layout", f"layout {have} is of a later version: {path}", "upgrade flightlog")
-    if have < _newest():
+    if have > known:
+        return Finding(
+            Level.WARNING, "layout", f"layout {have} is of a later version: {path}", "pip install --upgrade flightlog"
+        )
+    if have < known:
         return Finding(
             Level.WARNING, "layout", f"layout {have} is of an earlier version: {path}", "flightlog doctor --fix"
         )
@@ -214,15 +213,15 @@ def _recordings(archive: Archive, progress: Progress | None) -> Iterator[Finding
             unknown[kind] = unknown.get(kind, 0) + count
         if (session.ended_ms or 0) > now_ms() + 86_400_000:
             late = session.id
-    yield Finding(Level.OK, "recordings", f"{sessions:,} sessions, {steps:,} records read")
+    yield Finding(Level.OK, "recordings", f"{counted(sessions, 'session')}, {counted(steps, 'record')} read")
     for kind, count in sorted(unknown.items()):
-        yield Finding(Level.NOTE, "format", f"{count:,} times unknown here: {kind}", "flightlog --version")
+        yield Finding(Level.NOTE, "format", f"{counted(count, 'time')} unknown here: {kind}", "flightlog --version")
     if late:
         yield Finding(
             Level.WARNING, "clock", "a session ends in the future: a clock is wrong", f"flightlog session show {late}"
         )
     for span in damage:
-        where = f"{span.length:,} bytes at {span.offset:,} of" if span.length else "all of"
+        where = f"{counted(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
         yield Finding(
             Level.DAMAGE, "damage", f"{span.why}: {where} {span.path}", "the sound records around it are read"
         )
@@ -232,5 +231,5 @@ def _prices() -> Finding:
     taken = datetime.fromisoformat(PRICES_FROM["date"]).replace(tzinfo=UTC)
     told = f"{PRICES_FROM['source']}, {PRICES_FROM['date']}"
     if now_ms() - taken.timestamp() * 1000 > YEAR_MS:
-        return Finding(Level.WARNING, "prices", f"more than a year old: {told}", "upgrade flightlog")
+        return Finding(Level.WARNING, "prices", f"more than a year old: {told}", "pip install --upgrade flightlog")
     return Finding(Level.OK, "prices", told)

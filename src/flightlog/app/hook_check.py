@@ -13,6 +13,7 @@ from msgspec import Struct
 from flightlog.app.hook_events import events_for
 from flightlog.app.install import installed, installed_line, is_ours
 from flightlog.model.errors import FlightlogError
+from flightlog.model.text import counted
 from flightlog.store import settings_file
 
 _INIT = "flightlog init"
@@ -82,7 +83,7 @@ def _lost(home: Path, temporary: Path) -> Iterator[Finding]:
     count = lost_records(home, temporary)
     if count:
         free = f"df -h {shlex.quote(str(home))}"
-        yield Finding(f"{count} hook events could not be written down", str(home / "lost"), free)
+        yield Finding(f"{counted(count, 'hook event')} could not be written down", str(home / "lost"), free)
 
 
 def _number(path: Path) -> int:

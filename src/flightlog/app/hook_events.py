@@ -50,7 +50,7 @@ def events_for(versions: Collection[str]) -> tuple[str, ...]:
         oldest = ".".join(map(str, _SINCE[0][0]))
         raise Invalid(
             f"Claude Code {'.'.join(map(str, version))} is older than {oldest}, the oldest tried",
-            hint="update it: an older client may drop its whole settings file, deny rules included",
+            hint="update Claude Code: an older one may drop its whole settings file, deny rules included",
         )
     return tuple(event for since, events in _SINCE if since <= version for event in events)
 

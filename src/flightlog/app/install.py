@@ -210,7 +210,9 @@ def _text(settings: Path, data: bytes | None) -> str:
     try:
         text = (data or b"").decode("utf-8")
     except UnicodeDecodeError as error:
-        raise Misconfigured(f"not UTF-8 text: {settings}", hint="nothing was changed") from error
+        raise Misconfigured(
+            f"not UTF-8 text: {settings}", hint="correct it and run the command again; nothing was changed"
+        ) from error
     return text if text.strip() else _EMPTY
 
 
@@ -219,7 +221,10 @@ def _check_shape(settings: dict[str, Any], name: str) -> None:
     odd = "hooks" if not isinstance(hooks, dict) else ""
     odd = odd or next((f"hooks.{event}" for event, groups in hooks.items() if not isinstance(groups, list)), "")
     if odd:
-        raise Misconfigured(f"`{odd}` is not what the agent expects: {name}", hint="nothing was changed")
+        raise Misconfigured(
+            f"`{odd}` is not what the agent expects: {name}",
+            hint="correct it and run the command again; nothing was changed",
+        )
 
 
 def _with_group(text: str, event: str, group: Group, style: jsonedit.Style) -> str:

@@ -45,12 +45,16 @@ def parsed(text: str, name: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise Misconfigured(
             f"not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}: {name}",
-            hint="correct that place and run the command again; nothing was changed",
+            hint="correct it and run the command again; nothing was changed",
         ) from error
     except ValueError as error:
-        raise Misconfigured(f"{error}: {name}", hint="keep one of the two; nothing was changed") from error
+        raise Misconfigured(
+            f"{error}: {name}", hint="keep one of the two and run the command again; nothing was changed"
+        ) from error
     if not isinstance(value, dict):
-        raise Misconfigured(f"not a JSON object: {name}", hint="it should begin with '{'; nothing was changed")
+        raise Misconfigured(
+            f"not a JSON object: {name}", hint="begin it with '{' and run the command again; nothing was changed"
+        )
     return value
 
 

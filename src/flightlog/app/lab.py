@@ -62,7 +62,9 @@ def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
-        raise NotFound(f"no such configuration: {path}", hint="docs/how-to/run-an-experiment.md has one") from None
+        raise NotFound(
+            f"no such configuration: {path}", hint="write one as in docs/how-to/run-an-experiment.md"
+        ) from None
     config = parse(text, overrides, scenario=lambda name: load(path.parent / name))
     work_dir = Path(config.work_dir).expanduser()
     if not work_dir.is_dir():

@@ -73,12 +73,12 @@ def as_run(written: str, runs_dir: Path) -> Book:
     if not saved:
         raise Invalid(
             f"no files were saved along session {recording.session}",
-            hint=f"`flightlog lab track {found.cwd}` saves them from the next session on",
+            hint=f"save them from the next session on: flightlog lab track {found.cwd}",
         )
     if saved[0].root != str(Path(found.cwd).resolve()):
         raise Invalid(
             f"the session began in {found.cwd}, and what was saved is {saved[0].root}",
-            hint=f"`flightlog lab track {found.cwd}` saves that directory from the next session on",
+            hint=f"save that directory from the next session on: flightlog lab track {found.cwd}",
         )
     files = dict(_files(recording))
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]

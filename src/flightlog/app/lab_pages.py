@@ -40,7 +40,7 @@ def run_named(name: str) -> Book:
     """The run of exactly this name."""
     path = next((each for each in books.paths(runs_dir()) if each.name == name), None)
     if path is None:
-        raise NotFound(f"no run named {name[:60]!r}", hint="harness list")
+        raise NotFound(f"no such run: {name[:60]!r}", hint="flightlog lab list")
     return Book(path, now=lab.clock, new_id=lab.new_id)
 
 

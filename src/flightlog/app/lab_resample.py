@@ -61,7 +61,7 @@ def read_sweep(path: Path) -> Sweep:
     try:
         return parse(path.read_text("utf-8"))
     except FileNotFoundError:
-        raise NotFound(f"no such sweep: {path}", hint="docs/how-to/ask-again.md has one") from None
+        raise NotFound(f"no such sweep: {path}", hint="write one as in docs/how-to/ask-again.md") from None
 
 
 def resampled(book: Book, sweep: Sweep, sent: Sent, *, dry_run: bool) -> dict[str, Any]:
@@ -144,7 +144,7 @@ def _upstream(book: Book, sent: Sent) -> tuple[str, bool]:
     address = asking.upstream(book.config, sent.base_url, os.environ)
     if sent.on == jobs.LOCAL and not credentials(book.config.provider, os.environ):
         name = "OPENROUTER_API_KEY" if book.config.provider == "openrouter" else "ANTHROPIC_API_KEY"
-        raise Misconfigured("there is no key to ask a model with", hint=f"set {name} for this command")
+        raise Misconfigured("there is no key to ask a model with", hint=f"set it for this command: export {name}=…")
     return address, True
 
 

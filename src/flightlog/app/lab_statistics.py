@@ -11,7 +11,8 @@ from flightlog.lab.statistics.analysis import analyse
 from flightlog.lab.statistics.divergence import Node, tree
 from flightlog.lab.statistics.shape import Analysis
 from flightlog.lab.statistics.writing import MARK, NAME, written
-from flightlog.model.errors import Conflict, NotFound, Unavailable
+from flightlog.model.errors import Conflict, NotFound
+from flightlog.model.extras import optional
 from flightlog.model.pages import Page, Tier
 from flightlog.store.pages import publish
 
@@ -25,10 +26,8 @@ def analysed(books: Sequence[Book], by: str = BY[0], seed: int = 0) -> Analysis:
     questions = [each for book in books for each in of_samples(book, taste, prefix=f"../{book.name}/" if many else "")]
     questions += of_branches(books if many else family(books[0]), taste)
     questions += of_sessions(books)
-    try:
+    with optional():
         return analyse(questions, seed)
-    except ModuleNotFoundError as error:
-        raise Unavailable(f"statistics need {error.name}", hint="pip install 'flightlog[lab]'") from None
 
 
 def family(book: Book) -> list[Book]:
@@ -54,10 +53,12 @@ def divergence(books: Sequence[Book], by: str = BY[0]) -> Node:
 def write(book: Book, analysis: Analysis) -> Path:
     """Write the analysis of a run beside its other pages; what a person wrote there is left alone."""
     if not any(group.n for answer in analysis.answers for group in answer.groups):
-        raise NotFound(f"{book.name} has no samples, replicates or branches", hint=f"harness resample {book.name}")
+        raise NotFound(
+            f"{book.name} has no samples, replicates or branches", hint=f"flightlog lab resample {book.name}"
+        )
     path = book.path / NAME
     if path.exists() and MARK not in path.read_text("utf-8", "replace"):
-        raise Conflict(f"{NAME} of {book.name} was written by somebody", hint=f"rename {path} first")
+        raise Conflict(f"{NAME} of {book.name} was written by a person", hint=f"rename it first: {path}")
     publish(book.path, [Page(NAME, Tier.PRIVATE, written(book.name, analysis, divergence(family(book))))])
     return path
 

@@ -123,7 +123,7 @@ def labelled(profile: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfil
             if done.broken:
                 raise Unreadable(f"runtime-state.yaml: {done.broken}", hint=f"edit {place.folder / runtime_state.NAME}")
         return before, found
-    raise NotFound(f"no profile {profile!r}", hint="flightlog live profiles")
+    raise NotFound(f"no such profile: {profile!r}", hint="flightlog live profiles")
 
 
 def advised() -> dict[str, Any]:

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -17,9 +18,10 @@ from flightlog.app.loop_look import found, root
 from flightlog.app.paths import claude_config_dirs
 from flightlog.app.privacy import redactor
 from flightlog.loop.core.state import State
-from flightlog.loop.events import QuestionAsked
+from flightlog.loop.events import Event, QuestionAsked
 from flightlog.loop.look.calibration import table
 from flightlog.loop.look.report import write_report
+from flightlog.loop.look.saying import said
 from flightlog.loop.look.session import look
 from flightlog.loop.plan.load import digest, load
 from flightlog.loop.plan.schema import Budgets, Config
@@ -35,6 +37,15 @@ from flightlog.sources.claude_code.kept import keep
 from flightlog.store.files import create
 
 Ask = Callable[[QuestionAsked, float], str | None]
+
+
+class Talk(NamedTuple):
+    """How a runner talks with the person who started it: `ask` at a terminal, `tell` a line when something happens."""
+
+    ask: Ask | None = None
+    tell: Callable[[str], None] | None = None
+
+
 EXAMPLE = Path(__file__).parents[1] / "loop" / "example"
 _SIGNALS = {signal.SIGINT: "SIGINT", signal.SIGTERM: "SIGTERM", signal.SIGHUP: "SIGHUP"}
 
@@ -76,17 +87,23 @@ def _at(directory: Path, about: session.Beginning, plan: str) -> tuple[Path, boo
     if digest(own) != digest(about.data):
         raise Conflict(
             f"{directory.name} has another plan than {plan}: the plan was changed under the session",
-            hint=f"ralph-runtime resume --session {directory.name} keeps its own plan",
+            hint=f"go on with its own plan: flightlog loop resume --session {directory.name}",
         )
     return directory, True
 
 
-def conduct(directory: Path, *, ask: Ask | None = None, steal: bool = False, resume: bool = False,
+def conduct(directory: Path, talk: Talk = Talk(), *, steal: bool = False, resume: bool = False,  # noqa: B008 - a value
             budgets: Budgets | None = None) -> State:  # fmt: skip
     """Carry a session on in this process, obeying signals."""
     with _signals() as interrupted:
         how = session.Conduct(_who(), steal, resume, budgets)
-        return session.carry_on(directory, outside(interrupted, ask), redactor(), how, write_report)
+        return session.carry_on(
+            directory,
+            outside(interrupted, talk.ask, _telling(directory, talk)),
+            redactor(),
+            how,
+            write_report,
+        )
 
 
 def request(written: str, what: str, *, why: str = "", question: str = "", answer: str = "") -> bool:
@@ -119,7 +136,26 @@ def write_example(folder: Path) -> list[Path]:
     return made
 
 
-def outside(interrupted: Callable[[], str] = lambda: "", ask: Ask | None = None) -> Outside:
+def _telling(directory: Path, talk: Talk) -> Callable[[Event], None]:
+    """Say each event in words; a question is left to the one who asks it at the terminal."""
+    tell = talk.tell
+    if tell is None:
+        return lambda _: None
+    names = {task.task_id: task.name for task in session.raw_plan(directory)[0].tasks}
+    clean = redactor()
+
+    def told(event: Event) -> None:
+        if talk.ask is not None and isinstance(event, QuestionAsked):
+            return
+        if line := said(event, names, directory.name):
+            tell(clean.text(line))
+
+    return told
+
+
+def outside(
+    interrupted: Callable[[], str] = lambda: "", ask: Ask | None = None, tell: Callable[[Event], None] = lambda _: None
+) -> Outside:
     """This machine, as the loop sees it."""
     environment = dict(os.environ)
     config_dir = claude_config_dirs(environment)[0]
@@ -136,6 +172,7 @@ def outside(interrupted: Callable[[], str] = lambda: "", ask: Ask | None = None)
         clean=lambda text: redactor().text(text),
         interrupted=interrupted,
         ask=ask,
+        tell=tell,
     )
 
 

@@ -36,7 +36,7 @@ def open_question(written: str) -> QuestionAsked:
     """The question a session waits for."""
     seen = look(found(written))
     if seen.state.question is None:
-        raise NotFound(f"{written} waits for no answer", hint=f"ralph-runtime status --session {written}")
+        raise NotFound(f"{written} waits for no answer", hint=f"flightlog loop status --session {written}")
     return seen.state.question.asked
 
 

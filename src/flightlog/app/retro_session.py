@@ -63,7 +63,7 @@ def current(room: Room) -> str:
         said = msgspec.json.decode((room.root / RESUME).read_bytes(), type=dict[str, str])
         return checked(said["session_id"])
     except (FileNotFoundError, msgspec.DecodeError, KeyError):
-        raise NotFound("there is no session to resume", hint="chat-retro EXPORT") from None
+        raise NotFound("there is no session to resume", hint="flightlog retro EXPORT") from None
 
 
 def new_in(room: Room, export: Path | None, progress: looking.Progress, *, sessions: bool) -> Found:
@@ -107,7 +107,7 @@ def analyst(room: Room, written: str, session: str) -> Analyst:
     words = shlex.split(written)
     if written != "scripted" and (not words or shutil.which(words[0], path=path) is None):
         raise NotFound(
-            f"no such analyst: {written[:60]!r}", hint="claude-code, scripted, or a command with {prompt} in it"
+            f"no such analyst: {written[:60]!r}", hint="one of: claude-code, scripted, a command with {prompt} in it"
         )
     means = probe(path)
     if means is Means.NONE:
@@ -179,7 +179,7 @@ def rated(room: Room, pattern: str, rating: str, comment: str) -> Path:
 def answered(room: Room, question: str, response: str, rating: int | None) -> Path:
     """Keep an answer."""
     if question not in QUESTIONS:
-        raise Invalid(f"no such question: {question[:40]}", hint=f"there are: {', '.join(QUESTIONS)}")
+        raise Invalid(f"no such question: {question[:40]}", hint=f"one of: {', '.join(QUESTIONS)}")
     now = stamp(room.now_ms())
     answer = events.Answer(question, QUESTIONS[question], response, now, rating)
     return _keep(room, events.FeedbackGiven(_session(room), now, quality_responses=(answer,)))
@@ -188,7 +188,7 @@ def answered(room: Room, question: str, response: str, rating: int | None) -> Pa
 def missed(room: Room, description: str, category: str, priority: str) -> Path:
     """Keep a report of what was not found."""
     if category not in GAPS:
-        raise Invalid(f"no such category: {category[:40]}", hint=f"there are: {', '.join(GAPS)}")
+        raise Invalid(f"no such category: {category[:40]}", hint=f"one of: {', '.join(GAPS)}")
     now = stamp(room.now_ms())
     said = {"description": description, "category": category, "priority": priority, "timestamp": now}
     return _keep(room, events.FeedbackGiven(_session(room), now, gaps=(msgspec.convert(said, events.Gap),)))

@@ -77,7 +77,7 @@ def _documents(path: Path) -> Iterator[tuple[Path, Any]]:
     """Find trajectories; one that is asked for by name counts whatever it holds."""
     if not path.exists():
         raise NotFound(
-            f"no such file or directory: {path}", hint="give a trajectory.json or a directory that holds one"
+            f"no such file or directory: {path}", hint="name a trajectory.json, or a directory that holds one"
         )
     found = False
     for place in [path] if path.is_file() else sorted(path.rglob("*.json")):

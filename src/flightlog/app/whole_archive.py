@@ -23,7 +23,8 @@ from flightlog.app.paths import claude_config_dirs
 from flightlog.app.privacy import found_in, redactor
 from flightlog.app.trajectories import bundle_of
 from flightlog.archive import Archive
-from flightlog.model.errors import Conflict, FlightlogError, Unavailable
+from flightlog.model.errors import Conflict, FlightlogError
+from flightlog.model.extras import optional
 from flightlog.model.jobs import Job
 from flightlog.store.files import ensure_dir, inside, replace
 from flightlog.views import tables
@@ -68,9 +69,11 @@ class How(Struct, frozen=True):
 def exported(how: How, output: Path, progress: Progress) -> dict[str, Any]:
     """Write every session below `output`; say what was written and what could not be."""
     if output.exists() and not output.is_dir():
-        raise Conflict(f"not a directory: {output}", hint="name one that is not there yet")
+        raise Conflict(f"not a directory: {output}", hint="name a new directory")
     if how.kind == PARQUET and output.is_dir() and any(output.iterdir()):
-        raise Conflict(f"there is something already: {output}", hint="rows would stand there twice: name a new one")
+        raise Conflict(
+            f"there is something already: {output}", hint="name a new directory: rows would stand there twice"
+        )
     ensure_dir(output)
     written = sessions = 0
     failed: list[tuple[str, str]] = []
@@ -178,9 +181,5 @@ def _packed(place: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
 
 
 def _arrow() -> tuple[Any, Any]:
-    try:
+    with optional():
         return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        raise Unavailable(
-            "Parquet needs pyarrow, which is not installed", hint="pip install 'flightlog[scale]'"
-        ) from None

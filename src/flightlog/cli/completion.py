@@ -2,6 +2,8 @@
 
 import click
 
+from flightlog.cli.output import json_option
+
 NAMES = {
     "flightlog": "",
     "ralph-runtime": "loop",
@@ -19,7 +21,7 @@ WHERE = {
 
 @click.command(epilog='Example: eval "$(flightlog completion bash)"')
 @click.argument("shell", type=click.Choice(list(WHERE)))
-@click.option("--json", "as_json", is_flag=True, help="Print the script and where it belongs as JSON.")
+@json_option("Print the script and where it belongs as JSON.")
 def completion(shell: str, *, as_json: bool) -> None:
     """Print what a shell needs to complete commands and ids.
 

@@ -2,6 +2,8 @@
 
 import click
 
+from flightlog.cli.output import json_option
+
 
 @click.group(epilog="Example: flightlog config show --origin")
 def config() -> None:
@@ -10,7 +12,7 @@ def config() -> None:
 
 @config.command(epilog="Example: flightlog config show --origin")
 @click.option("--origin", is_flag=True, help="Say where each value comes from.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def show(*, origin: bool, as_json: bool) -> None:
     """Show every setting and its value."""
     from flightlog.app.config import SETTINGS, in_force

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import click
 
-from flightlog.model.text import inert
+from flightlog.cli.output import json_option
+from flightlog.model.text import counted, inert
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+_JSON = json_option()
 _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
 
 
@@ -34,7 +35,6 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
     """Write every row of this repository that its files lack; running it again writes nothing."""
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
-    from flightlog.views.story import counted
 
     place = wiring.place_here()
     if commits:
@@ -48,25 +48,24 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
     else:
         click.echo(f"{counted(report.sessions, 'session')} of this repository, {counted(report.rows, 'new row')}")
     if not report.words:
-        click.echo("words are withheld; to track them, redacted, set track_words = true under [dataset]", err=True)
-        click.echo(
-            "  in flightlog.toml, then: flightlog trust --yes && flightlog dataset session sync-to-jsonl", err=True
-        )
+        click.echo("words are withheld; to track them, redacted: track_words = true under [dataset]", err=True)
+        click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
     if problem is not None:
         click.echo(f"not pushed: {inert(problem.message)}", err=True)
     if then_compact:
         _tell_compaction(wiring.compact_here(place, dry_run=False), err=True)
 
 
-@tracked.command(epilog="Example: flightlog dataset tracked compact --dry-run")
+@tracked.command(epilog="Example: flightlog dataset tracked compact --commit")
 @_DRY
+@click.option("--commit", is_flag=True, help="Commit the base files too, in a way no branch can conflict with.")
 @_JSON
-def compact(*, dry_run: bool, as_json: bool) -> None:
+def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
     """Fold shards into the base files on the default branch, into one shard on any other."""
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
 
-    done = wiring.compact_here(wiring.existing_place(), dry_run=dry_run)
+    done = wiring.compact_here(wiring.existing_place(), dry_run=dry_run, commit=commit and not dry_run)
     if as_json:
         print_json(done)
     else:
@@ -103,6 +102,23 @@ def stats(*, as_json: bool) -> None:
         click.echo(line)
 
 
+@dataset.command(epilog="Example: flightlog dataset status")
+@_JSON
+def status(*, as_json: bool) -> None:
+    """Say how old the last row is that is safe elsewhere, and what would be lost with this machine."""
+    from flightlog.app import dataset as wiring
+    from flightlog.app import now_ms
+    from flightlog.cli.dataset_talk import safety_line
+    from flightlog.cli.output import print_json
+    from flightlog.dataset.remote import safety
+
+    told = safety(wiring.existing_place())
+    if as_json:
+        print_json(told)
+    else:
+        click.echo(safety_line(told, now_ms()))
+
+
 @dataset.command(epilog="Example: flightlog dataset check --fix")
 @click.option("--fix", is_flag=True, help="Put right what can be put right; nothing is deleted.")
 @_JSON
@@ -125,7 +141,8 @@ def check(*, fix: bool, as_json: bool) -> int:
             if one.next:
                 click.secho(f"    {one.next}", fg="cyan")
         click.echo(
-            f"{sum(not one.is_note for one in found)} wrong, {sum(one.is_note for one in found)} notes", err=True
+            f"{sum(not one.is_note for one in found)} wrong, {counted(sum(one.is_note for one in found), 'note')}",
+            err=True,
         )
     return int(any(not one.is_note for one in found))
 
@@ -133,9 +150,9 @@ def check(*, fix: bool, as_json: bool) -> int:
 @dataset.command(epilog="Example: flightlog dataset export --format parquet --output rows/")
 @click.option(
     "--format", "form", default="jsonl", show_default=True,
-    type=click.Choice(["jsonl", "csv", "parquet", "huggingface", "sft", "preferences"]),
+    type=click.Choice(["jsonl", "csv", "parquet", "huggingface", "sft", "preferences"]), help="What to write.",
 )  # fmt: skip
-@click.option("--output", type=click.Path(path_type=Path), required=True, help="The file, or the folder, to write.")
+@click.option("--output", type=click.Path(path_type=Path), required=True, help="The file, or the directory, to write.")
 @_JSON
 def export(form: str, output: Path, *, as_json: bool) -> None:
     """Write the rows for other programs; what is in them was redacted before it was first written."""
@@ -167,7 +184,7 @@ def push(remote: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{done.shards:,} shards are safe on {done.remote} as {done.ref}")
+        click.echo(f"{counted(done.shards, 'shard')} safe on {done.remote} as {done.ref}")
 
 
 @dataset.command(epilog="Example: flightlog dataset pull")
@@ -185,7 +202,7 @@ def pull(remote: str | None, *, as_json: bool) -> None:
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{done.rows:,} new rows from {done.writers:,} writers")
+        click.echo(f"{counted(done.rows, 'new row')} from {counted(done.writers, 'writer')}")
 
 
 @dataset.command(epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good")
@@ -235,7 +252,9 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     else:
         for move in moves:
             click.echo(inert(f"{move.deed.value}  {move.age_days:,} days  {move.item.name}"))
-    if moves and not (yes or dry_run):
+    if not moves:
+        click.echo("no row is older than the setting dataset.keep_days", err=True)
+    elif not (yes or dry_run):
         click.echo("nothing was done; add --yes to let them go", err=True)
     return 0 if yes or dry_run or not moves else 1
 
@@ -263,7 +282,7 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
         return
     for change in told:
         click.echo(inert(f"{'removed' if change['removed'] else 'written'}: {change['path']}"))
-    click.echo("nothing was done" if dry_run else f"{len(told)} files changed", err=True)
+    click.echo("nothing was done" if dry_run else f"{counted(len(told), 'file')} changed", err=True)
 
 
 def _tell_compaction(done: object, *, err: bool) -> None:

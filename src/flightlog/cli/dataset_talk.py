@@ -7,7 +7,7 @@ import msgspec
 
 from flightlog.dataset.compact import Compaction
 from flightlog.dataset.remote import Safety
-from flightlog.views.story import counted
+from flightlog.model.text import counted
 
 
 def compaction_lines(done: Any) -> Iterator[str]:
@@ -17,12 +17,19 @@ def compaction_lines(done: Any) -> Iterator[str]:
     into = "the base files" if done.into == "base" else "one shard, because this is not the default branch"
     yield f"{counted(done.shards, 'shard')} {would}folded into {into}"
     told = ", ".join(f"{number:,} {kind}" for kind, number in done.rows.items()) or "no rows"
-    yield f"{told}; {done.repeats:,} repeated, {done.older:,} older versions, {done.gone:,} gone for good"
+    yield f"{told}; {done.repeats:,} repeated, {counted(done.older, 'older version')}, {done.gone:,} gone for good"
     if done.restored:
         yield f"{counted(done.restored, 'row')} came back from shards that history had dropped"
     yield f"{done.bytes_before:,} bytes before, {done.bytes_after:,} after"
     for path in done.set_aside:
         yield f"could not be read whole, copied aside: {path}"
+    if done.commit:
+        yield f"committed as {done.commit[:12]}, a merge: git picks, reverts and rebases around it"
+    elif done.commit is not None:
+        elsewhere = "commit shards like any other file: git add .git-ml"
+        yield "nothing to commit, the base files are as they were" if done.into == "base" else elsewhere
+    elif done.into == "base" and done.shards and not done.dry_run:
+        yield "to commit it: flightlog dataset tracked compact --commit"
 
 
 def stats_lines(told: dict[str, Any]) -> Iterator[str]:
@@ -37,7 +44,7 @@ def stats_lines(told: dict[str, Any]) -> Iterator[str]:
         yield f"{one['percent']:>5}%  {name.replace('_', ' ')} ({needs})"
     yield f"quality {told['quality']['score']} of 100"
     if told["words"]["chats_without_words"]:
-        yield f"{told['words']['chats_without_words']:,} chats without words"
+        yield f"{counted(told['words']['chats_without_words'], 'chat')} without words"
     yield safety_line(msgspec.convert(told["safety"], Safety), told["now_ms"])
 
 

@@ -2,9 +2,11 @@
 
 import click
 
+from flightlog.cli.output import examples, json_option
 
-@click.group(invoke_without_command=True, epilog="Example: flightlog demo   ·   flightlog demo rewind")
-@click.option("--json", "as_json", is_flag=True, help="Print the recorded session and its usage as JSON.")
+
+@click.group(invoke_without_command=True, epilog=examples("flightlog demo", "flightlog demo rewind"))
+@json_option("Print the recorded session and its usage as JSON.")
 @click.pass_context
 def demo(context: click.Context, *, as_json: bool) -> None:
     """Let a scripted agent do a small piece of real work, and show what was recorded."""
@@ -42,10 +44,13 @@ def demo(context: click.Context, *, as_json: bool) -> None:
     click.echo("\nyour own sessions: flightlog up", err=True)
 
 
-@demo.command(epilog="Example: flightlog demo rewind     Exits with 1 when the branch is not exact or not right.")
-@click.option("--json", "as_json", is_flag=True, help="Print both ends as JSON.")
+@demo.command(epilog="Example: flightlog demo rewind")
+@json_option("Print both ends as JSON.")
 def rewind(*, as_json: bool) -> int:
-    """An agent gives in at turn 7; go back there, say one sentence, and see both ends side by side."""
+    """An agent gives in at turn 7; go back there, say one sentence, and see both ends side by side.
+
+    Exit 1 when the branch is not exact or its work is not right.
+    """
     import msgspec
 
     from flightlog.app.demo_rewind import ASKED, SAID, TURN, rewound
@@ -75,5 +80,5 @@ def rewind(*, as_json: bool) -> int:
     click.echo(f"\ncertificate: {certificate.get('verdict', 'none')}, decided before the first request was sent")
     click.echo(f"  {client}, {certificate.get('method', '')}")
     click.echo(f"  places where the client's own context was another, replaced: {len(replaced)}")
-    click.echo("\nyour own runs: harness replay RUN --list-turns", err=True)
+    click.echo("\nyour own runs: flightlog lab replay RUN --list-turns", err=True)
     return int(certificate.get("verdict") != "exact+prompt" or passed != [False, True])

@@ -2,11 +2,13 @@
 
 import click
 
+from flightlog.cli.output import json_option
+
 
 @click.command(epilog="Example: flightlog doctor --json")
 @click.option("--fix", is_flag=True, help="Put right what can be put right; never deletes anything.")
 @click.option("--formats", "by_format", is_flag=True, help="Hold what the agent writes against the formats on file.")
-@click.option("--json", "as_json", is_flag=True, help="Print the findings as JSON.")
+@json_option("Print the findings as JSON.")
 def doctor(*, fix: bool, by_format: bool, as_json: bool) -> int:
     """Check that everything is in order, and say what is not; exit code 3 means damaged data."""
     from flightlog.app.doctor import Level, examine, formats, mend

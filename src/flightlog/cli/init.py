@@ -8,6 +8,7 @@ import click
 
 from flightlog.app.install import DAYS_KEY, Change, apply, diff, other_line
 from flightlog.app.setup import LONG_DAYS, Place, change_here, days_here, guard_here, wants_guard
+from flightlog.cli.output import json_option
 from flightlog.model.text import inert
 
 
@@ -23,7 +24,7 @@ from flightlog.model.text import inert
 @click.option("--dataset/--no-dataset", default=None, help="With --project: collect training rows here.")
 @click.option("--words/--no-words", default=None, help="With --dataset: track prompts and answers, redacted.")
 @click.option("--inline", is_flag=True, help="Settle before the agent goes on, for machines that vanish.")
-@click.option("--json", "as_json", is_flag=True, help="Print the change as JSON.")
+@json_option("Print the change as JSON.")
 def init(  # noqa: PLR0913 - one parameter per option
     *,
     scope: str,

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flightlog.cli.output import print_json, print_table
+from flightlog.cli.output import json_option, print_done, print_json, print_table
 from flightlog.model.errors import Invalid
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.retro.issues.board import Board, Issue
 
 _SEVERITIES = click.Choice(["critical", "high", "medium", "low"])
+_ISSUE = json_option("Print the issue as JSON.")
+_NOTES = click.option("--notes", default="", help="Why; kept with the issue.")
 
 
 @click.group(epilog="Example: flightlog issue process --yes")
@@ -24,7 +26,7 @@ def issue() -> None:
 @issue.command(epilog="Example: flightlog issue process --yes")
 @click.option("-y", "--yes", is_flag=True, help="Approve and publish without asking.")
 @click.option("--findings", is_flag=True, help="Draft issues from the last analysis first.")
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@json_option("Print what was done as JSON.")
 def process(*, yes: bool, findings: bool, as_json: bool) -> None:
     """Import, triage, cluster and rank every draft; ask, then approve and publish.
 
@@ -56,20 +58,20 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
         counts = {"imported": done.imported, "repeated": done.repeated, "reopened": done.reopened}
         print_json(counts | {"published": published, "issues": board.open()})
         return
-    said = f"{len(noticed)} incidents noticed, {len(done.imported)} imported, {len(done.repeated)} repeated"
+    said = f"{counted(len(noticed), 'incident')} noticed, {len(done.imported)} imported, {len(done.repeated)} repeated"
     click.echo(f"{said}, {len(done.reopened)} reopened, {len(published)} published", err=True)
 
 
 @issue.command("list", epilog="Example: flightlog issue list --status prioritized")
 @click.option("--status", default="", help="Only issues with this status.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def list_issues(*, status: str, as_json: bool) -> None:
     """List issues, most urgent first."""
     from flightlog.app.retro import find_room
     from flightlog.retro.issues.board import STATUSES
 
     if status and status not in STATUSES:
-        raise Invalid(f"no such status: {status[:40]}", hint=f"there are: {', '.join(STATUSES)}")
+        raise Invalid(f"no such status: {status[:40]}", hint=f"one of: {', '.join(STATUSES)}")
     board = find_room().board()
     chosen = [each for each in board.issues.values() if status in ("", each.status)]
     chosen.sort(key=lambda each: (-each.priority_score, each.id))
@@ -80,7 +82,7 @@ def list_issues(*, status: str, as_json: bool) -> None:
 
 
 @issue.command(epilog="Example: flightlog issue clusters")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def clusters(*, as_json: bool) -> None:
     """List clusters with their rank and whether they were approved."""
     from flightlog.app.retro import find_room
@@ -97,7 +99,7 @@ def clusters(*, as_json: bool) -> None:
 
 
 @issue.command(epilog="Example: flightlog issue drafts")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def drafts(*, as_json: bool) -> None:
     """List drafts that wait to be imported."""
     from flightlog.app.retro import find_room
@@ -112,7 +114,8 @@ def drafts(*, as_json: bool) -> None:
 
 @issue.command(epilog="Example: flightlog issue approve cluster-1f2e3d4c")
 @click.argument("cluster")
-def approve(cluster: str) -> None:
+@json_option("Print the clusters as JSON.")
+def approve(cluster: str, *, as_json: bool) -> None:
     """Agree to work on a cluster, so that its issues may be published."""
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
@@ -120,12 +123,12 @@ def approve(cluster: str) -> None:
     room = open_room()
     with room.held():
         names = workflow.approve(room, cluster)
-    click.echo(f"approved: {', '.join(names)}", err=True)
+    print_done({"approved": names}, f"approved: {', '.join(names)}", as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue preview")
 @click.argument("written", required=False, metavar="[ISSUE]")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def preview(written: str | None, *, as_json: bool) -> None:
     """Show exactly what publishing would write, checked for what is private."""
     from flightlog.app.retro import find_room
@@ -135,19 +138,17 @@ def preview(written: str | None, *, as_json: bool) -> None:
     room = find_room()
     board = room.board()
     pages = [workflow.checked(room, board.issue(written))] if written else workflow.preview(room, board)
-    for page in pages:
-        assert isinstance(page.body, Clean)
-        if as_json:
-            print_json({"path": page.path, "body": page.body.text})
-        else:
-            click.echo(inert(f"{page.path}\n{page.body.text}"))
-    click.echo(f"{len(pages)} would be public", err=True)
+    told = [{"path": page.path, "body": page.body.text} for page in pages if isinstance(page.body, Clean)]
+    for each in () if as_json else told:
+        click.echo(inert(f"{each['path']}\n{each['body']}"))
+    print_done(told, f"{len(told)} would be public", as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue publish 1f2e3d4c5b6a")
 @click.argument("written", required=False, metavar="[ISSUE]")
-@click.option("--dry-run", is_flag=True, help="Only say what would be written.")
-def publish(written: str | None, *, dry_run: bool) -> None:
+@click.option("--dry-run", is_flag=True, help="Show what would be written and write nothing.")
+@json_option("Print the files as JSON.")
+def publish(written: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Write the public files of approved issues, or of one issue."""
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
@@ -160,46 +161,52 @@ def publish(written: str | None, *, dry_run: bool) -> None:
             names = [page.path for page in found]
         else:
             names = workflow.publish(room, written or "")
-    for name in names:
+    for name in () if as_json else names:
         click.echo(name)
-    click.echo(f"{len(names)} {'would be' if dry_run else 'are'} public", err=True)
+    talk = f"{len(names)} {'would be' if dry_run else 'are'} public"
+    print_done({"files": names, "written": not dry_run}, talk, as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue start 1f2e3d")
 @click.argument("written", metavar="ISSUE")
-def start(written: str) -> None:
+@_ISSUE
+def start(written: str, *, as_json: bool) -> None:
     """Take an issue up: in progress."""
-    _move(written, "in_progress")
+    _move(written, "in_progress", as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue defer 1f2e3d --notes 'after the release'")
 @click.argument("written", metavar="ISSUE")
-@click.option("--notes", default="")
-def defer(written: str, *, notes: str) -> None:
+@_NOTES
+@_ISSUE
+def defer(written: str, *, notes: str, as_json: bool) -> None:
     """Put an issue off."""
-    _move(written, "deferred", notes)
+    _move(written, "deferred", notes, as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue wontfix 1f2e3d --notes 'as it should be'")
 @click.argument("written", metavar="ISSUE")
-@click.option("--notes", default="")
-def wontfix(written: str, *, notes: str) -> None:
+@_NOTES
+@_ISSUE
+def wontfix(written: str, *, notes: str, as_json: bool) -> None:
     """Give an issue up."""
-    _move(written, "wont_fix", notes)
+    _move(written, "wont_fix", notes, as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue reopen 1f2e3d")
 @click.argument("written", metavar="ISSUE")
-def reopen(written: str) -> None:
+@_ISSUE
+def reopen(written: str, *, as_json: bool) -> None:
     """Take an issue back that was put off, given up or resolved."""
-    _move(written, "triaged")
+    _move(written, "triaged", as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue resolve 1f2e3d --notes 'Fixed state validation'")
 @click.argument("written", metavar="ISSUE")
 @click.option("--notes", required=True, help="How it was resolved; goes into the changelog.")
 @click.option("--by", default="", help="A commit or a name.")
-def resolve(written: str, *, notes: str, by: str) -> None:
+@_ISSUE
+def resolve(written: str, *, notes: str, by: str, as_json: bool) -> None:
     """Move an issue out of issues/ and into the changelog."""
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
@@ -207,15 +214,16 @@ def resolve(written: str, *, notes: str, by: str) -> None:
     room = open_room()
     with room.held():
         done = workflow.resolve(room, written, notes, by)
-    click.echo(f"resolved: {done.id}", err=True)
+    print_done(done, f"{done.id} is {done.status}", as_json=as_json)
 
 
 @issue.command("report-bug", epilog="Example: flightlog issue report-bug --title 'Wrong total' --description '…'")
-@click.option("--title", default="")
-@click.option("--description", default="")
-@click.option("--severity", type=_SEVERITIES, default=None)
-@click.option("--file", "files", multiple=True, help="A file it is about; may be given several times.")
-def report_bug(*, title: str, description: str, severity: str | None, files: tuple[str, ...]) -> None:
+@click.option("--title", default="", help="The bug in one line.")
+@click.option("--description", default="", help="What happened.")
+@click.option("--severity", type=_SEVERITIES, default=None, help="How bad it is; worked out if not said.")
+@click.option("--file", "files", multiple=True, help="A file it is about; may be repeated.")
+@json_option("Print the draft and its path as JSON.")
+def report_bug(*, title: str, description: str, severity: str | None, files: tuple[str, ...], as_json: bool) -> None:
     """Write a private draft: asks at a terminal, else takes --title and --description."""
     from flightlog.app.retro import open_room
     from flightlog.retro.issues import drafts as made
@@ -232,17 +240,18 @@ def report_bug(*, title: str, description: str, severity: str | None, files: tup
         "corrupt_state": str(any((room.root / "state").glob("*.corrupt-*"))),
     }
     one = made.draft(title, description, room.now_ms(), severity, affected_files=files, context=facts)  # type: ignore[arg-type]
-    click.echo(str(room.put_draft(one)))
+    path = str(room.put_draft(one))
+    print_json({"path": path, "draft": one}) if as_json else click.echo(path)
 
 
-def _move(written: str, to: str, notes: str = "") -> None:
+def _move(written: str, to: str, notes: str = "", *, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
 
     room = open_room()
     with room.held():
         moved = workflow.carry(room, written, to, notes)  # type: ignore[arg-type]
-    click.echo(f"{moved.id} is {moved.status}", err=True)
+    print_done(moved, f"{moved.id} is {moved.status}", as_json=as_json)
 
 
 def _agreed(board: "Board", *, yes: bool) -> bool:
@@ -250,9 +259,9 @@ def _agreed(board: "Board", *, yes: bool) -> bool:
     if yes or not waiting:
         return True
     if not sys.stdin.isatty():
-        click.echo(f"{len(waiting)} clusters wait: issue-workflow approve CLUSTER, or process --yes", err=True)
+        click.echo(f"{counted(len(waiting), 'cluster')} to be approved: flightlog issue process --yes", err=True)
         return False
-    return click.confirm(f"Approve and publish {len(waiting)} clusters?", default=True, err=True)
+    return click.confirm(f"Approve and publish {counted(len(waiting), 'cluster')}?", default=True, err=True)
 
 
 def _ranking(board: "Board") -> None:

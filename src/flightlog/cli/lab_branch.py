@@ -26,6 +26,6 @@ def branch_points(run: str, runs_dir: Path, *, session: int, replicate: int | No
         return
     print_table(["turn", "kind", "why"], [[str(each.turn), each.kind, inert(each.why)] for each in points], right=(0,))
     if points:
-        click.echo(f"harness replay {inert(run)} --session {session} --turn {points[0].turn}", err=True)
+        click.echo(f"flightlog lab replay {inert(run)} --session {session} --turn {points[0].turn}", err=True)
     else:
         click.echo("nothing failed, was taken back or went in circles", err=True)

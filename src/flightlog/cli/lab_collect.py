@@ -16,7 +16,7 @@ from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
               help="A Claude Code configuration directory, or its `projects`, to look in.")  # fmt: skip
 @click.option("--exclude-current", is_flag=True, help="Leave out sessions of this directory.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many, newest first.")
-@click.option("--dry-run", is_flag=True, help="Say what would become a run, and write nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would become a run and write nothing.")
 @RUNS_DIR
 @AS_JSON
 def collect(session: str | None, runs_dir: Path, *, as_json: bool, **given: Any) -> None:

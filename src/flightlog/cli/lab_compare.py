@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
+from flightlog.cli.output import examples
 from flightlog.model.errors import Unavailable
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.lab.statistics.amounts import Amount
@@ -15,10 +16,7 @@ if TYPE_CHECKING:
     from flightlog.lab.statistics.shape import Against, Analysis, Answer, Share, Told
 
 
-@click.command(
-    epilog="Example: flightlog lab compare run-a run-b   ·   flightlog lab compare my-run --write     "
-    "Writes nothing without --write; exits with 75 when a person wrote the analysis.md there is."
-)
+@click.command(epilog=examples("flightlog lab compare run-a run-b", "flightlog lab compare my-run --write"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN…]")
 @click.option("--by", type=click.Choice(["arguments", "tool"]), default="arguments", show_default=True,
               help="When two actions are the same.")  # fmt: skip
@@ -31,6 +29,7 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool
 
     Outcome, steps, cost and files side by side; then shares of actions and verdicts of verifiers with
     intervals, and each variant against the request as recorded, with an exact test under Holm's rule.
+    Exit 75 when --write would replace an analysis.md that a person wrote.
     """
     from flightlog.app import lab as app
     from flightlog.app import lab_statistics as statistics
@@ -72,7 +71,7 @@ def print_analysis(analysis: "Analysis") -> None:
             _print_against(against, answer)
     if analysis.tests:
         click.echo(
-            f"\n{analysis.tests} comparisons; a finding is what {analysis.rule}'s rule leaves at or below "
+            f"\n{counted(analysis.tests, 'comparison')}; a finding is what {analysis.rule}'s rule leaves at or below "
             f"{analysis.level:g}. Intervals hold with {analysis.confidence:.0%}.",
             err=True,
         )
@@ -127,7 +126,9 @@ def _rows(group: "Told") -> list[list[str]]:
         for place, each in enumerate(shares)
     ]  # fmt: skip
     return rows + (
-        [["", f"… {len(group.actions) - 10} other actions", "", "", "", ""]] if len(group.actions) > 10 else []
+        [["", f"… {counted(len(group.actions) - 10, 'other action')}", "", "", "", ""]]
+        if len(group.actions) > 10
+        else []
     )
 
 

@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.cli.output import examples, json_option
+from flightlog.model.text import counted
+
 if TYPE_CHECKING:
     from flightlog.app.trajectories import Linted
     from flightlog.views.atif.findings import Finding
@@ -12,19 +15,19 @@ if TYPE_CHECKING:
 
 @click.command(
     "lint",
-    epilog="Examples: flightlog lab lint runs/greet    flightlog lab lint trajectory.json --strict    "
-    "Exits with 1 when there is an error (with --strict: or a warning).",
+    epilog=examples("flightlog lab lint runs/greet", "flightlog lab lint trajectory.json --strict"),
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
     "--source", default="", help="The recorded session to compare with; else the transcript beside, or by its id."
 )
 @click.option("--strict", is_flag=True, help="Count warnings as errors.")
-@click.option("--json", "as_json", is_flag=True, help="Print findings and fidelity as JSON.")
+@json_option("Print findings and fidelity as JSON.")
 def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
     """Find what is wrong with the ATIF trajectory at PATH, or with all below it, beyond what validators mind.
 
     Beside it stands a fidelity report: what the recording had that the trajectory has not.
+    Exit 1 when there is an error, or with --strict a warning.
     """
     from flightlog.app.trajectories import lint_path
     from flightlog.cli.output import print_json
@@ -39,7 +42,9 @@ def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
         errors, warnings = (
             sum(map(len, kinds)) for kinds in zip(*(_sorted(each.findings) for each in linted), strict=True)
         )
-        click.echo(f"{len(linted)} trajectories, {errors} errors, {warnings} warnings", err=True)
+        click.echo(
+            f"{counted(len(linted), 'document')}, {counted(errors, 'error')}, {counted(warnings, 'warning')}", err=True
+        )
     bad = any(each.findings if strict else not is_sound(each.findings) for each in linted)
     if bad:
         raise click.exceptions.Exit(1)
@@ -68,7 +73,7 @@ def _print(linted: "Linted", asked: Path) -> None:
     from flightlog.model.text import inert
 
     name = linted.path if asked.is_file() else str(Path(linted.path).relative_to(asked))
-    click.echo(f"{inert(name)}: {'ok' if not linted.findings else f'{len(linted.findings)} findings'}")
+    click.echo(f"{inert(name)}: {'ok' if not linted.findings else counted(len(linted.findings), 'finding')}")
     for each in linted.findings:
         click.echo(f"  {each.severity.value:7}  {each.rule:20}  {inert(each.where)}: {inert(each.text)}")
     lost = [kept for kept in linted.fidelity or () if kept.lost]

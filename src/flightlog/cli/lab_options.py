@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from flightlog.cli.output import json_option
 from flightlog.cli.places import ON
 from flightlog.model.text import inert
 
@@ -24,7 +25,7 @@ RUNS_DIR = click.option(
     "--runs-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("runs"), show_default=True,
     help="Where runs are kept.", callback=_swept,
 )  # fmt: skip
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+AS_JSON = json_option()
 
 
 def session_options(verb: Any) -> Any:
@@ -38,13 +39,19 @@ def sending_options(verb: Any) -> Any:
     for option in reversed(
         (
             click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), help="Spend no more than this."),
-            click.option("--parallel", type=click.IntRange(1, 1000), help="So many at once; 8 if not said."),
+            click.option("--parallel", type=click.IntRange(1, 1000), help="So many at once; 8 if left out."),
             click.option(
                 "--per-minute", type=click.FloatRange(0, min_open=True), help="So many a minute, all machines."
             ),
-            click.option("--retries", type=click.IntRange(0, 20), default=4, show_default=True, help="More tries."),
             click.option(
-                "--timeout", type=click.FloatRange(1), default=600, show_default=True, help="Seconds to wait."
+                "--retries", type=click.IntRange(0, 20), default=4, show_default=True, help="How many more tries."
+            ),
+            click.option(
+                "--timeout",
+                type=click.FloatRange(1),
+                default=600,
+                show_default=True,
+                help="Seconds to wait for an answer.",
             ),
             click.option(
                 "--until-width",

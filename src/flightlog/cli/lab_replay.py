@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
+from flightlog.cli.output import examples
 from flightlog.cli.places import ON
 from flightlog.model.text import inert, one_line
 
@@ -16,8 +17,10 @@ _EFFECTS_MAX = 8
 
 
 @click.command(
-    epilog="Example: flightlog lab replay my-run --turn 7 --prompt 'Run the tests first.' --count 3   ·   "
-    "flightlog lab replay my-run --list-turns     Exits with 1 when a branch did not complete or was refused."
+    epilog=examples(
+        "flightlog lab replay my-run --list-turns",
+        "flightlog lab replay my-run --turn 7 --prompt 'Run the tests first.' --count 3",
+    )
 )
 @click.argument("run")
 @click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="The session to go back into.")
@@ -36,7 +39,10 @@ _EFFECTS_MAX = 8
 @RUNS_DIR
 @AS_JSON
 def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given: Any) -> int:
-    """Go back to before turn TURN of a session of RUN: the same files, the same context; then live."""
+    """Go back to before turn TURN of a session of RUN: the same files, the same context; then live.
+
+    Exit 1 when a branch did not complete or was refused.
+    """
     from flightlog.app import lab_replay as app
     from flightlog.cli.lab_progress import Told
     from flightlog.cli.output import print_json

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR, sending_options, session_options
+from flightlog.cli.output import examples
 from flightlog.cli.places import ON
 from flightlog.model.text import inert, one_line
 
@@ -17,27 +18,40 @@ _COUNT = click.option("--count", type=click.IntRange(1, 10_000), default=5, show
 
 
 @click.command(
-    epilog="Example: flightlog lab resample my-run --request 5 --count 20 --max-budget-usd 2   ·   "
-    "a grid: --turn 3 --turn 7 --model claude-opus-5-5 --model claude-haiku-4-5     "
-    "Exits with 1 when a sample has no answer. A batch that was killed goes on with --resume."
+    epilog=examples(
+        "flightlog lab resample my-run --request 5 --count 20 --max-budget-usd 2",
+        "flightlog lab resample my-run --turn 3 --turn 7 --model claude-opus-5-5",
+    )
 )
 @click.argument("run")
 @session_options
 @click.option("--request", "requests", type=click.IntRange(1), multiple=True, help="Which request; may be repeated.")
-@click.option("--turn", "turns", type=click.IntRange(1), multiple=True, help="The request of this turn instead.")
+@click.option(
+    "--turn", "turns", type=click.IntRange(1), multiple=True, help="The request of this turn instead; may be repeated."
+)
 @_COUNT
 @click.option("--model", "models", multiple=True, help="Another model than the recorded one; may be repeated.")
-@click.option("--variant", "variants", type=click.IntRange(0), multiple=True, help="Of this variant; 0 is as recorded.")
+@click.option(
+    "--variant",
+    "variants",
+    type=click.IntRange(0),
+    multiple=True,
+    help="Of this variant; 0 is as recorded; may be repeated.",
+)
 @click.option("--sweep", type=click.Path(path_type=Path, dir_okay=False), help="A grid from a YAML file.")
 @click.option("--list-requests", is_flag=True, help="Only list what can be asked again.")
 @click.option("--resume", "resumes", is_flag=True, help="Go on with a batch that was left.")
 @click.option("--batch", default="", help="With --resume: which one.")
-@click.option("--dry-run", is_flag=True, help="Send nothing; say what would be sent and about what it costs.")
+@click.option("--dry-run", is_flag=True, help="Show what would be sent and about what it costs, and send nothing.")
 @sending_options
 @RUNS_DIR
 @AS_JSON
 def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **given: Any) -> int:
-    """Ask the model of RUN again what it was asked, COUNT times; samples lie beside the recording."""
+    """Ask the model of RUN again what it was asked, COUNT times; samples lie beside the recording.
+
+    Several requests, turns, models or variants make a grid. A batch that was killed goes on with --resume.
+    Exit 1 when a sample has no answer.
+    """
     from flightlog.app import lab, lab_resample
     from flightlog.cli.output import print_json
 
@@ -55,22 +69,27 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
         told = lab_resample.resampled(book, sweep, _limited(sent, sweep, given["parallel"]), dry_run=given["dry_run"])
     print_json(told) if as_json else _print(told, book.path)
     for each in lab_resample.unfinished(book) if not told["left"] else ():
-        words = f"{len(each.left)} of an earlier batch are left: `harness resample {book.name} --resume --batch"
-        click.echo(inert(f"{words} {each.name[:8]}` goes on"), err=True)
+        again = f"flightlog lab resample {book.name} --resume --batch {each.name[:8]}"
+        click.echo(inert(f"{len(each.left)} of an earlier batch are left; go on with them: {again}"), err=True)
     return int(bool(told["errors"] or told["left"]) and told["stop_reason"] != "dry run")
 
 
 @click.command(
     "resample-edit",
-    epilog="Example: flightlog lab resample-edit my-run --request 5 --dump > r.json; edit r.json; "
-    "flightlog lab resample-edit my-run --request 5 --input r.json --label no-notes   ·   "
-    "or: --set temperature=0   --set 'messages.-1.content.0.text=Run the tests first.'   --drop-thinking",
+    epilog=examples(
+        "flightlog lab resample-edit my-run --request 5 --dump > r.json",
+        "flightlog lab resample-edit my-run --request 5 --input r.json --label no-notes",
+        "flightlog lab resample-edit my-run --request 5 --set temperature=0 --drop-thinking",
+        "flightlog lab resample-edit my-run --set 'messages.-1.content.0.text=Run the tests first.'",
+    ),
 )
 @click.argument("run")
 @session_options
 @click.option("--request", type=click.IntRange(1), default=1, show_default=True, help="Which request.")
 @click.option("--dump", is_flag=True, help="Print the request as JSON, to be edited.")
-@click.option("--input", "source", type=click.File("r", encoding="utf-8"), help="The edited request; - is stdin.")
+@click.option(
+    "--input", "source", type=click.File("r", encoding="utf-8"), help="The edited request; - is standard input."
+)
 @click.option("--set", "sets", multiple=True, metavar="PLACE=VALUE", help="Put JSON or text at a place.")
 @click.option("--drop-thinking", is_flag=True, help="Leave every thinking block out.")
 @click.option("--label", default="cli-edit", show_default=True, help="What the variant is called.")
@@ -107,8 +126,7 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **give
 
 @click.command(
     "resample-session",
-    epilog="Example: flightlog lab resample-session my-run --session 2 --count 5     "
-    "Exits with 1 when one of them did not complete; `harness run --resume` goes on with one that was killed.",
+    epilog="Example: flightlog lab resample-session my-run --session 2 --count 5",
 )
 @click.argument("run")
 @click.option("--session", type=click.IntRange(1), default=1, show_default=True, help="Which session.")
@@ -118,7 +136,10 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **give
 @RUNS_DIR
 @AS_JSON
 def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -> int:
-    """Run a whole session of RUN again, COUNT times: the same files, the same words before, new replicates."""
+    """Run a whole session of RUN again, COUNT times: the same files, the same words before, new replicates.
+
+    `flightlog lab run --resume` goes on with one that was killed. Exit 1 when one of them did not complete.
+    """
     from flightlog.app import lab, lab_resample
     from flightlog.cli.lab_progress import Told
     from flightlog.cli.lab_show import print_run
@@ -236,7 +257,9 @@ def _print(told: dict[str, Any], run: Path) -> None:
     cost = f"about {_usd(told['expected_usd'])}" if "expected_usd" in told else _usd(told["cost_usd"])
     click.echo(f"\n{told['stop_reason']}, {cost}   {inert(str(run))}", err=True)
     if told["left"] and told["stop_reason"] != "dry run":
-        click.echo(inert(f"{told['left']} are left: `harness resample {run.name} --resume` goes on"), err=True)
+        click.echo(
+            inert(f"{told['left']} are left; go on with them: flightlog lab resample {run.name} --resume"), err=True
+        )
 
 
 def _usd(amount: float | None) -> str:

@@ -7,7 +7,7 @@ import click
 
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 from flightlog.cli.places import ON
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 
 @click.command(epilog="Example: flightlog lab run experiment.yaml --tag try-2")
@@ -19,7 +19,7 @@ from flightlog.model.text import inert, one_line
 @click.option("--no-capture", is_flag=True, help="Do not capture API requests.")
 @click.option("--resume", metavar="RUN", help="Take up a run that ended early; finished sessions are kept.")
 @click.option("--again", is_flag=True, help="With --resume: run sessions that were interrupted or failed once more.")
-@click.option("--dry-run", is_flag=True, help="Check the configuration and say what would be run.")
+@click.option("--dry-run", is_flag=True, help="Check the configuration, show what would be run and run nothing.")
 @ON
 @RUNS_DIR
 @AS_JSON
@@ -84,7 +84,7 @@ def _print_plan(path: Path, config: object, *, as_json: bool) -> None:
         ]
         for each in planned
     ]
-    click.echo(f"would run {path.name}, {len(planned)} sessions", err=True)
+    click.echo(f"would run {path.name}, {counted(len(planned), 'session')}", err=True)
     print_table(["session", "goes on from", "tree of", "prompt"], rows)
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from flightlog.cli.output import print_table
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 _OUTPUT_LINES_MAX = 12
 _DIFF_LINES_MAX = 60
@@ -37,9 +37,12 @@ def print_run(meta: dict[str, Any]) -> None:
         for each in meta["sessions"]
     ]
     print_table(["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5))
-    click.echo(f"total {_usd(meta['total_cost_usd'])}, {meta['total_steps']} steps, {meta['total_file_writes']} writes")
+    click.echo(
+        f"total {_usd(meta['total_cost_usd'])}, {counted(meta['total_steps'], 'step')}, "
+        f"{counted(meta['total_file_writes'], 'write')}"
+    )
     if meta["total_resamples"] or meta["total_resample_errors"]:
-        errors = f", {meta['total_resample_errors']} errors" if meta["total_resample_errors"] else ""
+        errors = f", {counted(meta['total_resample_errors'], 'error')}" if meta["total_resample_errors"] else ""
         click.echo(f"samples {meta['total_resamples']}{errors}, {_usd(meta['total_resample_cost_usd'])} besides")
     for each in meta.get("file_changes", ())[:40]:
         click.echo(
@@ -103,7 +106,7 @@ def _print_session(told: dict[str, Any]) -> None:
     ]
     print_table(["turn", "tools", "files", "cost", "text"], rows, right=(0, 2, 3))
     for lane, count in told["subagents"].items():
-        click.echo(inert(f"subagent @{lane}: {count} turns"))
+        click.echo(inert(f"subagent @{lane}: {counted(count, 'turn')}"))
 
 
 def _print_step(told: dict[str, Any]) -> None:
@@ -112,8 +115,8 @@ def _print_step(told: dict[str, Any]) -> None:
     click.echo(inert(head))
     request = told["request"]
     if request:
-        click.echo(inert(f"request {request['index']}: {request['messages']} messages, {request['bytes']:,} bytes, "
-                         f"status {request['status']}, {request['file']}"))  # fmt: skip
+        what = f"{counted(request['messages'], 'message')}, {counted(request['bytes'], 'byte')}"
+        click.echo(inert(f"request {request['index']}: {what}, status {request['status']}, {request['file']}"))
     else:
         click.echo("request: not captured")
     for thought in told["thinking"]:
@@ -136,7 +139,7 @@ def _print_step(told: dict[str, Any]) -> None:
 
 def _shortened(text: str, most: int) -> str:
     lines = text.splitlines()
-    return "\n".join(lines if len(lines) <= most else [*lines[:most], f"… {len(lines) - most} more lines"])
+    return "\n".join(lines if len(lines) <= most else [*lines[:most], f"… {counted(len(lines) - most, 'more line')}"])
 
 
 def _indented(text: str) -> str:

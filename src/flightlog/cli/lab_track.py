@@ -5,10 +5,11 @@ from pathlib import Path
 import click
 
 from flightlog.cli.lab_options import AS_JSON
+from flightlog.cli.output import examples
 from flightlog.model.text import inert
 
 
-@click.command(epilog="Example: flightlog lab track ~/shop   ·   flightlog lab track ~/shop --off")
+@click.command(epilog=examples("flightlog lab track ~/shop", "flightlog lab track ~/shop --off"))
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--off", is_flag=True, help="Save no more; what was saved stays.")
 @AS_JSON

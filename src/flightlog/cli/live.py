@@ -4,8 +4,11 @@ import sys
 
 import click
 
+from flightlog.cli.output import examples, json_option
+from flightlog.model.text import counted
 
-@click.group(epilog="Examples: flightlog live profiles    flightlog live label work 'Work account'")
+
+@click.group(epilog=examples("flightlog live profiles", "flightlog live label work 'Work account'"))
 def live() -> None:
     """Who is running now, what it costs, what is wrong."""
 
@@ -13,9 +16,9 @@ def live() -> None:
 @live.command(epilog="Example: flightlog live statusline --width 60 < payload.json")
 @click.option("--width", type=click.IntRange(20, 400), default=100, show_default=True, help="Columns there are.")
 @click.option("--template", default="", help="Try another template: {profile} | {model} | {context} | {cost} …")
-@click.option("--json", "as_json", is_flag=True, help="Print the line and its template as JSON.")
+@json_option("Print the line and its template as JSON.")
 def statusline(width: int, template: str, *, as_json: bool) -> None:
-    """Show what the status line says of the payload on stdin, or of the session seen last."""
+    """Show what the status line says of the payload on standard input, or of the session seen last."""
     from flightlog.app.live import preview
     from flightlog.cli.output import print_json
 
@@ -28,7 +31,7 @@ def statusline(width: int, template: str, *, as_json: bool) -> None:
 
 
 @live.command(epilog="Example: flightlog live state --json")
-@click.option("--json", "as_json", is_flag=True, help="Print the state as JSON, in the file's own names.")
+@json_option("Print the state as JSON, in the file's own names.")
 def state(*, as_json: bool) -> int:
     """Read runtime-state.yaml: profiles and running sessions; freshness is worked out, not believed."""
     from flightlog.app.live import clean, states
@@ -44,7 +47,8 @@ def state(*, as_json: bool) -> int:
     for path, each in told:
         if not as_json:
             click.echo(
-                f"{inert(str(path))}: {len(each.state.auth_profiles)} profiles, {len(each.state.sessions)} sessions"
+                f"{inert(str(path))}: {counted(len(each.state.auth_profiles), 'profile')}, "
+                f"{counted(len(each.state.sessions), 'session')}"
             )
         if each.broken:
             click.echo(f"not read, and never overwritten: {inert(each.broken)}", err=True)
@@ -52,7 +56,7 @@ def state(*, as_json: bool) -> int:
 
 
 @live.command(epilog="Example: flightlog live profiles --json")
-@click.option("--json", "as_json", is_flag=True, help="Print the profiles as JSON.")
+@json_option("Print the profiles as JSON.")
 def profiles(*, as_json: bool) -> None:
     """List who is billed, with most room first."""
     from flightlog.app.live import clean, gather_here
@@ -83,8 +87,8 @@ def profiles(*, as_json: bool) -> None:
 @live.command(epilog="Example: flightlog live label default 'Work account'")
 @click.argument("profile")
 @click.argument("text")
-@click.option("--dry-run", is_flag=True, help="Say what would change and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the profile as JSON.")
+@click.option("--dry-run", is_flag=True, help="Show what would change and change nothing.")
+@json_option("Print the profile as JSON.")
 def label(profile: str, text: str, *, dry_run: bool, as_json: bool) -> None:
     """Give PROFILE a name of your own; you may as well edit runtime-state.yaml."""
     from flightlog.app.live import labelled
@@ -99,12 +103,12 @@ def label(profile: str, text: str, *, dry_run: bool, as_json: bool) -> None:
     click.echo(f"{inert(profile)}: {inert(before)} -> {inert(after.label)}" + (" (not written)" if dry_run else ""))
 
 
-@live.command(epilog="Examples: flightlog live swap    flightlog live swap 2123f2df work --at 14:30")
+@live.command(epilog=examples("flightlog live swap", "flightlog live swap 2123f2df work --at 14:30"))
 @click.argument("session_id", required=False)
 @click.argument("profile", required=False)
 @click.option("--at", "at", default="", help="From when on, as HH:MM today or an ISO time; now if left out.")
-@click.option("--dry-run", is_flag=True, help="Say what would be written and write nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the advice or the swap as JSON.")
+@click.option("--dry-run", is_flag=True, help="Show what would be written and write nothing.")
+@json_option("Print the advice or the swap as JSON.")
 def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool, as_json: bool) -> None:
     """Say which profile has room; or write down that PROFILE pays for SESSION_ID from a time on.
 
@@ -125,7 +129,7 @@ def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool,
         click.echo(said["advice"] or "no need to go elsewhere")
         return
     if profile is None:
-        raise Invalid("a session without a profile", hint=f"flightlog live swap {session_id} PROFILE")
+        raise Invalid("no profile was named for the session", hint=f"flightlog live swap {session_id} PROFILE")
     done = swapped(session_id, profile, at, dry_run=dry_run)
     if as_json:
         print_json(done)
@@ -137,8 +141,8 @@ def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool,
 
 @live.command(epilog="Example: flightlog live cleanup --days 3 --dry-run")
 @click.option("--days", type=click.IntRange(0), default=7, show_default=True, help="Sessions unused for so long go.")
-@click.option("--dry-run", is_flag=True, help="Say what would go and change nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print the sessions as JSON.")
+@click.option("--dry-run", is_flag=True, help="Show what would go and change nothing.")
+@json_option("Print the sessions as JSON.")
 def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
     """Move old sessions from runtime-state.yaml to the archive; done once a day by itself."""
     from flightlog.app.live import cleaned

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flightlog.cli.output import print_json, print_table
+from flightlog.cli.loop_options import SESSION
+from flightlog.cli.output import json_option, print_json, print_table
 from flightlog.model.text import inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.loop.look.session import Look
 
-_session = click.option("--session", "written", required=True, help="session-001, its whole name, or its directory.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+_json = json_option()
 
 
 @click.command(epilog="Example: flightlog loop status --session session-001")
@@ -45,32 +45,36 @@ def status(written: str, *, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop monitor --session session-001")
-@_session
+@SESSION
 @click.option("--once", is_flag=True, help="Show it once and end.")
-@click.option("--idle", "idle_s", type=float, default=0.0, help="End after so many seconds without news; 0 is never.")
-def monitor(written: str, *, once: bool, idle_s: float) -> None:
+@click.option(
+    "--idle", "idle_s", type=float, default=0.0, help="End after so many seconds without news; 0 means never."
+)
+@json_option("Print each change as a line of JSON.")
+def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
     """Show a session live: progress, gates, breaker, cost, the current step; ends with the session."""
     from flightlog.app import Watch
     from flightlog.app import loop_look as app
     from flightlog.loop.look.session import look
-    from flightlog.loop.look.status import monitor_lines
+    from flightlog.loop.look.status import brief, monitor_lines
+    from flightlog.views.wire import as_json_line
 
     directory = app.found(written)
     watch = Watch(idle_s, look_s=0.5)
     before: list[str] = []
     while True:
         seen = look(directory)
-        shown = monitor_lines(seen)
+        shown = [as_json_line(brief(seen))] if as_json else monitor_lines(seen)
         if shown != before:
             watch.news()
-            _redraw(before, shown)
+            _redraw([] if as_json else before, shown)
             before = shown
         if once or _is_over(seen) or not watch.pause():
             return
 
 
 @click.command(epilog="Example: flightlog loop logs --session session-001 --tail 20")
-@_session
+@SESSION
 @click.option("--tail", type=click.IntRange(1), help="Only the last so many.")
 @click.option("--event", help="Only this one, as e12.")
 @click.option("--task", help="Only those of one task.")
@@ -93,7 +97,7 @@ def logs(written: str, tail: int | None, event: str | None, task: str | None, *,
 
 
 @click.command("generate-report", epilog="Example: flightlog loop generate-report --session session-001")
-@_session
+@SESSION
 @_json
 def generate_report(written: str, *, as_json: bool) -> None:
     """Write the session's final-report.md and print it."""
@@ -107,7 +111,7 @@ def generate_report(written: str, *, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop analyze --session session-001")
-@_session
+@SESSION
 @_json
 def analyze(written: str, *, as_json: bool) -> None:
     """Take a session apart: time, attempts, errors, decisions, calibration."""
@@ -119,7 +123,7 @@ def analyze(written: str, *, as_json: bool) -> None:
 
 
 @click.command(epilog="Example: flightlog loop insights --session session-001")
-@_session
+@SESSION
 @_json
 def insights(written: str, *, as_json: bool) -> None:
     """Say what a session teaches, each sentence with the events that say so."""
@@ -134,11 +138,11 @@ def insights(written: str, *, as_json: bool) -> None:
     for each in found:
         click.echo(inert(f"- {one_line(each.sentence, 400)} [{', '.join(each.events)}]"))
     if not found:
-        click.echo("Nothing: too little happened for a sentence that its events would support.")
+        click.echo("nothing yet: too little happened for a sentence that its events support")
 
 
 @click.command(epilog="Example: flightlog loop compare --sessions session-001,session-002")
-@click.option("--sessions", "written", required=True, help="Sessions, separated by commas.")
+@click.option("--sessions", "written", required=True, help="Which sessions, separated by commas.")
 @_json
 def compare(written: str, *, as_json: bool) -> None:
     """Put sessions side by side, any number of them."""

@@ -1,21 +1,23 @@
 """The commands of `flightlog loop` that make something happen: run, resume, pause, stop, answer, simulate."""
 
+import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from flightlog.cli.output import print_json
+from flightlog.cli.loop_options import SESSION
+from flightlog.cli.output import examples, json_option, print_done, print_json
 from flightlog.model.errors import Conflict, Invalid
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.loop.core.state import State
     from flightlog.loop.events import QuestionAsked
 
-_session = click.option("--session", "written", required=True, help="session-001, its whole name, or its directory.")
-_json = click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+_json = json_option()
+_asked = json_option("Print what was asked of which session as JSON.")
 _INTERVENTIONS = ("ask_first", "never", "always", "on_error", "on_low_confidence")
 
 
@@ -36,12 +38,12 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
         return _order(plan, as_json=as_json)
     config = {name: value for name, value in settings.items() if value is not None}
     directory, began = app.start(plan, where, autonomous=autonomous, config=config)
-    click.echo(f"{'going on with' if began else 'began'} {directory.name}", err=True)
-    return _told(app.conduct(directory, ask=_terminal(), resume=began), directory, as_json=as_json)
+    _tell(f"{'going on with' if began else 'began'} {directory.name}")
+    return _told(app.conduct(directory, app.Talk(_terminal(), _tell), resume=began), directory, as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop resume --session session-001")
-@_session
+@SESSION
 @click.option("--steal", is_flag=True, help="Take it over from a runner that hangs; that one can write nothing more.")
 @click.option("--max-usd", type=float, help="A new limit in USD.")
 @click.option("--max-calls", type=int, help="A new limit of model calls.")
@@ -54,28 +56,30 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
 
     directory = found(written)
     budgets = app.more_budget(directory, {name.removeprefix("max_"): value for name, value in limits.items()})
-    state = app.conduct(directory, ask=_terminal(), steal=steal, resume=True, budgets=budgets)
+    state = app.conduct(directory, app.Talk(_terminal(), _tell), steal=steal, resume=True, budgets=budgets)
     return _told(state, directory, as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop pause --session session-001")
-@_session
+@SESSION
 @click.option("--now", is_flag=True, help="At once, in the middle of the task.")
-def pause(written: str, *, now: bool) -> None:
+@_asked
+def pause(written: str, *, now: bool, as_json: bool) -> None:
     """Let a session rest after the task it is at."""
-    _send(written, "stop" if now else "pause", "a person paused it")
+    _send(written, "stop" if now else "pause", "a person paused it", as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop stop --session session-001")
-@_session
+@SESSION
 @click.option("--after-task", is_flag=True, help="Let the task it is at come to its end.")
-def stop(written: str, *, after_task: bool) -> None:
+@_asked
+def stop(written: str, *, after_task: bool, as_json: bool) -> None:
     """Stop a session at once, with everything its task started; it can be resumed."""
-    _send(written, "pause" if after_task else "stop", "a person stopped it")
+    _send(written, "pause" if after_task else "stop", "a person stopped it", as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop answer --session session-001 continue")
-@_session
+@SESSION
 @click.argument("answer", required=False)
 @_json
 def answer(written: str, answer: str | None, *, as_json: bool) -> None:
@@ -92,51 +96,58 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
     if answer not in asked.options:
         raise Invalid(f"not an answer: {answer!r}", hint=f"one of: {', '.join(asked.options)}")
     app.request(written, "answer", question=asked.question, answer=answer)
-    click.echo(f"answered {asked.question}: {answer}", err=True)
+    done = {"session": written, "question": asked.question, "answer": answer}
+    print_done(done, f"answered {asked.question}: {answer}", as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop simulate --seed 7 --count 1000")
 @click.option("--seed", type=int, default=1, show_default=True, help="The first seed; the same seed, the same session.")
 @click.option("--count", type=click.IntRange(1), default=1, show_default=True, help="How many seeds.")
-@click.option("--mode", type=click.Choice(("safety", "liveness")), default="safety", show_default=True)
+@click.option("--mode", type=click.Choice(("safety", "liveness")), default="safety", show_default=True,
+              help="Whether nothing wrong is done, or everything is done in the end.")  # fmt: skip
 @_json
 def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
     """Run made-up sessions through the very same core, and look for broken promises; exit 1 if there is one."""
     from flightlog.loop.simulate import play
 
-    broken = 0
+    shown = []
     for each in range(seed, seed + count):
         game = play(each, safety=mode == "safety")
-        broken += bool(game.violations)
         if game.violations or count == 1:
+            shown.append(game)
             line = f"seed {game.seed}\t{game.status}\t{game.events} events\t{game.deaths} deaths\t{game.digest}"
-            print_json(game) if as_json else click.echo("\n  ".join([line, *game.violations]))
-    if count > 1:
-        told = {"mode": mode, "first": seed, "sessions": count, "broken": broken}
-        print_json(told) if as_json else click.echo(f"{count} sessions, {broken} with a broken promise")
+            click.echo("\n  ".join([line, *game.violations]), err=as_json)
+    broken = sum(bool(game.violations) for game in shown)
+    if as_json:
+        print_json({"mode": mode, "first": seed, "sessions": count, "broken": broken, "shown": shown})
+    elif count > 1:
+        click.echo(f"{counted(count, 'session')}, {broken} with a broken promise")
     return int(broken > 0)
 
 
-@click.command(epilog="Example: flightlog loop example && ralph-runtime run --plan RALPH-LOOP-PLAN.yaml --autonomous")
+@click.command(epilog=examples("flightlog loop example", "flightlog loop run --plan RALPH-LOOP-PLAN.yaml --autonomous"))
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
-def example(folder: Path) -> None:
+@json_option("Print the paths as JSON.")
+def example(folder: Path, *, as_json: bool) -> None:
     """Write a plan of seven phases that runs offline, with what it needs."""
     from flightlog.app import loop as app
 
-    for path in app.write_example(folder):
-        click.echo(path)
+    made = [str(path) for path in app.write_example(folder)]
+    print_json(made) if as_json else click.echo("\n".join(made))
 
 
 @click.command(epilog="Example: flightlog loop schema > plan.schema.json")
-def schema() -> None:
+@json_option("It is JSON with and without.")
+def schema(*, as_json: bool) -> None:
     """Print the JSON Schema of a plan."""
+    del as_json
     from flightlog.loop.plan.schema import json_schema
 
     print_json(json_schema())
 
 
 @click.command(epilog="Example: flightlog loop retain --dry-run")
-@click.option("--dry-run", is_flag=True, help="Show what would be done.")
+@click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
 @click.option("--yes", is_flag=True, help="Delete raw logs older than a year; their summaries stay.")
 @_json
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
@@ -154,7 +165,9 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
 
 def _told(state: "State", directory: Path, *, as_json: bool) -> int:
     done = {"session": directory.name, "status": state.status, "reason": state.why, "tasks_completed": state.completed}
-    plain = f"{directory.name}: {state.status}, {state.completed} tasks completed. {one_line(state.why, 300)}"
+    plain = (
+        f"{directory.name}: {state.status}, {counted(state.completed, 'task')} completed; {one_line(state.why, 300)}"
+    )
     print_json(done) if as_json else click.echo(plain)
     if state.status == "paused" and state.why.startswith("stopped by SIG"):
         return 130
@@ -175,12 +188,20 @@ def _order(path: Path, *, as_json: bool) -> int:
     return 0
 
 
-def _send(written: str, what: str, why: str) -> None:
+def _send(written: str, what: str, why: str, *, as_json: bool) -> None:
     from flightlog.app import loop as app
 
     if not app.request(written, what, why=why):
-        raise Conflict(f"nobody is at work on {written}", hint=f"ralph-runtime status --session {written}")
-    click.echo(f"asked {written} to {what}", err=True)
+        raise Conflict(f"nobody is at work on {written}", hint=f"flightlog loop status --session {written}")
+    print_done({"session": written, "asked": what}, f"asked {written} to {what}", as_json=as_json)
+
+
+def _tell(line: str) -> None:
+    """Say what happens on the error output; that nobody listens any more does not stop the work."""
+    try:
+        click.echo(inert(line), err=True)
+    except OSError:
+        sys.stderr = io.StringIO()
 
 
 def _terminal() -> "Any":

@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -12,11 +12,29 @@ from flightlog.model.text import inert
 QUIET_S = 0.5
 
 
+def json_option(said: str = "Print the result as JSON.") -> Callable[[Any], Any]:
+    """Give a command its `--json`, as every command has it; `said` is what is printed then."""
+    return click.option("--json", "as_json", is_flag=True, help=said)
+
+
+def examples(*commands: str) -> str:
+    """Show several examples below a command's help, each on a line that can be copied."""
+    return "\n".join(["\b", "Examples:", *(f"  {each}" for each in commands)])
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON, the way every face and test sees it."""
     from flightlog.views.wire import as_json
 
     click.echo(as_json(value))
+
+
+def print_done(done: Any, talk: str, *, as_json: bool) -> None:
+    """Say what was done: the value as JSON, or a line for a person, which is talk."""
+    if as_json:
+        print_json(done)
+    else:
+        click.echo(inert(talk), err=True)
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:

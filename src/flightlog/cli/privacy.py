@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from flightlog.cli.output import json_option, print_done, print_json
 from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import inert
@@ -30,7 +31,7 @@ def privacy() -> None:
 
 @privacy.command(epilog="Example: git log -p | flightlog privacy scan -")
 @click.argument("paths", nargs=-1, metavar="[PATHS…|SESSION|-]")
-@click.option("--json", "as_json", is_flag=True, help="Print each finding as a line of JSON.")
+@json_option("Print each finding as a line of JSON.")
 @click.option("--secrets", is_flag=True, help="Leave personal data out.")
 @click.option("--sessions", is_flag=True, help="Every session of the archive, instead of PATHS.")
 @ON
@@ -79,7 +80,7 @@ def redact(path: str, *, jsonl: bool) -> None:
 
 @privacy.command(epilog="Example: flightlog privacy preview notes.md")
 @click.argument("paths", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="Print the redacted texts as JSON.")
+@json_option("Print the redacted texts as JSON.")
 def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
     """Show what would become public of PATHS, as a diff against what is there."""
     from flightlog.app.privacy import redactor
@@ -102,7 +103,7 @@ def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
 
 @privacy.command(epilog="Example: flightlog privacy check")
 @click.argument("repository", default=".", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print each verdict as a line of JSON.")
+@json_option("Print each verdict as a line of JSON.")
 @click.option("--quiet", is_flag=True, help="Print only what must not be there.")
 @click.option("--install", is_flag=True, help="Put the guard before commits and pushes; other hooks are kept.")
 def check(repository: Path, *, as_json: bool, quiet: bool, install: bool) -> int:
@@ -126,7 +127,7 @@ def check(repository: Path, *, as_json: bool, quiet: bool, install: bool) -> int
 
 @privacy.command(epilog="Example: flightlog privacy rules --family clouds")
 @click.option("--family", help="Only this family.")
-@click.option("--json", "as_json", is_flag=True, help="Print each rule as a line of JSON.")
+@json_option("Print each rule as a line of JSON.")
 def rules(family: str | None, *, as_json: bool) -> None:
     """List what is looked for: rule, provider, forms."""
     import msgspec
@@ -135,7 +136,7 @@ def rules(family: str | None, *, as_json: bool) -> None:
 
     known = families()
     if family is not None and family not in known:
-        raise NotFound(f"no such family of rules: {family}", hint=f"there are: {', '.join(known)}")
+        raise NotFound(f"no such family of rules: {family}", hint=f"one of: {', '.join(known)}")
     for name, members in known.items():
         for rule in members if family in (None, name) else ():
             shown = ", ".join(rule.forms) or "any value drawn at random"
@@ -151,35 +152,41 @@ def key() -> None:
 
 
 @key.command("show", epilog="Example: flightlog privacy key show --json")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def show_key(*, as_json: bool) -> None:
     """Show which key is used, not the key."""
     from flightlog.app.privacy import key_path
     from flightlog.privacy.key import fingerprint, load
 
     name = fingerprint(load(key_path()))
-    click.echo(json.dumps({"fingerprint": name, "path": str(key_path())}) if as_json else f"{name}\t{key_path()}")
+    told = {"fingerprint": name, "path": str(key_path())}
+    print_json(told) if as_json else click.echo(f"{name}\t{key_path()}")
 
 
 @key.command("export", epilog="Example: flightlog privacy key export > key.txt")
-def export_key() -> None:
+@json_option("Print the key and its fingerprint as JSON.")
+def export_key(*, as_json: bool) -> None:
     """Print the key, to be read by `privacy key import` elsewhere; keep it as you would a password."""
     from flightlog.app.privacy import key_path
-    from flightlog.privacy.key import exported, load
+    from flightlog.privacy.key import exported, fingerprint, load
 
-    click.echo(exported(load(key_path())))
+    one = load(key_path())
+    told = {"fingerprint": fingerprint(one), "key": exported(one)}
+    print_json(told) if as_json else click.echo(told["key"])
 
 
 @key.command("import", epilog="Example: flightlog privacy key import < key.txt")
 @click.option("--yes", is_flag=True, help="Replace another key that is here.")
-def import_key(*, yes: bool) -> None:
+@json_option("Print which key is used as JSON.")
+def import_key(*, yes: bool, as_json: bool) -> None:
     """Read an exported key from standard input."""
     from flightlog.app.privacy import key_path
     from flightlog.privacy.key import fingerprint, take
 
     if sys.stdin.isatty():
         raise Invalid("nothing to read", hint="flightlog privacy key import < key.txt")
-    click.echo(f"key {fingerprint(take(key_path(), sys.stdin.readline(), replace=yes))} is in use", err=True)
+    name = fingerprint(take(key_path(), sys.stdin.readline(), replace=yes))
+    print_done({"fingerprint": name, "path": str(key_path())}, f"key {name} is in use", as_json=as_json)
 
 
 def _line(fields: dict[str, object]) -> str:
@@ -194,7 +201,9 @@ def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             continue
         root = Path(path)
         if not root.exists():
-            raise NotFound(f"no such file or directory: {path}", hint="name files, directories or - for standard input")
+            raise NotFound(
+                f"no such file or directory: {path}", hint="name files, directories, or - for standard input"
+            )
         for file in _files(root):
             yield str(file), file.read_text("utf-8", "replace")
 
@@ -216,7 +225,7 @@ def _located(paths: tuple[str, ...], known: "Known") -> "Iterator[tuple[str, Loc
                 for name, lines in session_lines(path):
                     yield from ((name, place) for place in stream.in_lines(lines, known))
             except (NotFound, Invalid) as error:
-                hint = "name files, directories, a session or - for standard input"
+                hint = "name files, directories, a session, or - for standard input"
                 raise NotFound(f"no such file, directory or session: {path}", hint=hint) from error
 
 
@@ -232,7 +241,7 @@ def _opened(path: str) -> BinaryIO:
     if path == _STDIN:
         return sys.stdin.buffer
     if not Path(path).is_file():
-        raise NotFound(f"no such file: {path}", hint="name a file, or pipe text in")
+        raise NotFound(f"no such file: {path}", hint="name a file, or - for standard input")
     return Path(path).open("rb")
 
 

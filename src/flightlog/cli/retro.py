@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flightlog.cli.output import Progress, print_json, print_table
+from flightlog.cli.output import Progress, json_option, print_done, print_json, print_table
 from flightlog.cli.retro_feedback import feedback
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.retro.room import Room
@@ -23,7 +23,7 @@ _HEADS = ("id", "kind", "finding", "detail", "sure")
 
 
 class _Bare(click.Group):
-    """A group whose first word may be an export: `chat-retro EXPORT` is `chat-retro analyze EXPORT`."""
+    """A group whose first word may be an export: `flightlog retro EXPORT` is `flightlog retro analyze EXPORT`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in {"-h", "--help"}:
@@ -33,7 +33,7 @@ class _Bare(click.Group):
 
 @click.group(cls=_Bare, epilog="Example: flightlog retro export.zip")
 def retro() -> None:
-    """Look back: patterns, pictures, feedback; `chat-retro EXPORT` analyses an export."""
+    """Look back: patterns, pictures, feedback; `flightlog retro EXPORT` analyses an export."""
 
 
 @retro.command(epilog="Example: flightlog retro export.zip --resume")
@@ -45,7 +45,7 @@ def retro() -> None:
     "--analyst", default="", metavar="WHO", help="Let an agent judge: claude-code, scripted, or 'COMMAND {prompt}'."
 )
 @click.option("--say", default="", help="Say this to the analyst, after the findings or in a resumed session.")
-@click.option("--json", "as_json", is_flag=True, help="Print the analysis as JSON.")
+@json_option("Print the analysis as JSON.")
 def analyze(  # noqa: PLR0913 - options
     export: str | None, *, resume: str, sessions: bool, draw: bool, analyst: str, say: str, as_json: bool
 ) -> None:
@@ -93,7 +93,7 @@ def analyze(  # noqa: PLR0913 - options
 @click.option(
     "--kind", default="", help="Only this kind: topic, friction, outcome, cost, question again, failure again …"
 )
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def patterns(*, kind: str, as_json: bool) -> None:
     """Show what the last analysis found."""
     analysis = _last()
@@ -106,7 +106,7 @@ def patterns(*, kind: str, as_json: bool) -> None:
 
 @retro.command(epilog="Example: flightlog retro show topic-1f2e3d4c5b")
 @click.argument("what")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def show(what: str, *, as_json: bool) -> None:
     """Show a finding with its evidence, or open the place an address names."""
     found = [pattern for pattern in _last().patterns if pattern.id.startswith(what)]
@@ -130,7 +130,7 @@ def show(what: str, *, as_json: bool) -> None:
 
 @retro.command(epilog="Example: flightlog retro draw --format md")
 @click.option("--format", "form", type=click.Choice(["html", "md"]), default="html", help="Pictures, or Markdown.")
-@click.option("--json", "as_json", is_flag=True, help="Print the path as JSON.")
+@json_option("Print the path as JSON.")
 def draw(*, form: str, as_json: bool) -> None:
     """Draw the last analysis again into outputs/: one HTML file that works offline, or Markdown."""
     from flightlog.app import local_zone
@@ -155,7 +155,8 @@ def prefs() -> None:
 @prefs.command("set", epilog="Example: flightlog retro prefs set excluded_topics health")
 @click.argument("name", type=click.Choice(["focus_areas", "excluded_topics", "preferred_viz"]))
 @click.argument("values")
-def set_prefs(name: str, values: str) -> None:
+@json_option("Print the preference as JSON.")
+def set_prefs(name: str, values: str, *, as_json: bool) -> None:
     """Set a preference; a comma separates several values, an empty one takes it back."""
     import msgspec
 
@@ -165,15 +166,16 @@ def set_prefs(name: str, values: str) -> None:
 
     said = tuple(value.strip() for value in values.split(",") if value.strip())
     if name == "preferred_viz" and not set(said) <= set(CHARTS):
-        raise Invalid(f"no such picture: {values[:40]!r}", hint=f"there are: {', '.join(CHARTS)}")
+        raise Invalid(f"no such picture: {values[:40]!r}", hint=f"one of: {', '.join(CHARTS)}")
     open_room().journal.append(
         msgspec.convert({"type": "Preferred", "name": name, "values": said}, Preferred), durable=True
     )
-    click.echo("it counts from the next analysis on: chat-retro analyze", err=True)
+    talk = "it counts from the next analysis on: flightlog retro analyze"
+    print_done({"name": name, "values": said}, talk, as_json=as_json)
 
 
 @prefs.command("show", epilog="Example: flightlog retro prefs show --json")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def show_prefs(*, as_json: bool) -> None:
     """Show the preferences in force."""
     from flightlog.app.retro import find_room
@@ -188,9 +190,9 @@ def show_prefs(*, as_json: bool) -> None:
 
 
 @retro.command(epilog="Example: flightlog retro retain --dry-run")
-@click.option("--dry-run", is_flag=True, help="Only say what would go.")
+@click.option("--dry-run", is_flag=True, help="Show what would go and change nothing.")
 @click.option("--yes", is_flag=True, help="Let old logs go.")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Let logs older than 90 days go; outputs, issues, drafts and feedback are never touched."""
     from flightlog.app.retro import find_room
@@ -200,7 +202,7 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     moves = logs.due(room.root, room.now_ms())
     if moves and not dry_run:
         if not yes:
-            raise Invalid(f"{len(moves)} logs would go", hint="flightlog retro retain --yes")
+            raise Invalid(f"{counted(len(moves), 'log')} would go", hint="flightlog retro retain --yes")
         logs.retain(room.root, room.now_ms())
     if as_json:
         print_json(moves)
@@ -226,7 +228,9 @@ def _conversed(
         told = sitting.say(more, analysis)
         usd += told.usd
         tell(f"\n{inert(told.text)}\n")
-    click.echo(f"{usd:.2f} USD, kept in {told.path}; go on with: chat-retro --resume --analyst {whom[0]}", err=True)
+    click.echo(
+        f"{usd:.2f} USD, kept in {told.path}; go on with: flightlog retro --resume --analyst {whom[0]}", err=True
+    )
     return renamed(room, analysis)
 
 
@@ -235,14 +239,16 @@ def _last() -> "Analysis":
 
     analysis = find_room().analysis()
     if analysis is None:
-        raise NotFound("there is no analysis yet", hint="chat-retro EXPORT, or flightlog retro analyze")
+        raise NotFound("there is no analysis yet", hint="flightlog retro analyze")
     return analysis
 
 
 def _show(analysis: "Analysis") -> None:
     meta = analysis.meta
     span = f", {meta.date_range[0]} to {meta.date_range[1]}" if meta.date_range else ""
-    click.echo(f"{meta.conversation_count} conversations{span}; {len(analysis.patterns)} findings\n")
+    click.echo(
+        f"{counted(meta.conversation_count, 'conversation')}{span}; {counted(len(analysis.patterns), 'finding')}\n"
+    )
     print_table(_HEADS, _rows(analysis.patterns[:_SHOWN]), right=(4,))
     if len(analysis.patterns) > _SHOWN:
         click.echo("\nall of them: flightlog retro patterns; one with its evidence: flightlog retro show ID", err=True)

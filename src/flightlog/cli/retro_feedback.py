@@ -1,8 +1,12 @@
 """`chat-retro feedback`: what a person thinks of findings."""
 
+from pathlib import Path
+
 import click
 
-from flightlog.cli.output import print_json, print_table
+from flightlog.cli.output import json_option, print_done, print_json, print_table
+
+_KEPT = json_option("Print the path of what was kept as JSON.")
 
 
 @click.group(epilog="Example: flightlog retro feedback rate topic-1f2e3d4c5b 4")
@@ -13,53 +17,61 @@ def feedback() -> None:
 @feedback.command(epilog="Example: flightlog retro feedback rate activity down --comment 'I know'")
 @click.argument("pattern")
 @click.argument("rating")
-@click.option("--comment", default="")
-def rate(pattern: str, rating: str, *, comment: str) -> None:
+@click.option("--comment", default="", help="Why.")
+@_KEPT
+def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
     """Rate a finding from 1 to 5, or up or down."""
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import rated
 
-    click.echo(f"kept: {rated(open_room(), pattern, rating, comment)}", err=True)
+    _kept(rated(open_room(), pattern, rating, comment), as_json=as_json)
 
 
-@feedback.command(epilog="Example: flightlog retro feedback answer overall_value 'It saves me a morning' --rating 4")
+@feedback.command(epilog="Example: flightlog retro feedback answer overall_value 'It saves a morning'")
 @click.argument("question")
 @click.argument("response")
-@click.option("--rating", default=None, type=click.IntRange(1, 5))
-def answer(question: str, response: str, *, rating: int | None) -> None:
+@click.option("--rating", default=None, type=click.IntRange(1, 5), help="A number beside the words.")
+@_KEPT
+def answer(question: str, response: str, *, rating: int | None, as_json: bool) -> None:
     """Answer insight_accuracy, insight_actionable, missing_patterns, most_useful or overall_value."""
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import answered
 
-    click.echo(f"kept: {answered(open_room(), question, response, rating)}", err=True)
+    _kept(answered(open_room(), question, response, rating), as_json=as_json)
 
 
-@feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work' --category topic_detection")
+@feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work'")
 @click.argument("description")
-@click.option("--category", default="other")
-@click.option("--priority", default="medium", type=click.Choice(["low", "medium", "high"]))
-def gap(description: str, *, category: str, priority: str) -> None:
+@click.option("--category", default="other", show_default=True, help="What kind of thing was missed.")
+@click.option(
+    "--priority",
+    default="medium",
+    show_default=True,
+    type=click.Choice(["low", "medium", "high"]),
+    help="How much it matters.",
+)
+@_KEPT
+def gap(description: str, *, category: str, priority: str, as_json: bool) -> None:
     """Report what analysis did not find."""
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import missed
 
-    click.echo(f"kept: {missed(open_room(), description, category, priority)}", err=True)
+    _kept(missed(open_room(), description, category, priority), as_json=as_json)
 
 
 @feedback.command("import", epilog="Example: flightlog retro feedback import feedback.json")
 @click.argument("path", type=click.Path(exists=True, dir_okay=False))
-def take(path: str) -> None:
+@_KEPT
+def take(path: str, *, as_json: bool) -> None:
     """Take in the ratings an artifact saved."""
-    from pathlib import Path
-
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import imported
 
-    click.echo(f"kept: {imported(open_room(), Path(path))}", err=True)
+    _kept(imported(open_room(), Path(path)), as_json=as_json)
 
 
 @feedback.command(epilog="Example: flightlog retro feedback summary --json")
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON.")
+@json_option()
 def summary(*, as_json: bool) -> None:
     """Sum up all feedback."""
     from flightlog.app.retro import find_room
@@ -74,3 +86,7 @@ def summary(*, as_json: bool) -> None:
     rows += [("answers", str(told.answers)), *((f"gap: {name}", str(count)) for name, count in told.gaps.items())]
     rows += [(f"low: {name}", f"{average:.1f}") for name, average in told.low_rated.items()]
     print_table(("feedback", ""), rows)
+
+
+def _kept(path: Path, *, as_json: bool) -> None:
+    print_done({"kept": str(path)}, f"kept: {path}", as_json=as_json)

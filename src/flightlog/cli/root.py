@@ -54,17 +54,6 @@ EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (
 )
 
 
-# What a room needs besides the rest is installed with its extra.
-EXTRAS = {
-    **dict.fromkeys(("aiohttp", "multidict", "yarl"), "web"),
-    "textual": "tui",
-    "stamina": "lab",
-    "numpy": "lab,retro",
-    **dict.fromkeys(("scipy", "sklearn"), "retro"),
-    **dict.fromkeys(("distributed", "pyarrow"), "scale"),
-}
-
-
 class _Lazy(click.Group):
     """A group that imports a command when it runs, not when it is listed."""
 
@@ -111,24 +100,21 @@ def cli(*, debug: bool, samples: bool) -> None:
 
 
 def run(command: click.Command, name: str, args: Sequence[str]) -> int:
-    """Run `command` and return its exit code, errors told in one line."""
-    debug = "--debug" in args
+    """Run `command` and return its exit code; every error is told in the same form."""
     try:
         result = command.main(args=list(args), prog_name=name, standalone_mode=False)
-    except FlightlogError as error:
-        if debug:
-            raise
-        _tell(name, error.message, error.hint)
-        return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
-    except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[0]
-        if debug or missing not in EXTRAS:
-            raise
-        _tell(name, f"this needs {missing}, which is not installed", f"pip install 'flightlog[{EXTRAS[missing]}]'")
-        return next(code for kind, code in EXIT_CODES if kind is Unavailable)
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code
+    except click.ClickException as error:
+        _tell(name, *_as_ours(error))
+        return error.exit_code
+    except (FlightlogError, ModuleNotFoundError) as error:
+        said = _for_a_person(error)
+        if "--debug" in args or said is None:
+            raise
+        _tell(name, said.message, said.hint)
+        return next(code for kind, code in EXIT_CODES if isinstance(said, kind))
     except (click.Abort, KeyboardInterrupt):
         _tell(name, "interrupted", "")
         return 130
@@ -143,6 +129,24 @@ def run_alias(noun: str, name: str, args: Sequence[str]) -> int:
     command = cli.get_command(click.Context(cli), noun)
     assert command is not None
     return run(command, name, args)
+
+
+def _for_a_person(error: FlightlogError | ModuleNotFoundError) -> FlightlogError | None:
+    if isinstance(error, FlightlogError):
+        return error
+    from flightlog.model.extras import not_installed
+
+    return not_installed(error)
+
+
+def _as_ours(error: click.ClickException) -> tuple[str, str]:
+    """What click has to say, in the form every error has here: what is wrong, then the next command."""
+    said = error.format_message().strip().replace(". (Did", " (did")
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    first, rest = said[:1], said[1:]
+    if rest[:1].islower():
+        first = first.lower()
+    return (first + rest).rstrip("."), f"{context.command_path} --help" if context else ""
 
 
 def _tell(name: str, message: str, hint: str) -> None:

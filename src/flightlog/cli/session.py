@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.cli.output import examples, json_option, print_done
 from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid
 
@@ -29,7 +30,7 @@ def session() -> None:
 @click.option(
     "--limit", type=click.IntRange(min=0), default=20, show_default=True, help="How many to show; 0 means all."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print every field as JSON.")
+@json_option("Print every field as JSON.")
 def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     """List sessions, newest first."""
     from flightlog.app import local_zone, now_ms, open_archive
@@ -51,13 +52,13 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     if len(shown) < len(told):
         click.echo(f"{len(told) - len(shown)} more: flightlog session list --limit 0", err=True)
     if not told:
-        click.echo("no sessions found; `flightlog demo` makes one, `flightlog doctor` says where it looked", err=True)
+        click.echo("no sessions found; make one: flightlog demo; see where it looked: flightlog doctor", err=True)
 
 
-@session.command(epilog="Examples: flightlog session show 2123f2df    flightlog session show '2123f2df#1.2' --full")
+@session.command(epilog=examples("flightlog session show 2123f2df", "flightlog session show '2123f2df#1.2' --full"))
 @click.argument("address")
 @click.option("--full", is_flag=True, help="Leave nothing out.")
-@click.option("--json", "as_json", is_flag=True, help="Print the session, turn or step as JSON.")
+@json_option("Print the session, turn or step as JSON.")
 def show(address: str, *, full: bool, as_json: bool) -> None:
     """Tell the story of a session, a turn or a step (SESSION, SESSION#turn, SESSION#turn.step)."""
     from flightlog.app import local_zone, open_archive
@@ -79,8 +80,8 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
 
 @session.command(epilog="Example: flightlog session follow 2123f2df")
 @click.argument("session_id", required=False)
-@click.option("--idle", default=0.0, help="Stop after so many seconds without news; 0 means never.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per record.")
+@click.option("--idle", default=0.0, help="End after so many seconds without news; 0 means never.")
+@json_option("Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     """Tell a session as it happens; without an id, the one that changed last."""
     from flightlog.app import Watch, open_archive
@@ -97,7 +98,7 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
         if as_json:
             click.echo(as_json_line(item))
         elif isinstance(item, Damage):
-            click.echo(f"damaged: {item.length} bytes at {item.offset}: {item.why}", err=True)
+            click.echo(f"damaged: {item.length:,} bytes at {item.offset:,}: {item.why}", err=True)
         else:
             print_story(feed.lines(item))
 
@@ -113,7 +114,7 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 @click.option("--since", default="", help="Only from then on: 2026-11-01, 7d, 12h.")
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--timezone", default="", help="Days of this time zone, e.g. UTC or Europe/Berlin.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
     """Count tokens and cost, each response once, and say what the client counted besides."""
     from flightlog.app import local_zone, now_ms
@@ -128,7 +129,7 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
 @session.command(epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"')
 @click.argument("words", nargs=-1, required=True)
 @click.option("--limit", default=20, show_default=True, help="How many hits to show.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option()
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Find records by WORDS, "phrases", and tool: model: file: project: since: cost:."""
     from flightlog.app import local_zone, now_ms, open_archive
@@ -149,19 +150,22 @@ def _typed(word: str) -> str:
 
 
 @session.command(
-    epilog="Examples: flightlog session export 2123f2df --format html --output session.html    "
-    "flightlog session export 2123f2df --atif --output trajectory/    "
-    "flightlog session export --all --format parquet --output rows/ --on tcp://scheduler:8786"
+    epilog=examples(
+        "flightlog session export 2123f2df --format html --output session.html",
+        "flightlog session export 2123f2df --atif --output trajectory/",
+        "flightlog session export --all --format parquet --output rows/",
+    )
 )
 @click.argument("session_id", required=False)
 @click.option("--all", "every", is_flag=True, help="Every session, as ATIF or Parquet, below --output.")
-@click.option("--format", "form", type=click.Choice(["md", "html", "json", "parquet"]), default="md", show_default=True)
+@click.option("--format", "form", type=click.Choice(["md", "html", "json", "parquet"]), default="md", show_default=True,
+              help="What to write.")  # fmt: skip
 @click.option("--atif", "atif", flag_value="1.6", help="Write an ATIF 1.6 trajectory; --output is then a directory.")
 @click.option("--atif-1.7", "atif", flag_value="1.7", help="The same, in version 1.7.")
-@click.option("--output", type=click.Path(path_type=Path), help="Write here instead of stdout.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write here instead of standard output.")
 @click.option("--redact", is_flag=True, help="Take out secrets and personal data, to share it.")
 @ON
-@click.option("--json", "as_json", is_flag=True, help="With --all: print what was written as JSON.")
+@json_option("With --output: print what was written as JSON.")
 def export(session_id: str | None, *, form: str, atif: str | None, output: Path | None, **given: Any) -> int:
     """Write a session as Markdown, one HTML page, JSON, or an ATIF trajectory; or all of them (--all).
 
@@ -180,12 +184,14 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: Path 
         return write_all(atif, form, output, given)
     if session_id is None or form == "parquet":
         raise click.UsageError("name a SESSION_ID, or use --all; Parquet is for all of them")
+    if given["as_json"] and output is None:
+        raise click.UsageError("--json says what was written: give --output, or --format json for the session as JSON")
     archive = open_archive()
     told = archive.session(parse(session_id).session)
     if atif:
         from flightlog.cli.trajectory import write_trajectory
 
-        write_trajectory(archive, told, atif, output, redact=redact)
+        write_trajectory(archive, told, atif, output, given)
         return 0
     telling = Telling(local_zone(), full=True, spilled=lambda said: archive.spilled(told.id, said))
     body = _redacted(told, form, telling) if redact else exported(told, form, telling)
@@ -193,7 +199,8 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: Path 
         click.echo(body, nl=False)
     else:
         write_export(output, body)
-        click.echo(f"written: {output}", err=True)
+        done = {"session": told.id, "format": form, "output": str(output), "files": 1}
+        print_done(done, f"written: {output}", as_json=given["as_json"])
     return 0
 
 

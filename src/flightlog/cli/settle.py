@@ -2,10 +2,12 @@
 
 import click
 
+from flightlog.cli.output import examples, json_option
 
-@click.command(epilog="Examples: flightlog settle    flightlog settle 2123f2df")
+
+@click.command(epilog=examples("flightlog settle", "flightlog settle 2123f2df"))
 @click.argument("session_id", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print what was done as JSON.")
+@json_option("Print what was done as JSON.")
 def settle(session_id: str | None, *, as_json: bool) -> int:
     """Keep sessions for good: copy what is new, bring the index up to date; without an id, all of them."""
     from flightlog.cli.output import Progress

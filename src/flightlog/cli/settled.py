@@ -8,8 +8,7 @@ def tell(written: str, progress: Callable[[int, int], None] | None = None, *, as
     """Settle one session, or all of them, print what was done and return the exit code."""
     from flightlog.app.settle import settle_all, settle_one
     from flightlog.model.address import parse
-    from flightlog.model.text import inert
-    from flightlog.views.story import counted
+    from flightlog.model.text import counted, inert
 
     report = settle_one(parse(written).session) if written else settle_all(progress)
     if as_json:

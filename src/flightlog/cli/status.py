@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.cli.output import json_option
+from flightlog.model.text import counted
+
 if TYPE_CHECKING:
     from flightlog.live.gather import Live
 
 
 @click.command(epilog="Example: flightlog status --json")
-@click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
+@json_option("Print the figures as JSON.")
 def status(*, as_json: bool) -> None:
     """Say who is running, who pays and what is wrong, then how the recording stands: found, kept, sealed, lost."""
     import msgspec
@@ -21,7 +24,7 @@ def status(*, as_json: bool) -> None:
     from flightlog.app.status import age_ms
     from flightlog.app.status import status as look
     from flightlog.cli.output import print_json
-    from flightlog.views.story import counted, moment
+    from flightlog.views.story import moment
 
     lives = gather_here()
     told = look()

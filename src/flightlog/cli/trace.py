@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from flightlog.cli.output import Progress, print_json, print_table
+from flightlog.cli.output import Progress, examples, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from flightlog.app.tracing.blame import Line
@@ -18,17 +18,17 @@ _PLACE = re.compile(r"(?P<file>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?
 
 
 @click.command(
-    epilog="Examples: flightlog trace '2123f2df#1.4'    flightlog trace HEAD    flightlog trace task:session-001/T1"
+    epilog=examples("flightlog trace '2123f2df#1.4'", "flightlog trace HEAD", "flightlog trace task:session-001/T1")
 )
 @click.argument("address")
 @click.option("--all", "every", is_flag=True, help="Show every one of a kind, not only the first few.")
-@click.option("--json", "as_json", is_flag=True, help="Print it all as JSON.")
+@json_option()
 def trace(address: str, *, every: bool, as_json: bool) -> int:
     """Follow a session, step, commit, row, task or issue to all the others.
 
     Requests, hunks, runs and findings too. ADDRESS is what the other commands print: SESSION#turn.step, a
     commit, RUN/session_01/request_003, an id. Where two kinds begin alike, write the kind before it:
-    commit:2123f2df. A link that leads nowhere is said, and the command ends with 3.
+    commit:2123f2df. A link that leads nowhere is said; exit 3 then.
     """
     from flightlog.app.tracing.ground import Ground
     from flightlog.app.tracing.trace import trace as follow
@@ -43,9 +43,9 @@ def trace(address: str, *, every: bool, as_json: bool) -> int:
     return 3 if told.broken else 0
 
 
-@click.command(epilog="Examples: flightlog blame src/shop.py:12    flightlog blame src/shop.py:1-40 --json")
+@click.command(epilog=examples("flightlog blame src/shop.py:12", "flightlog blame src/shop.py:1-40 --json"))
 @click.argument("place", metavar="FILE[:LINE[-LINE]]")
-@click.option("--json", "as_json", is_flag=True, help="Print it all as JSON.")
+@json_option()
 def blame(place: str, *, as_json: bool) -> None:
     """Say which prompt wrote a line, committed or not."""
     from flightlog.app.tracing.blame import blamed

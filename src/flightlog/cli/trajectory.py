@@ -5,27 +5,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.cli.output import Progress, print_done, print_json
 from flightlog.model.errors import Conflict, Invalid
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.archive import Archive
     from flightlog.model.session import Session
 
 
-def write_trajectory(archive: "Archive", told: "Session", version: str, output: Path | None, *, redact: bool) -> None:
+def write_trajectory(
+    archive: "Archive", told: "Session", version: str, output: Path | None, given: dict[str, Any]
+) -> None:
     """Print the trajectory, or write it with its subagents and pictures below `output`."""
     from flightlog.app.trajectories import bundle_of, write_bundle
 
-    bundle = bundle_of(told, archive.known(told.id), version, redact=redact)
+    bundle = bundle_of(told, archive.known(told.id), version, redact=given["redact"])
     files = len(bundle.documents) + len(bundle.pictures)
     if output is not None:
         if output.exists() and not output.is_dir():
-            raise Conflict(
-                f"not a directory: {output}", hint="name one that is not there yet; a trajectory is several files"
-            )
+            raise Conflict(f"not a directory: {output}", hint="name a new directory: a trajectory is several files")
         write_bundle(output, bundle)
-        click.echo(f"written: {files} files below {output}; look at it: flightlog lab lint {output}", err=True)
+        done = {"session": told.id, "format": f"atif-{version}", "output": str(output), "files": files}
+        talk = f"written: {counted(files, 'file')} below {output}; look at it: flightlog lab lint {output}"
+        print_done(done, talk, as_json=given["as_json"])
         return
     if files > 1:
         raise Invalid(
@@ -38,7 +41,6 @@ def write_trajectory(archive: "Archive", told: "Session", version: str, output: 
 def write_all(atif: str | None, form: str, output: Path | None, given: dict[str, Any]) -> int:
     """Write every session below `output`; exit 1 when one could not be told."""
     from flightlog.app.whole_archive import ATIF, PARQUET, How, exported
-    from flightlog.cli.output import Progress, print_json
 
     if output is None or not (atif or form == "parquet"):
         raise click.UsageError("with --all give --output DIR, and --atif or --format parquet")
@@ -47,7 +49,10 @@ def write_all(atif: str | None, form: str, output: Path | None, given: dict[str,
     if given["as_json"]:
         print_json(told)
     else:
-        click.echo(f"written: {told['sessions']} sessions, {told['files']} files below {output}", err=True)
+        click.echo(
+            f"written: {counted(told['sessions'], 'session')}, {counted(told['files'], 'file')} below {output}",
+            err=True,
+        )
         for session, why in told["failed"].items():
             click.echo(inert(f"not written: {session}: {one_line(why, 200)}"), err=True)
     return int(bool(told["failed"]))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from flightlog.cli.output import json_option
 from flightlog.model.errors import Invalid
 from flightlog.model.text import inert
 
@@ -13,14 +14,14 @@ from flightlog.model.text import inert
 @click.argument("repository", default=".", type=click.Path(path_type=Path))
 @click.option("--yes", is_flag=True, help="Allow what is shown.")
 @click.option("--revoke", is_flag=True, help="Take consent back.")
-@click.option("--json", "as_json", is_flag=True, help="Print what it allows as JSON.")
+@json_option("Print what it allows as JSON.")
 def trust(repository: Path, *, yes: bool, revoke: bool, as_json: bool) -> int:
     """Show what REPOSITORY's settings would publish or run, and allow it with --yes; exit 1 if not allowed."""
     from flightlog.app import privacy as wiring
     from flightlog.privacy.trust import risky
 
     if yes and revoke:
-        raise Invalid("--yes and --revoke together", hint="say one of them")
+        raise Invalid("--yes and --revoke cannot go together", hint="leave one of them out")
     consents = wiring.trust()
     allows = risky(wiring.repository_settings(repository))
     if revoke:

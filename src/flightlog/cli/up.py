@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.cli.output import json_option
+
 if TYPE_CHECKING:
     from datetime import tzinfo
 
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 
 @click.command(epilog="Example: flightlog up")
 @click.option("--serve/--no-serve", default=None, help="Open the pages afterwards; on a terminal that is the default.")
-@click.option("--json", "as_json", is_flag=True, help="Print every figure as JSON.")
+@json_option("Print every figure as JSON.")
 @click.pass_context
 def up(context: click.Context, *, serve: bool | None, as_json: bool) -> None:
     """Say true things about your own sessions, each with its next command."""

@@ -9,18 +9,19 @@ from typing import Any
 
 import click
 
+from flightlog.cli.output import examples, json_option
 from flightlog.model.errors import Invalid
 
 CODES = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
-@click.command(epilog="Examples: flightlog watch    flightlog watch --once --json")
+@click.command(epilog=examples("flightlog watch", "flightlog watch --once --json"))
 @click.option(
     "--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds between looks."
 )
 @click.option("--once", is_flag=True, help="Look once, print, and end.")
-@click.option("--json", "as_json", is_flag=True, help="With --once: print what was gathered as JSON.")
+@json_option("With --once: print what was gathered as JSON.")
 def watch(every: float, *, once: bool, as_json: bool) -> None:
     """Watch who is running, what it costs and what is wrong; q ends it."""
     if as_json and not once:

@@ -12,12 +12,15 @@ from typing import NamedTuple
 import msgspec
 
 from flightlog.dataset.rows import BASES, OTHER, WITHHELD, Row, key_of, rev_of
+from flightlog.dataset.shape import sound
 from flightlog.model.damage import Damage
 from flightlog.store.lines import Line, read
 
 _KIND_OF = {name: kind for kind, name in BASES.items()}
 FIELDS = frozenset({"ci_result", "ci_details", "reverted", "reverted_by", "feedback", "related_commit", "task"})
 GENERATION = "generation.jsonl"
+_WHOLE_BYTES_MAX = 64 << 20
+_decode = msgspec.json.Decoder().decode
 
 
 class Version(NamedTuple):
@@ -40,12 +43,17 @@ class Book:
         self.damage: list[Damage] = []
         self.repeats: Counter[str] = Counter()
         self.older = 0
+        self._sound: dict[str, Row] = {}
 
     def add(self, line: bytes, kind: str = "") -> None:
         """Take one line into account; `kind` is what its file says of a line that does not say it itself."""
         row = msgspec.json.decode(line)
         if not isinstance(row, dict):
             raise msgspec.ValidationError("not a row")
+        self.take(row, line, kind)
+
+    def take(self, row: Row, line: bytes, kind: str = "") -> None:
+        """Take one decoded line into account."""
         if "kind" not in row and kind:
             row = {"kind": kind, **row}
             line = msgspec.json.encode(row)
@@ -60,6 +68,7 @@ class Book:
                 return
         self.lines[key] = version
         self.rows[key] = row
+        self._sound.pop(key, None)
         if row.get("kind") == "tombstone":
             self.gone.add(str(row.get("of", "")))
 
@@ -71,11 +80,11 @@ class Book:
         return known is not None and _version(msgspec.json.decode(line), line) <= known
 
     def of(self, kind: str) -> Iterator[Row]:
-        """Yield the rows of a kind, later judgements applied, in the order of their keys."""
+        """Yield the rows of a kind, fit to be counted, later judgements applied, in the order of their keys."""
         judged = self._judgements()
         for key in sorted(self.rows):
-            row = self.rows[key]
-            if row.get("kind") == kind and key not in self.gone:
+            if self.rows[key].get("kind") == kind and key not in self.gone:
+                row = self._sound.get(key) or self._sound.setdefault(key, sound(self.rows[key]))
                 yield {**row, **judged[key]} if key in judged else row
 
     def kept(self) -> dict[str, bytes]:
@@ -90,7 +99,7 @@ class Book:
         updates = sorted((row for row in self.rows.values() if row.get("kind") == "update"), key=_order)
         judged: dict[str, Row] = {}
         for row in updates:
-            if row.get("field") in FIELDS:
+            if str(row.get("field")) in FIELDS:
                 judged.setdefault(str(row.get("of", "")), {})[str(row["field"])] = row.get("value")
         return judged
 
@@ -112,7 +121,10 @@ def read_into(book: Book, path: Path) -> None:
     """Read one more file; what cannot be read is damage."""
     kind = _KIND_OF.get(path.name, "")
     try:
-        for item in read(path):
+        whole = _whole(path)
+        for row, line in whole or ():
+            book.take(row, line, kind)
+        for item in read(path) if whole is None else ():
             if isinstance(item, Line):
                 try:
                     book.add(item.data.strip(), kind)
@@ -122,6 +134,18 @@ def read_into(book: Book, path: Path) -> None:
                 book.damage.append(item)
     except FileNotFoundError:
         return
+
+
+def _whole(path: Path) -> list[tuple[Row, bytes]] | None:
+    """Read a file in which every line is a row, as nearly all are; None for one to be looked at closely."""
+    if path.stat().st_size > _WHOLE_BYTES_MAX:
+        return None
+    try:
+        lines = [line.strip() for line in path.read_bytes().split(b"\n")]
+        rows = [(_decode(line), line) for line in lines if line]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return rows if all(type(row) is dict for row, _ in rows) else None
 
 
 def read_blobs(blobs: Mapping[str, bytes]) -> Book:

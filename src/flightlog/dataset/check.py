@@ -4,6 +4,7 @@
 first, outside of what git tracks.
 """
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from flightlog.dataset.rows import complaint
 from flightlog.dataset.shards import indented, is_whole, named, session_of
 from flightlog.model.damage import Incident
 from flightlog.model.pages import Page, Tier
+from flightlog.model.text import counted
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.hits import MEDIUM, SECRET
 from flightlog.privacy.records import Records
@@ -71,7 +73,7 @@ def fix(place: Place, records: Records) -> list[str]:
         else:
             lines = base_texts(found).get(path.name, sound)
             publish(place.tracked, [Page(path.name, Tier.TRACKED, records.clean(lines))])
-        done.append(f"copied aside as {aside}, its {len(sound)} sound rows written anew: {path.name}")
+        done.append(f"copied aside as {aside}, {counted(len(sound), 'sound row')} of it written anew: {path.name}")
     return done
 
 
@@ -108,26 +110,28 @@ def _schema(book: Book) -> Iterator[Finding]:
     wrong = ((key, why) for key, line in book.kept().items() if (why := complaint(line)))
     for number, (key, why) in enumerate(wrong):
         if number < _EACH_MAX:
-            yield Finding("schema", key, why, f"grep -rn {key.split(':')[1]!r} .git-ml/tracked", is_note=True)
+            _, _, name = key.partition(":")
+            find = f"grep -rn {shlex.quote(name.partition(':')[0])}" if name else "grep -rnv '\"id\"'"
+            yield Finding("schema", key, why, f"{find} .git-ml/tracked", is_note=True)
 
 
 def _ids(book: Book) -> Iterator[Finding]:
-    ids = Counter((row.get("kind"), row.get("id")) for key, row in book.rows.items() if key not in book.gone)
-    for (kind, name), times in sorted(ids.items(), key=str):
+    ids = Counter((str(row.get("kind")), str(row.get("id"))) for key, row in book.rows.items() if key not in book.gone)
+    for (kind, name), times in sorted(ids.items()):
         if times > 1 and kind in ("chat", "session", "commit"):
             yield Finding("id", f"{kind} {name}", f"{times} different rows have this id", "flightlog dataset stats")
 
 
 def _links(book: Book) -> Iterator[Finding]:
-    chats = {str(row["id"]) for row in book.of("chat")}
-    lost = [row for row in book.of("action") if row.get("chat_id") and row["chat_id"] not in chats]
+    chats = {str(row.get("id")) for row in book.of("chat")}
+    lost = [row for row in book.of("action") if row.get("chat_id") and str(row["chat_id"]) not in chats]
     if lost:
-        text = f"{len(lost):,} actions belong to chats that are not here, {lost[0]['chat_id']} among them"
+        text = f"{counted(len(lost), 'action')} of chats that are not here, {lost[0]['chat_id']} among them"
         yield Finding("link", "actions", text, "flightlog dataset pull", is_note=True)
     keys = set(book.rows)
     for row in book.rows.values():
-        if row.get("kind") == "update" and row.get("of") not in keys:
-            yield Finding("link", str(row["id"]), f"judges {row.get('of')}, which is not here", "", is_note=True)
+        if row.get("kind") == "update" and str(row.get("of")) not in keys:
+            yield Finding("link", str(row.get("id")), f"judges {row.get('of')}, which is not here", "", is_note=True)
 
 
 def _secrets(place: Place) -> Iterator[Finding]:

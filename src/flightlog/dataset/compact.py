@@ -12,13 +12,24 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.dataset.book import GENERATION, Book, base_files, read_blob, read_blobs, read_files, shard_files
-from flightlog.dataset.layout import PENDING, Place, prepare, total_bytes, write_bodies
+from flightlog.dataset.layout import (
+    KEPT_OPEN,
+    PENDING,
+    SETTINGS,
+    TRACKED,
+    Place,
+    prepare,
+    total_bytes,
+    write_bodies,
+)
 from flightlog.dataset.rows import BASES, OTHER, Row, based, encoded
 from flightlog.dataset.shards import FOLDED, foldable, free_number, indented, named
 from flightlog.model.pages import Clean, Page, Tier
 from flightlog.privacy.records import Records
+from flightlog.sources.git import side_line
 from flightlog.sources.git.history import head
 from flightlog.sources.git.repository import asked, blobs, current_branch, default_branch, tree_files
 from flightlog.store import files
@@ -40,6 +51,7 @@ class Compaction(Struct, frozen=True):
     bytes_after: int
     set_aside: tuple[str, ...] = ()
     dry_run: bool = False
+    commit: str | None = None  # None where none was asked for, empty where none was due
 
 
 def compact(place: Place, records: Records, *, default: str = "", dry_run: bool = False) -> Compaction:
@@ -48,6 +60,31 @@ def compact(place: Place, records: Records, *, default: str = "", dry_run: bool 
     if branch == (default or default_branch(place.repository)):
         return _into_base(place, records, branch, dry_run=dry_run)
     return _into_shard(place, records, branch, default, dry_run=dry_run)
+
+
+def compact_and_commit(place: Place, records: Records, *, default: str = "") -> Compaction:
+    """Fold shards, and on the default branch commit the base files, as a merge: git does it nowhere else again."""
+    branch = current_branch(place.repository)
+    if branch != (default or default_branch(place.repository)):
+        return replace(compact(place, records, default=default), commit="")
+    held = tree_files(place.repository, "HEAD", TRACKED)
+    new = [path for path in _rooted(place, shard_files(place.tracked)) if path not in held]
+    files.ensure_dir(place.state)
+    index = place.state / f"index-{files.process_tag()}"
+    try:
+        line = side_line.begin(place.repository, new, "Training rows", index)
+        done = _into_base(place, records, branch, dry_run=False)
+        there = [path for path in place.root.glob("*") if path.name in SETTINGS]
+        there += [*place.tracked.glob("*.jsonl"), *place.pending.glob("*.jsonl"), place.pending / KEPT_OPEN]
+        commit = side_line.conclude(place.repository, line, {*held, *_rooted(place, there)}, "Compact rows", index)
+    finally:
+        files.remove([index])
+    _remember_head(place)
+    return replace(done, commit=commit)
+
+
+def _rooted(place: Place, paths: Iterable[Path]) -> list[str]:
+    return [str(path.relative_to(place.repository.top)) for path in paths]
 
 
 def base_texts(book: Book) -> dict[str, list[bytes]]:
@@ -79,13 +116,19 @@ def _into_base(place: Place, records: Records, branch: str, *, dry_run: bool) ->
     aside: list[Path] = []
     if not dry_run:
         prepare(place, records)
-        aside = write_base(place, book, clean, records)
-        remove_shards(book, shards)
+        aside = fold(place, book, clean, records, shards)
         _remember_head(place)
     return _told(book, branch, "base", before, after, shards=len(shards), restored=restored, aside=aside, dry=dry_run)
 
 
-def write_base(place: Place, book: Book, clean: Mapping[str, Clean], records: Records) -> list[Path]:
+def fold(place: Place, book: Book, clean: Mapping[str, Clean], records: Records, shards: Iterable[Path]) -> list[Path]:
+    """Write the base files, and only then remove the shards whose rows are in them; return what was set aside."""
+    aside = _write_base(place, book, clean, records)
+    _remove_shards(book, shards)
+    return aside
+
+
+def _write_base(place: Place, book: Book, clean: Mapping[str, Clean], records: Records) -> list[Path]:
     """Write the base files; return copies of those that could not be read whole before."""
     aside = _set_aside(place, book)
     pages = [Page(name, Tier.TRACKED, each) for name, each in clean.items()]
@@ -94,7 +137,7 @@ def write_base(place: Place, book: Book, clean: Mapping[str, Clean], records: Re
     return aside
 
 
-def remove_shards(book: Book, shards: Iterable[Path]) -> None:
+def _remove_shards(book: Book, shards: Iterable[Path]) -> None:
     """Remove shards whose rows are in the base files; one that could not be read whole stays."""
     damaged = {Path(one.path) for one in book.damage}
     files.remove(path for path in shards if path not in damaged)

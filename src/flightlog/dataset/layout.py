@@ -5,8 +5,9 @@
     .git-ml/tracked/pending/*.jsonl         shards, written by everybody else
     .git/flightlog/dataset/                 what this clone remembers; never part of the repository's content
 
-The base files and `pending/.gitkeep` exist from the start: a file that appears or a directory that empties
-is what git's rename detection turns into conflicts. A shard is all that is ever written on a branch that has
+`pending/.gitkeep` exists from the start: a directory that empties is what git's rename detection turns into
+conflicts. The base files come with the first compaction: the commit that begins a dataset can then be taken back
+whenever, because nothing in it is changed later. A shard is all that is ever written on a branch that has
 no dataset yet: files with fixed names would stand in the way of a checkout of one that has.
 """
 
@@ -15,8 +16,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.dataset.book import GENERATION, base_files
-from flightlog.dataset.rows import BASES, Row, encoded
+from flightlog.dataset.book import base_files
+from flightlog.dataset.rows import Row, encoded
 from flightlog.dataset.shards import column, day_of, named, session_of
 from flightlog.model.pages import Page, Tier
 from flightlog.privacy import tiers
@@ -28,6 +29,9 @@ from flightlog.store.pages import publish
 ROOT = ".git-ml"
 TRACKED = f"{ROOT}/tracked"
 PENDING = f"{TRACKED}/pending"
+SETTINGS = (".gitignore", ".gitattributes")
+KEPT_OPEN = ".gitkeep"
+CACHED = {"chat": "chats", "session": "sessions", "action": "actions"}
 
 
 class Place(Struct, frozen=True):
@@ -65,7 +69,6 @@ def prepare(place: Place, records: Records) -> list[Path]:
         ".gitignore": tiers.gitignore(layout, root=""),
         ".gitattributes": tiers.gitattributes(layout, root=""),
         "tracked/pending/.gitkeep": "",
-        **{f"tracked/{name}": "" for name in (*BASES.values(), GENERATION)},
     }
     missing = {name: text for name, text in wanted.items() if not (place.root / name).exists()}
     pages = [Page(name, Tier.TRACKED, records.redactor.clean(text)) for name, text in missing.items()]
@@ -97,10 +100,9 @@ def write_bodies(place: Place, bodies: Iterable[tuple[str, bytes]], records: Rec
 
 def cache_pages(rows: Iterable[Row]) -> list[Page]:
     """Lay out the document's one file for each row, private, for whoever wants it besides."""
-    folders = {"chat": "chats", "session": "sessions", "action": "actions"}
     pages = []
     for row in rows:
-        folder = folders.get(row["kind"])
+        folder = CACHED.get(row["kind"])
         name = "".join(char if char.isalnum() or char in "._-" else "-" for char in str(row["id"]))[:120]
         if folder == "sessions":
             pages.append(Page(f"sessions/{name}.json", Tier.PRIVATE, _text(row)))

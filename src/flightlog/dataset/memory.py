@@ -51,6 +51,7 @@ class Clone(Struct, frozen=True):
     shards: int = 0
     pushed_ms: int = 0
     pushed_rev: int = 0
+    pushed: str = ""
     imported: dict[str, str] = {}
 
 

@@ -35,6 +35,17 @@ def row(kind: str, path: Path) -> Row | None:
     return as_row(kind, said)
 
 
+def is_ours(path: Path) -> bool:
+    """Whether flightlog may write a file of the older layouts: there is none, or it wrote that itself."""
+    try:
+        said = msgspec.json.decode(path.read_bytes())
+    except FileNotFoundError:
+        return True
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return isinstance(said, dict) and said.get("made_by") == "flightlog"
+
+
 def as_row(kind: str, said: dict[str, Any]) -> Row | None:
     """Return an older record under today's names; None when it has no id."""
     made = {"chat": _chat, "session": _session, "action": _action}.get(kind, dict)(said)

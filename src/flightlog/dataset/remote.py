@@ -4,6 +4,9 @@ The user's index, work tree and branches are not touched by a push. A pull write
 work tree lacks as one new shard of this clone, so that no file of that name can come by a merge.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -14,7 +17,7 @@ from flightlog.dataset.rows import Row, rev_of
 from flightlog.dataset.shards import free_number, indented, named
 from flightlog.privacy.records import Records
 from flightlog.sources.git import own_ref
-from flightlog.sources.git.repository import Repository, asked, blobs, tree_files
+from flightlog.sources.git.repository import GitFailed, Repository, asked, blobs, current_branch, tree_files
 from flightlog.store import files
 
 REFS = "refs/flightlog/dataset"
@@ -53,11 +56,26 @@ def push(place: Place, remote: str, now_ms: int) -> Pushed:
     held = _names(place.repository, ref)
     new = {path.name: path.read_bytes() for path in shard_files(place.tracked) if path.name not in held}
     _put(place, ref, {f"{PENDING}/{name}": body for name, body in new.items()})
-    commit = own_ref.send(place.repository, remote, ref)
+    with _reached(remote):
+        commit = own_ref.send(place.repository, remote, ref)
     clone = recall_clone(place.state)
-    last = max(_last_ms(read_blobs(new)), clone.pushed_rev)
-    remember_clone(place.state, replace(clone, pushed_ms=now_ms, pushed_rev=last))
-    return Pushed(ref, remote, commit, len(held) + len(new))
+    # What was put on the ref while the remote was away counts only now.
+    there, before = (tree_files(place.repository, each, PENDING) if each else {} for each in (commit, clone.pushed))
+    sent = {path: blob for path, blob in there.items() if path not in before}
+    last = max(_last_ms(read_blobs(_bodies(place.repository, sent))), clone.pushed_rev)
+    remember_clone(place.state, replace(clone, pushed_ms=now_ms, pushed_rev=last, pushed=commit))
+    return Pushed(ref, remote, commit, len(there))
+
+
+@contextmanager
+def _reached(remote: str) -> Iterator[None]:
+    try:
+        yield
+    except GitFailed as error:
+        hint = (
+            f"see `git remote -v`; `git remote add {remote} URL`, or another `remote` under [dataset] in flightlog.toml"
+        )
+        raise GitFailed(error.message, hint=hint, said=error.said) from error
 
 
 def _put(place: Place, ref: str, new: dict[str, bytes]) -> None:
@@ -71,7 +89,8 @@ def _put(place: Place, ref: str, new: dict[str, bytes]) -> None:
 
 def pull(place: Place, remote: str, records: Records) -> Pulled:
     """Gather every writer's rows, and write those this work tree lacks."""
-    refs = own_ref.gather(place.repository, remote, REFS, GATHERED)
+    with _reached(remote):
+        refs = own_ref.gather(place.repository, remote, REFS, GATHERED)
     found: dict[str, str] = {}
     for ref in refs:
         found |= tree_files(place.repository, ref, TRACKED)
@@ -92,8 +111,10 @@ def safety(place: Place) -> Safety:
     here = read_book(place.tracked)
     clone = recall_clone(place.state)
     upstream = asked(place.repository, "rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
-    tracked = tree_files(place.repository, upstream, TRACKED) if upstream else {}
-    pushed = _names(place.repository, f"{REFS}/{writer(place.state)}") if clone.pushed_ms else set()
+    # A branch that was pushed without naming it upstream is there as well.
+    theirs = upstream or f"refs/remotes/origin/{current_branch(place.repository)}"
+    tracked = tree_files(place.repository, theirs, TRACKED)
+    pushed = _names(place.repository, clone.pushed) if clone.pushed else set()
     safe = {path.rpartition("/")[2] for path in tracked} | pushed
     shards = [path.name for path in shard_files(place.tracked)]
     known = read_blobs(_bodies(place.repository, tracked)) if tracked else Book()

@@ -40,5 +40,5 @@ def _time(row: Row) -> int:
     said = str(row.get("ended_at") or row.get("timestamp") or row.get("started_at") or "")
     try:
         return int(datetime.fromisoformat(said).timestamp() * 1000)
-    except ValueError:
+    except (ValueError, OverflowError):
         return 0

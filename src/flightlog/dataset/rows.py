@@ -206,7 +206,8 @@ class TombstoneRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 
 AnyRow = SessionRow | ChatRow | ActionRow | OrchestrationRow | CommitRow | UpdateRow | TombstoneRow
-_KINDS = (*AnyRow.__args__, AgentUse, Batch)
+ROWS: tuple[type[Struct], ...] = AnyRow.__args__
+_KINDS: tuple[type[Struct], ...] = (*ROWS, AgentUse, Batch)
 NAMES = frozenset(("kind", *(name for each in _KINDS for name in each.__struct_encode_fields__)))
 """The names of all fields. None of them says that its value is a secret."""
 _decoder = msgspec.json.Decoder(AnyRow)

@@ -16,11 +16,12 @@ from flightlog.dataset import older
 from flightlog.dataset.book import Book, read_book
 from flightlog.dataset.capture import Kit, Work, capture_whole
 from flightlog.dataset.consent import permitted
-from flightlog.dataset.layout import ROOT, Place, prepare, write_shard
+from flightlog.dataset.layout import CACHED, ROOT, Place, cache_pages, prepare, write_shard
 from flightlog.dataset.memory import recall_clone, remember_clone, writer
 from flightlog.dataset.rows import AnyRow, Row, encoded, key_of
 from flightlog.sources.git.history import commits, head, times
 from flightlog.sources.git.repository import current_branch, default_branch, tree_files
+from flightlog.store.pages import publish
 
 _NEW_COMMITS_MAX = 500
 
@@ -46,7 +47,16 @@ def sync(kit: Kit, recordings: Iterable[Recording], default: str = "") -> SyncRe
     told = _all_commits(kit, book)
     rows = sum(work.rows for work in done) + len(old) + len(told)
     shards += [name for name in (_written(kit, "older", old), _written(kit, "commits", told)) if name]
+    if kit.options.local_cache:
+        _cached(kit.place)
     return SyncReport(len(done), rows, tuple(shards), len(old), kit.options.words, len(prepared))
+
+
+def _cached(place: Place) -> None:
+    """Write the document's one file a row for every row there is, as it stands; what others wrote there stays."""
+    book = read_book(place.tracked)
+    pages = cache_pages(row for kind in CACHED for row in book.of(kind))
+    publish(place.root, (page for page in pages if older.is_ours(place.root / page.path)), durable=False)
 
 
 def sync_commits(kit: Kit) -> int:

@@ -78,7 +78,7 @@ def create(path: Path, config: RunConfig, *, now: Callable[[], str], new_id: Cal
     """Make a run's directory with its frozen configuration; one that is there is an error."""
     if not new_dir(path) and any(each.name[:1] != "." or each.suffix != ".tmp" for each in path.iterdir()):
         # One that died before its configuration was there left an empty directory, or half a file of ours.
-        hint = f"take it up again with `harness run --resume {path.name}`, or choose another --run-name"
+        hint = f"choose another --run-name, or take it up again: flightlog lab run --resume {path.name}"
         raise Conflict(f"there is a run of this name: {path}", hint=hint)
     # Runs hold what was said and done: git sees none of it, unless somebody decides otherwise.
     files.create(path.parent / ".gitignore", gitignore(layout("lab"), root="").encode())
@@ -91,7 +91,7 @@ def read_config(path: Path) -> RunConfig:
     try:
         text = (path / CONFIG).read_text("utf-8")
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFound(f"no run at {path}", hint="`harness list` shows the runs there are") from None
+        raise NotFound(f"no such run: {path}", hint="flightlog lab list") from None
     return configs.parse(text)
 
 
@@ -104,9 +104,12 @@ def find(runs_dir: Path, written: str) -> Path:
         return (runs_dir / written).resolve()
     matches = [path for path in paths(runs_dir) if path.name.startswith(written)]
     if len(matches) > 1:
-        raise Invalid(f"several runs begin with {written[:60]!r}", hint=", ".join(path.name for path in matches[:5]))
+        raise Invalid(
+            f"several runs begin with {written[:60]!r}",
+            hint=f"write more of it: {', '.join(path.name for path in matches[:5])}",
+        )
     if not matches or not written:
-        raise NotFound(f"no run named {written[:60]!r} in {runs_dir}", hint="`harness list` shows the runs there are")
+        raise NotFound(f"no such run: {written[:60]!r} in {runs_dir}", hint="flightlog lab list")
     return matches[0]
 
 

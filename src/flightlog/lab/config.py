@@ -11,7 +11,6 @@ Reads no file and starts nothing; `frozen` writes the value back as the run keep
 default said, so that the run means the same tomorrow.
 """
 
-import difflib
 import io
 import re
 from collections.abc import Callable, Mapping
@@ -26,6 +25,7 @@ from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 from flightlog.agents.scripted.scenario import Scenario
 from flightlog.model.errors import Misconfigured
 from flightlog.model.ids import is_safe
+from flightlog.model.text import meant
 
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
 EVERY_TOOL = "default"  # whatever the client offers by itself; the others are allowed without asking
@@ -197,11 +197,8 @@ def _nearest(message: str) -> str:
     inner = re.search(r"`\$\.(sessions|agents|verifiers|pre_run_commands|post_run_commands)", message)
     kinds = {"sessions": SessionConfig, "agents": AgentConfig, "verifiers": VerifierConfig}
     kind = RunConfig if inner is None else kinds.get(inner[1], CommandConfig)
-    near = difflib.get_close_matches(found[1], kind.__struct_fields__, n=1, cutoff=0.5)
-    if not near:
-        everywhere = sorted({name for each in _KINDS for name in each.__struct_fields__})
-        near = difflib.get_close_matches(found[1], everywhere, n=1, cutoff=0.6)
-    return f"did you mean `{near[0]}`?" if near else f"known are: {', '.join(kind.__struct_fields__)}"
+    everywhere = sorted({name for each in _KINDS for name in each.__struct_fields__})
+    return meant(found[1], kind.__struct_fields__, meant(found[1], everywhere, meant("", kind.__struct_fields__)))
 
 
 def _at_least(name: str, value: int | None, least: int) -> None:

@@ -77,7 +77,9 @@ def _run(book: Book, programs: str) -> dict[str, Any]:
 def _planned(book: Book, where: Where) -> Planned:
     same = [each for each in book.planned() if each.index == where.session]
     if not same:
-        raise NotFound(f"{book.name} has no session {where.session}", hint=f"it has {len(book.config.sessions)}")
+        raise NotFound(
+            f"{book.name} has no session {where.session}", hint=f"it has sessions 1 to {len(book.config.sessions)}"
+        )
     found = [each for each in same if each.replicate == where.replicate or (not where.replicate and each is same[0])]
     if not found:
         raise NotFound(

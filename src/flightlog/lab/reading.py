@@ -35,7 +35,9 @@ class Reading:
         """Read session `planned` of the run; without `trees` nothing is known of files."""
         attempt = book.state.last(planned.name)
         if attempt is None:
-            raise NotFound(f"{planned.name} of {book.name} did not run yet", hint="`harness run --resume` goes on")
+            raise NotFound(
+                f"{planned.name} of {book.name} did not run yet", hint=f"flightlog lab run --resume {book.name}"
+            )
         self.book = book
         self.planned = planned
         self.attempt: Attempt = attempt

@@ -304,7 +304,7 @@ def swapped_by_hand(where: Where, session: str, profile: str, since_ms: int) -> 
     seen = runtime_state.look(where.folder, where.now_ms).state
     if seen.profile(profile) is None:
         known = ", ".join(each.profile_id for each in seen.auth_profiles) or "none yet"
-        raise NotFound(f"no profile {profile!r}; known are: {known}", hint="flightlog live profiles")
+        raise NotFound(f"no such profile: {profile!r}; known are: {known}", hint="flightlog live profiles")
     event = Billed(session, profile, since_ms, "manual")
     journal(where).append(event, durable=True)
     return event

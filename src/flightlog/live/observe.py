@@ -5,9 +5,9 @@ can be thrown away. Knows files and processes, judges nothing.
 """
 
 import os
-import subprocess
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -17,6 +17,9 @@ from flightlog.live.billing import Sample
 from flightlog.live.payloads import Told, told
 from flightlog.live.state import Git, Limits, Tmux
 from flightlog.store.reading import open_reader
+
+if TYPE_CHECKING:
+    import subprocess
 
 TAIL_BYTES = 2 << 20
 GIT_EVERY_MS = 30_000
@@ -192,6 +195,10 @@ def look_at_git(wanted: Iterable[tuple[Memo, str]], now_ms: int) -> None:
     for memo, folder in wanted:
         if folder and Path(folder).is_dir() and now_ms - (memo.git.last_checked or 0 if memo.git else 0) > GIT_EVERY_MS:
             due.setdefault(folder, []).append(memo)
+    if not due:
+        return
+    import subprocess  # noqa: PLC0415 - most looks ask nothing
+
     running = {folder: _asked(folder) for folder in due}
     for folder, process in running.items():
         try:
@@ -205,6 +212,8 @@ def look_at_git(wanted: Iterable[tuple[Memo, str]], now_ms: int) -> None:
 
 
 def _asked(folder: str) -> "subprocess.Popen[bytes]":
+    import subprocess  # noqa: PLC0415 - most looks ask nothing
+
     clean = {"PATH": os.defpath, "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1"}
     return subprocess.Popen(
         [_GIT[0], "-C", folder, *_GIT[1:]],

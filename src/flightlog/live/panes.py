@@ -2,7 +2,6 @@
 
 import os
 import stat
-import subprocess
 from collections.abc import Iterable
 
 from flightlog.live.observe import GIT_LIMIT_S, Memo
@@ -36,6 +35,8 @@ def _panes(socket: str) -> dict[str, Tmux]:
     if not _is_ours(socket):
         return {}
     command = ["tmux", "-S", socket, "list-panes", "-a", "-F", f"{_FORMAT}{_SEPARATOR}#{{session_name}}"]
+    import subprocess  # noqa: PLC0415 - most looks ask nothing
+
     clean = {"PATH": os.defpath, "LC_ALL": "C.UTF-8"}
     try:
         done = subprocess.run(command, env=clean, capture_output=True, timeout=GIT_LIMIT_S, check=False)

@@ -38,7 +38,7 @@ def parse(written: str) -> Address:
     if match is None:
         raise Invalid(
             f"not an address: {written[:60]!r}",
-            hint="write SESSION, SESSION#turn or SESSION#turn.step, as `flightlog session list` shows them",
+            hint="write SESSION, SESSION#turn or SESSION#turn.step; see the sessions: flightlog session list",
         )
     lane = match["lane"]
     return Address(

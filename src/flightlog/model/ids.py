@@ -20,6 +20,6 @@ def checked(name: str) -> str:
     if not is_safe(name):
         raise Invalid(
             f"not a usable id: {name[:60]!r}",
-            hint="ids are letters, digits, '.', '_' and '-'; `flightlog session list` shows them",
+            hint="an id is letters, digits, '.', '_' and '-'; see them: flightlog session list",
         )
     return name

@@ -7,6 +7,7 @@ word: a sequence that never ends must not hide what follows it.
 
 import functools
 import re
+from collections.abc import Iterable
 
 # The one-byte forms of ESC are shown, not followed: in text of a wrong encoding they are accents and quotes.
 _SEQUENCES = r"""
@@ -41,3 +42,17 @@ def _picture(match: re.Match[str]) -> str:
     if code < 0x20:
         return chr(0x2400 + code)
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
+
+
+def counted(number: int, thing: str) -> str:
+    """Write a number of things."""
+    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """What to do about a word that is not known: the nearest one that is, or `otherwise`, or all there are."""
+    import difflib  # noqa: PLC0415 - for a typing error alone
+
+    listed = list(known)
+    near = difflib.get_close_matches(word, listed, n=1, cutoff=0.5)
+    return f"did you mean `{near[0]}`?" if near else otherwise or f"one of: {', '.join(listed)}"

@@ -74,7 +74,7 @@ class Records:
         done = data.split(b"\n")
         if len(done) != len(lines):
             return [self._line(line) for line in lines]
-        suspected = suspects.lines_in(data, self.redactor.known)
+        suspected = suspects.lines_in(data, self.redactor.known, self.redactor.meter())
         if suspected:
             starts = list(itertools.accumulate((size + 1 for size in map(len, done)), initial=0))
             picked = [bisect_right(starts, each.begin) - 1 for each in suspected]

@@ -5,7 +5,6 @@ the value to whoever has no key. Redacting twice changes nothing. Text is redact
 before anything cuts it, and never over the border between two records.
 """
 
-import hashlib
 import hmac
 from collections.abc import Iterable, Mapping
 
@@ -15,7 +14,7 @@ from flightlog.model.pages import Clean
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.hits import HIGH, LOW, SECRET, holds
 from flightlog.privacy.detect.known import Known
-from flightlog.privacy.detect.meter import UNJUDGED
+from flightlog.privacy.detect.meter import UNJUDGED, Memory, Meter
 from flightlog.privacy.detect.people import HOME, nobodys, without_owner
 
 _TAG_HEX = 4
@@ -43,6 +42,7 @@ class Redactor:
         """Keep the key; `homes` maps directories to what they are called instead, as the repository to `.`."""
         self._key = key
         self.known = Known(known)
+        self._memory: Memory = {}
         # Paths repeat in each record of a transcript; renaming those seen before costs one pass.
         self._seen: set[bytes] = set()
         self._homes = {
@@ -89,7 +89,11 @@ class Redactor:
 
     def found(self, data: bytes) -> list[engine.Found]:
         """Return what is private in the UTF-8 text `data`, offsets in bytes."""
-        return engine.find(data, self.known)
+        return engine.find(data, self.known, self.meter())
+
+    def meter(self) -> Meter:
+        """Return what bounds the work of one look; all looks remember the same words."""
+        return Meter(self._memory)
 
     def find(self, text: str) -> list[Finding]:
         """Return what is private in `text`, offsets in characters."""
@@ -106,7 +110,7 @@ class Redactor:
 
     def tag(self, kind: str, rule: str, value: bytes) -> bytes:
         """Return what stands for `value`."""
-        digest = hmac.new(self._key, b"\0".join((kind.encode(), value)), hashlib.sha256).hexdigest()
+        digest = hmac.digest(self._key, kind.encode() + b"\0" + value, "sha256").hex()
         return f"<{kind}:{rule}:{digest[:_TAG_HEX]}>".encode()
 
     def replaced(self, data: bytes, found: list[engine.Found]) -> bytes:

@@ -88,7 +88,7 @@ class Trust:
         except msgspec.DecodeError as error:
             raise Unreadable(
                 f"the record of what you trust cannot be read: {self._path}",
-                hint="move it away; nothing is trusted until you say so again",
+                hint="move it away, then say again what you trust: flightlog trust",
             ) from error
 
     def _write(self, consents: dict[str, Consent]) -> None:

@@ -95,7 +95,7 @@ class Analyst:
         if failed:
             why = "it took too long" if outcome.timed_out else f"it ended with {outcome.exit_code}"
             raise Unavailable(
-                f"the analyst did not answer: {why}", hint=f"chat-retro --resume --analyst {self._driver.agent}"
+                f"the analyst did not answer: {why}", hint=f"flightlog retro --resume --analyst {self._driver.agent}"
             )
         return self._kept(str(result.get("result") or outcome.plain.strip()), result, analysis)
 

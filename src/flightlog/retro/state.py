@@ -110,6 +110,6 @@ def decoded(data: bytes) -> Analysis:
     if version > VERSION:
         raise Conflict(
             f"the analysis was written by a later flightlog (schema {version}; this one knows {VERSION})",
-            hint="upgrade flightlog",
+            hint="pip install --upgrade flightlog",
         )
     return msgspec.json.decode(data, type=Analysis)

@@ -48,7 +48,7 @@ def approve(room: Room, written: str = "") -> list[str]:
     board = room.board()
     chosen = [each for each in board.clusters.values() if each.id.startswith(written)]
     if written and len(chosen) != 1:
-        raise Invalid(f"{len(chosen)} clusters begin with {written[:40]!r}", hint="issue-workflow clusters")
+        raise Invalid(f"{len(chosen)} clusters begin with {written[:40]!r}", hint="flightlog issue clusters")
     for each in chosen:
         if each.status == "pending":
             room.journal.append(events.Approved(each.id, room.now_ms()))
@@ -67,7 +67,7 @@ def preview(room: Room, board: Board) -> list[Page]:
 def checked(room: Room, issue: Issue) -> Page:
     """Return the public page of an issue, or refuse it: drafts never, nor anything that still looks private."""
     if issue.status not in _PUBLISHABLE:
-        raise Conflict(f"an issue that is {issue.status} is not published: {issue.id}", hint="issue-workflow process")
+        raise Conflict(f"an issue that is {issue.status} is not published: {issue.id}", hint="flightlog issue process")
     page = issue_page(issue, room.redactor)
     assert isinstance(page.body, Clean)
     left = room.redactor.find(page.body.text)
@@ -75,7 +75,7 @@ def checked(room: Room, issue: Issue) -> Page:
         rules = ", ".join(sorted({each.rule for each in left}))
         raise Invalid(
             f"the issue still holds what looks private ({rules}): {issue.id}",
-            hint="edit the draft and process it again",
+            hint="edit the draft, then: flightlog issue process",
         )
     return page
 
@@ -108,7 +108,7 @@ def resolve(room: Room, written: str, notes: str, by: str = "") -> Issue:
     issue = room.board().issue(written)
     boards.check_move(issue, "resolved")
     if not notes.strip():
-        raise Invalid("say how it was resolved", hint='issue-workflow resolve ID --notes "…"')
+        raise Invalid("how it was resolved was not said", hint='flightlog issue resolve ID --notes "…"')
     now = room.now_ms()
     clean = room.redactor.text(notes)
     room.journal.append(events.Resolved(issue.id, clean, stamp(now)[:10], now, room.redactor.text(by)), durable=True)

@@ -84,7 +84,7 @@ def _open(source: Path) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise Invalid(f"cannot read: {error.strerror}: {source}", hint="run `flightlog doctor`") from error
+        raise Invalid(f"cannot read: {error.strerror}: {source}", hint="flightlog doctor") from error
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
         raise Invalid(f"not a plain file: {source}", hint="only plain files are adopted")

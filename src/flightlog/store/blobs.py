@@ -39,10 +39,10 @@ def get(root: Path, digest: str) -> bytes:
     """Return the bytes whose digest this is, checked."""
     held = _held(root, digest)
     if held is None:
-        raise NotFound(f"no such blob: {digest}", hint="run `flightlog doctor`")
+        raise NotFound(f"no such blob: {digest}", hint="flightlog doctor")
     data = _content(held)
     if data is None or hashlib.sha256(data).hexdigest() != digest:
-        raise Unreadable(f"a blob is damaged: {held}", hint="run `flightlog doctor`")
+        raise Unreadable(f"a blob is damaged: {held}", hint="flightlog doctor")
     return data
 
 

@@ -149,7 +149,7 @@ class Exchanges:
         if index not in self._requests:
             list(self.read_all())
         if index not in self._requests:
-            raise NotFound(f"the record of exchange {index} is gone: {self.folder}", hint="run `flightlog doctor`")
+            raise NotFound(f"the record of exchange {index} is gone: {self.folder}", hint="flightlog doctor")
         return self._requests[index]
 
     def _open(self, index: int) -> Path:

@@ -11,7 +11,6 @@ import os
 import re
 import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -53,6 +52,8 @@ def sync(paths: Iterable[Path]) -> None:
     listed = list(paths)
     if not listed:
         return
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - brings much along, and few writers need it
+
     # The waits overlap, and file systems commit what waits together at once.
     with ThreadPoolExecutor(min(_SYNCS_MAX, len(listed)), thread_name_prefix="sync") as pool:
         list(pool.map(_synced, listed))
@@ -219,7 +220,7 @@ def told(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        hint = "free some space" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "run `flightlog doctor`"
+        hint = "free some space" if error.errno in {errno.ENOSPC, errno.EDQUOT} else "flightlog doctor"
         raise Unavailable(f"the file system refuses: {error.strerror}: {path}", hint=hint) from error
 
 

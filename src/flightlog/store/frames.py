@@ -86,7 +86,7 @@ class Sealed:
         except _zstd().ZstdError:
             sound = False
         if not sound:
-            raise Unreadable(f"a sealed frame is damaged: {self.path}", hint="run `flightlog doctor`")
+            raise Unreadable(f"a sealed frame is damaged: {self.path}", hint="flightlog doctor")
         self._last = (frame.offset, data)
         return data
 

@@ -104,7 +104,7 @@ class Repository(Struct, frozen=True):
         found = said.decode().splitlines()
         for name, answer in zip(wanted, found, strict=True):
             if answer.endswith((" missing", " ambiguous")):
-                raise NotFound(f"no such snapshot: {name[:80]!r}", hint="`git tag` in the run's .shadow_git lists them")
+                raise NotFound(f"no such snapshot: {name[:80]!r}", hint="list them in the run's .shadow_git: git tag")
         return found
 
 

@@ -21,7 +21,10 @@ _WHOLE = "whole"
 
 
 class Step(Struct, frozen=True):
-    """From the layout before to layout `to`: which files change, and what each becomes."""
+    """From the layout before to layout `to`: which files change, and what each becomes.
+
+    `convert` leaves alone what it has made: a directory that a newer version began has no mark yet.
+    """
 
     to: int
     why: str
@@ -42,15 +45,20 @@ def layout_of(root: Path) -> int:
     return said
 
 
+def newest(steps: Iterable[Step]) -> int:
+    """The layout that these steps lead to."""
+    return max((step.to for step in steps), default=FIRST)
+
+
 def migrate(root: Path, steps: Sequence[Step]) -> list[tuple[Step, Path]]:
     """Take every step that is left, in order; return each with where its copy is."""
-    newest = max((step.to for step in steps), default=FIRST)
+    known = newest(steps)
     with lock(root / ".layout.lock", "another flightlog doctor"):
         have = layout_of(root)
-        if have > newest:
+        if have > known:
             raise Conflict(
-                f"layout {have} was written by a later flightlog; this one knows {newest}: {root}",
-                hint="upgrade flightlog",
+                f"layout {have} was written by a later flightlog; this one knows {known}: {root}",
+                hint="pip install --upgrade flightlog",
             )
         left = [step for step in sorted(steps, key=lambda one: one.to) if step.to > have]
         return [(step, _taken(root, step)) for step in left]
@@ -70,6 +78,8 @@ def _taken(root: Path, step: Step) -> Path:
         kept = copy / path.relative_to(root)
         # What is no longer as it was copied was changed by a try that died; what was not copied is newer than the copy.
         if kept.is_file() and kept.read_bytes() == before:
-            replace(path, step.convert(before))
+            after = step.convert(before)
+            assert step.convert(after) == after, f"layout {step.to}: a step leaves alone what it has made"
+            replace(path, after)
     replace(root / MARK, json.dumps({"layout": step.to}).encode() + b"\n")
     return copy

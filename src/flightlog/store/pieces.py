@@ -78,7 +78,7 @@ class Pieces:
             each[1:].encode() if each.startswith(_INLINE) else blobs.get(self.root, each) for each in pieces
         )
         if hashlib.sha256(data).hexdigest() != body.digest:
-            raise Unreadable(f"a body is not what was kept: {body.digest}", hint="run `flightlog doctor`")
+            raise Unreadable(f"a body is not what was kept: {body.digest}", hint="flightlog doctor")
         return data
 
     def _kept(self, piece: bytes) -> str:

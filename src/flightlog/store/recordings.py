@@ -59,7 +59,7 @@ def open_recording(path: Path) -> "Recording":
     for _ in range(_TRIES):
         with suppress(FileNotFoundError), told(path):
             return Recording(path)
-    raise NotFound(f"no such recording: {path}", hint="`flightlog session list` shows what there is")
+    raise NotFound(f"no such recording: {path}", hint="flightlog session list")
 
 
 class Recording:
@@ -119,7 +119,7 @@ class Recording:
                 with told(self.path):
                     return part.read(offset, length)
         if offset < self.size:
-            raise Unreadable(f"a segment is missing: {self.path}", hint="run `flightlog doctor`")
+            raise Unreadable(f"a segment is missing: {self.path}", hint="flightlog doctor")
         return b""
 
     def _forgiving(self, offset: int, length: int, holes: list[range]) -> bytes:

@@ -71,7 +71,7 @@ def seal_session(home: Path, agent: str, session: str, *, at_least: int = _SEAL_
     """Seal the adopted files of a session that have `at_least` so many bytes live."""
     root = session_dir(home, agent, session)
     if not root.is_dir():
-        raise NotFound(f"no such session: {session}", hint="`flightlog session list` shows what there is")
+        raise NotFound(f"no such session: {session}", hint="flightlog session list")
     made: list[Path] = []
     with lock(root / _LOCK, who=f"process {os.getpid()}, sealing"):
         meta = read_meta(root) or Meta(agent, session)

@@ -9,8 +9,8 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from flightlog.model.errors import Conflict, Unavailable
-from flightlog.store.files import sync_dir, write_all
+from flightlog.model.errors import Conflict, NotFound
+from flightlog.store.files import sync_dir, told, write_all
 
 _NEW_FILE_MODE = 0o600
 
@@ -18,17 +18,16 @@ _NEW_FILE_MODE = 0o600
 def read(path: Path) -> bytes | None:
     """The bytes of `path`, or None when there is no such file."""
     try:
-        return path.read_bytes()
+        with told(path):
+            return path.read_bytes()
     except FileNotFoundError:
         return None
-    except OSError as error:
-        raise Unavailable(f"cannot read: {error.strerror}: {path}") from error
 
 
 def replace(path: Path, old: bytes | None, new: bytes) -> None:
     """Make `path` hold `new`, unless it no longer holds `old`: then somebody else was there."""
     target = path.resolve()
-    try:
+    with told(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else _NEW_FILE_MODE
         temporary = target.with_name(f".{target.name}.flightlog-{os.getpid()}.tmp")
@@ -40,8 +39,6 @@ def replace(path: Path, old: bytes | None, new: bytes) -> None:
         finally:
             temporary.unlink(missing_ok=True)
         sync_dir(target.parent)
-    except OSError as error:
-        raise Unavailable(f"cannot write: {error.strerror}: {path}") from error
 
 
 def back_up(path: Path, data: bytes) -> Path:
@@ -52,10 +49,11 @@ def back_up(path: Path, data: bytes) -> Path:
     number = int(kept[-1].name.rpartition("-")[2].removesuffix(".bak")) + 1 if kept else 1
     copy = path.with_name(f"{path.name}.flightlog-{number}.bak")
     try:
-        _write(copy, data, _NEW_FILE_MODE)
-        sync_dir(copy.parent)
-    except OSError as error:
-        raise Unavailable(f"cannot write: {error.strerror}: {copy}") from error
+        with told(copy):
+            _write(copy, data, _NEW_FILE_MODE)
+            sync_dir(copy.parent)
+    except FileNotFoundError as error:
+        raise NotFound(f"no such directory: {copy.parent}", hint="flightlog doctor") from error
     return copy
 
 

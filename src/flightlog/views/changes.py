@@ -4,7 +4,6 @@ Takes the client's own patch where it wrote one, else the words of the call. Say
 asked for, not whether the file system agrees.
 """
 
-import difflib
 import enum
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -111,6 +110,8 @@ def _compared(old: str, new: str) -> Iterator[ChangedLine]:
         yield from (ChangedLine(Sign.REMOVED, line) for line in before)
         yield from (ChangedLine(Sign.ADDED, line) for line in after)
         return
+    import difflib  # noqa: PLC0415 - only a shown edit is compared
+
     for line in difflib.ndiff(before, after):
         if line[0] != "?":
             yield _signed(line[0] + line[2:])

@@ -23,8 +23,9 @@ from flightlog.model.events import (
     Unknown,
     words,
 )
+from flightlog.model.text import counted
 from flightlog.views.arguments import arguments
-from flightlog.views.story import Kind, Line, counted, moment
+from flightlog.views.story import Kind, Line, moment
 from flightlog.views.turns import note_of
 
 LINES_MAX = 12

@@ -7,9 +7,9 @@ from datetime import tzinfo
 
 from msgspec import Struct
 
-from flightlog.model.text import one_line
+from flightlog.model.text import counted, one_line
 from flightlog.model.usage import Cost, Usage
-from flightlog.views.story import counted, moment, money
+from flightlog.views.story import moment, money
 from flightlog.views.summary import SessionSummary, TurnCost
 from flightlog.views.usage import DAY_MS
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 from flightlog.model.address import Address
 from flightlog.model.events import Block, Image, Other, PromptKind, Text, Thinking
 from flightlog.model.session import Lane, Note, Session, Step, ToolCall, Turn
+from flightlog.model.text import counted
 from flightlog.model.usage import Cost, CostSource
 from flightlog.views.arguments import arguments
 from flightlog.views.parts import lane_at, step_at, turn_at
@@ -98,11 +99,6 @@ def money(cost: Cost) -> str:
         return "cost unknown"
     amount = f"${cost.usd:,.4f}" if abs(cost.usd) < 1 else f"${cost.usd:,.2f}"
     return f"{amount} ({cost.source.value})" if cost.source is not CostSource.TABLE else amount
-
-
-def counted(number: int, thing: str) -> str:
-    """Write a number of things."""
-    return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
 def moment(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:

@@ -16,21 +16,22 @@ import click
 from flightlog.app import local_zone, now_ms, open_archive, write_export
 from flightlog.app.pages import open_browser, reads_samples, web_token
 from flightlog.model.address import parse
-from flightlog.model.errors import Unavailable
-from flightlog.views.story import counted
-
-_NEEDED = ("aiohttp",)
+from flightlog.model.extras import optional
+from flightlog.model.text import counted
+from flightlog.views.wire import as_json as wire
+from flightlog.views.wire import as_json_line
 
 
 @click.command(epilog="Example: flightlog serve --port 8642")
 @click.option("--port", default=0, type=click.IntRange(0, 65535), help="Listen on this port; 0 takes a free one.")
 @click.option("--no-open", is_flag=True, help="Do not open a browser.")
 @click.option("--read-only", is_flag=True, help="Refuse everything that would change something.")
-def serve(*, port: int, no_open: bool, read_only: bool) -> None:
-    """Look at sessions in a browser; prints the address, which carries the token."""
+@click.option("--json", "as_json", is_flag=True, help="Print the address as a line of JSON.")
+def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
+    """Look at sessions in a browser; print the address, which carries the token."""
 
     def ready(address: str) -> None:
-        click.echo(address)
+        click.echo(as_json_line({"address": address, "read_only": read_only}) if as_json else address)
         sys.stdout.flush()
         click.echo("stop with Ctrl-C", err=True)
         if sys.stdout.isatty() and not no_open:
@@ -41,18 +42,26 @@ def serve(*, port: int, no_open: bool, read_only: bool) -> None:
 
 @click.command(epilog="Example: flightlog share 2123f2df --output session.html")
 @click.argument("session_id")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of stdout.")
-def share(session_id: str, *, output: Path | None) -> None:
-    """Write a session as one redacted page that works offline; says how many secrets were removed."""
+@click.option(
+    "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of standard output."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print how many secrets were removed, and the page, as JSON.")
+def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
+    """Write a session as one redacted page that works offline; say how many secrets were removed."""
     from flightlog.web.render import environment  # noqa: PLC0415 - heavy
     from flightlog.web.share import share as drawn  # noqa: PLC0415
 
     told = open_archive().session(parse(session_id).session)
     shared = drawn(told, _redact(), environment(local_zone(), now_ms))
+    if output is not None:
+        write_export(output, shared.html)
+    if as_json:
+        page = {"html": shared.html} if output is None else {"output": str(output)}
+        click.echo(wire({"session": told.id, "removed": shared.removed} | page))
+        return
     if output is None:
         click.echo(shared.html, nl=False)
     else:
-        write_export(output, shared.html)
         click.echo(f"written: {output}", err=True)
     click.echo(f"{counted(shared.removed, 'secret')} removed; read it through before you pass it on", err=True)
 
@@ -72,30 +81,21 @@ def _live(*, read_only: bool) -> Callable[[], Any]:
 
 def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
     """Serve this machine's sessions until interrupted; `ready` is told the address."""
-    missing = [name for name in _NEEDED if not _is_installed(name)]
-    if missing:
-        raise Unavailable(f"the pages need {', '.join(missing)}", hint="pip install 'flightlog[web]'")
-    from flightlog.web.data import Sources  # noqa: PLC0415 - the extra is optional
-    from flightlog.web.render import has_vendor  # noqa: PLC0415
-    from flightlog.web.server import Serving, run  # noqa: PLC0415
+    with optional():
+        from flightlog.web.data import Sources  # noqa: PLC0415 - an extra
+        from flightlog.web.render import has_vendor  # noqa: PLC0415
+        from flightlog.web.server import Serving, run  # noqa: PLC0415
 
     if not has_vendor():
-        click.echo("charts and live filters are not installed; in a clone, `make install` gets them (npm)", err=True)
+        click.echo("charts and live filters are not installed; in a clone: make install", err=True)
     sources = Sources(open_archive, local_zone(), now_ms, reads_samples(), _redact, _live(read_only=read_only))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run(Serving(sources, web_token(), port, read_only), ready))
 
 
-def _is_installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:
-        return False
-
-
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     """A faster event loop where it is installed."""
-    if not _is_installed("uvloop"):
+    if importlib.util.find_spec("uvloop") is None:
         return None
     import uvloop  # noqa: PLC0415 - optional as well
 

@@ -83,7 +83,7 @@ class Errands:
         """The one with this number."""
         found = self._all.get(number)
         if found is None:
-            raise NotFound(f"no replay {number} was started by this server", hint="harness list")
+            raise NotFound(f"no replay {number} was started by this server", hint="flightlog lab list")
         return found
 
     def all(self) -> list[Errand]:

@@ -137,8 +137,9 @@ class _Reader:
             return
         held = self._shelf.hold(self._archive, outline, version)
         message = self._make(self.last, held)
+        if self.last is not None:  # the first look reads all there is, once: it says nothing of what the next will cost
+            self._rest_until = time.monotonic() + LOOK_SHARE * (time.monotonic() - began)
         self.last = held
-        self._rest_until = time.monotonic() + LOOK_SHARE * (time.monotonic() - began)
         if message and not self._stopped.is_set():
             self._loop.call_soon_threadsafe(self._send, message)
 

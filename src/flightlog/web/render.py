@@ -16,13 +16,13 @@ from markupsafe import Markup
 
 from flightlog.model.events import Image
 from flightlog.model.session import Lane, ToolCall, Turn
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import counted, inert, one_line
 from flightlog.model.usage import Cost, CostSource
 from flightlog.views.arguments import arguments
 from flightlog.views.changes import change_of, changed_files
 from flightlog.views.health import health
 from flightlog.views.outline.shape import LaneHead
-from flightlog.views.story import counted, moment, money
+from flightlog.views.story import moment, money
 from flightlog.views.timeline import Row
 from flightlog.web.held import Shown
 from flightlog.web.markdown import rendered

@@ -39,7 +39,7 @@ def test_a_key_like_no_other_lists_the_known_ones():
     with pytest.raises(Invalid) as caught:
         parse({"rules": [], "zzzzzz": 1})
 
-    assert caught.value.hint.startswith("known are: blocks,")
+    assert caught.value.hint.startswith("one of: blocks,")
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 from flightlog.app.install import SCRIPT, command
 from hooking import payload, recorded, run_hook
 from real_agent import new_session
+from transcripts import user, write
 from waiting import alive, command_line, processes, until
 
 PYTHON = str(Path(sys.executable).resolve())
@@ -158,9 +159,13 @@ def test_the_events_that_end_something_start_the_settle_of_their_session(tmp_pat
 
 
 def test_no_process_outlives_its_work(tmp_path):
-    session = new_session()
-    run_hook(tmp_path, payload("Stop", session), run=command(Path(sys.executable), inline=True))
-    run_hook(tmp_path, payload("SessionEnd", session))
+    session, config, home = new_session(), str(tmp_path / "config"), tmp_path / "home"
+    home.mkdir()
+    write(tmp_path / "config", session, user("hello", sessionId=session))
+    inline = command(Path(sys.executable), inline=True)
+    run_hook(home, payload("Stop", session), run=inline, CLAUDE_CONFIG_DIR=config)
+    run_hook(home, payload("SessionEnd", session), CLAUDE_CONFIG_DIR=config)
 
+    until((home / "sessions" / "claude-code" / session / "transcript.jsonl").exists)
     until(lambda: not [pid for pid in processes() if alive(pid) and session in command_line(pid)])
-    assert [event["event"] for event in recorded(tmp_path, session)] == ["Stop", "SessionEnd"]
+    assert [event["event"] for event in recorded(home, session)] == ["Stop", "SessionEnd"]

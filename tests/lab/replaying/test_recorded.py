@@ -91,4 +91,4 @@ def test_a_session_whose_files_were_not_saved_is_refused_with_the_way_to_have_th
     done = untracked.flightlog("lab", "replay", untracked.session, "--turn", "1", code=2)
 
     assert "lab track" in done.stderr
-    assert "no run named" in untracked.flightlog("lab", "replay", "nothing-of-the-kind", "--turn", "1", code=1).stderr
+    assert "no such run" in untracked.flightlog("lab", "replay", "nothing-of-the-kind", "--turn", "1", code=1).stderr

@@ -79,5 +79,5 @@ def test_files_and_blobs_of_a_ref_are_read(ground, tmp_path):
 
 
 def test_what_git_says_is_the_error(ground):
-    with pytest.raises(GitFailed, match="git rev-parse failed: fatal"):
+    with pytest.raises(GitFailed, match="git rev-parse failed: Needed a single revision"):
         repositories.git(ground.place.repository, "rev-parse", "--verify", "nowhere")

@@ -80,7 +80,7 @@ class ScriptedAgent:
         try:
             lines = parent.read_bytes().splitlines()
         except FileNotFoundError as error:
-            raise NotFound(f"no conversation found with session id {parent.stem}") from error
+            raise NotFound(f"no such session: {parent.stem}", hint="flightlog session list") from error
         for line in lines:
             record = json.loads(line)
             append(self.transcript, json.dumps({**record, "sessionId": self._session}, separators=(",", ":")).encode())
@@ -107,7 +107,7 @@ class ScriptedAgent:
             with _DIRECT.open(request, timeout=TOOL_TIMEOUT_S) as answer:
                 return {**json.load(answer), "request_id": answer.headers.get("request-id", "")}
         except (OSError, http.client.HTTPException, ValueError) as error:
-            raise Unavailable(f"the scripted model did not answer: {error}") from error
+            raise Unavailable(f"the scripted model did not answer: {error}", hint="run the command again") from error
 
     def _headers(self) -> dict[str, str]:
         return {"content-type": "application/json", "x-claude-code-session-id": self._session}

@@ -15,7 +15,6 @@ reply with `errors` fails that many times first; one that has nothing but errors
 This module knows neither HTTP nor agents.
 """
 
-import difflib
 import json
 import re
 from pathlib import Path
@@ -27,6 +26,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.text import meant
 
 
 class Block(Struct, frozen=True, forbid_unknown_fields=True):
@@ -134,11 +134,11 @@ def load(path: Path) -> Scenario:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError as error:
-        raise NotFound(f"no such scenario: {path}") from error
+        raise NotFound(f"no such scenario: {path}", hint="name a YAML or JSON file") from error
     try:
         data = json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
     except (ValueError, YAMLError) as error:
-        raise Invalid(f"the scenario cannot be read: {error}") from error
+        raise Invalid(f"the scenario cannot be read: {error}", hint="correct the line it names") from error
     return parse(data)
 
 
@@ -155,5 +155,4 @@ def _nearest(message: str) -> str:
     if found is None:
         return ""
     known = sorted({name for kind in (Scenario, Rule, When, Reply, Failure, Block) for name in kind.__struct_fields__})
-    close = difflib.get_close_matches(found[1], known, n=1, cutoff=0.5)
-    return f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(known)}"
+    return meant(found[1], known)

@@ -13,10 +13,11 @@ from typing import Any
 
 from flightlog.app.jobs.works import carry_out
 from flightlog.model.errors import FlightlogError, Unavailable
+from flightlog.model.extras import optional
 from flightlog.model.jobs import Job, Lost
 
 _CONNECT_S = 20.0
-_INSTALL = "pip install 'flightlog[scale]'"
+_SAME = "install the same flightlog on every worker: pip install 'flightlog[scale]'"
 
 
 class Cluster:
@@ -46,7 +47,7 @@ class Cluster:
         except FlightlogError:
             raise
         except Exception as error:
-            raise Unavailable(f"a worker failed: {type(error).__name__}: {error}"[:500], hint=_INSTALL) from error
+            raise Unavailable(f"a worker failed: {type(error).__name__}: {error}"[:500], hint=_SAME) from error
         finally:
             future.release()
         assert isinstance(result, bytes), "a job's result is bytes"
@@ -65,15 +66,13 @@ class Cluster:
 @asynccontextmanager
 async def cluster(address: str, connect_s: float = _CONNECT_S) -> AsyncIterator[Cluster]:
     """Connect to a scheduler."""
-    try:
+    with optional():
         from distributed import Client  # noqa: PLC0415 - an extra
-    except ImportError as error:
-        raise Unavailable("clusters need the extra `scale`, which is not installed", hint=_INSTALL) from error
     try:
         open_client: Any = Client
         client = await open_client(address, asynchronous=True, timeout=connect_s, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
-        hint = "start one with `dask scheduler`; docs/how-to/run-on-a-cluster.md"
+        hint = "start one, as docs/how-to/run-on-a-cluster.md says: dask scheduler"
         raise Unavailable(f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint) from error
     try:
         yield Cluster(client)

@@ -24,14 +24,17 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
 
         return sent_alone(payload, shared, os.environ)
     if work not in ALONE:
-        raise Invalid(f"this worker knows no work named {work[:40]!r}", hint="install the same flightlog everywhere")
+        raise Invalid(
+            f"this worker knows no work named {work[:40]!r}",
+            hint="install the same flightlog on every worker: pip install 'flightlog[scale]'",
+        )
     # It dies with the thread that waits for it, and so with the worker.
     words = [*leash(os.environ.get("PATH", os.defpath)), sys.executable, "-m", "flightlog.app.jobs", work]
     done = subprocess.run(words, input=payload + shared, capture_output=True, check=False)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace")[-2000:]
         message, _, hint = said.partition("\t")
-        raise Unavailable(message or f"a job ended with {done.returncode}", hint=hint or "run it again")
+        raise Unavailable(message or f"a job ended with {done.returncode}", hint=hint or "run the command again")
     return done.stdout
 
 

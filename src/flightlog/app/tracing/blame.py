@@ -14,6 +14,7 @@ from flightlog.app.tracing.ground import Ground
 from flightlog.model.address import parse
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Session
+from flightlog.model.text import counted
 from flightlog.sources.git.lines import Blamed, blame
 from flightlog.sources.git.repository import GitFailed
 from flightlog.views.written import Edit, commits_named, prints, turns, wrote
@@ -45,7 +46,9 @@ def blamed(written: Path, first: int, last: int, ground: Ground) -> list[Line]:
     lines = lines[:-1] if lines[-1] == "" else lines
     last = last or len(lines)
     if not 1 <= first <= last <= len(lines):
-        raise Invalid(f"{written.name} has {len(lines):,} lines", hint=f"flightlog blame {written}:1-{len(lines)}")
+        raise Invalid(
+            f"{written.name} has {counted(len(lines), 'line')}", hint=f"flightlog blame {written}:1-{len(lines)}"
+        )
     path = ground.path(written)
     marks = prints(lines)
     own = [edit for _, edits in ground.every_edit for edit in edits if edit.path in {path, str(written.resolve())}]

@@ -87,7 +87,7 @@ def find(written: str, ground: Ground) -> Link:
     if len(exact) > 1 and not kind:  # a commit and the row about it have the same name
         exact = {key: link for key, link in exact.items() if link.kind != "row"} or exact
     if not exact:
-        raise NotFound(f"nothing here is called {written[:80]!r}", hint="flightlog trace --help shows what can be")
+        raise NotFound(f"nothing here is called {written[:80]!r}", hint="flightlog trace --help")
     if len(exact) > 1:
         some = ", ".join(f"{one}:{address}" for one, address in list(exact)[:5])
         raise Invalid(f"{len(exact)} things begin with {written[:60]!r}", hint=f"write one of: {some}")

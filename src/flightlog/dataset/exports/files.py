@@ -21,17 +21,28 @@ from flightlog.dataset.exports.tables import COLUMNS, FLAG, JSON, NAMES, NUMBER,
 from flightlog.dataset.rows import COUNTED
 from flightlog.dataset.stats import counts, tokens, withheld
 from flightlog.model.errors import Invalid, Unavailable
-from flightlog.store.files import ensure_dir, inside, replace
+from flightlog.model.extras import optional
+from flightlog.model.text import counted
+from flightlog.store.files import ensure_dir, inside, remove, replace
 
 _TAG = re.compile(rb"<([a-z]+):([a-z0-9_-]+):[0-9a-f]{4}>")
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
+_NUMBER_MAX = 2**63
+_ONE_FILE = ("jsonl", "sft", "preferences")
 
 
 def export(book: Book, form: str, output: Path) -> dict[str, int]:
     """Write the dataset in one of `FORMS` and return how many rows each file or table holds."""
     if form not in FORMS:
         raise Invalid(f"no such format: {form[:40]!r}", hint=f"one of: {', '.join(FORMS)}")
-    return FORMS[form](book, output)
+    if form in _ONE_FILE and output.is_dir():
+        raise Invalid(
+            f"{form} is one file, and that is a directory: {output}", hint=f"--output {output / 'rows.jsonl'}"
+        )
+    try:
+        return FORMS[form](book, output)
+    except OSError as error:
+        raise Unavailable(f"cannot be written: {error.strerror}: {output}", hint="--output somewhere else") from error
 
 
 def _jsonl(book: Book, output: Path) -> dict[str, int]:
@@ -44,7 +55,7 @@ def _examples(make: Callable[[Book], Iterator[dict[str, Any]]], book: Book, outp
     lines = [msgspec.json.encode(row) for row in make(book)]
     if not lines and withheld(book):
         raise Invalid(
-            f"{withheld(book):,} chats have no words: the project did not agree to track them",
+            f"{counted(withheld(book), 'chat')} without words: the project did not agree to track them",
             hint="set track_words = true under [dataset] in flightlog.toml, then: flightlog trust --yes",
         )  # fmt: skip
     replace(output, b"".join(line + b"\n" for line in lines), durable=False)
@@ -92,10 +103,12 @@ def _hugging_face(book: Book, output: Path) -> dict[str, int]:
     made = {}
     for name in COLUMNS:
         rows = [{"agent": agent, "day": day, **cells} for agent, day, cells in table(book, name)]
-        replace(
-            inside_of(output, f"data/{name}-00000-of-00001.parquet"), _packed(name, rows, whole=True), durable=False
-        )
+        path = inside_of(output, f"data/{name}-00000-of-00001.parquet")
         made[name] = len(rows)
+        if rows:
+            replace(path, _packed(name, rows, whole=True), durable=False)
+        else:
+            remove([path] if path.exists() else [])  # `load_dataset` refuses a table without rows
     report = redactions(book)
     replace(inside_of(output, "redaction_report.json"), msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     replace(inside_of(output, "README.md"), _card(book, made, report).encode())
@@ -146,9 +159,10 @@ def _value(value: Any, kind: str) -> Any:
         return [str(each) for each in value or ()]
     if kind == tables.TEXT:
         return None if value is None else str(value)
-    if kind == REAL:
-        return None if value is None else float(value)
-    return value
+    if kind == FLAG or isinstance(value, bool):
+        return value if kind == FLAG and isinstance(value, bool) else None
+    fits = isinstance(value, int | float) and abs(value) < _NUMBER_MAX
+    return (float if kind == REAL else int)(value) if fits else None
 
 
 def _cell(value: Any) -> Any:
@@ -157,17 +171,15 @@ def _cell(value: Any) -> Any:
 
 def _arrow() -> tuple[Any, Any]:
     """Load pyarrow: an extra, and slow to load."""
-    try:
+    with optional():
         return import_module("pyarrow"), import_module("pyarrow.parquet")
-    except ImportError:
-        hint = 'pip install "flightlog[scale]"'
-        raise Unavailable("Parquet needs pyarrow, which is not installed", hint=hint) from None
 
 
 def _card(book: Book, made: dict[str, int], report: dict[str, Any]) -> str:
     configs = "".join(
         f"- config_name: {name}\n  data_files: data/{name}-*.parquet\n{'  default: true' if name == 'chats' else ''}\n"
         for name in made
+        if made[name]
     ).replace("\n\n", "\n")
     rows = "\n".join(f"| {name} | {number:,} |" for name, number in made.items())
     spent = tokens(book)

@@ -308,7 +308,9 @@ def _noted(stage: Stage, attempt: int, found: certificates.Certificate, *, refus
 
 
 def _refused(why: str) -> None:
-    raise Conflict(f"the branch is not where the recording was: {why}", hint="--allow-drift goes on, labelled so")
+    raise Conflict(
+        f"the branch is not where the recording was: {why}", hint="go on all the same, labelled so, with --allow-drift"
+    )
 
 
 def _config(config: RunConfig, point: Point, asked: Asked, name: str) -> RunConfig:

@@ -77,7 +77,9 @@ class Serving:
         if said.context is not Lane.MAIN:
             if self._cursor.is_on and not self._allow_drift:
                 what = f"a request of a {said.context.value} the recording does not have"
-                raise Conflict(f"the branch left the recording: {what}", hint="--allow-drift goes on, labelled so")
+                raise Conflict(
+                    f"the branch left the recording: {what}", hint="go on all the same, labelled so, with --allow-drift"
+                )
             return None
         self._length = self._length or len(body.get("messages") or ())
         told = self._told(body)

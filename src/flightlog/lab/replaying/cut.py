@@ -28,7 +28,7 @@ def cut_before(lines: Sequence[bytes], uuids: Collection[str]) -> Cut:
     records = [_decoded(line) for line in lines]
     first = next((at for at, record in enumerate(records) if record.get("uuid") in uuids), None)
     if first is None:
-        raise NotFound("the response is not in the transcript", hint="`harness replay RUN --list-turns` shows turns")
+        raise NotFound("the response is not in the transcript", hint="flightlog lab replay RUN --list-turns")
     for at in range(first - 1, -1, -1):
         record = records[at]
         if record.get("isSidechain") or record.get("type") not in {"user", "assistant"}:

@@ -89,7 +89,7 @@ class Source:
         if not tree or self._trees is None:
             raise Invalid(
                 f"no files were saved before turn {turn} of {self.planned.name}",
-                hint="only a run with track_changes can be replayed",
+                hint="run it again with track_changes: only such a run can be replayed",
             )
         lines = (self.read.folder / TRANSCRIPT).read_bytes().splitlines(keepends=True)
         cut = cut_before(lines, step.uuids)

@@ -109,7 +109,10 @@ def begun(ledger: Ledger, name: str, targets: tuple[Target, ...], limits: Limits
 def upstream(config: RunConfig, named: str, environ: Mapping[str, str]) -> str:
     """Where samples of a run are sent."""
     if config.provider not in UPSTREAMS:
-        raise Invalid(f"samples cannot be asked of provider {config.provider}", hint="its requests are signed")
+        raise Invalid(
+            f"samples cannot be asked of provider {config.provider}",
+            hint="ask another run: the requests of this provider are signed",
+        )
     said = named or environ.get("ANTHROPIC_BASE_URL", "")
     if said:
         return _address(said)

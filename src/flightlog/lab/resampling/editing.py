@@ -37,7 +37,7 @@ def changed(original: dict[str, Any], edited: dict[str, Any]) -> tuple[Edit, ...
     _check_thinking(original, edited)
     found = tuple(_differences((), original, edited))
     if not found:
-        raise Invalid("nothing was changed in the request", hint="`harness resample` asks again as it was")
+        raise Invalid("nothing was changed in the request", hint="ask again as it was: flightlog lab resample RUN")
     return found
 
 
@@ -126,7 +126,7 @@ def _put(edited: dict[str, Any], place: str, value: Any) -> None:
         else:
             at[int(parts[-1]) if isinstance(at, list) else parts[-1]] = value
     except (KeyError, IndexError, TypeError, ValueError):
-        hint = "write it as in `messages.-1.content.0.text`; --dump shows the request"
+        hint = "write it as in `messages.-1.content.0.text`; see the request with --dump"
         raise Invalid(f"the request has no such place: {place[:80]}", hint=hint) from None
 
 

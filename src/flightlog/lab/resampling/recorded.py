@@ -78,7 +78,7 @@ def of_turn(source: Source, turn: int) -> int:
     found = next((each for each in source.turns() if each.turn == turn), None)
     if found is None or not found.request:
         what = "was not captured" if found else "is none of this session's"
-        raise NotFound(f"the request of turn {turn} {what}", hint="--list-requests shows those there are")
+        raise NotFound(f"the request of turn {turn} {what}", hint="see those there are with --list-requests")
     return found.request
 
 
@@ -107,7 +107,7 @@ def asked(book: Book, target: Target) -> Asked:
         if not path.is_file():
             raise NotFound(
                 f"request {target.request} of {target.session} has no variant {target.variant}",
-                hint="`harness resample-edit` makes one",
+                hint="make one: flightlog lab resample-edit RUN",
             )
         body = sendable(path.read_bytes())
     else:
@@ -134,7 +134,7 @@ def _exchange(book: Book, session: str, request: int) -> tuple[Exchanges, Exchan
     exchanges = exchanges_of(book.path / session)
     found = next((each for each in exchanges.read() if each.index == request), None)
     if found is None:
-        hint = "--list-requests shows those there are; a run without capture has none"
+        hint = "see those there are with --list-requests; a run without capture has none"
         raise NotFound(f"{session} of {book.name} has no request {request}", hint=hint)
     return exchanges, found
 

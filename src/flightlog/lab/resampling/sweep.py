@@ -13,7 +13,6 @@ Without `models` the recorded one is asked; `as_recorded: false` leaves the unch
 Text in, a value out, or a word on what is wrong. Pure.
 """
 
-import difflib
 import re
 from typing import Any
 
@@ -24,6 +23,7 @@ from ruamel.yaml.error import YAMLError
 
 from flightlog.lab.resampling.editing import with_set, without_thinking
 from flightlog.model.errors import Misconfigured
+from flightlog.model.text import meant
 
 SAMPLES_MAX = 100_000
 
@@ -96,5 +96,5 @@ def parse(text: str) -> Sweep:
 def _nearest(message: str) -> str:
     found = re.search(r"unknown field `(.+?)`", message)
     kind = Change if "`$.variants" in message else Sweep
-    near = difflib.get_close_matches(found[1], kind.__struct_fields__, n=1, cutoff=0.5) if found else []
-    return f"did you mean `{near[0]}`?" if near else "every field: docs/how-to/ask-again.md"
+    every = "every field: docs/how-to/ask-again.md"
+    return meant(found[1], kind.__struct_fields__, every) if found else every

@@ -77,11 +77,11 @@ def more(book: Book, index: int, count: int, setting: Setting, budget_usd: float
     """Run `count` more sessions that start where session `index` did; what the run left stays as it is."""
     ran = [each for each in book.planned() if each.index == index and not each.added]
     if not ran:
-        raise NotFound(f"{book.name} has no session {index}", hint=f"it has {len(book.config.sessions)}")
+        raise NotFound(f"{book.name} has no session {index}", hint=f"it has sessions 1 to {len(book.config.sessions)}")
     first = book.state.last(ran[0].name)
     if first is None or first.ended is None:
         raise NotFound(
-            f"{ran[0].name} of {book.name} did not come to an end yet", hint="`harness run --resume` goes on"
+            f"{ran[0].name} of {book.name} did not come to an end yet", hint=f"flightlog lab run --resume {book.name}"
         )
     if setting.means is Means.NONE or not book.config.track_changes:
         raise Invalid(

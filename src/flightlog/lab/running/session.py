@@ -24,6 +24,7 @@ from flightlog.lab.running.verifying import verify
 from flightlog.lab.running.wire import Line, connected
 from flightlog.lab.state import Attempt
 from flightlog.lab.told import EXCHANGES
+from flightlog.model.text import counted
 from flightlog.sources.api.proxy import Rewrite
 from flightlog.store.files import ensure_dir, process_name
 from flightlog.store.trees import Trees
@@ -76,7 +77,9 @@ def play(stage: Stage, start: Start, upstream: str) -> str:
     verify(stage, planned.name, start.attempt, start.trees)
     notes = [error, *(f"not kept: {loss}" for loss in losses)]
     if stage.purse.unpriced and stage.purse.left_usd is not None:
-        notes.append(f"{stage.purse.unpriced} answers have no known price: the budget could not be watched")
+        notes.append(
+            f"{counted(stage.purse.unpriced, 'answer')} without a known price: the budget could not be watched"
+        )
     secrets = tuple(asking.keys(book.config, stage.setting.environ).values())
     ended = SessionEnded(
         planned.name,

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from flightlog.loop.core.state import HOUR_S, State
 from flightlog.loop.plan import expression
 from flightlog.loop.plan.schema import Plan
+from flightlog.model.text import counted
 
 HELP = "pause_and_request_help"
 BUDGET = "budget"
@@ -33,17 +34,20 @@ def tripped(state: State, plan: Plan) -> Trip | None:
         ),
         (
             rules.failure_threshold and breaker.consecutive >= rules.failure_threshold,
-            f"{breaker.consecutive} failures in a row",
+            f"{counted(breaker.consecutive, 'failure')} in a row",
         ),
-        (rules.same_error and breaker.same >= rules.same_error, f"the same error {breaker.same} times in a row"),
-        (rules.no_progress and breaker.idle >= rules.no_progress, f"no progress in {breaker.idle} attempts"),
+        (
+            rules.same_error and breaker.same >= rules.same_error,
+            f"the same error {counted(breaker.same, 'time')} in a row",
+        ),
+        (rules.no_progress and breaker.idle >= rules.no_progress, f"no progress in {counted(breaker.idle, 'attempt')}"),
         (
             rules.permission_denials and breaker.denials >= rules.permission_denials,
-            f"permission denied in {breaker.denials} attempts in a row",
+            f"permission denied in {counted(breaker.denials, 'attempt')} in a row",
         ),
         (
             rules.low_confidence_times and low >= rules.low_confidence_times,
-            f"confidence < {rules.low_confidence:g} {low} times in a row",
+            f"confidence < {rules.low_confidence:g} {counted(low, 'time')} in a row",
         ),
     )
     for holds, sentence in found:
@@ -112,9 +116,8 @@ def exhausted(state: State, now: float, *, begun: bool = False) -> str:  # noqa:
     if limits.usd is not None and totals.usd >= limits.usd:
         return f"{BUDGET}: {totals.usd:.4f} of {limits.usd:g} USD are used"
     if limits.usd is not None and totals.unpriced:
-        return (
-            f"{BUDGET}: the price of {totals.unpriced} model calls is not known, so {limits.usd:g} USD cannot be kept"
-        )
+        unknown = f"the price of {counted(totals.unpriced, 'model call')} is not known"
+        return f"{BUDGET}: {unknown}, so {limits.usd:g} USD cannot be kept"
     worked = now - (state.started_at or now) - state.rested_s
     if limits.wall_time_seconds is not None and worked >= limits.wall_time_seconds:
         return f"{BUDGET}: {worked:.0f} of {limits.wall_time_seconds:g} seconds are used"

@@ -12,6 +12,7 @@ from flightlog.loop.core.gates import blocking
 from flightlog.loop.core.scores import Weighing, weigh
 from flightlog.loop.core.state import State
 from flightlog.loop.plan.schema import Plan, Task
+from flightlog.model.text import counted
 
 
 def chosen(state: State, plan: Plan, now: float) -> Sequence[e.Event] | float:
@@ -49,7 +50,7 @@ def _decided(state: State, plan: Plan, task: Task) -> Sequence[e.Event]:
     if at.approved:
         return _begin(state, task, seen._replace(rationale=f"{seen.rationale}; a person said so"))
     if at.mode == "diagnose":
-        return _begin(state, task, seen._replace(rationale=f"diagnosis: the same failure {at.same} times"))
+        return _begin(state, task, seen._replace(rationale=f"diagnosis: the same failure {counted(at.same, 'time')}"))
     if asking.asks(state, "always") and not at.attempt:
         told = _decision(task, seen, "escalate", f"{seen.rationale}; the session asks before every task")
         return [told, asking.question(state, "always", task.task_id, f"{task.task_id} {task.name}: do it?")]
@@ -97,7 +98,11 @@ def _ended(state: State, plan: Plan) -> Sequence[e.Event]:
     if len(by.get("completed", [])) == len(plan.tasks):
         return [e.SessionEnded("completed", f"all {len(plan.tasks)} tasks were verified")]
     if by.get("deferred") and not by.get("failed"):
-        return [e.Paused(f"{_listed(by['deferred'])} wait for a person: confidence is too low")]
+        return [
+            e.Paused(
+                f"{_listed(by['deferred'])} wait{'s' * (len(by['deferred']) == 1)} for a person: confidence is too low"
+            )
+        ]
     parts = [f"{status}: {_listed(names)}" for status, names in by.items() if status != "completed"]
     return [e.SessionEnded("error", "; ".join(parts))]
 

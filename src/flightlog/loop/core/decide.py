@@ -13,6 +13,7 @@ from flightlog.loop.core.choose import chosen
 from flightlog.loop.core.gates import gate_events, milestone_events
 from flightlog.loop.core.state import State
 from flightlog.loop.plan.schema import Plan, Task
+from flightlog.model.text import counted
 
 
 class Note(NamedTuple):
@@ -69,7 +70,7 @@ def _started(state: State, plan: Plan, now: float) -> Effect | None:
     del now
     if state.iterations or state.agreed or state.autonomous or not asking.asks(state, "start"):
         return None
-    text = f"Carry out «{plan.plan}»: {len(plan.tasks)} tasks?"
+    text = f"Carry out «{plan.plan}»: {counted(len(plan.tasks), 'task')}?"
     return Note([asking.question(state, "start", "", text)])
 
 
@@ -151,7 +152,7 @@ def _held_back(state: State, now: float, *, begun: bool) -> Effect | None:
         return Sleep(state.wait_until, "until a limit is lifted")
     until = breaker.hour_full_until(state, now)
     if until > now:
-        return Note([e.Waited(until, f"{state.budgets.calls_per_hour} model calls an hour are used")])
+        return Note([e.Waited(until, f"{counted(state.budgets.calls_per_hour or 0, 'model call')} an hour used")])
     return None
 
 
@@ -176,7 +177,7 @@ def _breaker(state: State, plan: Plan, now: float) -> Effect | None:
 def _opened(state: State, plan: Plan, now: float) -> Effect:
     at, rules = state.breaker, plan.circuit_breaker
     if at.trips > rules.trips_max:
-        return Note([e.SessionEnded("error", f"the breaker opened {at.trips} times: {at.condition}")])
+        return Note([e.SessionEnded("error", f"the breaker opened {counted(at.trips, 'time')}: {at.condition}")])
     if at.action == "stop":
         return Note([e.SessionEnded("error", f"stopped by the plan's condition: {at.condition}")])
     about = "breaker review" if at.action == "pause_and_review" else "breaker"

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from flightlog.loop.core.state import State, TaskState
 from flightlog.loop.plan.schema import Task
+from flightlog.model.text import counted
 
 _CLASSES = (
     ("permission", r"permission denied|not permitted|forbidden|unauthori[sz]ed|eacces|denied by"),
@@ -48,7 +49,7 @@ def remedy(state: State, task: Task) -> Remedy:  # noqa: PLR0911 - one for each 
     at = state.task(task.task_id)
     limit = task.max_retries if task.max_retries is not None else state.config.max_retries
     if at.failures > limit:
-        return _give_up(task, at, f"{at.failures} failures, {limit} retries allowed")
+        return _give_up(task, at, f"{counted(at.failures, 'failure')}; retries allowed: {limit}")
     if at.error_type == "permission":
         return Remedy("escalate", 0, "permission was denied; another try would be denied as well")
     if at.error_type == "resource" and at.failures > _RESOURCE_TRIES:
@@ -65,7 +66,7 @@ def remedy(state: State, task: Task) -> Remedy:  # noqa: PLR0911 - one for each 
 
 def _instead(task: Task, at: TaskState) -> Remedy:
     """The same failure twice: find out why instead of running into it again."""
-    why = f"the same failure {at.same} times"
+    why = f"the same failure {counted(at.same, 'time')}"
     if not at.diagnosed and (task.run.agent is not None or task.diagnose):
         return Remedy("diagnose", 0, f"{why}: diagnosis instead of another retry")
     if task.delegate is not None and at.mode != "delegate":

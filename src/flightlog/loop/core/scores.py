@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from flightlog.loop.core.state import State, TaskState
 from flightlog.loop.plan.schema import Plan, Task
+from flightlog.model.text import counted
 
 BASE = {"execute": 0.7, "retry": 0.6, "delegate": 0.5, "wait": 0.4, "skip": 0.3, "escalate": 0.2}
 PARTS = {"clarity": 0.3, "resource": 0.2, "dependency": 0.2, "permission": 0.15, "history": 0.15}
@@ -118,5 +119,5 @@ def _rationale(task: Task, at: TaskState, risks: dict[str, float], action: str) 
     worst = max(risks, key=lambda name: risks[name])
     risk = "low risk" if risks[worst] < _RISK_LOW else f"highest risk is {worst} at {risks[worst]:.2f}"
     met = f"all {len(task.dependencies)} dependencies met" if task.dependencies else "no dependencies"
-    before = f", {at.failures} failures before" if at.failures else ""
+    before = f", {counted(at.failures, 'failure')} before" if at.failures else ""
     return f"{action}: {risk}, {met}{before}"

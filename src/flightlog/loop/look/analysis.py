@@ -10,6 +10,7 @@ from flightlog.loop.layout import pages
 from flightlog.loop.look.account import account
 from flightlog.loop.look.calibration import Calibration, calibration
 from flightlog.loop.look.session import Told
+from flightlog.model.text import counted
 
 
 class TaskFigures(Struct, frozen=True):
@@ -86,16 +87,19 @@ def plain(told: Analysis) -> str:
     lines += [f"  {name}: {value}" for name, value in told.performance.items()]
     lines += ["tasks"]
     lines += [
-        f"  {task.task_id}  {task.status}  {task.attempts} attempts, {task.failures} failures, "
+        f"  {task.task_id}  {task.status}  {counted(task.attempts, 'attempt')}, {counted(task.failures, 'failure')}, "
         f"{task.duration_seconds if task.duration_seconds is not None else '-'} s [{', '.join(task.events)}]"
         for task in told.tasks
     ]
     lines += ["errors", *(f"  {kind}: {count}" for kind, count in told.errors_by_type.items() or [("none", 0)])]
-    lines += [f"breaker opened {told.breaker_trips} times, {told.questions} questions, {told.runners} runners"]
+    people = f"{counted(told.questions, 'question')}, {counted(told.runners, 'runner')}"
+    lines += [f"breaker opened {counted(told.breaker_trips, 'time')}, {people}"]
     sure = told.calibration
     if sure.brier is None:
         return "\n".join([*lines, "calibration: no decision has an outcome yet"])
-    lines.append(f"calibration: Brier score {sure.brier:.3f} over {sure.decisions} decisions, mean gap {sure.gap:.3f}")
+    lines.append(
+        f"calibration: Brier score {sure.brier:.3f} over {counted(sure.decisions, 'decision')}, mean gap {sure.gap:.3f}"
+    )
     lines += [
         f"  {each.low:.1f}-{each.high:.1f}: said {each.confidence:.2f}, right {each.right:.2f} ({each.count})"
         for each in sure.curve

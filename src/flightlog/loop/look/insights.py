@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from flightlog.loop.look.account import Account, TaskAccount
 from flightlog.loop.look.calibration import calibration
+from flightlog.model.text import counted
 
 _EVIDENCE_MAX = 8
 _GAP_NOTABLE = 0.1
@@ -61,7 +62,7 @@ def _errors(whole: Account) -> Iterator[Insight]:
         hit = sum(1 for task in whole.tasks.values() if _has(task, kind))
         times = "once" if count == 1 else f"{count} times"
         yield Insight(
-            "errors", f"A {kind} error came {times}; {saved} of {hit} tasks it hit were completed.", ids(found)
+            "errors", f"An error of kind {kind} came {times}; {saved} of {hit} tasks it hit were completed.", ids(found)
         )
     wasted = sum(task.wasted_s for task in whole.tasks.values())
     if wasted > 0:
@@ -115,7 +116,7 @@ def _spending(whole: Account) -> Iterator[Insight]:
     cost = "an amount that is not known" if totals.unpriced else f"{totals.usd:.4f} USD"
     where = f"; most of it in task {dear[0]}" if dear and dear[1].usd and len(whole.tasks) > 1 else ""
     events = [task.started[0] for task in whole.tasks.values() if task.calls and task.started]
-    yield Insight("cost", f"{totals.calls} model calls cost {cost}{where}.", ids(events))
+    yield Insight("cost", f"{counted(totals.calls, 'model call')} cost {cost}{where}.", ids(events))
 
 
 def _length(task: TaskAccount) -> float:

@@ -99,8 +99,9 @@ def _artifacts(whole: Account) -> Iterator[str]:
 def _metrics(whole: Account) -> Iterator[str]:
     figures = pages.performance(whole.state, whole.state.last_at)
     span = f"[e{whole.first}-e{whole.last}]"
-    yield f"- Total duration: {figures['total_duration_seconds'] / 3600:.2f} hours {span}"
-    yield f"- Average task duration: {figures['average_task_duration'] / 60:.2f} minutes {span}"
+    took, each = figures["total_duration_seconds"], figures["average_task_duration"]
+    yield f"- Total duration: {took / 3600:.2f} hours ({took:,.1f} s) {span}"
+    yield f"- Average task duration: {each / 60:.2f} minutes ({each:,.1f} s) {span}"
     yield f"- Success rate: {figures['success_rate'] * 100:.1f}% of {whole.state.totals.attempts} attempts {span}"
     yield f"- Error count: {figures['error_count']} {span}"
     yield f"- Human interventions: {figures['human_interventions']} {span}"

@@ -71,7 +71,7 @@ def look(directory: Path) -> Look:
     """Say how a session stands, reading no more than what is new since its last checkpoint."""
     path = directory / JOURNAL
     if not path.is_file():
-        raise NotFound(f"no session has begun in {directory.name}", hint="ralph-runtime run --plan FILE")
+        raise NotFound(f"no session has begun in {directory.name}", hint="flightlog loop run --plan FILE")
     state, offset = _kept(directory, path)
     decoder = json.Decoder(e.Event)
     skip = offset is not None

@@ -5,6 +5,7 @@ from msgspec import Struct
 from flightlog.loop.core.state import State
 from flightlog.loop.core.times import stamp
 from flightlog.loop.look.session import Look
+from flightlog.model.text import counted
 
 _BAR = 30
 
@@ -57,16 +58,17 @@ def lines(seen: Look) -> list[str]:
     """A session in a few lines."""
     state, told = seen.state, brief(seen)
     at_work = f"held by {seen.runner}" if seen.runner else "nobody is at work on it"
+    tries = f"{counted(told.iterations, 'iteration')}, {counted(told.errors, 'error')}"
     shown = [
         f"{told.session}: {told.status}" + (f" ({told.reason})" if told.reason else ""),
         f"  {at_work}; last event {told.last_updated}",
-        f"  tasks {told.tasks_completed} of {told.tasks_total}, {told.iterations} iterations, {told.errors} errors",
+        f"  tasks {told.tasks_completed} of {told.tasks_total}, {tries}",
     ]
     if state.current:
         task = state.task(state.current)
         shown.append(f"  now: task {state.current}, attempt {task.attempt}, {task.stage}")
     if state.status == "in_progress" and not seen.runner:
-        shown.append(f"  it was cut short: ralph-runtime resume --session {told.session}")
+        shown.append(f"  it was cut short: flightlog loop resume --session {told.session}")
     return [*shown, *_spent(state), *_waiting(state, told.session)]
 
 
@@ -85,7 +87,13 @@ def monitor_lines(seen: Look) -> list[str]:
     breaker = state.breaker
     why = f" ({breaker.condition})" if breaker.state != "closed" else ""
     head = [f"{seen.directory.name}  {state.status}", f"  [{bar}] {state.completed}/{state.tasks_total}"]
-    return [*head, *lines(seen)[1:], f"  breaker {breaker.state}{why}, opened {breaker.trips} times", *gates, *reached]
+    return [
+        *head,
+        *lines(seen)[1:],
+        f"  breaker {breaker.state}{why}, opened {counted(breaker.trips, 'time')}",
+        *gates,
+        *reached,
+    ]
 
 
 def _spent(state: State) -> list[str]:
@@ -94,7 +102,7 @@ def _spent(state: State) -> list[str]:
         return []
     cost = "cost not known" if totals.unpriced else f"{totals.usd:.4f} USD"
     limit = f" of {state.budgets.usd:g}" if state.budgets.usd else ""
-    return [f"  {totals.calls} model calls, {totals.tokens} tokens, {cost}{limit}"]
+    return [f"  {counted(totals.calls, 'model call')}, {counted(totals.tokens, 'token')}, {cost}{limit}"]
 
 
 def _waiting(state: State, name: str) -> list[str]:
@@ -105,5 +113,5 @@ def _waiting(state: State, name: str) -> list[str]:
     answers = " | ".join(asked.options)
     return [
         f"  question {asked.question}: {asked.text}",
-        f"  ralph-runtime answer --session {name} {answers}   (without an answer: {asked.safe} at {until})",
+        f"  flightlog loop answer --session {name} {answers}   (without an answer: {asked.safe} at {until})",
     ]

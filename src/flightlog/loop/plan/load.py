@@ -1,6 +1,5 @@
 """Reading a plan: YAML in, a checked `Plan` out, or an error with line, column and the nearest known word."""
 
-import difflib
 import hashlib
 import re
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ from flightlog.loop.plan.expression import parse as parse_expression
 from flightlog.loop.plan.schema import Plan
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.ids import is_safe
+from flightlog.model.text import meant
 
 _BYTES_MAX = 8 << 20
 _STRUCTS = tuple(kind for kind in vars(schema).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
@@ -30,7 +30,7 @@ def load(path: Path) -> tuple[Plan, bytes]:
         with path.open("rb") as file:
             data = file.read(_BYTES_MAX + 1)
     except (FileNotFoundError, IsADirectoryError) as error:
-        raise NotFound(f"no such plan: {path}", hint="flightlog loop example writes one to begin with") from error
+        raise NotFound(f"no such plan: {path}", hint="write one to begin with: flightlog loop example") from error
     return parse(data, str(path)), data
 
 
@@ -63,7 +63,7 @@ def _tree(data: bytes, name: str) -> CommentedMap:
     except (YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise Invalid(f"{name}: not YAML: {error}", hint="write it in UTF-8, without tabs or tags") from error
     if not isinstance(tree, CommentedMap):
-        raise Invalid(f"{name}:1:1: a plan begins with `plan: NAME`", hint="flightlog loop example shows one")
+        raise Invalid(f"{name}:1:1: a plan begins with `plan: NAME`", hint="flightlog loop example")
     return tree
 
 
@@ -102,8 +102,7 @@ def _explained(message: str, tree: CommentedMap, name: str) -> Invalid:
 
 def _nearest(word: str) -> str:
     known = sorted({field for kind in _STRUCTS for field in kind.__struct_fields__})
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean `{close[0]}`?" if close else "flightlog loop schema shows every key"
+    return meant(word, known, "see every key: flightlog loop schema")
 
 
 def _path(written: str) -> Where:
@@ -158,9 +157,7 @@ def _problems(plan: Plan) -> Iterator[tuple[Where, str, str]]:
 def _unknown(where: Where, named: tuple[str, ...], ids: list[str]) -> Iterator[tuple[Where, str, str]]:
     for at, each in enumerate(named):
         if each not in ids:
-            close = difflib.get_close_matches(each, ids, n=1, cutoff=0.5)
-            hint = f"did you mean `{close[0]}`?" if close else f"there are: {', '.join(ids[:8])}"
-            yield (*where, at), f"no task is called {each!r}", hint
+            yield (*where, at), f"no task is called {each!r}", meant(each, ids, f"one of: {', '.join(ids[:8])}")
 
 
 def _cycle(plan: Plan) -> list[str]:

@@ -167,4 +167,4 @@ class Work:
                 here = {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CONFIG_DIR": str(self._outside.config_dir)}
                 yield scripted(run.model or MODEL, VERSION), here
             return
-        raise Invalid(f"no driver for the agent {run.agent!r}", hint=f"there are: {AGENT}, {SCRIPTED}")
+        raise Invalid(f"no driver for the agent {run.agent!r}", hint=f"one of: {AGENT}, {SCRIPTED}")

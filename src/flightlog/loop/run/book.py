@@ -59,6 +59,7 @@ class Surroundings(Struct, frozen=True):
     new_id: Callable[[], str]
     redactor: Redactor
     allowed: Callable[[], None] = lambda: None
+    tell: Callable[[e.Event], None] = lambda _: None
 
 
 class Book:
@@ -100,6 +101,7 @@ class Book:
             self.publish()
         elif isinstance(event, e.TaskEnded) or self._around.now() - self._published >= PAGES_EVERY_S:
             self.show()
+        self._around.tell(cleaned)
 
     def show(self) -> None:
         """Write the pages that changed, unless that would take more than a tenth of the time."""

@@ -45,6 +45,7 @@ class Outside(Struct, frozen=True):
     clean: Callable[[str], str]
     interrupted: Callable[[], str] = lambda: ""
     ask: Callable[[QuestionAsked, float], str | None] | None = None
+    tell: Callable[[Event], None] = lambda _: None
 
 
 class Machine:

@@ -50,7 +50,7 @@ def make(root: Path, name: str, fill: Callable[[Path, str], None]) -> Path:
         with aside(root, own) as making:
             fill(making, f"session-{next_one:03}")
             if not appear(making, root / own):
-                raise Conflict(f"somebody else made {own} just now", hint="run it again")
+                raise Conflict(f"somebody else made {own} just now", hint="run the command again")
     return root / own
 
 

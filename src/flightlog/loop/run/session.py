@@ -56,7 +56,7 @@ def begin(root: Path, told: Beginning, around: Surroundings) -> Path:
 def begin_at(directory: Path, told: Beginning, around: Surroundings) -> Path:
     """Begin a session in exactly this directory, made by hand from the templates or not there yet."""
     if (directory / JOURNAL).exists():
-        raise Invalid(f"{directory.name} has begun already", hint=f"ralph-runtime resume --session {directory.name}")
+        raise Invalid(f"{directory.name} has begun already", hint=f"flightlog loop resume --session {directory.name}")
     place.prepare(directory.parent)
     _fill(directory, directory.parent, session_id(directory), _with_metadata(directory, told), around)
     return directory
@@ -67,7 +67,7 @@ def raw_plan(directory: Path) -> tuple[Plan, bytes]:
     try:
         data = (directory / PLAN).read_bytes()
     except FileNotFoundError as error:
-        raise NotFound(f"no session has begun in {directory}", hint="ralph-runtime run --plan FILE") from error
+        raise NotFound(f"no session has begun in {directory}", hint="flightlog loop run --plan FILE") from error
     return parse(data, PLAN), data
 
 
@@ -91,7 +91,7 @@ def carry_on(
     plan, data = raw_plan(directory)
     lease = Lease(directory / LEASE, how.who, steal=how.steal)
     try:
-        around = Surroundings(outside.now, outside.new_id, redactor, lease.check)
+        around = Surroundings(outside.now, outside.new_id, redactor, lease.check, outside.tell)
         shown = shown_plan(plan, redactor)
         book = Book(directory, shown, around)
         _may_go_on(directory, book.state, data, how)
@@ -129,9 +129,9 @@ def _may_go_on(directory: Path, state: State, data: bytes, how: Conduct) -> None
             hint=f"put {PLAN} back as it was, or begin a new session",
         )
     if state.status == "completed":
-        raise Invalid(f"{directory.name} is completed", hint="ralph-runtime run --plan FILE begins another")
+        raise Invalid(f"{directory.name} is completed", hint="begin another: flightlog loop run --plan FILE")
     if state.epoch > 0 and not how.go_on:
-        raise Invalid(f"{directory.name} has begun already", hint=f"ralph-runtime resume --session {directory.name}")
+        raise Invalid(f"{directory.name} has begun already", hint=f"flightlog loop resume --session {directory.name}")
 
 
 def _fill(path: Path, root: Path, name: str, told: Beginning, around: Surroundings) -> None:

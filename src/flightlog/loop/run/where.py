@@ -38,7 +38,7 @@ def find(root: Path, written: str) -> Path:
     if "/" in written:
         path = Path(written)
         if not path.is_dir():
-            raise NotFound(f"no such directory: {written}", hint="flightlog loop status shows the sessions")
+            raise NotFound(f"no such directory: {written}", hint="flightlog loop status")
         return path
     known = list(sessions(root))
     exact = [path for path in known if path.name == written]
@@ -51,7 +51,7 @@ def find(root: Path, written: str) -> Path:
         names = ", ".join(path.name for path in exact)
         raise Invalid(f"two directories have the number of {written}", hint=f"name one of them: {names}")
     names = ", ".join(path.name for path in known[-5:]) or "there are none yet"
-    raise NotFound(f"no session is called {written!r} below {root.name}", hint=f"there are: {names}")
+    raise NotFound(f"no session is called {written!r} below {root.name}", hint=f"one of: {names}")
 
 
 def _short(written: str) -> bool:

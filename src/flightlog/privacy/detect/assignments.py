@@ -9,11 +9,9 @@ import re
 import string
 from typing import NamedTuple
 
-import re2
-
-from flightlog.privacy.detect import chance
-from flightlog.privacy.detect.hits import LATIN, LOW, MEDIUM, Hit
-from flightlog.privacy.detect.wraps import joined
+from flightlog.privacy.detect import chance, lazily
+from flightlog.privacy.detect.hits import LOW, MEDIUM, Hit
+from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
 
 PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "securestring", "mnemonic")
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
@@ -31,6 +29,7 @@ WEAK = (
     "_session=",
 )
 WORDS = (*PASSWORDS, *STRONG, *WEAK)
+_HEADER = ("authorization", "authorisation")
 # Letters that make another word of it: tokens, keyword, author.
 _NOT_NEXT = {"token": "si", "pass": "a-z", "key": "swb", "auth": "o", "salt": "es"}
 NAME_MAX = 40
@@ -45,15 +44,19 @@ _FILLERS = (
     "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified|is"
 )
 # Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
-_TAIL = re.compile(rb"[\w.\-]*")
-_MARKS = re.compile(rb"[^A-Za-z0-9\x00]+")
-_NUMBER = re.compile(rb"[0-9]{1,6}(?:\t|\xe2\x86\x92)[ \t]*")
-_FILLER = re2.compile(f"(?i)(?:{_FILLERS})\\b".encode(), LATIN)
-_WORD = re.compile("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
-_OPERATOR = re.compile(rb"[=:>(|,]|<-|\s-\s")
-_OPENED = re.compile(rb"(?:[\"'`]|&quot;)\s*$")
-_BARE = re.compile(rb"[^\s\"'`<>,;\x00\\)\]}]+")
-_BORING = re2.compile(
+_TAIL = lazily.quick(rb"[\w.\-]*")
+_MARKS = lazily.quick(rb"[^A-Za-z0-9\x00]+")
+_NUMBER = lazily.quick(rb"[0-9]{1,6}(?:\t|\xe2\x86\x92)[ \t]*")
+_FILLER = lazily.linear(f"(?i)(?:{_FILLERS})\\b".encode())
+_WORD = lazily.quick("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
+# Each word for a secret holds one of these.
+_LEAST_WORD = lazily.quick(
+    b"|".join(re.escape(word.encode()) for word in WORDS if not any(each in word for each in WORDS if each != word))
+)
+_OPERATOR = lazily.quick(rb"[=:>(|,]|<-|\s-\s")
+_OPENED = lazily.quick(rb"(?:[\"'`]|&quot;)\s*$")
+_BARE = lazily.quick(rb"[^\s\"'`<>,;\x00\\)\]}]+")
+_BORING = lazily.linear(
     rb"(?i)pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
     rb"|code|s?tore|ring|s\b|map|chain|less|note|noun|down|up\b|left|right|selector|mesh|pair|alias|id\b|vault|tab|ing)"
     rb"|monkeys?\b|monkey[_-]|turkey|hockey|donkey|whiskey|jockey|mickey"
@@ -65,36 +68,37 @@ _BORING = re2.compile(
     rb"|fingerprint|auth.?(?:type|method|url|uri|endpoint|mode|source|results|enticat)|api.?(?:version|url|path|base"
     rb"|host|endpoint|group|doc|name)|signature.?(?:algo|version|method)|uuid|guid|thinking|tool.?use|etag|nonce|seeds|cookies"
     rb"|request.?id|stylesheet|accession|secrets?.?(?:name|id|len|size)|credentials?.?(?:id|url|uri|endpoint)|withcredentials"
-    rb"|license.?(?:file|type|url)",
-    LATIN,
+    rb"|license.?(?:file|type|url)"
 )
 _NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
-_DIGIT = re.compile(rb"[0-9]")
-_TYPED = re.compile(rb"[0-9!@#$%^&*+=?~-]")
-_HUMPED = re2.compile(rb"[a-z][A-Z].*[a-z][A-Z]", LATIN)
-_PROSE = re.compile(rb"[A-Za-z]{1,14}[.:!?]?\Z")
+_DIGIT = lazily.quick(rb"[0-9]")
+_TYPED = lazily.quick(rb"[0-9!@#$%^&*+=?~-]")
+_HUMPED = lazily.linear(rb"[a-z][A-Z].*[a-z][A-Z]")
+_PROSE = lazily.quick(rb"[A-Za-z]{1,14}[.:!?]?\Z")
 # Other marks make it another thing than a key; a percent sign only as addresses write it.
-_USER = re.compile(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:])\s*[^\s=]")
+_USER = lazily.quick(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:])\s*[^\s=]")
 _USER_REACH = 120
-_LONE = re.compile(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})[ \t]*(?=[\r\n\"'<;\\\x00]|\Z)")
+_LONE = lazily.quick(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
 # Types, selectors, variables, pages about passwords.
-_NO_PASSWORD = re.compile(
+_NO_PASSWORD = lazily.quick(
     rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
     rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
 )
-_ALPHABET = re.compile(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
-_LATER = re.compile(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,200})(?=[\s\"'`<>,;}\])]|\Z)")
+_ALPHABET = lazily.quick(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
+_LATER = lazily.quick(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,200})(?=[\s\"'`<>,;}\])]|\Z)")
 _LATER_MAX = 260
-_HASHY = re.compile(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
+_HASHY = lazily.quick(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
 _LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0")
 # The next line begins with a run of a value, not with a name and its own value.
-_NEXT_LINE = re2.compile(
-    rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])", LATIN
+_NEXT_LINE = lazily.linear(
+    rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])"
 )
-_NAMED_NEXT = re.compile(rb"[\w.-]+ ?[=:]")
-_HEX_WHOLE = re.compile(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
-_NOISE = re2.compile(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]", LATIN)
-_HEX = re.compile(rb"[0-9a-fA-F]{16,}")
+_NAMED_NEXT = lazily.quick(rb"[\w.-]+ ?[=:]")
+_HEX_WHOLE = lazily.quick(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
+_NOISE = lazily.linear(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
+_HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
+_HEX_LINE = lazily.quick(rb"\s+[0-9a-fA-F]{16}")
+_MIXED = lazily.quick(rb"[a-z].*[A-Z]|[A-Z].*[a-z]|[0-9].*[a-zA-Z].*[0-9]")
 
 
 class _Value(NamedTuple):
@@ -106,10 +110,15 @@ class _Value(NamedTuple):
     told: bool = False
 
 
-def trigger() -> str:
-    """Return a pattern for a word for a secret and the beginning of a value after it."""
+def words_in(low: bytes) -> tuple[str, ...]:
+    """Return the words for secrets that stand in a text of small letters."""
+    return tuple(word for word in (*WORDS, *_HEADER) if word.encode() in low)
+
+
+def trigger(among: tuple[str, ...] = WORDS) -> str:
+    """Return a pattern for a word for a secret, of those `among` them, and the beginning of a value after it."""
     words = []
-    for word in sorted(WORDS, key=len, reverse=True):
+    for word in sorted(set(among) - set(_HEADER), key=len, reverse=True):
         barred = _NOT_NEXT.get(word, "")
         first = f"[^\\W{barred}{barred.upper()}]|[.-]" if barred else r"[\w.-]"
         words.append(f"{re.escape(word)}(?:(?:{first})[\\w.-]*)?")
@@ -117,12 +126,12 @@ def trigger() -> str:
     chars = r"[A-Za-z0-9_\-+/~.$!@#%^&*]"
     numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]+)?"
     # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
-    typed = rf"(?:[ :]+(?:{_FILLERS}))?"
+    typed = rf"(?:(?:[ :\r\n]|\\[rn])+(?:{_FILLERS}))?"
     marks = r"[^A-Za-z0-9\x00]*"
-    value = rf"{chars}{{3}}(?:{chars}{{3}}|{chars}{{0,2}}(?:\n|\\n))"
+    value = rf"(?:{chars}{{6}}|{chars}{{2,5}}{LINE_END})"
     assigned = rf"{typed}{marks}(?:[=:>(|,\"'`]| - | is [\"'`]){marks}{numbered}{more}{value}"
     blank = r"[ \t]+[A-Za-z_\-+/.~$!@#%^&*]*[0-9]"
-    return rf"(?:{'|'.join(words)}|authori[sz]ation)(?:{assigned}|{blank})"
+    return rf"(?:{'|'.join([*words, *_HEADER])})(?:{assigned}|{blank})"
 
 
 def word_end(view: bytes, start: int) -> int:
@@ -133,7 +142,7 @@ def word_end(view: bytes, start: int) -> int:
 
 def holds_word(text: bytes) -> bool:
     """Say whether a word for a secret stands somewhere in `text`."""
-    return _WORD.search(text) is not None
+    return _LEAST_WORD.search(text.lower()) is not None
 
 
 def is_worth_judging(view: bytes, start: int) -> bool:
@@ -151,7 +160,7 @@ def judge(view: bytes, start: int, end: int) -> Hit | None:
     word = view[start:end].lower()
     if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _VALUE_MAX // 2) is None:
         return None
-    tail = end + len(_TAIL.findall(view, end, end + NAME_MAX)[0])
+    tail = _TAIL.match(view, end, end + NAME_MAX).end()
     name = _name_before(view, start) + view[start:tail]
     if _is_boring(name):
         return None
@@ -264,31 +273,37 @@ def _unwrapped(view: bytes, start: int, end: int, marks: bytes) -> _Value:
 def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
     plain = view[start:end]
-    if (
-        (view[end : end + 1] not in (b"\n", b"\\") and view[end : end + 2] != b" \n")
-        or len(plain) < 6
-        or _NEXT_LINE.match(view, end, end + 80) is None
-    ):
+    if not is_cut(view, end) or len(plain) < 2 or _NEXT_LINE.match(view, end, end + 160) is None:
         return end, plain
     if chance.is_code(plain) or chance.is_placeholder(plain):
         return end, plain
     text, back = joined(view, start, _VALUE_MAX)
-    longer = _BARE.findall(text)[0]
+    longer = _BARE.match(text).group()
     stop, extra = back(len(longer)), longer[len(plain) :]
     # The next line goes on with the value only if it holds nothing else.
-    ends = view[stop : stop + 1] in _LINE_ENDS or chance.is_random(extra, floor=2.5)
+    ends = view[stop : stop + 1] in _LINE_ENDS or chance.is_random(extra, floor=2.5) or _is_rest(plain, extra)
     alone = extra and ends and not chance.is_code(extra)
-    if alone and _HEX.fullmatch(longer) and not _HEX_WHOLE.fullmatch(plain):
+    if alone and _HEX.fullmatch(longer) and (not _HEX_WHOLE.fullmatch(plain) or _is_half(view, stop, plain, extra)):
         return stop, longer
     digits = chance.count_digits(extra)
     more = len(extra) < 4 or digits * 8 >= len(extra) or chance.wordiness(extra) < 0.62
     return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
 
 
+def _is_rest(plain: bytes, extra: bytes) -> bool:
+    """Say whether `extra`, with more on its line, is the rest of a key: no word is so mixed."""
+    return len(plain) >= 16 and len(extra) >= 4 and bool(_DIGIT.search(extra)) and bool(_MIXED.search(extra))
+
+
+def _is_half(view: bytes, stop: int, plain: bytes, extra: bytes) -> bool:
+    """Say whether two lines of equal length are one number in hex: a list of such would go on."""
+    return len(plain) == len(extra) and _HEX_LINE.match(view, stop, stop + len(plain) + 8) is None
+
+
 def _with_lone_line(view: bytes, value: _Value) -> _Value:
     """Return the typed value with the next line, if that is one word: a name would have its mark."""
-    lone = _LONE.match(view, value.end, value.end + NAME_MAX * 2) if len(value.text) >= 3 else None
-    if lone is None:
+    lone = _LONE.match(view, value.end, value.end + NAME_MAX * 2) if len(value.text) >= 2 else None
+    if lone is None or (view[lone.end() : lone.end() + 1] in (b" ", b"\t") and not _DIGIT.search(lone[1])):
         return value
     return value._replace(end=lone.end(1), text=value.text + lone[1])
 

@@ -6,10 +6,9 @@ than entropy alone: `client-vpn-endpoint-id` has the entropy of a key and the pa
 
 import itertools
 import math
-import re
 import string
 
-import re2
+from flightlog.privacy.detect import lazily
 
 # Which letters usually follow a letter in English.
 _FOLLOWS = {
@@ -44,23 +43,24 @@ _USUAL = {
     for two in string.ascii_letters
 }
 _SHORT_MAX = 300
+_TELLING_CHARS = 100
 _N_LOG_N = [0.0, *(n * math.log2(n) for n in range(1, _SHORT_MAX + 1))]
 _LETTERS = string.ascii_letters.encode()
-_PLACEHOLDER = re2.compile(
+_PLACEHOLDER = lazily.linear(
     rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|\*\*\*|\.\.\.|dummy|sample|insert|replace.?(?:me|with|this)"
     rb"|redacted|not.?a.?real|fake|my.?(?:secret|token|key|pass)|<[^>]*>|\$\{|\$\(|\{\{|%\(\w|^%[a-z]|^\$[A-Za-z_]+$"
     rb"|todo|fixme|undefined|process\.env|environ|getenv|^env[.(\[]|secrets\.|abcdef123|0123456789|123456789"
     rb"|00000000|abcdefgh|<secret:|<person:"
 )
 # One character class each: the standard library is linear here, and quicker to call.
-_DIGIT_RUN = re.compile(rb"[0-9]+")
-_HUMP = re.compile(rb"[a-z][A-Z]")
-_UUID = re2.compile(rb"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_CODE = re2.compile(
+_DIGIT_RUN = lazily.quick(rb"[0-9]+")
+_HUMP = lazily.quick(rb"[a-z][A-Z]")
+_UUID = lazily.linear(rb"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_CODE = lazily.linear(
     rb"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+[();,\[\]]*$|[({\[]|^/|^\.{1,2}/|^~/|^[a-z]+://|^[@&*]"
     rb"|^[\w.-]+\.(?:py|js|ts|go|rs|c|h|md|json|ya?ml|toml|txt|html?|css|sh|pem|crt|key|internal|local|com|org|net|io)$"
 )
-_DATE = re2.compile(rb"^\d{4}-\d\d-\d\d|^\d+(?:\.\d+)+$|^v?\d+\.\d+\.\d+")
+_DATE = lazily.linear(rb"^\d{4}-\d\d-\d\d|^\d+(?:\.\d+)+$|^v?\d+\.\d+\.\d+")
 
 
 def entropy(value: bytes) -> float:
@@ -88,8 +88,8 @@ def is_code(value: bytes) -> bool:
 
 
 def wordiness(value: bytes) -> float:
-    """Return the share of letter pairs that are usual in English; words have over a half."""
-    pairs = [_USUAL[pair] for pair in itertools.pairwise(value.decode("latin-1")) if pair in _USUAL]
+    """Return the share of letter pairs that are usual in English; words have over a half. A part tells enough."""
+    pairs = [_USUAL[pair] for pair in itertools.pairwise(value[:_TELLING_CHARS].decode("latin-1")) if pair in _USUAL]
     return sum(pairs) / len(pairs) if pairs else 0.0
 
 

@@ -11,32 +11,40 @@ from typing import Any
 
 import re2
 
-from flightlog.privacy.detect import assignments, chance, forms, tokens
-from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Hit
+from flightlog.privacy.detect import assignments, chance, forms, lazily, tokens
+from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Hit, holds
+from flightlog.privacy.detect.meter import Judged
 from flightlog.privacy.detect.rules import Rule, rules
-from flightlog.privacy.detect.wraps import joined
+from flightlog.privacy.detect.wraps import is_cut, joined
 
 _REACH = 48
 _LEAST = 12
 _WIDTH_MAX = 360
-LOOK = 400
-_HASHY = re2.compile(
-    rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace",
-    LATIN,
+# What judgements cost, in bytes examined: of a word, of a name, and of each form tried beside a name.
+_WORD_LOOK, _NAME_LOOK, _FORM_LOOK = 250, 80, 40
+_HASHY = lazily.linear(
+    rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace"
 )
-_EVIDENCE = re2.compile(rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred)[\w-]*\s", LATIN)
-_SECRETIVE = re2.compile(rb"(?i)token|key|secret|pass|pwd|auth|cred|api", LATIN)
-_OWNER = re2.compile(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id", LATIN)
+_EVIDENCE = lazily.linear(rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred)[\w-]*\s")
+_SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api")
+_OWNER = lazily.linear(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id")
 # Long enough, or cut by the end of a line.
-_VALUE = re.compile(
+_VALUE = lazily.quick(
     rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{6}(?:[A-Za-z0-9_\-+/]{%d}|[A-Za-z0-9_\-+/]{0,5}[ \\]{0,2}(?:\r?\n|\\n))"
     % (_LEAST - 6)
 )
-_RUN = re.compile(rb"[A-Za-z0-9_\-+/.=:]{6,}")
-_DIGIT = re.compile(rb"[0-9]")
-_HUMP = re.compile(rb"[a-z][A-Z]")
+_RUN = lazily.quick(rb"[A-Za-z0-9_\-+/.=:]{6,}")
+_CUT_RUN = lazily.quick(rb"[A-Za-z0-9_\-+/.=:~$!]{2,}")
+_SHORT_HEX = lazily.quick(rb"[0-9a-f]{1,31}")
+_DIGIT = lazily.quick(rb"[0-9]")
+_HUMP = lazily.quick(rb"[a-z][A-Z]")
 _SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers"
-_LEADING = re.compile(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\Z)" % _SECRETIVE_WORDS.encode())
+_AFTER_WORD = rf"[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?[\"'`]"
+_AFTER = lazily.quick(f"(?i){_AFTER_WORD}".encode())
+_WORDY = lazily.quick(rb"\w")
+# A shorter name inside a word is that word.
+_LONG_NAME = 5
+_LEADING = lazily.quick(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\Z)" % _SECRETIVE_WORDS.encode())
 # Names that are usual words: only with a word of credentials or a quoted value after them.
 _AMBIGUOUS = """backlog box canva circle copper findl fixer front ghost guru hive hunter monday neon orbit
 persona phrase segment semaphore shortcut sigma spectral stability steam together toggl twist zoom"""
@@ -44,20 +52,14 @@ AMBIGUOUS = frozenset(_AMBIGUOUS.split())
 _USUAL_FORM = "{hex:32}"
 _ANY_FORMS = ("{uuid}", "{dots:16-120}", "{b64:20-100}=", "{b64:20-100}")
 # A word before the value that says it is something else.
-_LABEL = re2.compile(rb"(?i)(?:name|label|title|region|version|url|uri|host|path|file|dir)[\"'`\]\s]*[:=>]", LATIN)
-_ASSIGNED = re.compile(rb"[\s\"'`]*[:=][\s\"'`=>]*")
+_LABEL = lazily.linear(rb"(?i)(?:name|label|title|region|version|url|uri|host|path|file|dir)[\"'`\]\s]*[:=>]")
+_ASSIGNED = lazily.quick(rb"[\s\"'`]*[:=][\s\"'`=>]*")
 
 
 @functools.cache
-def _name() -> Any:
-    """Return the pattern of a provider's name."""
-    return re2.compile(f"(?i){names()}".encode(), LATIN)
-
-
-@functools.cache
-def _word() -> Any:
-    """Return the pattern of a word for a secret and the beginning of a value after it."""
-    return re2.compile(f"(?i){assignments.trigger()}".encode(), LATIN)
+def _word(words: tuple[str, ...]) -> Any:
+    """Return the pattern of one of the words for a secret and the beginning of a value after it."""
+    return re2.compile(f"(?i){assignments.trigger(words)}".encode(), LATIN)
 
 
 @functools.cache
@@ -70,14 +72,42 @@ def _rules_of() -> dict[bytes, tuple[Rule, ...]]:
 
 
 @functools.cache
-def names() -> str:
-    """Return a pattern for the providers' names."""
-    every = sorted({name for rule in rules() for name in rule.near}, key=lambda name: (-len(name), name))
+def _sizes() -> tuple[int, ...]:
+    """Return how long the providers' names are, the longest first."""
+    return tuple(sorted({len(name) for name in _rules_of()}, reverse=True))
+
+
+def names_in(low: bytes) -> tuple[str, ...]:
+    """Return the providers' names that stand in a text of small letters."""
+    return tuple(name.decode() for name in _rules_of() if holds(low, name))
+
+
+def names(among: tuple[str, ...] | None = None) -> str:
+    """Return a pattern for the providers' names, or for those `among` them."""
+    every = [name.decode() for name in _rules_of()] if among is None else among
+    every = sorted(every, key=lambda name: (-len(name), name))
     plain = (name for name in every if name not in AMBIGUOUS)
     # A short name inside a word is that word.
-    made = [(r"\b" if len(name) < 5 else "") + re.escape(name) for name in plain]
+    made = [(r"\b" if len(name) < _LONG_NAME else "") + re.escape(name) for name in plain]
     words = "|".join(re.escape(name) for name in every if name in AMBIGUOUS)
-    return tokens.either([*made, rf"\b(?:{words})(?:[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?[\"'`])"])
+    return tokens.either([*made, *([rf"\b(?:{words})(?:{_AFTER_WORD})"] if words else [])])
+
+
+def _name_at(data: bytes, start: int) -> bytes | None:
+    """Return the provider's name that begins at `start`, in small letters."""
+    known, sizes = _rules_of(), _sizes()
+    low = data[start : start + sizes[0]].lower()
+    begins = not start or not _WORDY.match(data, start - 1, start)
+    for size in sizes:
+        name = low[:size]
+        if name not in known or len(name) < size:
+            continue
+        if name.decode() in AMBIGUOUS:
+            if begins and _AFTER.match(data, start + size, start + size + 12):
+                return name
+        elif begins or size >= _LONG_NAME:
+            return name
+    return None
 
 
 def is_name(text: bytes) -> bool:
@@ -115,42 +145,48 @@ def _padded(field: re.Match[str]) -> str:
     return f"[{field[1]}-][{field[1]}=-]{{{low - 1}{more}}}"
 
 
-def beside_name(window: bytes, start: int) -> tuple[int, Hit | None]:
+def beside_name(window: bytes, start: int) -> Judged:
     """Return how long the name at `start` is, and what it makes secret."""
-    name = _name().match(window, start)
-    known = _known_name(name.group().lower()) if name is not None else None
+    known = _name_at(window, start)
     if known is None:
-        return 1, None
-    return len(known), _beside_provider(window, start + len(known), _rules_of()[known])
+        return Judged(1, None, _NAME_LOOK)
+    end = start + len(known)
+    stop = window.find(b"\0", end, end + _WIDTH_MAX)
+    text = window[end : stop if stop >= 0 else end + _WIDTH_MAX]
+    if not _has_candidate(text):
+        return Judged(len(known), None, _NAME_LOOK)
+    near = _rules_of()[known]
+    tried = len(_ANY_FORMS) + sum(len(rule.forms) for rule in near)
+    return Judged(len(known), _beside_provider(window, end, text, near), _NAME_LOOK + _FORM_LOOK * tried)
 
 
-def beside_word(window: bytes, start: int) -> tuple[int, Hit | None]:
+def beside_word(window: bytes, start: int) -> Judged:
     """Return how long the word for a secret at `start` is, and what it makes secret."""
     word = assignments.word_end(window, start)
-    return max(word - start, 1), assignments.judge(window, start, word) if word else None
+    return Judged(max(word - start, 1), assignments.judge(window, start, word) if word else None, _WORD_LOOK)
 
 
 def name_end(data: bytes, start: int) -> int:
     """Return where the provider's name that begins at `start` ends, or 0 if none begins there."""
-    name = _name().match(data, start)
-    return int(name.end()) if name else 0
+    name = _name_at(data, start)
+    return start + len(name) if name else 0
 
 
 def tells(name: bytes) -> bool:
     """Say whether `name` holds a provider's name or a word for a secret, or names a person's account."""
     value = b' = "0a1b2c3d4e5f6g7h8i9j"'
-    told = _name().search(name) or _word().search(name + value) or _OWNER.search(name)
+    low = name.lower()
+    if names_in(low) and any(_name_at(low, at) for at in range(len(low))):
+        return True
+    words = assignments.words_in(low)
+    told = (_word(words).search(name + value) if words else None) or _OWNER.search(name)
     return told is not None
 
 
-def _beside_provider(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
-    stop = view.find(b"\0", end, end + _WIDTH_MAX)
-    text = view[end : stop if stop >= 0 else end + _WIDTH_MAX]
-    if not _has_candidate(text):
-        return None
+def _beside_provider(view: bytes, end: int, text: bytes, near: tuple[Rule, ...]) -> Hit | None:
     hit = _first(text, near)
-    if b"\n" in text[: _REACH * 3] and (hit is None or b"\n" in text[hit.start - 1 : hit.end + 1]):
-        whole = _wrapped(view, end, near)
+    if b"\n" in text[: _REACH * 3] and (hit is None or _is_part(text, hit)):
+        whole = _wrapped(view, end, text, near, hit)
         if whole is not None and (hit is None or len(whole.value) > len(hit.value)):
             return whole
     return _placed(view, hit._replace(start=end + hit.start, end=end + hit.end)) if hit else None
@@ -162,11 +198,16 @@ def _has_candidate(text: bytes) -> bool:
         if run.start() > _REACH:
             return False
         value = run.group()
-        if _DIGIT.search(value) or len(_HUMP.findall(value)) > 1:
-            return True
         if text[run.end() : run.end() + 3].lstrip(b" \\")[:1] == b"\n":
             return True
+        if len(value) >= _LEAST and (_DIGIT.search(value) or len(_HUMP.findall(value)) > 1) and not _is_path(value):
+            return True
     return False
+
+
+def _is_path(value: bytes) -> bool:
+    """Say whether `value` is of an address or a path: those hold slashes, as some keys do, but words between them."""
+    return b"/" in value and (b"//" in value or chance.wordiness(value) >= 0.5)
 
 
 def _placed(view: bytes, hit: Hit) -> Hit:
@@ -190,17 +231,33 @@ def _any(text: bytes, rule: Rule) -> Hit | None:
         return None
     for form in _ANY_FORMS:
         hit = _shaped(text, form, Rule(rule.id, rule.provider))
-        if hit is not None:
+        # A short number in hex is a name of something, unless a word says that it opens something.
+        if hit is not None and (not _SHORT_HEX.fullmatch(hit.value) or _SECRETIVE.search(text, 0, hit.start)):
             return hit
     return None
 
 
-def _wrapped(view: bytes, end: int, near: tuple[Rule, ...]) -> Hit | None:
-    text, back = joined(view, end, _WIDTH_MAX)
-    hit = _first(text, near)
-    if hit is None or (hit.weight == MEDIUM and not _is_quoted(text, hit)):
-        return None
-    return hit._replace(start=back(hit.start + 1) - 1, end=back(hit.end))
+def _is_part(text: bytes, hit: Hit) -> bool:
+    """Say whether a value begins or ends with its line, and so may be a part of one."""
+    return is_cut(text, hit.end) or text[: hit.start].rstrip(b" \t")[-1:] in (b"\n", b"") or b"\n" in hit.value
+
+
+def _wrapped(view: bytes, end: int, text: bytes, near: tuple[Rule, ...], part: Hit | None) -> Hit | None:
+    """Return the value that goes on over the end of a line; what stands before it keeps its lines."""
+    for run in _CUT_RUN.finditer(text, 0, _REACH + _WIDTH_MAX // 2):
+        low = run.start()
+        if low > _REACH:
+            return None
+        if not is_cut(text, run.end()):
+            continue
+        rest, back = joined(view, end + low, _WIDTH_MAX)
+        hit = _first(text[:low] + rest, near)
+        if hit is None or hit.start < low:
+            continue
+        known = part is not None and hit.value.endswith(part.value)
+        if hit.weight != MEDIUM or known or _is_quoted(text[:low] + rest, hit):
+            return hit._replace(start=back(hit.start - low + 1) - 1, end=back(hit.end - low))
+    return None
 
 
 def _is_quoted(text: bytes, hit: Hit) -> bool:

@@ -3,27 +3,49 @@
 Ordinary text uses a small part of it. Where somebody piled up beginnings of secrets, the
 credit runs out, and nothing more is weighed in that record: the rest of it is taken out
 unseen. A hostile text so loses words, never time, hides nothing, and stays as it then is.
+What was weighed once is remembered, so that looking again at the same words costs little.
 """
+
+from typing import NamedTuple
 
 from flightlog.privacy.detect.hits import LOW, Hit
 
 UNJUDGED = "unjudged"
 _CREDIT_MAX = 384 << 10
+_REMEMBERED_MAX = 10_000
+# One judgement may cost more than is left: so much at most.
+DEBT_MAX = 1_000
+# So much credit grows for each byte: as the text stands, and read in another way.
+_PLAIN, _ANOTHER = 0.75, 0.3
+
+
+class Judged(NamedTuple):
+    """What came of a judgement: how much of the text it is about, what is private in it, and what it cost."""
+
+    length: int
+    hit: Hit | None
+    cost: int
+
+
+Memory = dict[tuple[object, int, bytes], Judged]
 
 
 class Meter:
     """Credit that grows with the place in the text and is spent by looks at it."""
 
-    def __init__(self) -> None:
-        """Begin with full credit."""
-        self._credit = _CREDIT_MAX
+    def __init__(self, memory: Memory | None = None) -> None:
+        """Begin with full credit, and with what was judged before."""
+        self._credit: float = _CREDIT_MAX
         self._at = 0
+        self._rate = _PLAIN
+        self._memory: Memory = {} if memory is None else memory
         self.spent = 0
-        self.granted = _CREDIT_MAX
+        self.granted: float = _CREDIT_MAX
 
-    def begin(self) -> None:
-        """Go back to the beginning: another search, or another reading of the text."""
+    def begin(self, *, another: bool = False) -> None:
+        """Go back to the beginning: another search, or `another` reading of the text."""
         self._at = 0
+        self._rate = _ANOTHER if another else _PLAIN
 
     def unjudged(self, view: bytes, start: int) -> Hit:
         """Return the rest of the record from `start` on, to be taken out as it is."""
@@ -33,12 +55,28 @@ class Meter:
 
     def affords(self, at: int, cost: int) -> bool:
         """Say whether `cost` more bytes may be examined at `at`, and count them."""
-        more = max(0, at - self._at)
-        self._at = at
-        self.granted += more
-        self._credit = min(_CREDIT_MAX, self._credit + more)
+        if at > self._at:
+            more = (at - self._at) * self._rate
+            self._at = at
+            self.granted += more
+            self._credit = min(_CREDIT_MAX, self._credit + more)
         if cost > self._credit:
             return False
         self._credit -= cost
         self.spent += cost
         return True
+
+    def spend(self, cost: int) -> None:
+        """Count `cost` bytes that were examined, even where it leaves a debt."""
+        self._credit -= cost
+        self.spent += cost
+
+    def remembered(self, key: tuple[object, int, bytes]) -> Judged | None:
+        """Return what was judged before of the same words."""
+        return self._memory.get(key)
+
+    def remember(self, key: tuple[object, int, bytes], judged: Judged) -> None:
+        """Keep what was judged; what is kept has a bound."""
+        if len(self._memory) >= _REMEMBERED_MAX:
+            self._memory.clear()
+        self._memory[key] = judged

@@ -10,7 +10,7 @@ import ipaddress
 from flightlog.privacy.detect.hits import HIGH, MEDIUM, PERSON, Hit, holds
 
 HOME = "home-path"
-LOOK = 40
+LOOK = 90
 PATTERN = (
     rb"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9][A-Za-z0-9-]*\.[A-Za-z0-9.-]*[A-Za-z0-9]"
     rb"|/(?:home|Users)/[A-Za-z0-9._-]+|[A-Za-z]:(?:\\+|/)Users(?:\\+|/)[A-Za-z0-9._-]+|-(?:home|Users)-[a-z][a-z0-9]+"

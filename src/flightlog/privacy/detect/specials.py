@@ -7,46 +7,49 @@ records, and every look ahead is bounded.
 from collections.abc import Iterator
 from typing import Any
 
-import re2
-
-from flightlog.privacy.detect import chance
-from flightlog.privacy.detect.hits import HIGH, LATIN, LOW, MEDIUM, Hit
+from flightlog.privacy.detect import chance, lazily
+from flightlog.privacy.detect.hits import HIGH, LOW, MEDIUM, Hit, search
 from flightlog.privacy.detect.meter import Meter
+from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
 
 _PEM_MAX = 20_000
+_CUT = LINE_END.encode()
+# Each that may be cut by the end of a line is also found where only its first part stands there.
 PATTERN = (
-    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\x00]*:[^\s@\"'<>\x00]+@"
-    rb"|\bkind[\"']?: *[\"']?[Ss]ecret\b|\$ANSIBLE_VAULT;"
-    rb"|(?i:\b(?:bearer|basic|ssws)[ ]+[A-Za-z0-9._~+/=-]{12,}"
+    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\\\x00]*:[^\s@\"'<>\\\x00]+@"
+    rb"|://[^\s/@\"'<>\\\x00]*" + _CUT + rb"|\bkind[\"']?: *[\"']?[Ss]ecret\b|\$ANSIBLE_VAULT;"
+    rb"|(?i:\b(?:bearer|basic|ssws)[ ]+(?:[A-Za-z0-9._~+/=-]{12,}|[A-Za-z0-9._~+/=-]{2,11}" + _CUT + rb")"
     rb"|[ ](?:-u|--user|--proxy-user)[ =]{0,3}(?:[\"'][^\s\"'\x00]*[\"']|[^\s:\"'\x00/]+):?[\"']?[^\s\"'\x00]*"
     rb"|\bsshpass -p *[^\s\x00]+"
-    rb"|\b(?:mysql|mysqldump|docker login|redis-cli|psql|psexec)\b[^\n\x00|;&]{0,60} -(?:p|a) ?[^\s\x00-][^\s\x00]{4,}"
+    rb"|\b(?:mysql|mysqldump|docker login|redis-cli|psql|psexec)\b[^\n\x00|;&]{0,60} -(?:p|a) ?[^\s\x00-]"
+    rb"(?:[^\s\x00]{4,}|[^\s\x00]{1,3}" + _CUT + rb")"
     rb"|\bmachine\s+[^\s\x00]+\s+login\s+[^\s\x00]+\s+password\s+[^\s\x00]+)"
-    rb"|\b(?:NetworkCredential|DirectoryEntry)\((?:\s*\\{0,3}\"[^\"\n\x00]{1,100}\"\s*,){1,2}\s*\\{0,3}\"[^\"\n\x00]{3,80}\""
+    rb"|\b(?:NetworkCredential|DirectoryEntry)\((?:\s*\\{0,3}\"[^\"\x00]{1,100}\"\s*,){1,2}\s*\\{0,3}\"[^\"\x00]{3,80}\""
 )
-_TRIGGER = re2.compile(PATTERN, LATIN)
+_TRIGGER = lazily.linear(PATTERN)
 _MANIFEST_MAX = 2_000
 _NO_PASSWORDS = frozenset(
     b"password pass pwd test token secret changeme changeit yyy xxx apikey password> key>".split()
 )
-_FLAG = re2.compile(rb"--?(?:user|u|proxy-user)[ =]*", LATIN)
-_DIGIT = re2.compile(rb"[0-9]", LATIN)
+_FLAG = lazily.linear(rb"--?(?:user|u|proxy-user)[ =]*")
+_DIGIT = lazily.linear(rb"[0-9]")
+_PADDED = lazily.linear(rb"[^=]==?$")
 _LOOK = 400
-_ENTRY = re2.compile(
-    rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])", LATIN
+_ENTRY = lazily.linear(
+    rb"(?:\n|\\n|[{,])[ \t]*[\"']?[\w.-]+[\"']?:[ ]*[\"']?([A-Za-z0-9+/]{8,}={0,3})[\"']?[ \t\r]*(?:$|[\n\\,}#])"
 )
 _END = b"-----END "
-_BODY = re2.compile(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*", LATIN)
-_SECOND_AT = re2.compile(rb"[^\s/:@\"'<>\x00]{1,40}@", LATIN)
-_VAULT = re2.compile(rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+", LATIN)
-_STAND_IN = re2.compile(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+", LATIN)
+_BODY = lazily.linear(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*")
+_SECOND_AT = lazily.linear(rb"[^\s/:@\"'<>\x00]{1,40}@")
+_VAULT = lazily.linear(rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+")
+_STAND_IN = lazily.linear(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+")
 
 
-def find(view: bytes, meter: Meter) -> Iterator[Hit]:
+def find(view: bytes, meter: Meter, *, another: bool = False) -> Iterator[Hit]:
     """Yield private keys, credentials in addresses, headers and flags."""
-    meter.begin()
+    meter.begin(another=another)
     at, pem_end = 0, 0
-    while (found := _TRIGGER.search(view, at)) is not None:
+    while (found := search(_TRIGGER, view, at)) is not None:
         start, text = found.start(), found.group()
         if not meter.affords(start, _LOOK):
             hit = meter.unjudged(view, start)
@@ -63,10 +66,41 @@ def find(view: bytes, meter: Meter) -> Iterator[Hit]:
             pem_end = pem_end if pem_end > start else _pem_end(view, start)
             secret = _pem(view, start, pem_end)
         else:
-            secret = _address(_whole(view, found), start) if text.startswith(b"://") else _header_or_flag(text, start)
+            secret = _inline(view, found)
+            if is_cut(view, secret.end if secret else found.end()) or b"\n" in text:
+                secret = _longer(secret, _over_lines(view, start))
         at = secret.end if secret else found.end() if not text.startswith(b"://") else start + 3
+        at = max(at, found.end() - _LOOK)  # longer than any address: not to be read again and again
         if secret:
             yield secret
+
+
+def _inline(view: bytes, found: Any) -> Hit | None:
+    start, text = found.start(), bytes(found.group())
+    if text.startswith(b"://"):
+        return _address(_whole(view, found), start) if text.endswith(b"@") else None
+    return _header_or_flag(text.rstrip(b"\\"), start) if b"\n" not in text.strip() else None
+
+
+def _over_lines(view: bytes, start: int) -> Hit | None:
+    """Return what begins at `start` and goes on in the next lines."""
+    text, back = joined(view, start, _LOOK)
+    found = _TRIGGER.match(text)
+    secret = _inline(text, found) if found is not None else None
+    if secret is None:
+        return None
+    return secret._replace(start=back(secret.start + 1) - 1, end=back(secret.end))
+
+
+def _longer(one: Hit | None, other: Hit | None) -> Hit | None:
+    if one is None or other is None:
+        return one or other
+    return other if len(other.value) > len(one.value) and _goes_on(other.value[len(one.value) :]) else one
+
+
+def _goes_on(more: bytes) -> bool:
+    """Say whether the beginning of a line reads as the end of a value, not as a word."""
+    return bool(_DIGIT.search(more)) or chance.wordiness(more) < 0.5
 
 
 def _vault(view: bytes, start: int) -> Hit | None:
@@ -141,7 +175,8 @@ def _header_or_flag(text: bytes, start: int) -> Hit | None:
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"
         fine = chance.is_random(value, floor=2.8) or (
-            (value[-1:] == b"=" if word.lower() == b"basic" else _is_dense(value)) and not chance.is_placeholder(value)
+            (_PADDED.search(value) if word.lower() == b"basic" else _is_dense(value))
+            and not chance.is_placeholder(value)
         )
     elif word.endswith(b'"') or b"(" in word:
         value, rule = text.rsplit(b'"', 2)[1].rstrip(b"\\"), "credential-call"

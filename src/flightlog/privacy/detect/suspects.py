@@ -7,14 +7,12 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import re2
-
-from flightlog.privacy.detect import engine
-from flightlog.privacy.detect.hits import LATIN
+from flightlog.privacy.detect import engine, lazily
 from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.meter import Meter
 
 # What no raw line hides: text to be read in another way before it is searched.
-_DEEP = re2.compile(rb"\\u00[0-7]|\x1b|1b\[|data: ?\{", LATIN)
+_DEEP = lazily.linear(rb"\\u00[0-7]|\x1b|1b\[|data: ?\{")
 
 
 class Suspect(NamedTuple):
@@ -24,10 +22,10 @@ class Suspect(NamedTuple):
     found: list[engine.Found]
 
 
-def lines_in(data: bytes, known: Known) -> list[Suspect]:
+def lines_in(data: bytes, known: Known, meter: Meter | None = None) -> list[Suspect]:
     """Return the lines of `data` that need a closer look, in order; what was found counts from their beginning."""
     records = data.replace(b"\n", b"\0")
-    looked = engine.look(records, known)
+    looked = engine.look(records, known, meter)
     suspects: list[Suspect] = []
     end = -1
     marks: list[tuple[int, engine.Found | None]] = [(one.start, one) for one in looked.found]

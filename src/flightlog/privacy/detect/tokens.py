@@ -12,20 +12,23 @@ from typing import NamedTuple
 
 import re2
 
-from flightlog.privacy.detect import chance, forms
-from flightlog.privacy.detect.hits import HIGH, LATIN, Hit
+from flightlog.privacy.detect import chance, forms, lazily
+from flightlog.privacy.detect.hits import HIGH, LATIN, Hit, holds
 from flightlog.privacy.detect.rules import Rule, rules
-from flightlog.privacy.detect.wraps import joined
+from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined, joined_around
 
 _WIDTH_MAX = 700
 # The shorter the head, the more must follow before it is worth a look.
 _WANTED = {1: 20, 2: 13, 3: 12}
 _WANTED_ELSE = 1
+# Where a line ends before that, less is enough: the value may go on in the next.
+_WANTED_CUT = {1: 6, 2: 4, 3: 3}
 _HEAD_CHARS = 2
 
 
-_ADDRESS_LEAD = re.compile(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")
-_RUN = re.compile(rb"[A-Za-z0-9_.$/+=:|~%?&@;-]*")
+_ADDRESS_LEAD = lazily.quick(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")
+_RUN = lazily.quick(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*")
+_RUN_BEFORE = lazily.quick(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*\Z")
 _LOOK = 100
 
 
@@ -47,13 +50,20 @@ def _tables() -> dict[bytes, list[_Form]]:
     return heads
 
 
-def triggers() -> tuple[str, str]:
-    """Return patterns for the heads of all tokens: those telling by themselves, and those with what must follow.
+def forms_in(data: bytes) -> "tuple[_Form, ...]":
+    """Return the forms whose heads stand in `data`."""
+    standing = {head for head in _heads() if holds(data, head)}
+    return tuple(form for form in _forms() if form.head in standing)
+
+
+def triggers(among: "tuple[_Form, ...] | None" = None) -> tuple[str, str]:
+    """Return patterns for the heads of tokens: those telling by themselves, and those with what must follow.
 
     Apart, since heads and counts in one automaton have more states than a hostile text leaves room for.
     """
+    every = _forms() if among is None else among
     plain, counted = (
-        either(dict.fromkeys(_trigger(form) for form in _forms() if _is_telling(form) is telling))
+        either(dict.fromkeys(_trigger(form) for form in every if _is_telling(form) is telling))
         for telling in (True, False)
     )
     return plain, counted
@@ -70,6 +80,11 @@ def either(patterns: Iterable[str]) -> str:
 def _is_telling(form: _Form) -> bool:
     head = form.head.decode()
     return len(head) > 3 and not (len(head) <= 8 and head[:-1].isalpha() and head.islower())
+
+
+@functools.cache
+def _heads() -> frozenset[bytes]:
+    return frozenset(form.head for form in _forms())
 
 
 @functools.cache
@@ -91,19 +106,27 @@ def _trigger(form: _Form) -> str:
     after = form.text[form.text.index(head) + len(head) :]
     made = r"\b" if form.lead and head[0].isalnum() and not (len(head) > 3 and head[-1] in "_-.") else ""
     made += re.escape(head)
-    wanted = _WANTED_ELSE if _is_telling(form) else _WANTED.get(len(head), _WANTED[3])
-    at = 0
-    for field in forms.FIELD.finditer(after):
-        made += re.escape(after[at : field.start()])
-        at = field.end()
-        if field["name"] == "uuid":
-            return made + "[0-9a-fA-F]{8}-"
-        least = int(field["low"])
-        if least >= wanted:
-            return f"{made}[{forms.CLASSES[field['name']]}]{{{wanted}}}"
-        made += forms.pattern(field.group())
-        wanted -= least
-    return made
+    if _is_telling(form):
+        return made + _begun(after, _WANTED_ELSE, 0)
+    cut = 0 if head[-1] in "_-." else _WANTED_CUT.get(len(head), _WANTED_CUT[3])
+    return made + _begun(after, _WANTED.get(len(head), _WANTED[3]), cut)
+
+
+def _begun(form: str, wanted: int, cut: int) -> str:
+    """Return a pattern for the `wanted` first characters of `form`, or for as few as `cut` and the end of a line."""
+    field = forms.FIELD.search(form)
+    if field is None:
+        return re.escape(form)
+    made, rest = re.escape(form[: field.start()]), form[field.end() :]
+    if field["name"] == "uuid":
+        return f"{made}(?:[0-9a-fA-F]{{8}}-|[0-9a-fA-F]{{{min(cut, 7)},7}}{LINE_END})"
+    least, members = int(field["low"]), f"[{forms.CLASSES[field['name']]}]"
+    if least < wanted:
+        whole = forms.pattern(field.group()) + _begun(rest, wanted - least, max(0, cut - least))
+    else:
+        whole = f"{members}{{{wanted}}}"
+    most = min(least, wanted) - 1
+    return f"{made}(?:{whole}|{members}{{{cut},{most}}}{LINE_END})" if cut <= most else made + whole
 
 
 @functools.cache
@@ -123,8 +146,8 @@ def cost(data: bytes, start: int) -> int:
 
 def judge(view: bytes, start: int) -> Hit | None:
     """Return the token known by its own shape whose head begins at `start`."""
-    run_end = _RUN.match(view, start, start + _WIDTH_MAX).end()  # type: ignore[union-attr]
-    return _best(view, start, _forms_at(view, start), wrapped=_is_cut(view, run_end))
+    run_end = _RUN.match(view, start, start + _WIDTH_MAX).end()
+    return _best(view, start, _forms_at(view, start), wrapped=is_cut(view, run_end))
 
 
 def _forms_at(data: bytes, start: int) -> list[_Form]:
@@ -141,11 +164,6 @@ def _best(view: bytes, start: int, tried: list[_Form], *, wrapped: bool) -> Hit 
     return best
 
 
-def _is_cut(view: bytes, end: int) -> bool:
-    """Say whether the run that ends at `end` goes on to the end of its line."""
-    return view[end : end + 1] in (b"\n", b"\r", b"\\") or view[end : end + 2] == b" \n"
-
-
 def _longer(one: Hit | None, other: Hit | None) -> Hit | None:
     if one is None or other is None:
         return one or other
@@ -155,7 +173,7 @@ def _longer(one: Hit | None, other: Hit | None) -> Hit | None:
 def _try(view: bytes, start: int, form: _Form, lines: _Joined | None) -> Hit | None:
     pattern = _pattern(form.text)
     if not form.lead:
-        return _around(view, start, form, pattern)
+        return _around(view, start, form, pattern) or _around_joined(view, start, form, pattern)
     match = pattern.match(view, start, start + _WIDTH_MAX * 4)  # type: ignore[attr-defined]
     whole = _joined(lines, start, form, pattern) if lines is not None else None
     if match and _ends(form.text, view[match.end() : match.end() + 1]):
@@ -169,7 +187,14 @@ def _try(view: bytes, start: int, form: _Form, lines: _Joined | None) -> Hit | N
 def _joined(lines: _Joined, start: int, form: _Form, pattern: object) -> Hit | None:
     text, back = lines
     match = pattern.match(text)  # type: ignore[attr-defined]
-    return _hit(match.group(), start, back(match.end()), form.rule) if match else None
+    # Lines of capitals read as one are a list of words, not a token.
+    if match is None or _is_words(match.group()[len(form.head) :]):
+        return None
+    return _hit(match.group(), start, back(match.end()), form.rule)
+
+
+def _is_words(value: bytes) -> bool:
+    return chance.count_digits(value) < 2 and chance.wordiness(value) >= 0.55
 
 
 def _goes_on(view: bytes, hit: Hit, whole: Hit) -> bool:
@@ -211,6 +236,18 @@ def _around(view: bytes, at: int, form: _Form, pattern: object) -> Hit | None:
         ):
             return _hit(match.group(), match.start(), match.end(), form.rule)
     return None
+
+
+def _around_joined(view: bytes, at: int, form: _Form, pattern: object) -> Hit | None:
+    """Return the same where a line end stands in the token, before or after what tells it."""
+    end = _RUN.match(view, at, at + _LOOK).end()
+    begin = _RUN_BEFORE.search(view, max(0, at - _LOOK), at)
+    begun = begin.start() if begin else at
+    if not (is_cut(view, end) or view[:begun].endswith((b"\n", b"\n ", b"\n\t", b"\n+", b"\n  ", b"> "))):
+        return None
+    text, back, middle = joined_around(view, at, 120, 200)
+    hit = _around(text, middle, form, pattern)
+    return hit._replace(start=back(hit.start + 1) - 1, end=back(hit.end)) if hit else None
 
 
 def _ends(form: str, after: bytes) -> bool:

@@ -8,22 +8,36 @@ a text be read another way (colours, streams, base64, PEM) is reported as a plac
 """
 
 import functools
+import itertools
 import re
+import string
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import re2
 
-from flightlog.privacy.detect import assignments, contexts, people, specials, tokens, views
-from flightlog.privacy.detect.hits import LATIN, Hit
+from flightlog.privacy.detect import assignments, contexts, lazily, people, specials, tokens, views
+from flightlog.privacy.detect.hits import LATIN, Hit, search
 from flightlog.privacy.detect.meter import UNJUDGED, Meter
 
 _BEFORE = 160
 _AFTER = 800
 _TOKEN_AFTER = 3_200
 _LONG = 200
-_PLACE_LOOK = 40
-_KNOWN_LOOK = 30
+# Up to so many bytes a text is short; after so many of them, everything is made ready.
+_SHORT = 32 << 10
+_PARTS_MAX = 12
+_PLACE_LOOK = 60
+# Text behind base64 is decoded and searched three times more.
+_BASE64_LOOK = 240
+_BASE64_MIN = 20
+_EVENT = b"data:"
+# Events of a stream so far apart are read together.
+EVENTS_REACH = 1 << 20
+_BASE64 = (string.ascii_letters + string.digits + "+/_-").encode()
+# What is found has to be placed, weighed against others, named and replaced.
+_FOUND = 60
+_KNOWN_LOOK = 40
 _REMEMBERED_MAX = 10_000
 _MARK = rb"[^A-Za-z0-9\x00]"
 _ESCAPED = rb"\\[nt]"
@@ -58,35 +72,79 @@ class _Tables(NamedTuple):
     rare: Any
 
 
+_RARE = rb"|".join((specials.PATTERN, views.BASE64_TEXT, OTHER_VIEWS))
+
+
+def _tables(data: bytes) -> _Tables:
+    """Return what to look for: everything, or for a few short texts what could stand in them, which is made sooner."""
+    parts = _parts()
+    if len(data) > _SHORT or _whole.cache_info().currsize or len(parts) >= _PARTS_MAX:
+        return _whole()
+    low = data.lower()
+    wanted = assignments.words_in(low), tokens.forms_in(data), contexts.names_in(low)
+    needed = frozenset(itertools.chain(*wanted))
+    for held, tables in parts:
+        if needed <= held:
+            return tables
+    words, forms, names = wanted
+    made = _made(assignments.trigger(words) if words else "", tokens.triggers(forms), contexts.names(names))
+    parts.append((needed, made))
+    return made
+
+
 @functools.cache
-def _tables() -> _Tables:
-    plain, counted = (pattern.encode() for pattern in tokens.triggers())
-    words = rb"(?i:" + assignments.trigger().encode() + rb")|" + people.PATTERN
-    rare = rb"|".join((specials.PATTERN, views.BASE64_TEXT, OTHER_VIEWS))
-    named = plain + rb"|(?i:" + contexts.names().encode() + rb")"
-    return _Tables(_raw(words), _raw(counted + rb"|" + rare), _raw(named), _raw(rare))
+def _whole() -> _Tables:
+    return _made(assignments.trigger(), tokens.triggers(), contexts.names())
+
+
+@functools.cache
+def _parts() -> list[tuple[frozenset[object], _Tables]]:
+    """Return what was made ready for short texts: what each looks for, and the patterns."""
+    return []
+
+
+def _made(word: str, heads: tuple[str, str], name: str) -> _Tables:
+    plain, counted = (pattern.encode() for pattern in heads)
+    words = [rb"(?i:" + word.encode() + rb")"] if word else []
+    named = [*([plain] if plain else []), *([rb"(?i:" + name.encode() + rb")"] if name else [])]
+    return _Tables(
+        _raw(rb"|".join([*words, people.PATTERN])),
+        _raw(rb"|".join([*([counted] if counted else []), _RARE])),
+        _raw(rb"|".join(named)) if named else None,
+        lazily.linear(_rawly(_RARE)),
+    )
 
 
 def _raw(pattern: bytes) -> Any:
     r"""Compile a pattern that finds in raw JSON whatever `pattern` finds where `\n` and `\t` are blanked out."""
+    return re2.compile(_rawly(pattern), LATIN)
+
+
+def _rawly(pattern: bytes) -> bytes:
     raw = pattern.replace(rb"\b", rb"(?:\b|" + _ESCAPED + rb")")
     raw = raw.replace(_MARK, rb"(?:" + _MARK + rb"|" + _ESCAPED + rb")")
-    return re2.compile(raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")"), LATIN)
+    return raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")")
 
 
-def sight(data: bytes, meter: Meter, *, persons: bool = True) -> Sighted:
-    """Return what is private in `data` at first sight, and where another look is needed."""
-    tables = _tables()
-    looker = _Looker(data, meter)
+def sight(data: bytes, meter: Meter, *, another: bool = False) -> Sighted:
+    """Return what is private in `data` at first sight, and where another look is needed.
+
+    `another` says that it is a text read in another way, where nobody looks for persons.
+    """
+    tables = _tables(data)
+    looker = _Looker(data, meter, tables)
     places: list[Place] = []
     hits: list[Hit] = []
     for pattern, judge in (
-        (tables.words, lambda start, end: looker.word_or_person(start, end, persons=persons)),
+        (tables.words, lambda start, end: looker.word_or_person(start, end, persons=not another)),
         (tables.named, looker.token_or_name),
         (tables.shapes, lambda start, end: looker.token_or_place(start, end, places)),
     ):
+        if pattern is None:
+            continue
         looker.data = data = _without_unjudged(data, hits)
-        hits += _scan(data, meter, pattern, judge)
+        meter.begin(another=another)
+        hits += _scan(data, pattern, judge)
     return Sighted(hits, places)
 
 
@@ -101,10 +159,9 @@ def _without_unjudged(data: bytes, hits: list[Hit]) -> bytes:
     return bytes(blanked)
 
 
-def _scan(data: bytes, meter: Meter, pattern: Any, judge: Any) -> Iterator[Hit]:
-    meter.begin()
-    matches = pattern.finditer(data)
-    while (found := next(matches, None)) is not None:
+def _scan(data: bytes, pattern: Any, judge: Any) -> Iterator[Hit]:
+    at = 0
+    while (found := search(pattern, data, at)) is not None:
         start, end = found.span()
         after, hit = judge(start, end)
         if end - start > 2 * _LONG:
@@ -112,18 +169,18 @@ def _scan(data: bytes, meter: Meter, pattern: Any, judge: Any) -> Iterator[Hit]:
             after = max(after, end - _LONG)
         if hit is not None:
             yield hit
-        if after != end:
-            matches = pattern.finditer(data, after)
+        at = after
 
 
 class _Looker:
     """Judges matches in one text; what repeats, in a transcript or a hostile text, is judged once."""
 
-    def __init__(self, data: bytes, meter: Meter) -> None:
+    def __init__(self, data: bytes, meter: Meter, tables: _Tables) -> None:
         self.data = data
+        self._tables = tables
         self._meter = meter
+        self._events = 0, 0  # the last event that was told, and the last seen
         self._words: dict[tuple[int, int, bytes], tuple[bool, int, bool]] = {}
-        self._judged: dict[tuple[object, int, bytes], tuple[int, Hit | None]] = {}
 
     def word_or_person(self, start: int, end: int, *, persons: bool) -> tuple[int, Hit | None]:
         start = self._unescaped(start, end)
@@ -131,7 +188,7 @@ class _Looker:
         if word:
             if not is_worth:
                 return after, None
-            judged, hit = self._locally(contexts.beside_word, start, contexts.LOOK)
+            judged, hit = self._locally(contexts.beside_word, start)
             return (judged if hit else after), hit
         if not persons:
             return end, None
@@ -144,7 +201,7 @@ class _Looker:
         lettered = text.lower() != text.upper()
         inside = None
         if lettered and assignments.holds_word(text):
-            inside = _tables().words.search(self.data, start + 1, end + 64)
+            inside = self._tables.words.search(self.data, start + 1, end + 64)
         return (end if inside is None else max(start + 1, min(end, inside.start()))), _moved(hit, low)
 
     def _word(self, start: int, end: int) -> tuple[bool, int, bool]:
@@ -172,30 +229,42 @@ class _Looker:
         if contexts.is_name(self.data[start:end]):
             if not contexts.has_value(self.data, end):
                 return end, None
-            return self._locally(contexts.beside_name, start, contexts.LOOK)
+            return self._locally(contexts.beside_name, start)
         after, hit = self._token(start)
         if hit is None and contexts.name_end(self.data, start):
-            return self._locally(contexts.beside_name, start, contexts.LOOK)
+            return self._locally(contexts.beside_name, start)
         return after, hit
 
     def token_or_place(self, start: int, end: int, places: list[Place]) -> tuple[int, Hit | None]:
         raw = start
         start = self._unescaped(start, end)
+        if self.data.startswith(_EVENT, start) and self._is_next_event(start):
+            return (end, None) if self._meter.affords(start, _KNOWN_LOOK) else self._unjudged(start)
         if tokens.has_head(self.data, start):
             after, hit = self._token(start)
             if hit is not None:
                 return after, hit
-            rare = _tables().rare.match(self.data, raw)
+            rare = self._tables.rare.match(self.data, raw)
             if rare is None:
                 return after, None
             end = rare.end()
-        if not self._meter.affords(start, _PLACE_LOOK):
+        marked = end - start < _BASE64_MIN or self.data[start:end].translate(None, _BASE64) != b""
+        if not self._meter.affords(start, _PLACE_LOOK if marked else _BASE64_LOOK):
             return self._unjudged(start)
         if self.data.startswith(b"\\u00", raw):
             start = raw
         text = self.data[start : min(end, start + 40)]
         places.append(Place(start, end, text))
         return max(start + 1, end if not text.startswith(b"://") else start + 3), None
+
+    def _is_next_event(self, start: int) -> bool:
+        """Say whether an event of the same record stands so near before that both are read together."""
+        told, seen = self._events
+        if seen and start - told < EVENTS_REACH // 2 and self.data.find(b"\0", seen, start) < 0:
+            self._events = told, start
+            return True
+        self._events = start, start
+        return False
 
     def _unescaped(self, start: int, end: int) -> int:
         """Return where a match begins without the line end or tab before it, as JSON writes it."""
@@ -209,18 +278,20 @@ class _Looker:
         hit = _moved(tokens.judge(window, start - low), low)
         return (hit.end if hit and hit.end > start else start + 1), hit
 
-    def _locally(self, judge: Any, start: int, cost: int) -> tuple[int, Hit | None]:
+    def _locally(self, judge: Any, start: int) -> tuple[int, Hit | None]:
         low = self._low(start)
         window = self._cut(low, start + _AFTER)
         key = judge, start - low, window
-        answer = self._judged.get(key)
-        if not self._meter.affords(start, cost if answer is None else _KNOWN_LOOK):
+        answer = self._meter.remembered(key)
+        if not self._meter.affords(start, _KNOWN_LOOK):
             return self._unjudged(start)
         if answer is None:
             answer = judge(views.flat(window), start - low)
-            if len(self._judged) < _REMEMBERED_MAX:
-                self._judged[key] = answer
-        return start + max(answer[0], 1), _moved(answer[1], low)
+            self._meter.spend(answer.cost)
+            self._meter.remember(key, answer)
+        if answer.hit is not None:
+            self._meter.spend(_FOUND)
+        return start + max(answer.length, 1), _moved(answer.hit, low)
 
     def _unjudged(self, start: int) -> tuple[int, Hit]:
         hit = self._meter.unjudged(self.data, start)
@@ -236,4 +307,7 @@ class _Looker:
 
 
 def _moved(hit: Hit | None, by: int) -> Hit | None:
-    return hit._replace(start=hit.start + by, end=hit.end + by) if hit is not None else None
+    if hit is None:
+        return None
+    start, end, rule, value, weight, kind = hit
+    return Hit(start + by, end + by, rule, value, weight, kind)

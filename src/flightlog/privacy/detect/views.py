@@ -13,22 +13,20 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-import re2
+import msgspec
 
-from flightlog.privacy.detect.hits import LATIN
+from flightlog.privacy.detect import lazily
 
-_ANSI = re2.compile(
-    rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z]|\x1b[@-Z\\-_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))+",
-    LATIN,
+_ANSI = lazily.linear(
+    rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z]|\x1b[@-Z\\-_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))+"
 )
-_PERCENT = re2.compile(rb"%[0-9A-Fa-f]{2}", LATIN)
+_PERCENT = lazily.linear(rb"%[0-9A-Fa-f]{2}")
 TELLING_PERCENT = rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])"
-_TELLING_PERCENT = re2.compile(TELLING_PERCENT, LATIN)
-_UNICODE_ESCAPE = re2.compile(rb"\\u00[2-7][0-9a-fA-F]", LATIN)
+_TELLING_PERCENT = lazily.linear(TELLING_PERCENT)
+_UNICODE_ESCAPE = lazily.linear(rb"\\u00[2-7][0-9a-fA-F]")
 # In base64 of plain ASCII the first three characters of each group have one bit clear.
 BASE64_TEXT = rb"(?:[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5,}[A-Za-z0-9+/_-]*"
-_BASE64_TEXT = re2.compile(BASE64_TEXT, LATIN)
-_EVENT = re2.compile(rb"(?:^|\n)data: ?(\{[^\n]*\})", LATIN)
+_BASE64_TEXT = lazily.linear(BASE64_TEXT)
 _DELTAS = frozenset(
     ("text", "partial_json", "thinking", "content", "arguments", "delta", "reasoning_content", "input_json")
 )
@@ -87,6 +85,8 @@ def flat(data: bytes) -> bytes:
         return data
     if b"\\\\" in data:  # escaped twice
         data = data.replace(b"\\\\n", b"  \n").replace(b"\\\\t", b"  \t")
+    if b"\\r" in data:
+        data = data.replace(b"\\r\\n", b"   \n")
     data = data.replace(b"\\n", b" \n").replace(b"\\t", b" \t")
     if b"\\u00" in data:
         data = _UNICODE_ESCAPE.sub(lambda match: b"     " + bytes((int(match.group()[4:], 16),)), data)
@@ -141,20 +141,33 @@ def _take(parts: list[bytes], segments: list[Segment], at: int, source: int, pie
 def _stream(data: bytes) -> Iterator[View]:
     """Join the text of server-sent events, per field: a model's words come in pieces."""
     pieces: dict[str, list[tuple[int, bytes]]] = {}
-    for match in _EVENT.finditer(data):
-        low, body = match.start(1), match.group(1)
+    for low, body in _events(data):
+        # Half a surrogate pair is not UTF-8, yet a stream may split a pair.
+        halves = b"\\ud" in body
         try:
-            event = json.loads(body)
-        except ValueError:
+            event = json.loads(body) if halves else msgspec.json.decode(body)
+        except (ValueError, RecursionError):
             continue
         for field, text in _deltas(event):
-            inside = json.dumps(text, ensure_ascii=False)[1:-1].encode("utf-8", "surrogatepass")
+            inside = json.dumps(text).encode()[1:-1] if halves else msgspec.json.encode(text)[1:-1]
             place = body.rfind(b'"' + inside + b'"')
             if inside and place >= 0:
                 pieces.setdefault(field, []).append((low + place + 1, inside))
     for parts in pieces.values():
         if len(parts) > 1:
             yield _assembled(parts)
+
+
+def _events(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield where the JSON of each event begins, and the JSON."""
+    at = 0
+    for line in data.split(b"\n"):
+        if line.startswith((b"data: {", b"data:{")):
+            low = line.index(b"{")
+            body = line[low:].rstrip(b" \t\r")
+            if body.endswith(b"}"):
+                yield at + low, body
+        at += len(line) + 1
 
 
 def _assembled(parts: list[tuple[int, bytes]]) -> View:

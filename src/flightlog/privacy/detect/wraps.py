@@ -5,41 +5,38 @@ out with the line end. Local: joins a bounded stretch from one position on.
 """
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
-import re2
-
-from flightlog.privacy.detect.hits import LATIN
+from flightlog.privacy.detect import lazily
 
 _LINE_MAX = 2_000
 _RAGGED = 8
-_NUMBER = re2.compile(rb"[ \t]*[0-9]{1,6}(?:\t|\xe2\x86\x92|[:|] ?| {2,})", LATIN)
-_BREAKS = {
-    b"": re2.compile(rb"(?:\\[ \t]*|[ \t]*)\r?\n[ \t]*", LATIN),
-    b"+": re2.compile(rb"[ \t]*\r?\n[ \t]*(?:[+-] ?)?[ \t]*", LATIN),
-    b">": re2.compile(rb"[ \t]*\r?\n[ \t]*(?:[>|] ?)?[ \t]*", LATIN),
-    b"1": re2.compile(rb"[ \t]*\r?\n(?:[ \t]*[0-9]{1,6}(?:\t|\xe2\x86\x92|[:|] ?| {2,}))?[ \t]*", LATIN),
-}
+_BLANK = b" \t"
+# Tried at the beginning of a line alone, over a few bytes.
+_NUMBER = lazily.quick(rb"[ \t]*[0-9]{1,6}(?:\t|\xe2\x86\x92|[:|] ?| {2,})")
+_SIGN = lazily.quick(rb"[ \t]*[+-] ?")
+_QUOTE = lazily.quick(rb"[ \t]*[>|] ?")
+_LEADS = {b"+": _SIGN, b"-": _SIGN, b">": _QUOTE, b"|": _QUOTE}
+_LEAD_MAX = 12
+_ENDS = (b"\n", b"\r", b"\\")
+
+# A line end, also as raw JSON writes it: part of a pattern.
+LINE_END = r"\\{0,2}(?:\\r)?(?:\\n|\r?\n)"
+
+Back = Callable[[int], int]
 
 
-def joined(view: bytes, start: int, width: int) -> tuple[bytes, Callable[[int], int]]:
+def joined(view: bytes, start: int, width: int) -> tuple[bytes, Back]:
     """Return the `width` bytes from `start` with line ends taken out, and the way back to offsets of `view`."""
-    stretch = view[start : start + width]
-    stop = stretch.find(b"\0")
-    stretch = stretch if stop < 0 else stretch[:stop]
-    cut = _BREAKS[_mark(view, start)]
-    parts, ends, cuts, at, gone = [], [0], [0], 0, 0
-    line = 0
-    for match in cut.finditer(stretch):
-        if at and match.start() - at < line - _RAGGED:
-            break  # a line shorter than the first was not cut: what comes after it is something else
-        line = line or start + match.start() - view.rfind(b"\n", max(0, start - _LINE_MAX), start) - 1
-        parts.append(stretch[at : match.start()])
-        gone += match.end() - match.start()
-        ends.append(match.start() - gone + (match.end() - match.start()))
-        cuts.append(gone)
-        at = match.end()
-    parts.append(stretch[at:])
+    stop = view.find(b"\0", start, start + width)
+    lines = view[start : stop if stop >= 0 else start + width].split(b"\n")
+    parts, ends, cuts, at = [], [0], [0], 0
+    for part, gone in _pieces(view, start, lines):
+        parts.append(part)
+        at += len(part)
+        ends.append(at)
+        cuts.append(cuts[-1] + gone)
 
     def back(end: int) -> int:
         # An end exactly at a cut belongs to the line before it.
@@ -48,10 +45,60 @@ def joined(view: bytes, start: int, width: int) -> tuple[bytes, Callable[[int], 
     return b"".join(parts), back
 
 
-def _mark(view: bytes, start: int) -> bytes:
-    """Return what stands before the line of `start`, and so perhaps before the lines after it."""
+def is_cut(view: bytes, end: int) -> bool:
+    """Say whether what ends at `end` ends with its line."""
+    return view[end : end + 6].lstrip(b" \t")[:1] in _ENDS
+
+
+def joined_around(view: bytes, at: int, before: int, width: int) -> tuple[bytes, Back, int]:
+    """Return the same for a stretch that begins up to `before` bytes earlier, and where in it `at` is."""
+    low = max(0, at - before)
+    low = max(low, view.rfind(b"\0", low, at) + 1)
+    text, back = joined(view, low, at - low + width)
+    first = 0
+    last = len(text)
+    while first < last:  # the first place in the text that comes from `at` or after it
+        middle = (first + last) // 2
+        if back(middle + 1) - 1 < at:
+            first = middle + 1
+        else:
+            last = middle
+    return text, back, first
+
+
+def _pieces(view: bytes, start: int, lines: list[bytes]) -> Iterator[tuple[bytes, int]]:
+    """Yield what is left of each line, and how many bytes are gone between it and the next."""
+    if len(lines) == 1:
+        yield lines[0], 0
+        return
     begin = view.rfind(b"\n", max(0, start - _LINE_MAX), start) + 1
-    first = view[begin : begin + 1]
-    if _NUMBER.match(view, begin, begin + 12):
-        return b"1"
-    return {b"+": b"+", b"-": b"+", b">": b">", b"|": b">"}.get(first, b"") if first else b""
+    lead = _lead(view, begin)
+    width = 0
+    skip = 0
+    for index, line in enumerate(lines[:-1]):
+        whole = line.rstrip(b" \t\r")
+        whole = whole.removesuffix(b"\\")
+        whole = whole[skip:]
+        if index and len(whole) < width - _RAGGED:
+            # A line shorter than the first was not cut: what comes after it is something else.
+            yield b"\n".join([line[skip:], *lines[index + 1 :]]), 0
+            return
+        width = width or len(whole) + start - begin
+        after = _skip(lines[index + 1], lead)
+        yield whole, len(line) - skip - len(whole) + 1 + after
+        skip = after
+    yield lines[-1][skip:], 0
+
+
+def _lead(view: bytes, begin: int) -> Any:
+    """Return what stands before the line that begins at `begin`, and so perhaps before the lines after it."""
+    if _NUMBER.match(view, begin, begin + _LEAD_MAX):
+        return _NUMBER
+    return _LEADS.get(view[begin : begin + 1])
+
+
+def _skip(line: bytes, lead: Any) -> int:
+    """Return how much at the beginning of `line` is not of the text."""
+    marks = lead.match(line, 0, _LEAD_MAX + _RAGGED) if lead else None
+    at = marks.end() if marks else 0
+    return at + len(line) - at - len(line[at:].lstrip(_BLANK))

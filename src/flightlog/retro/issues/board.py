@@ -88,7 +88,7 @@ class Board(Struct, frozen=True):
         found = [each for each in self.issues.values() if written and each.id.startswith(written)]
         if len(found) != 1:
             what = "no issue begins" if not found else f"{len(found)} issues begin"
-            raise NotFound(f"{what} with {written[:40]!r}", hint="issue-workflow list")
+            raise NotFound(f"{what} with {written[:40]!r}", hint="flightlog issue list")
         return found[0]
 
     def open(self) -> list[Issue]:

@@ -38,7 +38,7 @@ class DraftFile(Struct, frozen=True):
 def draft(title: str, description: str, now_ms: int, severity: Severity | None = None, **more: object) -> DraftFile:
     """Make a draft."""
     if not title.strip():
-        raise Invalid("an issue needs a title", hint='issue-workflow report-bug --title "…" --description "…"')
+        raise Invalid("an issue needs a title", hint='flightlog issue report-bug --title "…" --description "…"')
     number = hashlib.sha256(f"{title}\0{description}\0{now_ms}".encode()).hexdigest()[:12]
     fields = {
         "id": number,

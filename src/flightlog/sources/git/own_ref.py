@@ -38,7 +38,7 @@ def put(repository: Repository, ref: str, files: Mapping[str, bytes], index: Pat
         except GitFailed:
             continue  # somebody else was quicker: their files are part of ours on the next try
         return commit
-    raise Conflict(f"too many writers at once: {ref}", hint="try again")
+    raise Conflict(f"too many writers at once: {ref}", hint="run the command again")
 
 
 def send(repository: Repository, remote: str, ref: str) -> str:

@@ -5,14 +5,17 @@ from inside a hook is about this repository and not about a commit in the making
 and work tree are never touched.
 """
 
-import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from flightlog.model.errors import NotFound, Unavailable
 from flightlog.sources.git.heads import branch
+
+if TYPE_CHECKING:
+    import subprocess
 
 _UNSET = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE", "GIT_PREFIX", "GIT_QUARANTINE_PATH", "GIT_OBJECT_DIRECTORY")
 _WITHOUT = [word for name in _UNSET for word in ("-u", name)]
@@ -28,7 +31,7 @@ class Repository(Struct, frozen=True):
 
 
 class GitFailed(Unavailable):
-    """Git said no: its last words are the message, all of them in `said`."""
+    """Git said no: its first complaint is the message, all of them are in `said`."""
 
     def __init__(self, message: str, *, hint: str = "", said: str = "") -> None:
         """Keep what git said."""
@@ -60,9 +63,15 @@ def git(repository: Repository, *words: str, given: bytes = b"", variables: Sequ
     done = _run(repository.top, words, given, variables)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip()
-        last = said.splitlines()[-1] if said else str(done.returncode)
-        raise GitFailed(f"git {words[0]} failed: {last}", hint="git status", said=said)
+        raise GitFailed(f"git {words[0]} failed: {_telling(said) or done.returncode}", hint="git status", said=said)
     return done.stdout
+
+
+def _telling(said: str) -> str:
+    """The line that says what is wrong; what follows it is advice."""
+    lines = said.splitlines()
+    wrong = [line for line in lines if line.startswith(("fatal: ", "error: "))]
+    return wrong[0].partition(": ")[2] if wrong else lines[-1] if lines else ""
 
 
 def asked(repository: Repository, *words: str) -> str:
@@ -127,7 +136,9 @@ def blobs(repository: Repository, names: Iterable[str]) -> dict[str, bytes]:
 
 def _run(
     folder: Path, words: Sequence[str], given: bytes = b"", variables: Sequence[str] = ()
-) -> subprocess.CompletedProcess[bytes]:
+) -> "subprocess.CompletedProcess[bytes]":
+    import subprocess  # noqa: PLC0415 - a settle asks git nothing
+
     program = ["env", *_WITHOUT, "GIT_TERMINAL_PROMPT=0", "LC_ALL=C", *variables, "git", "-c", "core.quotePath=false"]
     try:
         return subprocess.run(

@@ -144,7 +144,7 @@ def read(data: bytes) -> Trajectory:
     try:
         made = msgspec.json.decode(data, type=Trajectory)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Invalid(f"not an ATIF trajectory: {error}", hint="flightlog lab lint FILE says everything") from None
+        raise Invalid(f"not an ATIF trajectory: {error}", hint="flightlog lab lint FILE") from None
     if made.schema_version not in VERSIONS:
         raise Invalid(f"not a version of ATIF that is known: {made.schema_version[:40]!r}", hint="1.0 to 1.8 are")
     return made

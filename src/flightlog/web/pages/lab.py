@@ -96,7 +96,7 @@ def _ways(name: str) -> dict[str, Any]:
 def _certificate(name: str) -> dict[str, Any]:
     book = app.run_named(name)
     if book.state.branch is None:
-        raise NotFound(f"{name[:60]} is not a replay", hint=f"harness replay {name[:60]} --list-turns")
+        raise NotFound(f"{name[:60]} is not a replay", hint=f"flightlog lab replay {name[:60]} --list-turns")
     return {"meta": meta_of(book), "replay": replay_meta(book.state)}
 
 

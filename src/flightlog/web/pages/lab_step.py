@@ -91,16 +91,19 @@ def _where(request: web.Request) -> Where:
     number, _, replicate = request.match_info["session"].partition("r")
     lane = request.query.get("lane", "")
     if not _LANE.fullmatch(lane):
-        raise Invalid("not a subagent's name", hint="harness inspect RUN#SESSION")
+        raise Invalid("not a subagent's name", hint="flightlog lab inspect RUN#SESSION")
     turn = int(request.match_info.get("turn", 0))
     return Where(request.match_info["run"], int(number), int(replicate or 0), lane, turn)
 
 
 def _given(prompt: str, count: str) -> tuple[str, int]:
     if len(prompt) > PROMPT_CHARS_MAX:
-        raise Invalid(f"a prompt of at most {PROMPT_CHARS_MAX} characters", hint="harness replay takes longer ones")
+        raise Invalid(
+            f"a prompt of at most {PROMPT_CHARS_MAX} characters",
+            hint="flightlog lab replay RUN --turn TURN --prompt TEXT",
+        )
     if not (count.isascii() and count.isdecimal() and 1 <= int(count) <= app.COUNT_MAX):
-        raise Invalid(f"1 to {app.COUNT_MAX} branches", hint="harness replay --count takes more")
+        raise Invalid(f"1 to {app.COUNT_MAX} branches", hint="flightlog lab replay RUN --turn TURN --count COUNT")
     return prompt.strip(), int(count)
 
 

@@ -54,7 +54,7 @@ def _answer(name: str, given: str) -> None:
     if given not in asked.options:
         raise Invalid(f"not an answer: {given[:40]!r}", hint=f"one of: {', '.join(asked.options)}")
     if not loop.request(name, "answer", question=asked.question, answer=given, why="on the page"):
-        raise Conflict(f"nobody is at work on {name}", hint=f"ralph-runtime resume --session {name}")
+        raise Conflict(f"nobody is at work on {name}", hint=f"flightlog loop resume --session {name}")
     directory, watch = loop_look.found(name), Watch(TAKEN_WITHIN_S, look_s=0.1)
     while _is_open(directory, asked.question) and watch.pause():
         pass

@@ -96,9 +96,11 @@ async def live(request: web.Request) -> web.StreamResponse:
     desk, name = request.app[DESK], _id(request)
     archive = await aside(desk.data.archive, name)
     name = archive.find(name).session
+    # What runs is read before it grows again: the next line does not wait for all the earlier ones.
+    have = "" if _is_active(desk, name) else request.query.get("have", "")
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
-    queue = await desk.hub.join(archive, name, request.query.get("have", ""))
+    queue = await desk.hub.join(archive, name, have)
     try:
         await response.write(b"retry: 1000\n\n")
         while True:
@@ -135,7 +137,7 @@ def _session(desk: Desk, request: web.Request) -> web.Response:
     at = request.query.get("at", "")
     row = thread.row_of(at) if at else None
     said = request.query.get("find", "")[:200].strip()
-    active = not lane and _is_active(desk, held)
+    active = not lane and _is_active(desk, held.session.id)
     position = row if row is not None else thread.total - 1 if active and thread.total else 0
     near = {position // CHUNK_ROWS, max(position // CHUNK_ROWS - 1, 0) if active or at else 1}
     return page(
@@ -242,8 +244,8 @@ def _text(desk: Desk, request: web.Request) -> str:
     return as_text(passage(told, at, telling))
 
 
-def _is_active(desk: Desk, held: Held) -> bool:
-    changed = desk.data.archive(held.session.id).find(held.session.id).changed_ms
+def _is_active(desk: Desk, session: str) -> bool:
+    changed = desk.data.archive(session).find(session).changed_ms
     return desk.data.sources.now_ms() - changed < ACTIVE_MS
 
 

@@ -1,54 +1,20 @@
 """Asking again: what is sent, what is kept, what it costs, and what is never sent at all."""
 
 import json
-import re
 import threading
 import time
 
 import pytest
 
-from flightlog.app import lab, lab_resample
-from flightlog.app.lab_resample import Sent
+from flightlog.app import lab_resample
 from flightlog.lab.resampling import editing
-from flightlog.lab.resampling.events import Limits
 from flightlog.lab.resampling.layout import JOURNAL
-from flightlog.lab.resampling.reading import samples, variants
-from flightlog.lab.resampling.sweep import Change, Sweep, parse
+from flightlog.lab.resampling.reading import samples
+from flightlog.lab.resampling.sweep import Change, Sweep
 from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound
 from flightlog.store.files import lock
 from paying import Said, message, paying
-from sampled import KEY, answers, copied, finished, holds
-
-SONNET = "claude-sonnet-4-5"
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return finished(tmp_path_factory.mktemp("made"))
-
-
-@pytest.fixture
-def run(made, tmp_path, monkeypatch):
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
-    monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
-    return copied(made, tmp_path)
-
-
-def book(run):
-    return lab.open_book(run.parent, run.name)
-
-
-def sent(url="", **limits):
-    return Sent(Limits(**({"wait_s": 0.01} | limits)), lambda *_: None, base_url=url)
-
-
-def ask(run, url="", *, sweep=None, dry_run=False, **limits):
-    return lab_resample.resampled(book(run), sweep or Sweep(requests=(2,)), sent(url, **limits), dry_run=dry_run)
-
-
-def edit(run, url, body, label="edit", **more):
-    return lab_resample.edited(book(run), Sweep(requests=(2,), count=2, **more), body, label, sent(url))
+from sampled import KEY, SONNET, answers, ask, book, edit, holds, sent
 
 
 def test_a_request_is_sent_as_it_was_recorded_but_for_what_only_its_client_needs(run):
@@ -221,132 +187,6 @@ def test_the_rate_and_the_number_at_once_are_kept(run):
     assert all(at - began >= 0.1 * number for number, at in enumerate(sorted(till.at)))
 
 
-def test_an_edit_becomes_a_variant_that_says_what_was_changed(run):
-    body = lab_resample.dumped(book(run), 1, 0, 2)
-    body["messages"][2]["content"][0]["content"] = "nothing here"
-    body["temperature"] = 0.5
-    del body["tools"]
-
-    with paying() as till:
-        told = edit(run, till.url, body, "empty result")
-        again = edit(run, till.url, body, "empty result")
-        other = edit(run, till.url, {**body, "temperature": 0.6}, "empty result")
-
-    assert [each["path"][-4:] for each in told["targets"]] == ["_v01"]
-    assert [each["first"] for each in again["targets"]] == [3]
-    assert [each["variant"] for each in other["targets"]] == [2]
-    assert till.came[0].body == body
-    folder = run / "session_01/resamples/request_002_v01"
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "request.json", "sample_01.json", "sample_02.json", "sample_03.json", "sample_04.json", "variant.json",
-    ]  # fmt: skip
-    assert json.loads((folder / "request.json").read_text()) == body
-    said = json.loads((folder / "variant.json").read_text())
-    assert (said["label"], said["base_request_index"], said["source"]) == ("empty result", 2, "cli")
-    assert [(each["path"], each["replacement"]) for each in said["edits"]] == [
-        (["messages", 2, "content", 0, "content"], "nothing here"),
-        (["tools"], None),
-        (["temperature"], 0.5),
-    ]
-    assert [each.label for each in variants(run)] == ["empty result", "empty result"]
-
-
-def _first(body, message):
-    return body["messages"][message]["content"][0]
-
-
-def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
-    original = lab_resample.dumped(book(run), 1, 0, 3)
-    place = "messages.1.content.0"
-    edits = {
-        "words": editing.with_set(original, {f"{place}.thinking": "Do not look."}),
-        "signature": editing.with_set(original, {f"{place}.signature": "signed-9"}),
-        "added": editing.with_set(original, {"messages.0.content": [{"type": "thinking", "thinking": "x"}]}),
-        "redacted": editing.with_set(original, {place: {"type": "redacted_thinking", "data": "zzz"}}),
-        "swapped": editing.with_set(
-            original,
-            {
-                place: original["messages"][3]["content"][0],
-                "messages.3.content.0": original["messages"][1]["content"][0],
-            },
-        ),
-    }
-
-    with paying() as till:
-        for label, body in edits.items():
-            with pytest.raises(Invalid, match="thinking"):
-                lab_resample.edited(book(run), Sweep(requests=(3,), count=1), body, label, sent(till.url))
-
-        dropped = lab_resample.edited(
-            book(run), Sweep(requests=(3,), count=1), editing.without_thinking(original), "dropped", sent(till.url)
-        )
-
-    assert len(till.came) == 1
-    assert "thinking" not in json.dumps(till.came[0].body["messages"])
-    assert dropped["samples"] == 1
-    assert [each.label for each in variants(run)] == ["dropped"]
-
-
-def test_a_grid_is_one_batch_with_one_budget(run):
-    text = f"""
-    turns: [1, 2]
-    models: [claude-opus-5-5, {SONNET}]
-    variants:
-      - {{label: cold, set: {{temperature: 0}}}}
-      - {{label: quiet, drop_thinking: true, set: {{messages.0.content: do nothing}}}}
-    count: 2
-    max_budget_usd: 3
-    """
-
-    with paying() as till:
-        told = ask(run, till.url, sweep=parse(text))
-
-    assert (told["samples"], len(told["targets"])) == (24, 12)
-    assert {(each.body["model"], each.body.get("temperature")) for each in till.came} == {
-        (model, heat) for model in ("claude-opus-5-5", SONNET) for heat in (None, 0)
-    }
-    by_cell = {}
-    for each in samples(run):
-        by_cell.setdefault((each.request, each.variant, each.model), []).append(each.number)
-    assert len(by_cell) == 12
-    assert all(len(numbers) == 2 for numbers in by_cell.values())
-    assert by_cell[2, 1, SONNET] == [3, 4]
-    assert len((run / JOURNAL).read_text().split('"batch_begun"')) == 2
-
-
-@pytest.mark.parametrize(
-    ("text", "hint"),
-    [
-        ("turns: [1]\nmodls: [x]", "models"),
-        ("models: [x]", "turns"),
-        ("turns: [1]\nvariants: [{label: x}]", "ask-again"),
-        ("turns: [1]\ncount: 0", "ask-again"),
-        ("turns: [1]\ncount: 1000000", "ask-again"),
-        ("- 1", "ask-again"),
-        ("turns: [", "line"),
-    ],
-)
-def test_a_sweep_that_cannot_be_meant_is_refused_with_a_word_on_what_was(text, hint):
-    with pytest.raises(Misconfigured) as refused:
-        parse(text)
-
-    assert hint in refused.value.hint
-
-
-def test_a_dry_run_sends_nothing_and_says_about_what_it_costs(run):
-    with paying() as till:
-        sweep = Sweep(requests=(2,), variants=(Change("cold", {"temperature": 0}),), count=10)
-        told = ask(run, till.url, sweep=sweep, dry_run=True)
-
-    assert told["expected_usd"] > 0
-    assert [each["path"] for each in told["targets"]] == [
-        "session_01/resamples/request_002",
-        "session_01/resamples/request_002_v01",
-    ]
-    assert not (run / "session_01/resamples").exists()
-    assert (till.came, (run / JOURNAL).exists()) == ([], False)
-
-
 def test_one_process_at_a_time_asks_for_samples_of_a_run(run):
     with paying() as till, lock(run / ".resamples.lock"), pytest.raises(Conflict):
         ask(run, till.url)
@@ -375,44 +215,6 @@ def test_a_scripted_run_is_asked_again_offline(run, monkeypatch):
     assert (told["stop_reason"], told["samples"]) == ("completed", 6)
     assert [each.content[-1].get("name") for each in samples(run)] == ["Bash"] * 4 + [None] * 2
     assert threading.active_count() < 20
-
-
-def test_a_whole_session_is_run_again_as_more_replicates_and_the_totals_tell(run, tmp_path):
-    work = tmp_path / "work"
-    work.mkdir()
-    (work / "mine").write_text("since then")
-    config = run / "config.yaml"
-    config.write_text(re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
-    before = json.loads((run / "run_meta.json").read_text())
-
-    lab_resample.session_again(book(run), 1, 2, (None, "local"), lambda *_: None)
-    again = lab_resample.session_again(book(run), 1, 1, (None, "local"), lambda *_: None)
-
-    meta = json.loads((run / "run_meta.json").read_text())
-    names = ["session_01", "session_01_r01", "session_01_r02", "session_01_r03"]
-    assert [each["session_dir"] for each in meta["sessions"]] == names
-    assert [each["stop_reason"] for each in meta["sessions"]] == ["completed"] * 4
-    assert meta["total_steps"] == 4 * before["total_steps"]
-    assert meta["total_file_writes"] == 4 * before["total_file_writes"]
-    assert meta["total_cost_usd"] == pytest.approx(4 * before["total_cost_usd"], rel=0.01)
-    assert [path.name for path in work.iterdir()] == ["mine"], "the directory is the person's again"
-    assert {name: (run / name / "session_diff.patch").read_bytes() for name in names[1:]} == dict.fromkeys(
-        names[1:], (run / "session_01/session_diff.patch").read_bytes()
-    )
-    assert again.state.ended.stop_reason == "completed"
-
-
-def test_more_of_a_session_cost_no_more_than_is_said(run, tmp_path):
-    work = tmp_path / "work"
-    work.mkdir()
-    config = run / "config.yaml"
-    config.write_text(re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
-
-    again = lab_resample.session_again(book(run), 1, 3, (0.000001, "local"), lambda *_: None)
-
-    assert "budget_exhausted" in {attempt.stop_reason for tries in again.state.attempts.values() for attempt in tries}
-    with pytest.raises(NotFound, match="no session 9"):
-        lab_resample.session_again(book(run), 9, 1, (None, "local"), lambda *_: None)
 
 
 def test_a_batch_whose_process_died_counts_as_soon_as_somebody_asks_again(run):

@@ -1,0 +1,174 @@
+"""The house rule of the command line: every command shows an example and speaks JSON, and the JSON is JSON."""
+
+import json
+import re
+import subprocess
+
+import click
+import pytest
+
+from cli_runs import within
+from flightlog.cli.root import cli
+from recordings import config_dir
+from retro.planted import chats, written
+
+# What has no --json, and why.
+WITHOUT_JSON = {
+    "privacy redact": "a filter: what comes out has the form of what went in, and --jsonl is its JSON",
+    "dataset tracked merge": "git calls it: it prints nothing and writes the file git names",
+}
+
+
+def leaves(group, *path):
+    """Every command that does something, with the words that call it; hidden ones too."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield " ".join((*path, name)), command
+        if isinstance(command, click.Group):
+            yield from leaves(command, *path, name)
+
+
+EVERY = dict(leaves(cli))
+
+
+def test_the_walk_finds_the_commands_there_are():
+    assert len(EVERY) > 90
+    assert {"up", "session show", "demo", "demo rewind", "retro feedback rate", "dataset tracked merge"} <= set(EVERY)
+    assert set(WITHOUT_JSON) <= set(EVERY)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_command_has_json_or_a_reason(name):
+    flags = {flag for each in EVERY[name].params for flag in each.opts}
+
+    assert ("--json" in flags) != (name in WITHOUT_JSON)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_option_says_what_it_does_in_a_sentence(name):
+    for each in EVERY[name].params:
+        if isinstance(each, click.Option):
+            assert each.help, f"{name} {each.opts[0]} says nothing"
+            assert each.help[0].isupper() or each.help.startswith("--"), f"{name}: {each.help}"
+            assert each.help.endswith((".", "…")), f"{name}: {each.help}"
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_command_says_what_it_does_and_gives_an_example_of_itself(name):
+    command = EVERY[name]
+
+    assert re.match(r"[A-Z][^\n]+[.;:,\w`]", command.help or ""), name
+    shown = command.epilog or ""
+    assert shown.startswith(("Example: ", "\b\nExamples:\n  "))
+    assert f"flightlog {name}" in shown or name == "retro analyze"  # `retro EXPORT` is the short form
+    assert "    " not in shown
+    assert "·" not in shown
+    assert all(len(line) < 100 for line in shown.splitlines())
+
+
+@pytest.fixture
+def told(tmp_path, monkeypatch):
+    """Run a command in a repository with one recording and one export; return what it prints, as a value."""
+    config = config_dir(tmp_path / "config", "2.1.325/multi-turn-tools")
+    place = tmp_path / "place"
+    place.mkdir()
+    subprocess.run(["git", "init", "-q", place], check=True)
+    (place / "export.json").write_bytes(written(chats(1, 30)[0]))
+    monkeypatch.chdir(place)
+
+    def run(*words, code=0):
+        ran = within(config, *words, "--json")
+        assert ran.code == code, ran.err
+        return json.loads(ran.out)
+
+    return run
+
+
+def test_an_issue_is_carried_along_in_json(told):
+    draft = told("issue", "report-bug", "--title", "Broken", "--description", "It fails")
+    told("issue", "process")
+    (cluster,) = told("issue", "clusters")
+    issue = cluster["issue_ids"][0]
+
+    assert draft["draft"]["title"] == "Broken"
+    assert draft["path"].endswith(".json")
+    assert told("issue", "approve", cluster["id"]) == {"approved": [cluster["id"]]}
+    assert told("issue", "publish", "--dry-run")["written"] is False
+    assert [each["path"] for each in told("issue", "preview")] == told("issue", "publish", "--dry-run")["files"]
+    (path,) = told("issue", "publish")["files"]
+    assert issue in path
+    for verb, status in (
+        ("start", "in_progress"),
+        ("defer", "deferred"),
+        ("reopen", "triaged"),
+        ("wontfix", "wont_fix"),
+    ):
+        assert told("issue", verb, issue)["status"] == status
+    told("issue", "reopen", issue)
+    told("issue", "process")
+    told("issue", "start", issue)
+    assert told("issue", "resolve", issue, "--notes", "done")["status"] == "resolved"
+
+
+def test_feedback_and_preferences_are_kept_in_json(told):
+    found = told("retro", "export.json", "--no-draw")["patterns"]
+
+    for words in (
+        ("rate", found[0]["id"], "4"),
+        ("answer", "overall_value", "much", "--rating", "4"),
+        ("gap", "It misses something"),
+    ):
+        assert told("retro", "feedback", *words)["kept"].endswith(".json")
+    assert told("retro", "prefs", "set", "focus_areas", "a, b") == {"name": "focus_areas", "values": ["a", "b"]}
+    assert told("retro", "prefs", "show")["focus_areas"] == ["a", "b"]
+
+
+def test_what_an_artifact_saved_is_taken_in_in_json(told, tmp_path):
+    (tmp_path / "feedback.json").write_text(json.dumps({"ratings": {"activity": 4}}))
+
+    assert told("retro", "feedback", "import", str(tmp_path / "feedback.json"))["kept"].endswith(".json")
+
+
+def test_a_key_is_shown_and_exported_in_json(told):
+    exported = told("privacy", "key", "export")
+
+    assert told("privacy", "key", "show")["fingerprint"] == exported["fingerprint"]
+    assert exported["key"] not in json.dumps(told("privacy", "key", "show"))
+
+
+def test_a_page_to_pass_on_is_told_in_json(told, tmp_path):
+    written_to = told("share", "2123f2df", "--output", str(tmp_path / "page.html"))
+    printed = told("share", "2123f2df")
+
+    assert written_to["output"] == str(tmp_path / "page.html")
+    assert printed["html"] == (tmp_path / "page.html").read_text()
+    assert printed["session"].startswith("2123f2df")
+    assert printed["removed"] == written_to["removed"]
+
+
+def test_the_example_and_the_schema_of_a_plan_in_json(told, tmp_path):
+    made = told("loop", "example", str(tmp_path / "here"))
+
+    assert {path.rpartition("/")[2] for path in made} == {path.name for path in (tmp_path / "here").iterdir()}
+    assert told("loop", "schema")["$defs"]
+
+
+def test_simulated_sessions_are_one_value_however_many_there_are(told):
+    assert [len(told("loop", "simulate", "--count", str(count))["shown"]) for count in (1, 3)] == [1, 0]
+
+
+def test_what_was_exported_is_told_in_json(told, tmp_path):
+    page = told("session", "export", "2123f2df", "--output", str(tmp_path / "one.md"))
+    trajectory = told("session", "export", "2123f2df", "--atif", "--output", str(tmp_path / "atif"))
+
+    assert (page["format"], (tmp_path / "one.md").stat().st_size > 0) == ("md", True)
+    assert trajectory["files"] == len([path for path in (tmp_path / "atif").rglob("*") if path.is_file()])
+
+
+def test_a_session_is_not_printed_beside_what_was_written(tmp_path):
+    ran = within(config_dir(tmp_path, "2.1.325/multi-turn-tools"), "session", "export", "2123f2df", "--json")
+
+    assert (ran.code, ran.out) == (2, "")
+    assert "--format json" in ran.err

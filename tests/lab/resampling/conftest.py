@@ -1,0 +1,18 @@
+"""A finished run to ask again: made once, copied for each test, with a key that is nobody's."""
+
+import pytest
+
+from sampled import KEY, copied, finished
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    return finished(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def run(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+    monkeypatch.delenv("ANTHROPIC_BASE_URL", raising=False)
+    monkeypatch.delenv("ANTHROPIC_AUTH_TOKEN", raising=False)
+    return copied(made, tmp_path)

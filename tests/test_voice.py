@@ -1,0 +1,116 @@
+"""One voice: every error, hint, option and empty state of the source read as one text, and held to the same rules.
+
+What is said is in CONTRIBUTING.md: what happened, in lower case and without a full stop; then the next step, a command
+that can be copied, alone or after a colon.
+"""
+
+import ast
+import re
+from pathlib import Path
+
+from flightlog.cli.root import COMMANDS
+from flightlog.model import errors
+
+SOURCE = Path(__file__).parents[1] / "src" / "flightlog"
+ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
+NAMES = ("Claude Code", "FLIGHTLOG_", "CLAUDE_")
+BLAME = re.compile(
+    r"\b(please|sorry|oops|failed to|unable to|illegal|bad|must not|you (?:did|must|should|cannot))\b|!(?!r)"
+)
+OTHER_NAMES = re.compile(r"\b(harness|ralph-runtime|chat-retro|issue-workflow|ml-data-collector) [a-zA-Z-]")
+COMMAND = re.compile(rf"flightlog (?:{'|'.join(COMMANDS)})\b|(?:pip install|git|dask) [a-z-]|export \S+=")
+BEFORE = (": ", ", or ", "; ")
+# Words of a file that a source document describes, and the mark by which we know a file of ours again.
+LEFT_ALONE = {"loop/layout/templates.py", "loop/look/report.py", "lab/statistics/writing.py"}
+
+
+def text(node):
+    """The words of a literal; what is filled in is a pair of braces."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text(part) if isinstance(part, ast.Constant) else "{}" for part in node.values)
+    return None
+
+
+def raised():
+    """Every error of ours as it is made: place, message, hint."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            called = getattr(node, "func", None)
+            if isinstance(called, ast.Name) and called.id in ERRORS and node.args:
+                hints = [word.value for word in node.keywords if word.arg == "hint"]
+                yield f"{path.relative_to(SOURCE)}:{node.lineno}", node.args[0], hints[0] if hints else None
+
+
+FOUND = list(raised())
+MESSAGES = [(place, said) for place, message, _ in FOUND if (said := text(message))]
+HINTS = [(place, said) for place, _, hint in FOUND if hint is not None and (said := text(hint))]
+
+
+def test_there_are_as_many_as_there_are():
+    assert len(MESSAGES) > 250
+    assert len(HINTS) > 200
+
+
+def test_every_error_has_a_next_step():
+    without = [place for place, _, hint in FOUND if hint is None or text(hint) == ""]
+
+    assert without == []
+
+
+def test_a_message_says_what_happened_in_lower_case_and_without_a_full_stop():
+    for place, said in MESSAGES:
+        assert said[0].islower() or not said[0].isalpha() or said.startswith(NAMES), f"{place}: {said}"
+        assert not said.endswith((".", "!", "?", ",", ";", ": ")), f"{place}: {said}"
+        assert "\n" not in said, f"{place}: {said}"
+
+
+def test_nobody_is_blamed_or_begged():
+    for place, said in MESSAGES + HINTS:
+        assert not BLAME.search(said), f"{place}: {said}"
+
+
+def test_a_command_in_a_hint_can_be_copied():
+    for place, said in HINTS:
+        assert not re.search(r"`(?:flightlog|pip|git|dask)\b", said), f"{place}: a command stands without marks: {said}"
+        assert not said.endswith((".", "!")), f"{place}: {said}"
+        for found in COMMAND.finditer(said):
+            assert said[: found.start()].endswith(BEFORE) or not found.start(), f"{place}: after a colon: {said}"
+
+
+def spoken(path):
+    """The words of a file that people may see: literals of code but for documentation, and the text of a template."""
+    whole = path.read_text("utf-8")
+    if path.suffix == ".html":
+        yield re.sub(r"{#.*?#}", "", whole, flags=re.DOTALL)
+        return
+    tree = ast.parse(whole)
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    notes = {
+        node.body[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, documented) and node.body and isinstance(node.body[0], ast.Expr)
+    }
+    for node in ast.walk(tree):
+        if node not in notes and (said := text(node)):
+            yield said
+
+
+def test_the_same_command_has_the_same_name_everywhere():
+    """Each group has another name, its source document's; what we say names the one all of them are found under."""
+    wrong = [
+        f"{path.relative_to(SOURCE)}: {said[:80]}"
+        for path in sorted([*SOURCE.rglob("*.py"), *SOURCE.rglob("*.html")])
+        if str(path.relative_to(SOURCE)) not in LEFT_ALONE
+        for said in spoken(path)
+        if OTHER_NAMES.search(said)
+    ]
+
+    assert wrong == []
+
+
+def test_choices_are_offered_in_the_same_words():
+    wrong = [f"{place}: {said}" for place, said in HINTS if re.search(r"^(there are|known are|choose from)\b", said)]
+
+    assert wrong == []

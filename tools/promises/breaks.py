@@ -1,0 +1,280 @@
+"""One plausible mistake for each test a promise names: which text of which file, and what stands there instead.
+
+Every day things still work with most of these: that is what the tests are for. A break is one replacement of a
+text that occurs once; `tests/test_promises.py` sees to it that it still does, and that no test is left out.
+"""
+
+from typing import NamedTuple
+
+
+class Break(NamedTuple):
+    """A promise broken on purpose; `test` is the one that must notice."""
+
+    promise: str
+    file: str
+    old: str
+    new: str
+    test: str
+
+
+BREAKS = (
+    Break(
+        "R1",
+        "store/lines.py",
+        "        written = os.write(file, data)\n",
+        "        kept = os.pread(file, size, 0)\n"
+        "        os.ftruncate(file, 0)\n"
+        "        written = os.write(file, kept + data) - size\n",
+        "tests/store/test_lines.py::test_forty_killed_writers_lose_nothing_and_hurt_no_neighbour",
+    ),
+    Break(
+        "R2",
+        "store/lines.py",
+        "        if durable:\n            sync_data(file)\n",
+        "",
+        "tests/store/test_power_cut.py::test_what_was_acknowledged_as_durable_survives_a_power_cut",
+    ),
+    Break(
+        "R3",
+        "store/lines.py",
+        "        written = os.write(file, data)\n",
+        "        kept = os.pread(file, size, 0)\n"
+        "        os.ftruncate(file, 0)\n"
+        "        written = os.write(file, kept + data) - size\n",
+        "tests/store/test_lines.py::test_dying_at_any_system_call_of_an_append_loses_nothing_acknowledged",
+    ),
+    Break(
+        "R3",
+        "store/files.py",
+        "    temp.rename(path)\n    if durable:\n",
+        "    path.write_bytes(temp.read_bytes())\n    if durable:\n",
+        "tests/store/test_files.py::test_dying_at_any_system_call_of_a_replacement_leaves_the_old_or_the_new",
+    ),
+    Break(
+        "R3",
+        "store/index/usage.py",
+        '        run(\n            "INSERT OR REPLACE INTO chunks',
+        '        self.database.execute("COMMIT")\n'
+        '        self.database.execute("BEGIN IMMEDIATE")\n'
+        '        run(\n            "INSERT OR REPLACE INTO chunks',
+        "tests/archive/test_books.py::test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals",
+    ),
+    Break(
+        "R3",
+        "dataset/compact.py",
+        "    aside = _write_base(place, book, clean, records)\n    _remove_shards(book, shards)\n",
+        "    _remove_shards(book, shards)\n    aside = _write_base(place, book, clean, records)\n",
+        "tests/dataset/test_compact.py::test_killed_at_any_point_a_compaction_loses_no_row",
+    ),
+    Break(
+        "R3",
+        "store/migration.py",
+        "    if not (copy / _WHOLE).exists():\n",
+        "    if layout_of(root) < step.to:\n",
+        "tests/store/test_migration.py::test_killed_at_any_point_a_migration_is_taken_up_and_the_copy_is_whole",
+    ),
+    Break(
+        "R4",
+        "app/hook/recorder.py",
+        "        writing.count_lost(home)\n        return\n",
+        "        return\n",
+        "tests/app/hook/test_record.py::test_a_disk_that_refuses_costs_the_record_and_says_so",
+    ),
+    Break(
+        "R4",
+        "app/hook/writing.py",
+        "        if written < len(whole):\n",
+        "        if not written:\n",
+        "tests/app/hook/test_record.py::test_a_full_disk_keeps_what_was_written_and_counts_the_rest",
+    ),
+    Break(
+        "R4",
+        "app/hook/writing.py",
+        "_NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)\n",
+        "_NO_LOCKS = ()\n",
+        "tests/app/hook/test_record.py::test_where_locks_do_not_work_each_hook_has_a_file_of_its_own",
+    ),
+    Break(
+        "R5",
+        "app/install.py",
+        ">/dev/null 2>&1 || :",
+        ">/dev/null 2>&1",
+        "tests/app/hook/test_recorder.py::test_a_broken_installation_is_not_noticed_by_the_agent",
+    ),
+    Break(
+        "R5",
+        "app/hook/recorder.py",
+        "HARD_STOP_S = 1.0\n",
+        "HARD_STOP_S = 20.0\n",
+        "tests/app/hook/test_recorder.py::test_stdin_that_never_ends_costs_the_agent_a_second",
+    ),
+    Break(
+        "R5",
+        "app/hook/writing.py",
+        "_FLAGS = os.O_RDWR | os.O_APPEND |",
+        "_FLAGS = os.O_RDWR |",
+        "tests/app/hook/test_crowd.py::test_sixteen_agents_at_once_lose_nothing_and_notice_nothing",
+    ),
+    Break(
+        "R6",
+        "dataset/shards.py",
+        "{safe}-{hashlib.sha256(body).hexdigest()[:12]}.jsonl",
+        "{safe}-{hashlib.sha256(safe.encode()).hexdigest()[:12]}.jsonl",
+        "tests/dataset/test_histories.py::test_a_short_history_loses_nothing",
+    ),
+    Break(
+        "R7",
+        "store/lines.py",
+        "    for span in salvage.spans(line):\n",
+        '    for span in [salvage.Span(0, len(line), "torn")]:\n',
+        "tests/store/test_lines.py::test_what_broke_in_the_field_is_read_around",
+    ),
+    Break(
+        "R7",
+        "store/lines.py",
+        "READ_BYTES_MAX = 256 << 20\n",
+        "READ_BYTES_MAX = 1 << 20\n",
+        "tests/store/test_lines.py::test_every_record_that_damage_did_not_touch_is_returned",
+    ),
+    Break(
+        "R7",
+        "store/lines.py",
+        "_CHUNK_BYTES = 1 << 20\n",
+        "_CHUNK_BYTES = 1 << 30\n",
+        "tests/store/test_lines.py::test_a_line_of_200_megabytes_needs_little_more_memory_than_itself",
+    ),
+    Break(
+        "R8",
+        "app/doctor.py",
+        "        aside = [quarantine(part) for part in parts if part.exists()]\n",
+        "        aside = [part for part in parts if part.exists() and not part.unlink()]\n",
+        "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
+    ),
+    Break(
+        "R9",
+        "live/file/runtime_state.py",
+        "    return changed(chunk, plain, _comments(item, places))\n",
+        "    return new_item(chunk.key, plain, 2, _comments(item, places))\n",
+        "tests/live/file/test_runtime_state.py::test_a_thousand_updates_later_the_edits_are_where_they_were",
+    ),
+    Break(
+        "R9",
+        "live/file/runtime_state.py",
+        "edited.rewrite(folder / NAME, data, text,",
+        "edited.rewrite(folder / NAME, edited.content(folder / NAME), text,",
+        "tests/live/file/test_runtime_state.py::test_a_save_between_our_read_and_our_write_is_never_lost",
+    ),
+    Break(
+        "R10",
+        "store/index/files.py",
+        "            readings.append(Reading(source, row.id, row.offset))\n",
+        "            readings.append(Reading(source, row.id, row.size))\n",
+        "tests/archive/test_books.py::test_neither_order_nor_cuts_nor_the_index_change_a_report",
+    ),
+    Break(
+        "R10",
+        "store/index/files.py",
+        "    return Plan(readings, list(back.values()), kept)\n",
+        "    return Plan(readings, [], kept)\n",
+        "tests/archive/test_finder.py::test_an_index_brought_up_to_date_finds_what_a_new_one_finds",
+    ),
+    Break(
+        "R11",
+        "loop/core/fold.py",
+        "            state.epoch = event.epoch\n",
+        '            state.epoch, state.current = event.epoch, ""\n',
+        "tests/loop/test_every_syscall.py::test_killed_at_some_of_the_calls_of_a_plan_it_comes_to_the_same_end",
+    ),
+    Break(
+        "R11",
+        "loop/run/session.py",
+        "Surroundings(outside.now, outside.new_id, redactor, lease.check, outside.tell)",
+        "Surroundings(outside.now, outside.new_id, redactor, lambda: None, outside.tell)",
+        "tests/loop/test_interrupted.py::test_a_second_runner_is_refused_and_a_zombie_is_fenced",
+    ),
+    Break(
+        "R12",
+        "loop/core/breaker.py",
+        "    if not begun and state.iterations >= state.config.max_iterations:\n",
+        "    if not begun and state.iterations > state.config.max_iterations:\n",
+        "tests/loop/test_simulate.py::test_no_promise_is_broken_in_hundreds_of_sessions",
+    ),
+    Break(
+        "R12",
+        "loop/simulate/game.py",
+        "random.Random(seed)",
+        "random.Random()",
+        "tests/loop/test_simulate.py::test_a_seed_reproduces",
+    ),
+    Break(
+        "R13",
+        "loop/core/breaker.py",
+        "totals.calls >= limits.calls:\n",
+        "totals.calls >= limits.calls + 3:\n",
+        "tests/loop/test_with_real_agent.py::test_an_agent_that_never_finishes_is_stopped_by_its_budget",
+    ),
+    Break(
+        "R14",
+        "loop/run/guardian.py",
+        "        found = marked(mark)\n",
+        "        found: list[int] = []\n",
+        "tests/loop/test_interrupted.py::test_stopping_leaves_no_orphan_and_no_lock",
+    ),
+    Break(
+        "R14",
+        "cli/settled.py",
+        "    sys.stderr.flush()\n    return 1 if",
+        "    sys.stderr.flush()\n    __import__('time').sleep(60)\n    return 1 if",
+        "tests/app/hook/test_gate.py::test_no_process_outlives_its_work",
+    ),
+    Break(
+        "R15",
+        "sources/api/upstream.py",
+        "auto_decompress=False",
+        "auto_decompress=True",
+        "tests/sources/api/test_proxy.py::"
+        "test_r15_the_client_gets_the_upstreams_bytes_and_the_copy_is_free_of_compression",
+    ),
+    Break(
+        "R15",
+        "sources/api/recorder.py",
+        "[:300])\n            return None\n",
+        "[:300])\n            raise\n",
+        "tests/sources/api/test_proxy.py::test_r15_when_nothing_can_be_kept_the_call_goes_on",
+    ),
+    Break(
+        "R16",
+        "store/journal.py",
+        "        for item in read_together(self.path):\n",
+        "        for item in sorted(read_together(self.path), key=lambda one: str(one).partition('ts')[2]):\n",
+        "tests/store/test_journal.py::test_a_clock_that_jumps_reorders_loses_and_doubles_nothing",
+    ),
+    Break(
+        "R16",
+        "views/order.py",
+        "            waiting[parent].append(place)\n",
+        "            ready.append(place)\n",
+        "tests/views/test_order.py::test_a_record_comes_after_the_one_it_replies_to_whatever_the_clock_says",
+    ),
+    Break(
+        "R17",
+        "store/journal.py",
+        "VERSION = 1\n",
+        "VERSION = 2\n",
+        "tests/test_layouts.py::test_what_a_released_version_wrote_opens_and_says_the_same",
+    ),
+    Break(
+        "R18",
+        "store/journal.py",
+        "            if header.v != VERSION or name not in self._known:\n",
+        "            if header.v != VERSION:\n",
+        "tests/test_layouts.py::test_two_versions_side_by_side_lose_nothing_of_each_other",
+    ),
+    Break(
+        "R18",
+        "dataset/compact.py",
+        "    names = [*BASES.values(), *([OTHER] if OTHER in lines else [])]\n",
+        "    names = [*BASES.values()]\n",
+        "tests/test_layouts.py::test_what_a_later_version_added_is_kept_as_it_is",
+    ),
+)
