@@ -42,7 +42,7 @@ _REMEMBERED_MAX = 10_000
 _MARK = rb"[^A-Za-z0-9\x00]"
 _ESCAPED = rb"\\[nt]"
 # Text to be read in another way before it is searched.
-OTHER_VIEWS = rb"\\u00[0-7]|&quot;|\x1b|1b\[|data: ?\{|" + views.TELLING_PERCENT
+OTHER_VIEWS = rb"\\u00[0-7]|&quot;|\x1b|1b\[|" + views.TELLING_PERCENT
 _WORD_MAX = 11
 _WORD_FIRST = frozenset(
     b"".join(word[:1].lower().encode() + word[:1].upper().encode() for word in assignments.WORDS) + b"Aa"
@@ -145,7 +145,21 @@ def sight(data: bytes, meter: Meter, *, another: bool = False) -> Sighted:
         looker.data = data = _without_unjudged(data, hits)
         meter.begin(another=another)
         hits += _scan(data, pattern, judge)
+    places += _events(data)
     return Sighted(hits, places)
+
+
+def _events(data: bytes) -> Iterator[Place]:
+    """Yield where events of a stream begin; those of one record that are read together once."""
+    at = data.find(_EVENT)
+    while at >= 0:
+        text = data[at : at + 7]
+        if text.startswith((b"data:{", b"data: {")):
+            yield Place(at, at + len(text), text)
+            stop = data.find(b"\0", at, at + EVENTS_REACH // 2)
+            at = data.find(_EVENT, stop if stop >= 0 else at + EVENTS_REACH // 2)
+        else:
+            at = data.find(_EVENT, at + len(_EVENT))
 
 
 def _without_unjudged(data: bytes, hits: list[Hit]) -> bytes:
@@ -179,7 +193,6 @@ class _Looker:
         self.data = data
         self._tables = tables
         self._meter = meter
-        self._events = 0, 0  # the last event that was told, and the last seen
         self._words: dict[tuple[int, int, bytes], tuple[bool, int, bool]] = {}
 
     def word_or_person(self, start: int, end: int, *, persons: bool) -> tuple[int, Hit | None]:
@@ -238,8 +251,6 @@ class _Looker:
     def token_or_place(self, start: int, end: int, places: list[Place]) -> tuple[int, Hit | None]:
         raw = start
         start = self._unescaped(start, end)
-        if self.data.startswith(_EVENT, start) and self._is_next_event(start):
-            return (end, None) if self._meter.affords(start, _KNOWN_LOOK) else self._unjudged(start)
         if tokens.has_head(self.data, start):
             after, hit = self._token(start)
             if hit is not None:
@@ -256,15 +267,6 @@ class _Looker:
         text = self.data[start : min(end, start + 40)]
         places.append(Place(start, end, text))
         return max(start + 1, end if not text.startswith(b"://") else start + 3), None
-
-    def _is_next_event(self, start: int) -> bool:
-        """Say whether an event of the same record stands so near before that both are read together."""
-        told, seen = self._events
-        if seen and start - told < EVENTS_REACH // 2 and self.data.find(b"\0", seen, start) < 0:
-            self._events = told, start
-            return True
-        self._events = start, start
-        return False
 
     def _unescaped(self, start: int, end: int) -> int:
         """Return where a match begins without the line end or tab before it, as JSON writes it."""
