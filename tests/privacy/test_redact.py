@@ -10,7 +10,7 @@ from flightlog.model.pages import Clean
 from flightlog.privacy.detect.known import dotenv_values, secret_values
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor, masked, redact
-from privacy import labelled
+from privacy import hostile, labelled
 
 KEY = bytes(range(32))
 SOME = [one for style in (labelled.config_style, labelled.tool_style) for one in list(style())[::97]]
@@ -150,3 +150,18 @@ def test_every_container_of_a_value_is_looked_into():
     clean = Records(Redactor(KEY)).value({"a": ({"b": [one.text]},), one.text: 1})
 
     assert one.secret not in json.dumps(clean)
+
+
+FAMILIES = dict(hostile.families(6_000))
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.sampled_from(sorted(FAMILIES)), st.integers(0, 3_000), texts)
+def test_a_hostile_line_stays_one_stays_json_and_stays_as_it_then_is(name, at, text):
+    line = json.dumps({"a": FAMILIES[name][at : at + 2_000], "b": text}).encode()
+
+    once = list(Records(Redactor(KEY)).lines([line]))
+
+    assert len(once) == 1
+    assert isinstance(json.loads(once[0]), dict)
+    assert list(Records(Redactor(KEY)).lines(once)) == once

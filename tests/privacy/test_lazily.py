@@ -1,0 +1,101 @@
+"""Patterns made late and in part find what those made whole find."""
+
+import subprocess
+import sys
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flightlog.privacy.detect import assignments, contexts, hits, lazily, tokens, triggers
+from flightlog.privacy.detect.meter import Meter
+from privacy import hostile, labelled
+
+TEXTS = [one.text for style in (labelled.config_style, labelled.tool_style) for one in list(style())[::41]]
+
+
+class Counted:
+    """A pattern that counts the bytes it is given to search."""
+
+    def __init__(self, pattern):
+        self.pattern, self.bytes = pattern, 0
+
+    def search(self, data, at, limit):
+        self.bytes += min(limit, len(data)) - at
+        return self.pattern.search(data, at, limit)
+
+
+def part_of(data):
+    low = data.lower()
+    words = assignments.words_in(low)
+    return triggers._made(
+        assignments.trigger(words) if words else "",
+        tokens.triggers(tokens.forms_in(data)),
+        contexts.names(contexts.names_in(low)),
+    )
+
+
+def sighted(data, tables):
+    looker = triggers._Looker(data, Meter(), tables)
+    places = []
+    found = list(triggers._scan(data, tables.words, lambda start, end: looker.word_or_person(start, end, persons=True)))
+    if tables.named is not None:
+        found += triggers._scan(data, tables.named, looker.token_or_name)
+    found += triggers._scan(data, tables.shapes, lambda start, end: looker.token_or_place(start, end, places))
+    return found, places
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.sampled_from(TEXTS), min_size=1, max_size=3).map("\n".join))
+def test_the_patterns_for_a_short_text_find_what_all_patterns_find(text):
+    data = text.encode()
+
+    assert sighted(data, part_of(data)) == sighted(data, triggers._whole())
+
+
+def test_a_pattern_is_not_made_before_it_is_used():
+    broken = lazily.quick(b"(")
+    fine = lazily.linear(b"a+")
+
+    assert vars(fine).keys() == {"_compile", "_what"}
+    assert fine.search(b"xaay").group() == b"aa"
+    assert "match" in vars(fine)
+    assert vars(broken).keys() == {"_compile", "_what"}
+
+
+def test_a_run_that_could_be_one_value_is_not_read_to_its_end_for_each_value_in_it():
+    data = ("93.184.216.34-" * 40_000).encode()
+    counted = Counted(triggers._whole().words)
+    at, found = 0, 0
+
+    while found < 200 and (match := hits.search(counted, data, at)) is not None:
+        at, found = match.end(), found + 1
+
+    assert found == 200
+    assert counted.bytes <= 200 * (16 << 10)
+
+
+def test_a_match_over_the_border_of_stretches_is_found_whole():
+    data = b" " * 8_185 + b"bob.smith@mail.acme.io " + b"QUJD" * 6_000
+
+    mail = hits.search(triggers._whole().words, data, 0)
+    run = hits.search(lazily.linear(b"(?:QUJD)+"), data, 0)
+
+    assert mail.group() == b"bob.smith@mail.acme.io"
+    assert run.end() - run.start() == 24_000
+
+
+def test_redacting_a_few_lines_makes_few_patterns():
+    script = (
+        "from flightlog.privacy.redact import Redactor\n"
+        "from flightlog.privacy.detect import triggers\n"
+        "text = 'the parser reads a line\\n' * 200 + 'mail bob@acme.io'\n"
+        "assert 'acme' not in Redactor(bytes(32)).text(text)\n"
+        "print(triggers._whole.cache_info().currsize, len(triggers._parts()))\n"
+    )
+    began = time.monotonic()
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert told.stdout.split() == ["0", "1"]
+    assert time.monotonic() - began < 20
+    assert len(dict(hostile.families(10))) > 140
