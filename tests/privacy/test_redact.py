@@ -46,6 +46,15 @@ def test_a_json_value_keeps_its_shape_and_is_redacted_once(value):
     assert Records(Redactor(KEY)).value(once) == once
 
 
+def test_a_key_that_gets_another_name_may_say_something_about_its_value():
+    token = "xoxb-" + "1872446700-8470472990-e0sgyjWlwYLflxvPuv6d"
+    said = f'slack_TOKEN ?= "{token}"'
+
+    once = Records(Redactor(KEY)).value({f"{said}PASS": said})
+
+    assert Records(Redactor(KEY)).value(once) == once
+
+
 def shape(value):
     if isinstance(value, dict):
         return [shape(member) for member in value.values()]

@@ -42,10 +42,15 @@ class Records:
 
     def value(self, value: Any) -> Any:
         """Return the JSON value with every string in it redacted."""
-        leaves: list[Leaf] = []
-        self._collect(value, "", leaves)
-        answers = self._answers(leaves)
-        return self._rebuilt(value, "", answers) if answers else value
+        for _ in range(ROUNDS_MAX):
+            leaves: list[Leaf] = []
+            names: set[Leaf] = set()
+            self._collect(value, "", leaves, names)
+            answers = self._answers([*leaves, *names])
+            value = self._rebuilt(value, "", answers) if answers else value
+            if names.isdisjoint(answers):
+                break  # else a key has another name now, which may say something about its value
+        return value
 
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield each line of JSON redacted; a line that is not JSON is redacted as text."""
@@ -163,19 +168,19 @@ class Records:
         clean = self.value(value)
         return line if clean == value else _encoded(clean)
 
-    def _collect(self, value: Any, key: str, leaves: list[Leaf]) -> None:
+    def _collect(self, value: Any, key: str, leaves: list[Leaf], names: set[Leaf]) -> None:
         if isinstance(value, str):
             if len(value) >= _SHORT_CHARS and (key or not _is_plain(value)):
                 leaves.append(Leaf(key, value))
         elif isinstance(value, dict):
             for name, member in value.items():
                 if len(name) > _SHORT_CHARS:
-                    leaves.append(Leaf("", name))
+                    names.add(Leaf("", name))
                 if isinstance(member, str | dict | list | tuple):
-                    self._collect(member, name if self._tells(name) else "", leaves)
+                    self._collect(member, name if self._tells(name) else "", leaves, names)
         elif isinstance(value, list | tuple):
             for member in value:
-                self._collect(member, key, leaves)
+                self._collect(member, key, leaves, names)
 
     def _tells(self, key: str) -> bool:
         answer = self._telling.get(key)
