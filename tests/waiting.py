@@ -35,6 +35,20 @@ def processes():
     return [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
 
 
+def below(pid):
+    """The processes a process started, and theirs."""
+    parents = {}
+    for each in processes():
+        try:
+            parents[each] = int(Path(f"/proc/{each}/stat").read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    found = {pid}
+    while more := {each for each, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
 def environ(pid):
     """The environment a process was started with; nothing when it is gone."""
     try:

@@ -24,7 +24,7 @@ from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.jobs import Job
 from paying import Said, message, paying
 from sampled import KEY, SCRIPT, copied, finished, holds
-from waiting import until
+from waiting import below, command_line, until
 
 GRID = Sweep(
     requests=(2, 3),
@@ -172,9 +172,9 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
     before = doomed.workers[0].poll()
 
     def strike():
-        until(lambda: [path for path in (tmp_path / "runs").glob("replay_*/session_01") if path.is_dir()])
-        time.sleep(0.5)
-        doomed.workers[0].kill()
+        worker = doomed.workers[0]
+        until(lambda: [each for each in below(worker.pid) if "scripted" in command_line(each)], limit_s=60)
+        worker.kill()
 
     striking = threading.Thread(target=strike)
     striking.start()
