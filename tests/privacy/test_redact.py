@@ -174,3 +174,13 @@ def test_a_hostile_line_stays_one_stays_json_and_stays_as_it_then_is(name, at, t
     assert len(once) == 1
     assert isinstance(json.loads(once[0]), dict)
     assert list(Records(Redactor(KEY)).lines(once)) == once
+
+
+def test_strings_that_use_up_what_a_look_may_cost_stay_as_they_then_are():
+    picked = [("soup of near the floor", 607), ("cut heads", 853), ("cut heads", 1395), ("ansi", 2501)]
+    line = json.dumps([FAMILIES[name][at : at + 2_000] for name, at in picked]).encode()
+
+    once = list(Records(Redactor(KEY)).lines([line]))
+
+    assert b"<secret:unjudged:" in once[0], "nothing was used up: choose other strings"
+    assert list(Records(Redactor(KEY)).lines(once)) == once

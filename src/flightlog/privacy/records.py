@@ -16,7 +16,7 @@ import msgspec
 from flightlog.model.pages import Clean
 from flightlog.privacy.detect import contexts, engine, suspects
 from flightlog.privacy.detect.people import HOME
-from flightlog.privacy.redact import ROUNDS_MAX, Redactor, is_hopeless
+from flightlog.privacy.redact import ROUNDS_MAX, Redactor, is_cut, is_hopeless
 
 _BATCH_BYTES = 1 << 20
 _REMEMBERED_MAX = 50_000
@@ -208,9 +208,14 @@ class Records:
             after = self._round([documents[index] for index in pending])
             changed = [(index, new) for index, new in zip(pending, after, strict=True) if new != documents[index]]
             hopeless += [index for index, new in changed if is_hopeless(documents[index], new)]
+            cut = any(is_cut(documents[index], new) for index, new in changed)
+            if cut:
+                self.redactor.forget()
             for index, new in changed:
                 documents[index] = new
-            pending = [index for index, _ in changed if index not in hopeless]
+            # All share what a look may cost: where one was cut, the others are seen beside what is left of it.
+            again = range(len(documents)) if cut else [index for index, _ in changed]
+            pending = [index for index in again if index not in hopeless]
             if not pending:
                 break
         for index in (*pending, *hopeless):

@@ -67,6 +67,8 @@ class Redactor:
                 return data
             if is_hopeless(before, data):
                 break
+            if is_cut(before, data):
+                self.forget()
         return self.given_up(data)
 
     def given_up(self, data: bytes) -> bytes:
@@ -94,6 +96,10 @@ class Redactor:
     def meter(self) -> Meter:
         """Return what bounds the work of one look; all looks remember the same words."""
         return Meter(self._memory)
+
+    def forget(self) -> None:
+        """Forget what was judged: what is left after a cut must stand before somebody who remembers nothing."""
+        self._memory.clear()
 
     def find(self, text: str) -> list[Finding]:
         """Return what is private in `text`, offsets in characters."""
@@ -136,6 +142,11 @@ def redact(text: str, key: bytes, *, known: Iterable[str] = ()) -> tuple[Clean, 
     """Return `text` redacted, and what was found in it."""
     redactor = Redactor(key, known=known)
     return redactor.clean(text), redactor.find(text)
+
+
+def is_cut(before: bytes, after: bytes) -> bool:
+    """Whether a part of a text was given up now."""
+    return before.count(_GIVEN_UP) < after.count(_GIVEN_UP)
 
 
 def is_hopeless(before: bytes, after: bytes) -> bool:
