@@ -109,3 +109,18 @@ def test_data_of_a_later_version_is_told_and_left_alone(tmp_path):
     assert (home / "layout.json").read_text() == '{"layout": 99}'
     (home / "layout.json").write_text("{")
     assert findings(tmp_path)[0] == 3
+
+
+def test_a_hook_that_a_project_registered_counts_there_and_nowhere_else(tmp_path, monkeypatch):
+    write(tmp_path, SESSION, user("x"))
+    project = tmp_path / "project"
+    (project / ".git").mkdir(parents=True)
+    monkeypatch.chdir(project)
+    before = findings(tmp_path)[1]
+
+    assert within(tmp_path, "init", "--project", "--yes", "--no-guard").code == 0
+
+    assert ("warning", "hooks") in before
+    assert ("ok", "hooks") in findings(tmp_path)[1]
+    monkeypatch.chdir(tmp_path)
+    assert ("warning", "hooks") in findings(tmp_path)[1]

@@ -14,9 +14,9 @@ from msgspec import Struct
 from flightlog.app import now_ms
 from flightlog.app.collecting import collecting, common
 from flightlog.app.formats import drift, known, read
-from flightlog.app.hook_check import hook_findings, line_findings
+from flightlog.app.hook_check import hook_findings, is_registered, line_findings
 from flightlog.app.overview import KEEP_DAYS_DEFAULT, keep_days
-from flightlog.app.paths import claude_config_dirs, home
+from flightlog.app.paths import claude_config_dirs, home, project_settings
 from flightlog.archive import Archive, Progress
 from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
@@ -148,11 +148,15 @@ def _layout(path: Path, known: int) -> Finding:
 
 
 def _hooks(config: Path, place: Path) -> Iterator[Finding]:
-    found = hook_findings(config / "settings.json", place, (), Path(tempfile.gettempdir()))
+    settings = config / "settings.json"
+    here = project_settings(Path.cwd())
+    if is_registered(here) and not is_registered(settings):
+        settings = here  # as `flightlog init --project` does it
+    found = hook_findings(settings, place, (), Path(tempfile.gettempdir()))
     for each in found:
         yield Finding(Level.WARNING, "hooks", f"{each.what}: {each.which}", each.fix)
     if not found:
-        yield Finding(Level.OK, "hooks", f"registered: {config / 'settings.json'}")
+        yield Finding(Level.OK, "hooks", f"registered: {settings}")
 
 
 def _live(config: Path) -> Iterator[Finding]:

@@ -32,6 +32,15 @@ def hook_findings(settings: Path, home: Path, versions: Collection[str], tempora
     return [*_registered(settings, versions), *_home(home), *_lost(home, temporary)]
 
 
+def is_registered(settings: Path) -> bool:
+    """Whether a settings file calls the hook."""
+    data = settings_file.read(settings)
+    try:
+        return bool(data and data.strip() and installed(data.decode("utf-8", "replace")))
+    except FlightlogError:
+        return False
+
+
 def lost_records(home: Path, temporary: Path) -> int:
     """How many events the hook could not write down."""
     return sum(_number(path) for path in (home / "lost", *temporary.glob("flightlog-lost-*")))

@@ -27,3 +27,8 @@ def config_dir(environ: Mapping[str, str]) -> Path:
 def claude_config_dirs(environ: Mapping[str, str]) -> list[Path]:
     """Return where Claude Code keeps its files: `CLAUDE_CONFIG_DIR` (a comma separates several), else home."""
     return [Path(each) for each in places.claude_config_dirs(environ)]
+
+
+def project_settings(project: Path) -> Path:
+    """The agent's settings of a project that are this machine's own."""
+    return project / ".claude" / "settings.local.json"

@@ -13,7 +13,7 @@ from msgspec import Struct
 from flightlog.agents.claude_code import ClaudeCode
 from flightlog.app import install, jsonedit
 from flightlog.app.config import in_force
-from flightlog.app.paths import claude_config_dirs
+from flightlog.app.paths import claude_config_dirs, project_settings
 from flightlog.privacy import guard
 from flightlog.store import settings_file
 
@@ -63,7 +63,7 @@ def _is_repository(place: Place) -> bool:
 def settings_here(place: Place) -> Path:
     """The settings file: a person's own, or a project's local one, since the hook is on this machine only."""
     if place.scope == "project":
-        return place.cwd / ".claude" / "settings.local.json"
+        return project_settings(place.cwd)
     return claude_config_dirs(os.environ)[0] / "settings.json"
 
 
