@@ -38,11 +38,19 @@ class Index:
         try:
             return question(self.database)
         except sqlite3.DatabaseError as error:
-            self.close()
             # A file somebody else holds for long is not damaged: this once, do without it.
-            self.database = _opened_anew(None if _is_held(error) else self.path, self._seen)
-            self._seen = _identity(self.path)
-            return question(self.database)
+            return self._asked_anew(question, None if _is_held(error) else self.path)
+        except (TypeError, ValueError):
+            # Damage can look like a row that nobody wrote.
+            if self.path is None or is_sound(self.path):
+                raise
+            return self._asked_anew(question, self.path)
+
+    def _asked_anew(self, question: Callable[[sqlite3.Connection], T], path: str | None) -> T:
+        self.close()
+        self.database = _opened_anew(path, self._seen)
+        self._seen = _identity(self.path)
+        return question(self.database)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -69,7 +77,7 @@ def _open(path: str | None) -> sqlite3.Connection:
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - no report waits for pathlib
         with _gate(path, fcntl.LOCK_SH if _is_begun(path) else fcntl.LOCK_EX):
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            _create(path)
             seen = _identity(path)
             return _prepared(_connected(path))
     except sqlite3.DatabaseError as error:
@@ -86,9 +94,19 @@ def _opened_anew(path: str | None, seen: tuple[int, int]) -> sqlite3.Connection:
                 for side in _SIDES:
                     with suppress(FileNotFoundError):
                         os.unlink(f"{path}{side}")  # noqa: PTH108
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            _create(path)
             return _prepared(_connected(path))
     return _prepared(_connected(":memory:"))
+
+
+def _create(path: str) -> None:
+    """Make the file, readable by its owner alone, unless it is there.
+
+    One that is there is never opened but by SQLite: closing any other handle would take away the locks that
+    connections of this very process hold on it, and whoever closes theirs last would clear away what we write to.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def _is_begun(path: str) -> bool:

@@ -1,0 +1,71 @@
+"""The index among several connections of one process: SQLite's locks must stand for as long as it has them."""
+
+import sqlite3
+import subprocess
+import sys
+
+from flightlog.store.index.database import Index
+
+# The bytes SQLite locks while a connection may read; whoever gets them all to itself clears the log away.
+TAKE = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    try: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002)
+    except OSError: print("held")
+    else: print("free")
+"""
+
+
+def who_holds(path):
+    """Ask as another process would."""
+    return subprocess.run([sys.executable, "-c", TAKE, str(path)], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_second_connection_leaves_the_locks_of_the_first(tmp_path):
+    path = tmp_path / "index.db"
+    first = Index(path)
+    first.database.execute("SELECT count(*) FROM files").fetchone()
+    assert who_holds(path) == "held\n"
+
+    second = Index(path)
+    held = who_holds(path)
+    second.close()
+
+    assert held == "held\n"
+    assert who_holds(path) == "held\n"
+    first.close()
+    assert who_holds(path) == "free\n"
+
+
+def test_a_row_that_nobody_wrote_is_damage_where_the_file_is_damaged(tmp_path):
+    path = tmp_path / "index.db"
+    index = Index(path)
+    index.database.execute("CREATE TABLE odd(name TEXT)")
+    index.database.execute("INSERT INTO odd VALUES (NULL)")
+    # What damage does to a page: a value that the table does not allow.
+    index.database.execute("PRAGMA writable_schema = ON")
+    index.database.execute("UPDATE sqlite_schema SET sql = 'CREATE TABLE odd(name TEXT NOT NULL)' WHERE name = 'odd'")
+    index.close()
+    damaged = Index(path)
+
+    def question(database: sqlite3.Connection) -> list[str]:
+        there = database.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'odd'").fetchone()[0]
+        return sorted([*(row[0] for row in database.execute("SELECT name FROM odd")), "a"]) if there else ["new"]
+
+    assert damaged.asked(question) == ["new"]
+    damaged.close()
+
+
+def test_a_mistake_of_the_asker_throws_no_sound_index_away(tmp_path):
+    path = tmp_path / "index.db"
+    index = Index(path)
+    before = path.stat().st_ino
+
+    try:
+        index.asked(lambda _: [].index("not there"))
+    except ValueError as error:
+        told = str(error)
+
+    assert "not in list" in told
+    assert path.stat().st_ino == before
+    index.close()
