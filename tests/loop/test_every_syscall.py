@@ -85,11 +85,16 @@ def killed_everywhere(tmp_path, count, every):
     wanted = final(session_of(plain))
     assert wanted["status"] == "completed"
 
+    spared = []
+
     def kill(point):
         root = tmp_path / f"{point[0]}-{point[1]}"
         root.mkdir()
         # Without seccomp, under which strace delivers no signal.
         done = run(code, root, "-o", "/dev/null", "-e", f"trace={point[0]}", "-e", inject(point, "signal=KILL"))
+        if done.returncode == 0:  # pages are written by the clock too: a run can have fewer calls than the first
+            spared.append(point)
+            return
         assert done.returncode in {-9, 137}, (point, done.returncode, done.stderr)
         found = list((root / "ralph-loop-sessions").glob("session-001-*"))
         completed = [
@@ -110,6 +115,7 @@ def killed_everywhere(tmp_path, count, every):
     chosen = [point for at, point in enumerate(named) if at % every == 0 or point[0] == "fdatasync"]
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(kill, chosen))
+    assert len(spared) <= len(chosen) // 10, spared
     return len(chosen)
 
 
