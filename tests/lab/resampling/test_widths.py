@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+import sampled
 from flightlog.app import lab, lab_resample, lab_statistics
 from flightlog.lab.resampling.events import Limits, Target
 from flightlog.lab.resampling.layout import Item
@@ -12,20 +13,13 @@ from flightlog.lab.resampling.sweep import Sweep
 from flightlog.lab.resampling.widths import Widths
 from flightlog.model.errors import NotFound
 from paying import Said, message, paying
-from sampled import KEY, copied, finished
 
 HABITS = {"ls": 0.6, "pwd": 0.25, "": 0.15}
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    return finished(tmp_path_factory.mktemp("widths"))
-
-
 @pytest.fixture
-def book(made, tmp_path, monkeypatch):
-    monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    return lab.open_book(copied(made, tmp_path).parent, "run")
+def book(run):
+    return sampled.book(run)
 
 
 def model(seed):
