@@ -80,4 +80,4 @@ def test_a_known_value_names_its_line():
 
 def test_no_head_of_a_token_reads_as_a_name():
     for form in tokens._forms():
-        assert not contexts.is_name(form.head + b"0")
+        assert not contexts.name_size(form.head + b"0")

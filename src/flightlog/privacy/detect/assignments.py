@@ -13,7 +13,7 @@ from flightlog.privacy.detect import chance, lazily
 from flightlog.privacy.detect.hits import LOW, MEDIUM, Hit
 from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
 
-PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "securestring", "mnemonic")
+PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "psk", "securestring", "mnemonic")
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
 WEAK = (
     "sessid",
@@ -41,7 +41,7 @@ _VALUE_MAX = 300
 WORTH_MAX = 60 + _VALUE_MAX // 2
 _FILLERS = (
     "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
-    "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified|is"
+    "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified|is|fmt|sprintf|s|base64"
 )
 # Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
 _TAIL = lazily.quick(rb"[\w.\-]*")
@@ -54,6 +54,7 @@ _LEAST_WORD = lazily.quick(
     b"|".join(re.escape(word.encode()) for word in WORDS if not any(each in word for each in WORDS if each != word))
 )
 _OPERATOR = lazily.quick(rb"[=:>(|,]|<-|\s-\s")
+_NEXT_FIELD = lazily.quick(rb"&(?:amp;)?[\w.\[\]-]{1,40}=")
 _OPENED = lazily.quick(rb"(?:[\"'`]|&quot;)\s*$")
 _BARE = lazily.quick(rb"[^\s\"'`<>,;\x00\\)\]}]+")
 _BORING = lazily.linear(
@@ -72,28 +73,30 @@ _BORING = lazily.linear(
 )
 _NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
 _DIGIT = lazily.quick(rb"[0-9]")
+_MARKED = lazily.quick(rb"[0-9#!@%^*]")
 _TYPED = lazily.quick(rb"[0-9!@#$%^&*+=?~-]")
 _HUMPED = lazily.linear(rb"[a-z][A-Z].*[a-z][A-Z]")
 _PROSE = lazily.quick(rb"[A-Za-z]{1,14}[.:!?]?\Z")
 # Other marks make it another thing than a key; a percent sign only as addresses write it.
-_USER = lazily.quick(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:])\s*[^\s=]")
+_USER = lazily.quick(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:>])\s*[^\s=]")
 _USER_REACH = 120
 _LONE = lazily.quick(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
 # Types, selectors, variables, pages about passwords.
 _NO_PASSWORD = lazily.quick(
     rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
-    rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
+    rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|^!vault\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
 )
 _ALPHABET = lazily.quick(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
 _LATER = lazily.quick(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,200})(?=[\s\"'`<>,;}\])]|\Z)")
 _LATER_MAX = 260
 _HASHY = lazily.quick(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
-_LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0")
+_LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0", b"&", b"}")
 # The next line begins with a run of a value, not with a name and its own value.
 _NEXT_LINE = lazily.linear(
     rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])"
 )
 _NAMED_NEXT = lazily.quick(rb"[\w.-]+ ?[=:]")
+_GROUPS = lazily.quick(rb"[A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){3,7}")
 _HEX_WHOLE = lazily.quick(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
 _NOISE = lazily.linear(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
 _HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
@@ -126,7 +129,7 @@ def trigger(among: tuple[str, ...] = WORDS) -> str:
     chars = r"[A-Za-z0-9_\-+/~.$!@#%^&*]"
     numbered = r"(?:[0-9]{1,6}(?:[ \t]|\xe2)[^A-Za-z0-9\x00]+)?"
     # Marks that assign, then anything; or a mere blank, then something with a digit, as after a flag.
-    typed = rf"(?:(?:[ :\r\n]|\\[rn])+(?:{_FILLERS}))?"
+    typed = rf"(?:(?:[ :\r\n-]|\\[rn])+(?:{_FILLERS}))?"
     marks = r"[^A-Za-z0-9\x00]*"
     value = rf"(?:{chars}{{6}}|{chars}{{2,5}}{LINE_END})"
     assigned = rf"{typed}{marks}(?:[=:>(|,\"'`]| - | is [\"'`]){marks}{numbered}{more}{value}"
@@ -238,7 +241,9 @@ def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     bare = _BARE.match(view, begin, begin + _VALUE_MAX)
     if bare is None:
         return None
-    return _unwrapped(view, begin, bare.end(), marks)
+    # In the query of an address the next name ends it.
+    query = _NEXT_FIELD.search(view, begin, bare.end()) if marks == b"=" or name.endswith(b"=") else None
+    return _unwrapped(view, begin, query.start() if query else bare.end(), marks)
 
 
 def _first_quote(gap: bytes, at: int) -> tuple[int, bytes] | None:
@@ -279,9 +284,18 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
         return end, plain
     text, back = joined(view, start, _VALUE_MAX)
     longer = _BARE.match(text).group()
+    query = _NEXT_FIELD.search(longer)
+    longer = longer[: query.start()] if query and query.start() > len(plain) else longer
     stop, extra = back(len(longer)), longer[len(plain) :]
     # The next line goes on with the value only if it holds nothing else.
-    ends = view[stop : stop + 1] in _LINE_ENDS or chance.is_random(extra, floor=2.5) or _is_rest(plain, extra)
+    after = view[stop : stop + 1]
+    after = b"\n" if after == b" " and is_cut(view, stop) else after  # blanks stand where JSON wrote a line end
+    ends = (
+        after in _LINE_ENDS
+        or view[stop : stop + 3] == b" --"
+        or chance.is_random(extra, floor=2.5)
+        or _is_rest(plain, extra)
+    )
     alone = extra and ends and not chance.is_code(extra)
     if alone and _HEX.fullmatch(longer) and (not _HEX_WHOLE.fullmatch(plain) or _is_half(view, stop, plain, extra)):
         return stop, longer
@@ -303,7 +317,7 @@ def _is_half(view: bytes, stop: int, plain: bytes, extra: bytes) -> bool:
 def _with_lone_line(view: bytes, value: _Value) -> _Value:
     """Return the typed value with the next line, if that is one word: a name would have its mark."""
     lone = _LONE.match(view, value.end, value.end + NAME_MAX * 2) if len(value.text) >= 2 else None
-    if lone is None or (view[lone.end() : lone.end() + 1] in (b" ", b"\t") and not _DIGIT.search(lone[1])):
+    if lone is None or (view[lone.end() : lone.end() + 1] in (b" ", b"\t") and not _MARKED.search(lone[1])):
         return value
     return value._replace(end=lone.end(1), text=value.text + lone[1])
 
@@ -315,8 +329,9 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     if word.decode("latin-1").startswith(PASSWORDS):
         told = value.operator != b"|" and (word != b"pass" or value.operator in (b"=", b":", b">"))
         return _typed_by_a_person(text, value) if told and text.lower().rstrip(b":*?") not in name else 0
-    if value.quoted and b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
-        return MEDIUM if chance.entropy(text) >= 3.5 else 0
+    if b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
+        written = value.quoted or (value.operator in (b"=", b":") and not chance.is_code(text))
+        return MEDIUM if written and chance.entropy(text) >= 3.5 else 0
     if b" " in text or len(text) < 10 or chance.is_code(text):
         return 0
     return MEDIUM if _is_key(word.decode("latin-1") in STRONG, name, value._replace(text=text)) else 0
@@ -327,6 +342,8 @@ def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 -
         return any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
     if _ALPHABET.fullmatch(value.text) is None:
         return False
+    if _GROUPS.fullmatch(value.text) and value.operator:
+        return chance.count_digits(value.text) >= 3
     if not strong:
         return len(value.text) >= 16 and value.operator != b"" and chance.is_random(value.text, floor=3.5)
     if _HEX.fullmatch(value.text):
@@ -351,11 +368,14 @@ def _typed_by_a_person(text: bytes, value: _Value) -> int:
 
 def _is_told(view: bytes, start: int, value: _Value, name: bytes) -> bool:
     """Say whether any word after `password` is one: beside a user's name, or in an environment's syntax."""
-    if value.operator not in (b"=", b":") or value.quoted:
+    if value.operator not in (b"=", b":", b">") or value.quoted:
         return False
+    if value.operator == b">":
+        closed = view[value.end : value.end + 2] == b"</"
+        return closed and _USER.search(view, max(0, start - _USER_REACH), start) is not None
     if view[value.start - 1 : value.start] not in (b"=", b":", b" "):
         return False
-    if value.operator == b"=" and name.isupper() and b"_" in name and view[value.start - 1 : value.start] == b"=":
+    if value.operator == b"=" and name.isupper() and view[value.start - 1 : value.start] == b"=":
         return True
     return _USER.search(view, max(0, start - _USER_REACH), start) is not None
 

@@ -25,12 +25,12 @@ _WORD_LOOK, _NAME_LOOK, _FORM_LOOK = 250, 80, 40
 _HASHY = lazily.linear(
     rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace"
 )
-_EVIDENCE = lazily.linear(rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred)[\w-]*\s")
+_EVIDENCE = lazily.linear(rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred)[\w-]*\s| -u $")
 _SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api")
 _OWNER = lazily.linear(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id")
 # Long enough, or cut by the end of a line.
 _VALUE = lazily.quick(
-    rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{6}(?:[A-Za-z0-9_\-+/]{%d}|[A-Za-z0-9_\-+/]{0,5}[ \\]{0,2}(?:\r?\n|\\n))"
+    rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{6}(?:[A-Za-z0-9_\-+/:]{%d}|[A-Za-z0-9_\-+/]{0,5}[ \\]{0,2}(?:\r?\n|\\n))"
     % (_LEAST - 6)
 )
 _RUN = lazily.quick(rb"[A-Za-z0-9_\-+/.=:]{6,}")
@@ -39,21 +39,28 @@ _SHORT_HEX = lazily.quick(rb"[0-9a-f]{1,31}")
 _DIGIT = lazily.quick(rb"[0-9]")
 _HUMP = lazily.quick(rb"[a-z][A-Z]")
 _SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers"
-_AFTER_WORD = rf"[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?[\"'`]"
+_AFTER_WORD = (
+    rf"[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?(?:\\{{0,3}}[\"'`]|[A-Za-z0-9_-]{{8}})"
+    r"| \\{0,3}[\"'`][A-Za-z0-9]|\.[A-Za-z]{2,9}\(\\{0,3}[\"'`]"
+)
 _AFTER = lazily.quick(f"(?i){_AFTER_WORD}".encode())
 _WORDY = lazily.quick(rb"\w")
 # A shorter name inside a word is that word.
 _LONG_NAME = 5
-_LEADING = lazily.quick(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\Z)" % _SECRETIVE_WORDS.encode())
+_LEADING = lazily.quick(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=.]|\Z)" % _SECRETIVE_WORDS.encode())
 # Names that are usual words: only with a word of credentials or a quoted value after them.
-_AMBIGUOUS = """backlog box canva circle copper findl fixer front ghost guru hive hunter monday neon orbit
-persona phrase segment semaphore shortcut sigma spectral stability steam together toggl twist zoom"""
+_AMBIGUOUS = """abstract aha backlog bored box bubble canva chef circle cisco clay cockroach commodities copper
+createsend cricket daily directus ditto enigma fal findl fixer fleet front ftp ghost groove guru harness hive honey
+hotwire humanity hunter kite ldap lighton linear manifest moderation monday neon nexus orbit persona phrase
+polygon privacy prospect railway readme recharge redis replicate retool riot ronin salad segment semaphore sentiment
+shortcut sift sigma spectral square stability steam surge teamup tines together toggl tomorrow twist unkey verifier
+wit zoom"""
 AMBIGUOUS = frozenset(_AMBIGUOUS.split())
 _USUAL_FORM = "{hex:32}"
 _ANY_FORMS = ("{uuid}", "{dots:16-120}", "{b64:20-100}=", "{b64:20-100}")
 # A word before the value that says it is something else.
 _LABEL = lazily.linear(rb"(?i)(?:name|label|title|region|version|url|uri|host|path|file|dir)[\"'`\]\s]*[:=>]")
-_ASSIGNED = lazily.quick(rb"[\s\"'`]*[:=][\s\"'`=>]*")
+_ASSIGNED = lazily.quick(rb"[\s\"'`]*[:=][\s\"'`=>]*|\s[\"'`]")
 
 
 @functools.cache
@@ -103,16 +110,16 @@ def _name_at(data: bytes, start: int) -> bytes | None:
         if name not in known or len(name) < size:
             continue
         if name.decode() in AMBIGUOUS:
-            if begins and _AFTER.match(data, start + size, start + size + 12):
+            if begins and _AFTER.match(data, start + size, start + size + 16):
                 return name
         elif begins or size >= _LONG_NAME:
             return name
     return None
 
 
-def is_name(text: bytes) -> bool:
-    """Say whether `text` is a provider's name."""
-    return _known_name(text.lower()) is not None
+def name_size(text: bytes) -> int:
+    """Return how long the provider's name is that `text` is, or begins with; 0 if it is none."""
+    return len(_known_name(text.lower()) or b"")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -255,9 +262,25 @@ def _wrapped(view: bytes, end: int, text: bytes, near: tuple[Rule, ...], part: H
         if hit is None or hit.start < low:
             continue
         known = part is not None and hit.value.endswith(part.value)
-        if hit.weight != MEDIUM or known or _is_quoted(text[:low] + rest, hit):
+        whole = text[:low] + rest
+        if hit.weight != MEDIUM or known or _is_quoted(whole, hit) or _is_halved(text, run, whole, hit):
             return hit._replace(start=back(hit.start - low + 1) - 1, end=back(hit.end - low))
     return None
+
+
+def _is_halved(text: bytes, run: Any, whole: bytes, hit: Hit) -> bool:
+    """Say whether an assigned value goes on in the next line, which holds nothing else and ends a list of no such."""
+    begin = run.end() - len(run.group().lstrip(b"=:"))
+    if text[:begin].rstrip(b" \"'`")[-1:] not in (b"=", b":") or hit.start != begin:
+        return False
+    first, second = hit.value[: run.end() - begin], hit.value[run.end() - begin :]
+    alone = whole[hit.end : hit.end + 1] in (b"", b";", b",") or is_cut(whole, hit.end)
+    third = whole[hit.end :].split(None, 1)[:1]
+    return (
+        alone
+        and all(len(part) >= 8 and _DIGIT.search(part) and chance.wordiness(part) < 0.6 for part in (first, second))
+        and not (third and len(third[0]) == len(second) and _DIGIT.search(third[0]))
+    )
 
 
 def _is_quoted(text: bytes, hit: Hit) -> bool:
@@ -279,7 +302,7 @@ def _shaped(text: bytes, form: str, rule: Rule) -> Hit | None:
 
 
 def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
-    if gap.endswith((b"/", b"@", b"#", b"\\")) or gap.count(b"\n") > 3 or _EVIDENCE.search(gap) is None:
+    if gap.endswith((b"/", b"@", b"#", b"\\")) or gap.count(b"\n") > 3 or not _is_evident(gap, form, rule):
         return False
     if chance.is_placeholder(value) or _HASHY.search(gap) is not None:
         return False
@@ -290,6 +313,11 @@ def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
     if form == "{uuid}" and b"id" in gap.lower() and _SECRETIVE.search(gap) is None:
         return False
     return _mixed(value, form) and chance.entropy(value) >= 2.2
+
+
+def _is_evident(gap: bytes, form: str, rule: Rule) -> bool:
+    """Say whether a name has to do with what stands after it; a form with marks of its own may follow at once."""
+    return _EVIDENCE.search(gap) is not None or bool(rule.forms and gap.isspace() and forms.FIELD.sub("", form))
 
 
 def _mixed(value: bytes, form: str) -> bool:

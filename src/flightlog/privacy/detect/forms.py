@@ -26,6 +26,8 @@ CLASSES = {
     "dotq": "0-9A-Za-z_.=-",
     "b64u": "0-9A-Za-z+/=_-",
     "crypt": "./0-9A-Za-z",
+    "phc": "0-9a-z=,",
+    "krb": "$*./0-9:@A-Z_a-z-",
     "pct": "0-9A-Za-z%",
     "tilde": "0-9A-Za-z_~.-",
     "digits": "0-9",

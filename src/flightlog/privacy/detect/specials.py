@@ -7,7 +7,7 @@ records, and every look ahead is bounded.
 from collections.abc import Iterator
 from typing import Any
 
-from flightlog.privacy.detect import chance, lazily
+from flightlog.privacy.detect import chance, commands, lazily
 from flightlog.privacy.detect.hits import HIGH, LOW, MEDIUM, Hit, search
 from flightlog.privacy.detect.meter import Meter
 from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
@@ -16,15 +16,14 @@ _PEM_MAX = 20_000
 _CUT = LINE_END.encode()
 # Each that may be cut by the end of a line is also found where only its first part stands there.
 PATTERN = (
-    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\\\x00]*:[^\s@\"'<>\\\x00]+@"
+    rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\\\x00]*:(?:[^\s@\"'<>\\\x00]|\\{1,2}[0-9A-Za-mo-qsv-z!#$%&*+.-])+@"
     rb"|://[^\s/@\"'<>\\\x00]*" + _CUT + rb"|\bkind[\"']?: *[\"']?[Ss]ecret\b|\$ANSIBLE_VAULT;"
     rb"|(?i:\b(?:bearer|basic|ssws)[ ]+(?:[A-Za-z0-9._~+/=-]{12,}|[A-Za-z0-9._~+/=-]{2,11}" + _CUT + rb")"
     rb"|[ ](?:-u|--user|--proxy-user)[ =]{0,3}(?:[\"'][^\s\"'\x00]*[\"']|[^\s:\"'\x00/]+):?[\"']?[^\s\"'\x00]*"
     rb"|\bsshpass -p *[^\s\x00]+"
-    rb"|\b(?:mysql|mysqldump|docker login|redis-cli|psql|psexec)\b[^\n\x00|;&]{0,60} -(?:p|a) ?[^\s\x00-]"
-    rb"(?:[^\s\x00]{4,}|[^\s\x00]{1,3}" + _CUT + rb")"
     rb"|\bmachine\s+[^\s\x00]+\s+login\s+[^\s\x00]+\s+password\s+[^\s\x00]+)"
     rb"|\b(?:NetworkCredential|DirectoryEntry)\((?:\s*\\{0,3}\"[^\"\x00]{1,100}\"\s*,){1,2}\s*\\{0,3}\"[^\"\x00]{3,80}\""
+    rb"|" + commands.PATTERN
 )
 _TRIGGER = lazily.linear(PATTERN)
 _MANIFEST_MAX = 2_000
@@ -33,6 +32,7 @@ _NO_PASSWORDS = frozenset(
 )
 _FLAG = lazily.linear(rb"--?(?:user|u|proxy-user)[ =]*")
 _DIGIT = lazily.linear(rb"[0-9]")
+_MARKED = lazily.linear(rb"[0-9#!@%^*]")
 _PADDED = lazily.linear(rb"[^=]==?$")
 _LOOK = 400
 _ENTRY = lazily.linear(
@@ -42,7 +42,7 @@ _END = b"-----END "
 _BODY = lazily.linear(rb"[A-Za-z0-9+/=\s\\nr:,\-|>\".0-9]*")
 _SECOND_AT = lazily.linear(rb"[^\s/:@\"'<>\x00]{1,40}@")
 _VAULT = lazily.linear(rb"\$ANSIBLE_VAULT;[0-9.]+;AES256[^\n\x00]{0,40}(?:\s*[0-9a-f]{16,80})+")
-_STAND_IN = lazily.linear(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+")
+_STAND_IN = lazily.linear(rb"^[$<{%*]|^\[|^x+$|^:|^//|\{\w+|^[0-9]+:[0-9]+$")
 
 
 def find(view: bytes, meter: Meter, *, another: bool = False) -> Iterator[Hit]:
@@ -70,7 +70,8 @@ def find(view: bytes, meter: Meter, *, another: bool = False) -> Iterator[Hit]:
             if is_cut(view, secret.end if secret else found.end()) or b"\n" in text:
                 secret = _longer(secret, _over_lines(view, start))
         at = secret.end if secret else found.end() if not text.startswith(b"://") else start + 3
-        at = max(at, found.end() - _LOOK)  # longer than any address: not to be read again and again
+        # What was piped stands before; what is longer than any address is not to be read again and again.
+        at = max(at, start + 1, found.end() - _LOOK)
         if secret:
             yield secret
 
@@ -79,6 +80,9 @@ def _inline(view: bytes, found: Any) -> Hit | None:
     start, text = found.start(), bytes(found.group())
     if text.startswith(b"://"):
         return _address(_whole(view, found), start) if text.endswith(b"@") else None
+    command = commands.judge(view, start)
+    if command is not None:
+        return command.hit
     return _header_or_flag(text.rstrip(b"\\"), start) if b"\n" not in text.strip() else None
 
 
@@ -100,7 +104,7 @@ def _longer(one: Hit | None, other: Hit | None) -> Hit | None:
 
 def _goes_on(more: bytes) -> bool:
     """Say whether the beginning of a line reads as the end of a value, not as a word."""
-    return bool(_DIGIT.search(more)) or chance.wordiness(more) < 0.5
+    return bool(_MARKED.search(more)) or chance.wordiness(more) < 0.5
 
 
 def _vault(view: bytes, start: int) -> Hit | None:
@@ -159,6 +163,8 @@ def _address(text: bytes, start: int) -> Hit | None:
     port = password.split(b"/")[0]
     if b"/" in password and ((port.isdigit() and len(port) > 1) or b"//" in password):
         return None  # a port and a path that holds an @
+    if password == b"x-oauth-basic" and chance.is_random(text[3:middle]):
+        return Hit(start + 3, start + middle, "url-token", text[3:middle], MEDIUM)
     if chance.is_placeholder(password) or password.lower() in (b"password", b"pass", b"pwd", b"secret", b"token"):
         return None
     return Hit(start + middle + 1, start + len(text) - 1, "url-password", password, MEDIUM)

@@ -27,9 +27,10 @@ _HEAD_CHARS = 2
 
 
 _ADDRESS_LEAD = lazily.quick(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")
-_RUN = lazily.quick(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*")
+_RUN = lazily.quick(rb"[A-Za-z0-9_.$/+=:|~%?&@;!,*-]*")
 _RUN_BEFORE = lazily.quick(rb"[A-Za-z0-9_.$/+=:|~%?&@;!-]*\Z")
 _LOOK = 100
+_PADDED_MIN = 30
 
 
 _Joined = tuple[bytes, Callable[[int], int]]
@@ -180,7 +181,7 @@ def _try(view: bytes, start: int, form: _Form, lines: _Joined | None) -> Hit | N
         hit = _hit(match.group(), start, match.end(), form.rule)
         if hit and whole and _goes_on(view, hit, whole):
             hit = whole
-        return _from_scheme(view, hit, form.head)
+        return _from_scheme(view, _padded(view, hit, form), form.head)
     return _from_scheme(view, whole, form.head)
 
 
@@ -215,6 +216,16 @@ def _goes_on(view: bytes, hit: Hit, whole: Hit) -> bool:
         b" ",
     )
     return alone and len(extra) >= 4 and (chance.count_digits(extra) > 1 or chance.wordiness(extra) < 0.5)
+
+
+def _padded(view: bytes, hit: Hit | None, form: _Form) -> Hit | None:
+    """Return a long token with the marks that fill up its base64."""
+    if hit is None or not form.text.endswith("}") or len(hit.value) < _PADDED_MIN:
+        return hit
+    end = hit.end
+    while end < hit.end + 3 and view[end : end + 1] == b"=":
+        end += 1
+    return hit._replace(end=end, value=hit.value + view[hit.end : end]) if end > hit.end else hit
 
 
 def _from_scheme(view: bytes, hit: Hit | None, head: bytes) -> Hit | None:

@@ -47,6 +47,7 @@ _WORD_MAX = 11
 _WORD_FIRST = frozenset(
     b"".join(word[:1].lower().encode() + word[:1].upper().encode() for word in assignments.WORDS) + b"Aa"
 )
+_SCHEME = re.compile(rb"://|(?i:bearer|basic|ssws) ")
 _INSIDE = re.compile(rb"[@0-9/+(:]|-[hU]")
 
 
@@ -239,8 +240,9 @@ class _Looker:
 
     def token_or_name(self, start: int, end: int) -> tuple[int, Hit | None]:
         start = self._unescaped(start, end)
-        if contexts.is_name(self.data[start:end]):
-            if not contexts.has_value(self.data, end):
+        name = contexts.name_size(self.data[start:end])
+        if name:
+            if not contexts.has_value(self.data, start + name):
                 return end, None
             return self._locally(contexts.beside_name, start)
         after, hit = self._token(start)
@@ -266,7 +268,9 @@ class _Looker:
             start = raw
         text = self.data[start : min(end, start + 40)]
         places.append(Place(start, end, text))
-        return max(start + 1, end if not text.startswith(b"://") else start + 3), None
+        # What follows a scheme may be a token of its own.
+        scheme = _SCHEME.match(text)
+        return max(start + 1, start + scheme.end() if scheme else end), None
 
     def _unescaped(self, start: int, end: int) -> int:
         """Return where a match begins without the line end or tab before it, as JSON writes it."""

@@ -1,0 +1,99 @@
+"""Passwords by their place in a command, a call or a line of a file: `net use … /user:NAME PASSWORD`.
+
+Each syntax begins with a literal that is rare in other text, and has one group, the secret.
+`specials` finds where one begins; here it is read again from there.
+"""
+
+from typing import NamedTuple
+
+from flightlog.privacy.detect import chance, lazily
+from flightlog.privacy.detect.hits import LOW, MEDIUM, Hit
+from flightlog.privacy.detect.wraps import LINE_END, is_cut
+
+_REACH = 400
+_SHORT = 4
+_WORD = r"[\"']?(?P<v>[^\s\x00\"'/*$%<{-][^\s\x00\"']{2,80})"
+_QUOTE = r"\\{0,3}[\"']"
+_ARGUMENT = rf"{_QUOTE}[^\"'\n\x00]{{0,100}}{_QUOTE}\s*,\s*"
+# Where the place of the secret is told by what stands after it, a line may end in it.
+_CUT = rf"(?P<v>[^\s\x00\"'/*$%<{{-][^\s\x00\"'@]{{1,80}}(?:{LINE_END}[^\s\x00\"'@/]{{2,40}})?)"
+_LAST = rf"{_QUOTE}(?P<v>[^\"'\x00]{{4,80}}?){_QUOTE}"
+_LINE = r"[^\n\x00|;&]{0,120}?"
+_BASIC_AUTH = r"\bHTTP(?:Basic|Digest)Auth|\b[sS]etBasicAuth|\bUsernamePasswordCredentials"
+_SALTED = "(?:SECURE_|LOGGED_IN_|NONCE_)?(?:AUTH_)?(?:KEY|SALT)"
+_BASE64 = "[A-Za-z0-9+/]"
+_PADDED = rf"(?:{LINE_END})?{_BASE64}{{12,120}}={{1,2}}"
+_MNEMONIC = r"(?i:\bmnemonic|\b(?:seed|recovery|secret).?phrase)"
+_HASH, _SALT, _PHRASE = "password-hash", "wordpress-salt", "seed-phrase"
+_FLAG = "command-password"
+_CALL = "credential-call"
+# What is looked for in every text, and what follows it: counted there, that would have more states than there is room.
+_SYNTAXES = (
+    (_FLAG, r"(?i:\bnet use )", rf"(?i:(?:[a-z*]:? +)?\\+[^\s\x00]+ +{_CUT} +/u)"),
+    (_FLAG, r"(?i:\bnet use )", rf"{_LINE}(?i:/user:)[^\s\x00]+[ ]+{_WORD}"),
+    (_FLAG, r"(?i:\bnet user )", rf"[\w.\\-]+ +{_CUT} +/[a-z]"),
+    (_FLAG, r"\bschtasks ", rf"{_LINE} /rp +{_WORD}"),
+    (_FLAG, r"\b[xw]freerdp ", rf"{_LINE}/p:{_WORD}"),
+    (_FLAG, r"\bldap(?:search|add|modify|delete|passwd|whoami) ", rf"{_LINE}-w +{_WORD}"),
+    (_FLAG, r"\b(?:sqlcmd|bcp|osql|isql) ", rf"{_LINE}-P ?{_WORD}"),
+    (_FLAG, r"\b(?:smbclient|rpcclient|smbget) ", rf"{_LINE}-U +[^\s\x00%]+%{_WORD}"),
+    (_FLAG, r"\b(?:mysql|mysqldump|mysqladmin) +-", rf"(?:{_LINE} -)?p{_WORD}"),
+    (_FLAG, r"\bredis-cli +-", rf"(?:{_LINE} -)?a +{_WORD}"),
+    (_FLAG, r"(?i:\b(?:docker login|psexec) )", rf"{_LINE}-p ?{_WORD}"),
+    (_FLAG, r"\bhtpasswd +-", rf"[a-zA-Z]*b[a-zA-Z]* +[^\s\x00]+ +[^\s\x00]+ +{_WORD}"),
+    (_FLAG, r"\b(?:un)?zip (?:-\w{1,6} ){0,3}-P ", rf" *{_WORD}"),
+    (_FLAG, r"\brabbitmqctl +(?:add_user|change_password) ", rf" *[^\s\x00]+ +{_WORD}"),
+    (_FLAG, r"\bsqlplus |\bjdbc:oracle:thin:", rf" *(?:-\w+ +)?[\w.]+/{_CUT}@"),
+    ("pgpass", ":(?:5432|5433|6432|3306):", r"[^\s\x00:]{1,40}:[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
+    (_CALL, r"\b(?:mysqli?_connect|new mysqli|new PDO|getConnection)\(", rf"\s*{_ARGUMENT}{_ARGUMENT}{_LAST}"),
+    (_CALL, rf"(?:\bauth ?= ?|{_BASIC_AUTH})\(", rf"\s*{_ARGUMENT}{_LAST}"),
+    (_SALT, r"\bdefine\(", rf"\s*{_QUOTE}{_SALTED}{_QUOTE}\s*,\s*'(?P<v>[^'\x00]{{20,120}})'"),
+    (_HASH, r"\{S?(?:SHA|MD5)(?:256|384|512)?\}", rf"(?P<v>{_BASE64}{{8,120}}(?:{_PADDED}|{_BASE64}{{12}}))"),
+    (_PHRASE, _MNEMONIC, rf"[^\n\x00]{{0,12}}?(?P<v>\b(?:[a-z]{{3,8}}(?: |{LINE_END} ?)){{11,23}}[a-z]{{3,8}})\b"),
+)
+_PIPED = r"\|\s*ConvertTo-SecureString"
+PATTERN = "|".join(dict.fromkeys([*(opening for _, opening, _ in _SYNTAXES), _PIPED])).encode()
+_READERS = tuple((rule, lazily.linear(f"(?:{opening}){rest}".encode())) for rule, opening, rest in _SYNTAXES)
+_OPENING = lazily.linear(PATTERN)
+_BEFORE = lazily.linear(rb"[\"']([^\"'\x00]{4,80}?)\\{0,3}[\"']\s*\z")
+_STAND_IN = lazily.linear(rb"(?i)^[$<{%*]|^\[|^x+$|^[0-9]+:[0-9]+$|\{\w+|^(?:passw(?:or)?d|pass|pwd|secret|word)\W*$")
+
+
+class Command(NamedTuple):
+    """A command, call or line that holds a secret by its place, and the secret unless something stands in for it."""
+
+    hit: Hit | None
+
+
+def judge(view: bytes, start: int) -> Command | None:
+    """Return the command, call or line that begins at `start`, if one does."""
+    if _OPENING.match(view, start, start + _REACH) is None:
+        return None
+    if view[start] == 124:  # what was piped stands before
+        low = max(0, start - 100)
+        piped = _BEFORE.search(view[low:start])
+        return Command(_hit(_FLAG, view, low + piped.start(1), low + piped.end(1)) if piped else None)
+    for rule, reader in _READERS:
+        found = reader.match(view, start, start + _REACH)
+        if found is not None:
+            begin, end = found.span(1)
+            return Command(_hit(rule, view, start if rule == _HASH else begin, end))
+    return Command(None)
+
+
+def _hit(rule: str, view: bytes, start: int, end: int) -> Hit | None:
+    value = view[start:end]
+    # A hash and a salt may hold any marks.
+    if rule not in (_HASH, _SALT) and (_STAND_IN.search(value) or chance.is_placeholder(value)):
+        return None
+    if rule == _SALT and b"phrase" in value:
+        return None
+    if len(value) < _SHORT and not is_cut(view, end):
+        return None
+    return Hit(
+        start,
+        end,
+        rule,
+        b"".join(value.split()) if b"\n" in value else value,
+        MEDIUM if rule in (_HASH, _SALT) else LOW,
+    )
