@@ -36,9 +36,10 @@ NAME_MAX = 40
 _NAME_BYTES = (string.ascii_letters + string.digits + "_-.").encode()
 _GAP_MAX = 40
 _FILLERS_MAX = 5
-_VALUE_MAX = 300
+_VALUE_MAX = 560
+_TELLING = 150
 # How far after a word is looked to tell whether it is worth a judgement: the word itself, and half a value.
-WORTH_MAX = 60 + _VALUE_MAX // 2
+WORTH_MAX = 60 + _TELLING
 _FILLERS = (
     "b|r|u|f|value|val|default|string|str|char|text|basic|bearer|token|apikey|const|final|type|content|plaintext|asplaintext"
     "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified|is|fmt|sprintf|s|base64"
@@ -87,8 +88,8 @@ _NO_PASSWORD = lazily.quick(
     rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|^!vault\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
 )
 _ALPHABET = lazily.quick(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
-_LATER = lazily.quick(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,200})(?=[\s\"'`<>,;}\])]|\Z)")
-_LATER_MAX = 260
+_LATER = lazily.quick(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,400})(?=[\s\"'`<>,;}\])]|\Z)")
+_LATER_MAX = 460
 _HASHY = lazily.quick(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
 _LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0", b"&", b"}")
 # The next line begins with a run of a value, not with a name and its own value.
@@ -96,7 +97,6 @@ _NEXT_LINE = lazily.linear(
     rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])"
 )
 _NAMED_NEXT = lazily.quick(rb"[\w.-]+ ?[=:]")
-_GROUPS = lazily.quick(rb"[A-Z0-9]{4,8}(?:-[A-Z0-9]{4,8}){3,7}")
 _HEX_WHOLE = lazily.quick(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
 _NOISE = lazily.linear(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
 _HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
@@ -152,7 +152,7 @@ def is_worth_judging(view: bytes, start: int) -> bool:
     """Say, of text with its escapes, whether the word at `start` may introduce a secret: most do not."""
     end = word_end(view, start)
     word = view[start:end].lower()
-    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _VALUE_MAX // 2) is None:
+    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _TELLING) is None:
         return False
     tail = _TAIL.match(view, end, end + NAME_MAX)
     return not _is_boring(_name_before(view, start) + view[start : tail.end() if tail else end])
@@ -161,7 +161,7 @@ def is_worth_judging(view: bytes, start: int) -> bool:
 def judge(view: bytes, start: int, end: int) -> Hit | None:
     """Return the secret value that the word at `start`:`end` introduces, if it does."""
     word = view[start:end].lower()
-    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _VALUE_MAX // 2) is None:
+    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _TELLING) is None:
         return None
     tail = _TAIL.match(view, end, end + NAME_MAX).end()
     name = _name_before(view, start) + view[start:tail]
@@ -342,8 +342,8 @@ def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 -
         return any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
     if _ALPHABET.fullmatch(value.text) is None:
         return False
-    if _GROUPS.fullmatch(value.text) and value.operator:
-        return chance.count_digits(value.text) >= 3
+    if value.operator and chance.is_grouped(value.text):
+        return True
     if not strong:
         return len(value.text) >= 16 and value.operator != b"" and chance.is_random(value.text, floor=3.5)
     if _HEX.fullmatch(value.text):

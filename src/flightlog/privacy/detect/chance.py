@@ -60,7 +60,13 @@ _CODE = lazily.linear(
     rb"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+[();,\[\]]*$|[({\[]|^/|^\.{1,2}/|^~/|^[a-z]+://|^[@&*]"
     rb"|^[\w.-]+\.(?:py|js|ts|go|rs|c|h|md|json|ya?ml|toml|txt|html?|css|sh|pem|crt|key|internal|local|com|org|net|io)$"
 )
-_DATE = lazily.linear(rb"^\d{4}-\d\d-\d\d|^\d+(?:\.\d+)+$|^v?\d+\.\d+\.\d+")
+# A name of code with a digit among ten letters is not so long.
+_LONG = 40
+_RUN = lazily.quick(rb"[A-Za-z0-9_.-]+")
+_GROUPS = lazily.quick(rb"[A-Z0-9]{3,8}(?:-[A-Z0-9]{3,8}){3,7}")
+_DATE = lazily.linear(
+    rb"^\d{4}-\d\d-\d\d|^\d+(?:\.\d+)+$|^[v^~<>=]{0,2}\d+\.\d+\.\d+|^(?i:sha(?:1|256|384|512)|md5)[=:-]"
+)
 
 
 def entropy(value: bytes) -> float:
@@ -104,7 +110,16 @@ def is_random(value: bytes, *, floor: float = 3.0) -> bool:
     letters = len(value) - len(value.translate(None, _LETTERS))
     if letters < 2 or entropy(value) < floor or not _has_long_part(value):
         return False
-    return _is_mixed(value, digits) and not is_placeholder(value) and not is_code(value)
+    if not _is_mixed(value, digits) or is_placeholder(value):
+        return False
+    return not is_code(value) or (
+        len(value) >= _LONG and digits * 10 >= len(value) and _RUN.fullmatch(value) is not None
+    )
+
+
+def is_grouped(value: bytes) -> bool:
+    """Say whether `value` is a key in groups, as on a label: `4NR5Z-OG9JH-M6DVG-BBZFL`."""
+    return _GROUPS.fullmatch(value) is not None and count_digits(value) >= 3 and not value.replace(b"-", b"").isdigit()
 
 
 def _has_long_part(value: bytes) -> bool:

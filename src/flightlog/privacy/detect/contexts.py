@@ -47,7 +47,7 @@ _AFTER = lazily.quick(f"(?i){_AFTER_WORD}".encode())
 _WORDY = lazily.quick(rb"\w")
 # A shorter name inside a word is that word.
 _LONG_NAME = 5
-_LEADING = lazily.quick(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=.]|\Z)" % _SECRETIVE_WORDS.encode())
+_LEADING = lazily.quick(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\.[a-z]{2,9}\(|\Z)" % _SECRETIVE_WORDS.encode())
 # Names that are usual words: only with a word of credentials or a quoted value after them.
 _AMBIGUOUS = """abstract aha backlog bored box bubble canva chef circle cisco clay cockroach commodities copper
 createsend cricket daily directus ditto enigma fal findl fixer fleet front ftp ghost groove guru harness hive honey
@@ -57,7 +57,7 @@ shortcut sift sigma spectral square stability steam surge teamup tines together 
 wit zoom"""
 AMBIGUOUS = frozenset(_AMBIGUOUS.split())
 _USUAL_FORM = "{hex:32}"
-_ANY_FORMS = ("{uuid}", "{dots:16-120}", "{b64:20-100}=", "{b64:20-100}")
+_ANY_FORMS = ("{uuid}", "{dots:16-300}", "{b64:20-300}==", "{b64:20-300}=", "{b64:20-300}")
 # A word before the value that says it is something else.
 _LABEL = lazily.linear(rb"(?i)(?:name|label|title|region|version|url|uri|host|path|file|dir)[\"'`\]\s]*[:=>]")
 _ASSIGNED = lazily.quick(rb"[\s\"'`]*[:=][\s\"'`=>]*|\s[\"'`]")
@@ -309,7 +309,11 @@ def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
     if not rule.forms:
         if form == "{uuid}":
             return _SECRETIVE.search(gap) is not None or _ASSIGNED.fullmatch(gap) is not None
-        return chance.is_random(value) and not chance.is_uuid(value) and _LABEL.search(gap) is None
+        return (
+            (chance.is_random(value) or chance.is_grouped(value))
+            and not chance.is_uuid(value)
+            and _LABEL.search(gap) is None
+        )
     if form == "{uuid}" and b"id" in gap.lower() and _SECRETIVE.search(gap) is None:
         return False
     return _mixed(value, form) and chance.entropy(value) >= 2.2

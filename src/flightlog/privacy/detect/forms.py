@@ -27,6 +27,7 @@ CLASSES = {
     "b64u": "0-9A-Za-z+/=_-",
     "crypt": "./0-9A-Za-z",
     "phc": "0-9a-z=,",
+    "fly": "+/0-9=A-Z_a-z,-",
     "krb": "$*./0-9:@A-Z_a-z-",
     "pct": "0-9A-Za-z%",
     "tilde": "0-9A-Za-z_~.-",
