@@ -14,6 +14,7 @@ _HEADS = sorted({forms.head(form) for rule in rules() if not rule.near for form 
 _NAMES = sorted({name for rule in rules() for name in rule.near})
 # So much is new, then it comes again.
 _FRESH = 150_000
+_COMMANDS = ("mysql -u a ", "psexec ", "docker login ", "net use ", "ldapsearch ", "sqlcmd ", "zip -r ", "smbclient ")
 _ALNUM = string.ascii_letters + string.digits
 
 
@@ -143,6 +144,12 @@ REPEATED = {
     "device": "device_id: ",
     "flags": "mysql -p",
     "later": "secret: a b ",
+    "shares": "net use \\\\a ",
+    "calls": "auth=('a', '",
+    "salts": "define('KEY', '",
+    "pipes": "'abcd' | ConvertTo-SecureString ",
+    "phrases": "mnemonic abc def ",
+    "hashes of passwords": "{SSHA}abcdefghijkl",
     "cut heads": "ghp_\n",
     "cut tokens": "AKIAQ4WDJH\n",
     "cut passwords": "password=ab\n",
@@ -212,6 +219,7 @@ SOUPS = {
         f"https://{_noise(chance, 4)}:{_noise(chance, 9)}@{_noise(chance, 5)}.io/\n"
     ),
     "flags": lambda chance: f"curl -u {_noise(chance, 4)}:{_noise(chance, 8)} x\n",
+    "commands": lambda chance: chance.choice(_COMMANDS) + chance.choice(("", " -p ", " -P a", " -w ", "a%b ", "\n")),
     "hosts": lambda chance: f"{_noise(chance, 8, string.ascii_lowercase)}.corp ",
     "homes": lambda chance: f"/home/{_noise(chance, 6, string.ascii_lowercase)}/ ",
     "sixes": lambda chance: ":".join(_noise(chance, 4, "0123456789abcdef") for _ in range(8)) + " ",

@@ -37,6 +37,7 @@ _NAME_BYTES = (string.ascii_letters + string.digits + "_-.").encode()
 _GAP_MAX = 40
 _FILLERS_MAX = 5
 _VALUE_MAX = 560
+_WRAPPED_MAX = 300
 _TELLING = 150
 # How far after a word is looked to tell whether it is worth a judgement: the word itself, and half a value.
 WORTH_MAX = 60 + _TELLING
@@ -261,7 +262,7 @@ def _inside_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _Valu
         bare = _BARE.match(view, start, start + _VALUE_MAX)
         return _Value(start, bare.end(), bare.group(), quoted=False, operator=marks) if bare else None
     if line >= 0 and (close < 0 or line < close):
-        text, back = joined(view, start, _VALUE_MAX)
+        text, back = joined(view, start, _WRAPPED_MAX)
         end = text.find(quote)
         whole = text[:end].rstrip(b"\\") if end >= 0 else b""
         end = len(whole)
@@ -282,7 +283,7 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
         return end, plain
     if chance.is_code(plain) or chance.is_placeholder(plain):
         return end, plain
-    text, back = joined(view, start, _VALUE_MAX)
+    text, back = joined(view, start, _WRAPPED_MAX)
     longer = _BARE.match(text).group()
     query = _NEXT_FIELD.search(longer)
     longer = longer[: query.start()] if query and query.start() > len(plain) else longer

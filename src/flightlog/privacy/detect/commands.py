@@ -47,7 +47,7 @@ _SYNTAXES = (
     ("pgpass", ":(?:5432|5433|6432|3306):", r"[^\s\x00:]{1,40}:[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
     (_CALL, r"\b(?:mysqli?_connect|new mysqli|new PDO|getConnection)\(", rf"\s*{_ARGUMENT}{_ARGUMENT}{_LAST}"),
     (_CALL, rf"(?:\bauth ?= ?|{_BASIC_AUTH})\(", rf"\s*{_ARGUMENT}{_LAST}"),
-    (_SALT, r"\bdefine\(", rf"\s*{_QUOTE}{_SALTED}{_QUOTE}\s*,\s*'(?P<v>[^'\x00]{{20,120}})'"),
+    (_SALT, rf"\bdefine\(\s*{_QUOTE}{_SALTED}{_QUOTE}", r"\s*,\s*'(?P<v>[^'\x00]{20,120})'"),
     (_HASH, r"\{S?(?:SHA|MD5)(?:256|384|512)?\}", rf"(?P<v>{_BASE64}{{8,120}}(?:{_PADDED}|{_BASE64}{{12}}))"),
     (_PHRASE, _MNEMONIC, rf"[^\n\x00]{{0,12}}?(?P<v>\b(?:[a-z]{{3,8}}(?: |{LINE_END} ?)){{11,23}}[a-z]{{3,8}})\b"),
 )
