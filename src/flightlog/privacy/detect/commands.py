@@ -12,6 +12,7 @@ from flightlog.privacy.detect.wraps import LINE_END, is_cut
 
 _REACH = 400
 _SHORT = 4
+_REACHES = {"private-key": 4_000, "json-web-key": 1_000}
 _WORD = r"[\"']?(?P<v>[^\s\x00\"'/*$%<{-][^\s\x00\"']{2,80})"
 _QUOTE = r"\\{0,3}[\"']"
 _ARGUMENT = rf"{_QUOTE}[^\"'\n\x00]{{0,100}}{_QUOTE}\s*,\s*"
@@ -27,6 +28,7 @@ _MNEMONIC = r"(?i:\bmnemonic|\b(?:seed|recovery|secret).?phrase)"
 _HASH, _SALT, _PHRASE = "password-hash", "wordpress-salt", "seed-phrase"
 _FLAG = "command-password"
 _CALL = "credential-call"
+_KEY, _JWK = "private-key", "json-web-key"
 # What is looked for in every text, and what follows it: counted there, that would have more states than there is room.
 _SYNTAXES = (
     (_FLAG, r"(?i:\bnet use )", rf"(?i:(?:[a-z*]:? +)?\\+[^\s\x00]+ +{_CUT} +/u)"),
@@ -44,6 +46,18 @@ _SYNTAXES = (
     (_FLAG, r"\b(?:un)?zip (?:-\w{1,6} ){0,3}-P ", rf" *{_WORD}"),
     (_FLAG, r"\brabbitmqctl +(?:add_user|change_password) ", rf" *[^\s\x00]+ +{_WORD}"),
     (_FLAG, r"\bsqlplus |\bjdbc:oracle:thin:", rf" *(?:-\w+ +)?[\w.]+/{_CUT}@"),
+    (_FLAG, r"\brootpw --plaintext |\bsnmp-server community ", rf" *{_WORD}"),
+    (_FLAG, r"\b(?:tacacs|radius)-server ", rf"{_LINE}key +(?:\d +)?{_WORD}"),
+    (_FLAG, r"\b(?:password|secret|key) 7 ", r"(?P<v>[0-9A-F]{8,60})\b"),
+    (
+        "aws-secret-key",
+        r"[^A-Za-z0-9\x00]A[KS]IA[A-Z2-7]{16}\b",
+        r"[^A-Za-z0-9+/\x00]{1,8}(?P<v>[A-Za-z0-9+/]{40})(?:[^A-Za-z0-9+/=]|$)",
+    ),
+    (_KEY, r"\bPrivate-Lines: ", rf"[0-9]+\s+(?P<v>(?:{_BASE64}{{20,64}}=*\s*)+)"),
+    (_KEY, "---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY", r"[^\x00]*?---- END SSH2(?P<v>)"),
+    (_KEY, "<D>", r"(?P<v>[A-Za-z0-9+/\s]{80,800}={0,2})</D>"),
+    (_JWK, r"\\{0,3}\"d\\{0,3}\" ?: ?", r"\\{0,3}\"(?P<v>[A-Za-z0-9_-]{40,900})\\{0,3}\""),
     ("pgpass", ":(?:5432|5433|6432|3306):", r"[^\s\x00:]{1,40}:[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
     (_CALL, r"\b(?:mysqli?_connect|new mysqli|new PDO|getConnection)\(", rf"\s*{_ARGUMENT}{_ARGUMENT}{_LAST}"),
     (_CALL, rf"(?:\bauth ?= ?|{_BASIC_AUTH})\(", rf"\s*{_ARGUMENT}{_LAST}"),
@@ -56,7 +70,9 @@ PATTERN = "|".join(dict.fromkeys([*(opening for _, opening, _ in _SYNTAXES), _PI
 _READERS = tuple((rule, lazily.linear(f"(?:{opening}){rest}".encode())) for rule, opening, rest in _SYNTAXES)
 _OPENING = lazily.linear(PATTERN)
 _BEFORE = lazily.linear(rb"[\"']([^\"'\x00]{4,80}?)\\{0,3}[\"']\s*\z")
-_STAND_IN = lazily.linear(rb"(?i)^[$<{%*]|^\[|^x+$|^[0-9]+:[0-9]+$|\{\w+|^(?:passw(?:or)?d|pass|pwd|secret|word)\W*$")
+_STAND_IN = lazily.linear(
+    rb"(?i)^[$<{%*]|^\[|^x+$|^[0-9]+:[0-9]+$|\{\w+|^(?:passw(?:or)?d|pass|pwd|secret|word|public|private)\W*$"
+)
 
 
 class Command(NamedTuple):
@@ -74,26 +90,21 @@ def judge(view: bytes, start: int) -> Command | None:
         piped = _BEFORE.search(view[low:start])
         return Command(_hit(_FLAG, view, low + piped.start(1), low + piped.end(1)) if piped else None)
     for rule, reader in _READERS:
-        found = reader.match(view, start, start + _REACH)
-        if found is not None:
+        found = reader.match(view, start, start + _REACHES.get(rule, _REACH))
+        if found is not None and (rule != _JWK or b"kty" in view[max(0, start - _REACH) : found.end() + _REACH]):
             begin, end = found.span(1)
-            return Command(_hit(rule, view, start if rule == _HASH else begin, end))
+            return Command(_hit(rule, view, start if rule == _HASH or begin == end else begin, end))
     return Command(None)
 
 
 def _hit(rule: str, view: bytes, start: int, end: int) -> Hit | None:
     value = view[start:end]
     # A hash and a salt may hold any marks.
-    if rule not in (_HASH, _SALT) and (_STAND_IN.search(value) or chance.is_placeholder(value)):
+    if rule not in (_HASH, _SALT, _KEY, _JWK) and (_STAND_IN.search(value) or chance.is_placeholder(value)):
         return None
     if rule == _SALT and b"phrase" in value:
         return None
     if len(value) < _SHORT and not is_cut(view, end):
         return None
-    return Hit(
-        start,
-        end,
-        rule,
-        b"".join(value.split()) if b"\n" in value else value,
-        MEDIUM if rule in (_HASH, _SALT) else LOW,
-    )
+    whole = b"".join(value.split()) if b"\n" in value else value
+    return Hit(start, end, rule, whole, LOW if rule in (_FLAG, _CALL, _PHRASE) else MEDIUM)

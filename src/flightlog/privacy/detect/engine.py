@@ -16,7 +16,12 @@ from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import UNJUDGED, Meter
 
 # How far what begins here may reach, before and after.
-_REACH = {b"----": (100, 20_100), b"kind": (2_100, 2_100), b"data": (triggers.EVENTS_REACH, triggers.EVENTS_REACH)}
+_REACH = {
+    b"----": (100, 20_100),
+    b"Priv": (100, 4_100),
+    b"kind": (2_100, 2_100),
+    b"data": (triggers.EVENTS_REACH, triggers.EVENTS_REACH),
+}
 _REACH_ELSE = (600, 1_200)
 # Stretches up to so many bytes are put together, up to so many.
 _SMALL = 4 << 10

@@ -17,9 +17,10 @@ _CUT = LINE_END.encode()
 # Each that may be cut by the end of a line is also found where only its first part stands there.
 PATTERN = (
     rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\\\x00]*:(?:[^\s@\"'<>\\\x00]|\\{1,2}[0-9A-Za-mo-qsv-z!#$%&*+.-])+@"
-    rb"|://[^\s/@\"'<>\\\x00]*" + _CUT + rb"|\bkind[\"']?: *[\"']?[Ss]ecret\b|\$ANSIBLE_VAULT;"
+    rb"|://[A-Za-z0-9_-]{30,}@|://[^\s/@\"'<>\\\x00]*" + _CUT + rb"|\bkind[\"']?: *[\"']?[Ss]ecret\b|\$ANSIBLE_VAULT;"
     rb"|(?i:\b(?:bearer|basic|ssws)[ ]+(?:[A-Za-z0-9._~+/=-]{12,}|[A-Za-z0-9._~+/=-]{2,11}" + _CUT + rb")"
-    rb"|[ ](?:-u|--user|--proxy-user)[ =]{0,3}(?:[\"'][^\s\"'\x00]*[\"']|[^\s:\"'\x00/]+):?[\"']?[^\s\"'\x00]*"
+    rb"|[ ](?:-u|--user|--proxy-user)[ =]{0,3}(?:[\"'][^\s\"'\x00]*(?:" + _CUT + rb"[^\s\"'\x00]*)?[\"']"
+    rb"|[^\s:\"'\x00/]+):?[\"']?[^\s\"'\x00]*"
     rb"|\bsshpass -p *[^\s\x00]+"
     rb"|\bmachine\s+[^\s\x00]+\s+login\s+[^\s\x00]+\s+password\s+[^\s\x00]+)"
     rb"|\b(?:NetworkCredential|DirectoryEntry)\((?:\s*\\{0,3}\"[^\"\x00]{1,100}\"\s*,){1,2}\s*\\{0,3}\"[^\"\x00]{3,80}\""
@@ -156,7 +157,10 @@ def _whole(view: bytes, found: Any) -> bytes:
 
 
 def _address(text: bytes, start: int) -> Hit | None:
-    middle = text.index(b":", 3)
+    middle = text.find(b":", 3)
+    if middle < 0:
+        token = text[3:].split(b"@")[0]
+        return Hit(start + 3, start + 3 + len(token), "url-token", token, MEDIUM) if chance.is_random(token) else None
     password = text[middle + 1 : -1]
     if not password or len(password) < 3 or len(password) > 200 or _STAND_IN.search(password):
         return None
