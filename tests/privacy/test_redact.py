@@ -21,6 +21,7 @@ pieces = st.one_of(
         ["\n", " ", '"', "\\n", "password = ", "bob@acme.io", "/home/alice/x", "<secret:jwt:0a1b>", "\0", "=", "%3D"]
     ),
 )
+HOMES = ("/home/alice", "-home-alice", "alice", "/", "-", '"', "'", ":", "x", "A", "9", ".", "_", "~", "\n", " ")
 texts = st.lists(pieces, max_size=6).map("".join)
 values = st.recursive(
     st.one_of(texts, st.integers(), st.none(), st.booleans()),
@@ -134,6 +135,15 @@ def test_home_directories_lose_their_owner_and_the_repository_its_place():
     redactor = Redactor(KEY, homes={"/srv/shop/repo": "."})
 
     assert redactor.text("in /home/alice/x and /srv/shop/repo/src/a.py") == "in ~/x and ./src/a.py"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(HOMES), max_size=8).map("".join))
+def test_a_home_directory_met_before_is_renamed_just_where_it_would_be_found(text):
+    met = Redactor(KEY)
+    met.text('"/home/alice/x" /-home-alice-x')
+
+    assert met.text(text) == Redactor(KEY).text(text)
 
 
 def test_a_masked_value_shows_at_most_four_characters():
