@@ -85,23 +85,31 @@ def test_text_without_a_match_is_searched_in_few_stretches():
     assert counted.bytes <= len(data) * 1.01
 
 
-def test_what_was_found_after_long_search_costs_no_more_than_that_search():
-    data = (b"the parser reads each line " * 10_000 + b" 93.184.216.34-" * 3) * 4
+def test_what_is_found_after_a_long_search_costs_no_more_than_that_search():
+    data = (b"the parser reads each line " * 10_000 + b" 93.184.216.34-" * 30) * 4
     counted = Counted(triggers._whole().words)
-    at, found = 0, 0
+    places = []
 
-    while (match := hits.search(counted, data, at)) is not None:
-        at, found = match.end(), found + 1
-
-    assert found == 12
+    assert list(triggers._scan(data, counted, lambda start, end: (places.append(start) or end, None))) == []
+    assert len(places) == 120
     assert counted.bytes <= 3 * len(data)
+
+
+def test_matches_far_apart_are_found_with_few_calls():
+    data = (b"the parser reads each line " * 1_000 + b" 93.184.216.34 ") * 40
+    counted = Counted(triggers._whole().words)
+
+    assert list(triggers._scan(data, counted, lambda _, end: (end, None))) == []
+    assert counted.calls <= 2 * 40 + 8
 
 
 def test_heads_and_names_that_begin_or_end_alike_make_small_patterns():
     whole = triggers._whole()
+    names = [name.decode() for name in contexts._rules_of()]
 
     assert whole.shapes.programsize < 15_000
     assert whole.named.programsize < 13_000
+    assert triggers._raw(f"(?i:{contexts.names()})".encode()).programsize < sum(map(len, names)) * 0.74
 
 
 def test_a_match_over_the_border_of_stretches_is_found_whole():

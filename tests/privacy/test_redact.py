@@ -146,6 +146,36 @@ def test_a_home_directory_met_before_is_renamed_just_where_it_would_be_found(tex
     assert met.text(text) == Redactor(KEY).text(text)
 
 
+class Counting(Redactor):
+    """A redactor that counts what it replaces one by one."""
+
+    replacements = 0
+
+    def replaced(self, data, found):
+        self.replacements += len(found)
+        return super().replaced(data, found)
+
+
+def test_a_home_directory_in_each_record_is_found_in_the_first_of_them_alone():
+    line = json.dumps({"cwd": "/home/alice/x", "text": "the parser reads each line " * 20}).encode()
+    redactor = Counting(KEY)
+
+    done = list(Records(redactor).lines([line] * 2_000))
+
+    assert set(done) == {line.replace(b"/home/alice", b"~")}
+    assert redactor.replacements < 200
+
+
+def test_a_line_with_a_nul_hides_nothing_in_itself_or_beside_it():
+    lines = [b'{"a":"bob@acme.io"}', b'{"a":"eve@acme.io\0 ann@acme.io"}', b'{"a":1}', b"\0", b'{"a":"/home/alice/x"}']
+
+    done = list(Records(Redactor(KEY)).lines(lines))
+
+    assert len(done) == len(lines)
+    assert (done[2], done[3], done[4]) == (lines[2], lines[3], b'{"a":"~/x"}')
+    assert not any(name in line for line in done for name in (b"acme", b"bob", b"eve", b"ann"))
+
+
 def test_a_masked_value_shows_at_most_four_characters():
     assert masked(b"abcdefghijklmnopqrstuvwxyz") == "abcd" + "*" * 12
     assert masked(b"hunter2") == "*******"

@@ -30,14 +30,14 @@ def holds(data: bytes, needle: bytes) -> bool:
     return where(data, needle, 0) >= 0
 
 
-def search(pattern: Any, data: bytes, at: int) -> Any:
+def search(pattern: Any, data: bytes, at: int, vain: int = 0) -> Any:
     """Return the next match from `at` on, looked for in stretches.
 
     What could be the beginning of a long match is followed to its end before a short one inside
     it is told: over a whole text of such, time would grow with the square of its length. So each
-    stretch is at most as long as all that was looked through in vain before it.
+    stretch is short, or at most as long as what was looked through in `vain` just before it.
     """
-    width, size = _STRETCH, len(data)
+    width, size = min(max(vain, _STRETCH), _STRETCH_MAX), len(data)
     while True:
         limit = at + width
         found = pattern.search(data, at, limit)

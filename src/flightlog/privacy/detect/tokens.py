@@ -138,10 +138,12 @@ def _begun(form: str, wanted: int, cut: int) -> str:
     least, members = int(field["low"]), f"[{forms.CLASSES[field['name']]}]"
     if least < wanted:
         whole = forms.pattern(field.group()) + _begun(rest, wanted - least, max(0, cut - least))
+        fewer = f"{members}{{{cut},{least - 1}}}"
     else:
-        whole = f"{members}{{{wanted}}}"
-    most = min(least, wanted) - 1
-    return f"{made}(?:{whole}|{members}{{{cut},{most}}}{LINE_END})" if cut <= most else made + whole
+        # Where as many follow, the whole is found: an upper bound would say the same and make the pattern larger.
+        whole, least = f"{members}{{{wanted}}}", wanted
+        fewer = f"{members}{{{cut},}}" if cut + 1 < wanted else f"{members}{{{cut}}}"
+    return f"{made}(?:{whole}|{fewer}{LINE_END})" if cut < least else made + whole
 
 
 @functools.cache

@@ -174,9 +174,10 @@ def _without_unjudged(data: bytes, hits: list[Hit]) -> bytes:
 
 
 def _scan(data: bytes, pattern: Any, judge: Any) -> Iterator[Hit]:
-    at = 0
-    while (found := search(pattern, data, at)) is not None:
+    at = vain = 0
+    while (found := search(pattern, data, at, vain)) is not None:
         start, end = found.span()
+        vain = start - at
         after, hit = judge(start, end)
         if end - start > 2 * _LONG:
             # Longer than any name and its value: a run of words. Go on near its end, lest it be read again and again.
