@@ -5,6 +5,7 @@ detector crosses; short strings met before are remembered. A record without anyt
 private comes back byte for byte, and one line in is one line out.
 """
 
+import functools
 import itertools
 import json
 from bisect import bisect_right
@@ -22,6 +23,8 @@ from flightlog.privacy.redact import ROUNDS_MAX, Redactor, is_cut, is_hopeless
 _BATCH_BYTES = 1 << 20
 # The first batch is small: what it says of home directories spares the next a look at each.
 _FIRST_BYTES = 64 << 10
+# What the copies of a batch take together.
+_COPIES_BYTES = 4 << 20
 _REMEMBERED_MAX = 50_000
 _REMEMBERED_CHARS = 300
 _SHORT_CHARS = 6
@@ -63,6 +66,7 @@ class Records:
             batch.append(line)
             size += len(line)
             if size >= enough:
+                _keep_memory()
                 yield from self._batch(batch)
                 batch, size, enough = [], 0, _BATCH_BYTES
         yield from self._batch(batch)
@@ -258,6 +262,16 @@ class Records:
                 new += "_"
             made[new] = self._rebuilt(member, name if self._tells(name) else "", answers)
         return made
+
+
+@functools.cache
+def _keep_memory() -> None:
+    """Have the memory of a batch kept for the next.
+
+    What is freed goes back to the system, and each page of it is paid for again when it is next
+    needed; but never less is kept than the largest piece that was once freed.
+    """
+    bytes(_COPIES_BYTES)
 
 
 class _Unread:
