@@ -177,7 +177,6 @@ UNTESTED = {
     "store/treelook.py": "tests/store/test_trees.py",
     "store/pieces.py": "tests/store/test_exchanges.py",
     "store/kept.py": "tests/sources/claude_code/test_kept.py",
-    "store/index/chunks.py": "tests/archive/test_finder.py",
     "store/index/database.py": "tests/archive/test_books.py",
     "store/index/files.py": "tests/archive/test_books.py",
     "store/index/lines.py": "tests/archive/test_finder.py",

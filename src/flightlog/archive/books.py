@@ -18,9 +18,10 @@ from flightlog.model.usage import Row
 from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.parallel import scan_all
 from flightlog.sources.claude_code.scan import Scan, Target, scan
+from flightlog.sources.forks import TICKETS_MAX, may_fork, spread
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import Reading, Source, Work
-from flightlog.store.index.usage import Account, Maker, UsageSync, kept_report, sync_usage
+from flightlog.store.index.usage import Group, Maker, UsageSync, kept_report, sync_usage
 from flightlog.views.digest import Said, SessionDigest, digested
 from flightlog.views.prices import PRICES_FROM
 from flightlog.views.report import Only, UsageReport, grown, limited, report, summed_up
@@ -29,8 +30,10 @@ from flightlog.views.usage import By, UsageRow
 
 MADE_BY = f"2 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 
+_FORK_FROM = 16  # groups; fewer are done sooner than a process is made
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(SessionDigest).decode
+_decode_made = msgspec.msgpack.Decoder(tuple[int, dict[str, bytes]]).decode
 _decode_report = msgspec.msgpack.Decoder(UsageReport).decode
 
 
@@ -144,8 +147,19 @@ class Books:
             (digest,) = digested([said], self._evidence)
         return None if asked and not any(asked) else digest
 
-    def _digest(self, group: Sequence[Account]) -> Mapping[str, bytes]:
-        said = [Said(each.session, each.born_ms, each.rows, each.totals) for each in group]
+    def _digest(self, groups: Sequence[Group], forkable: bool) -> Mapping[str, bytes]:  # noqa: FBT001 - as it is called
+        """Digest groups of sessions, many of them on every processor."""
+        made: dict[int, dict[str, bytes]] = {}
+        workers = os.cpu_count() or 1
+        if forkable and workers > 1 and _FORK_FROM <= len(groups) <= TICKETS_MAX and may_fork():
+            made.update(
+                spread(len(groups), lambda number: (number, self._group(groups[number])), _decode_made, workers)
+            )
+        every = [made.get(number) or self._group(group) for number, group in enumerate(groups)]
+        return {session: body for digests in every for session, body in digests.items()}
+
+    def _group(self, group: Group) -> dict[str, bytes]:
+        said = [Said(each.session, each.born_ms, each.rows, each.totals) for each in group()]
         return {each.session: _encode(each) for each in digested(said, self._evidence)}
 
     def _evidence(self, session: str, more: bool) -> Evidence:  # noqa: FBT001 - as the digest asks it

@@ -4,6 +4,7 @@ Nothing is imported here: what reads a command line takes longer to load than a 
 megabytes of transcripts take to be counted, so the plainest question is answered without it.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 
@@ -16,10 +17,11 @@ def main() -> None:
     code = _settled(words)
     if code is not None:
         sys.exit(code)
-    if not _counted(words):
-        from flightlog.cli.root import cli, run
+    if _counted(words):
+        os._exit(0)  # all is said and written; to take apart what nobody needs would be a twentieth of the time
+    from flightlog.cli.root import cli, run
 
-        sys.exit(run(cli, "flightlog", words))
+    sys.exit(run(cli, "flightlog", words))
 
 
 def ralph_runtime() -> None:
@@ -99,7 +101,6 @@ def _import_plainly() -> None:
     """
     if "msgspec" in sys.modules:
         return
-    import os
     from types import SimpleNamespace
 
     here = SimpleNamespace(system=lambda: os.uname().sysname)

@@ -81,7 +81,7 @@ def _shared_out(
     """
     held = Counter(row[0] for each in rows.values() for row in each)
     own = {session: [row for row in each if held[row[0]] == 1] for session, each in rows.items()}
-    first = [min(each, key=lambda row: row.at_ms) for each in own.values() if each]
+    first = [min(each, key=_at_ms) for each in own.values() if each]
     shared = [row for each in rows.values() for row in each if held[row[0]] > 1]
     ledger = settled([response(row) for row in [*shared, *first]], born_ms)
     for each in ledger.responses:

@@ -4,7 +4,6 @@ import threading
 
 from msgspec.structs import replace
 
-from flightlog.sources.claude_code import parallel
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES, scan_all
 from flightlog.sources.claude_code.scan import Target, scan
 from flightlog.store.index.usage import content
@@ -60,39 +59,6 @@ def test_no_fork_beside_threads(tmp_path):
     stop.set()
     other.join()
     assert found == [scan(file) for file in files]
-
-
-def whole(tmp_path, count):
-    parcel = parallel._encode(
-        [(place, parallel._packed(scan(file))) for place, file in enumerate(targets(tmp_path, count))]
-    )
-    return len(parcel).to_bytes(4, "big") + parcel
-
-
-def delivered(sent, end):
-    results, outbox = os.pipe()
-    child = os.fork()
-    if not child:
-        os.write(outbox, sent)
-        end()
-    os.close(outbox)
-    return [place for place, _ in parallel._delivered([(child, results)])]
-
-
-def test_what_a_dead_child_did_not_deliver_is_scanned_again(tmp_path):
-    parcel = whole(tmp_path, 3)
-
-    def die():
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    assert delivered(parcel[:-1], die) == []
-    assert delivered(parcel + parcel[:2], die) == [0, 1, 2]
-
-
-def test_what_a_child_garbled_is_scanned_again(tmp_path):
-    garbled = (1).to_bytes(4, "big") + b"\xc1"
-
-    assert delivered(garbled + whole(tmp_path, 2), lambda: os._exit(0)) == [0, 1]
 
 
 def test_a_child_that_ends_early_costs_no_rows(tmp_path):

@@ -152,21 +152,22 @@ class _Reading:
         self.result.damaged = damaged
 
     def _block(self, block: memoryview, start: int, end: int) -> None:
-        best, find, rfind = self.best, sz.find, sz.rfind
+        best, text = self.best, sz.Str(block)
+        find, rfind = text.find, text.rfind
         hits, whole = 0, start
-        at = find(block, _USAGE, start, end)
+        at = find(_USAGE, start, end)
         while at >= 0:
             hits += 1
-            first = rfind(block, _NEWLINE, start, at) + 1 or start
-            start = find(block, _NEWLINE, at, end)
+            first = rfind(_NEWLINE, start, at) + 1 or start
+            start = find(_NEWLINE, at, end)
             if start < 0:
                 start = end
-            line = block[first:start]
-            at = find(block, _USAGE, start, end)
+            line = text[first:start]
+            at = find(_USAGE, start, end)
             try:
                 said = decode(line)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                self._odd_line(bytes(line))
+                self._odd_line(bytes(block[first:start]))
                 continue
             message = said.message
             use, name = message.usage, message.id
@@ -177,13 +178,16 @@ class _Reading:
                 if name:
                     best[name] = said
                 else:
-                    self._odd_line(bytes(line))
+                    self._odd_line(bytes(block[first:start]))
             elif said.request_id != known.request_id or (
                 (said.agent_id != known.agent_id or said.is_sidechain is not known.is_sidechain)
                 and lane(said) != lane(known)
             ):
                 self.odd.append(row(said, self.target.session, self.target.lane))
-            elif fuller(said, known):
+            elif (
+                use.output_tokens != known.message.usage.output_tokens
+                or not (said.timestamp and known.timestamp and said.timestamp > known.timestamp)
+            ) and fuller(said, known):  # asked about few: most are the next line of the same response
                 best[name] = said
         self.result.decoded += hits
         self._totals(block, whole, end)

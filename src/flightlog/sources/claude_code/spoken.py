@@ -80,9 +80,6 @@ def fuller(said: Spoken, known: Spoken) -> bool:
     new, old = said.message.usage.output_tokens or 0, known.message.usage.output_tokens or 0
     if new != old:
         return new > old
-    later, earlier = said.timestamp, known.timestamp
-    if later is not None and earlier is not None and later > earlier:  # the usual case: the next line of a response
-        return False
     return _tie(said) < _tie(known)
 
 

@@ -1,27 +1,58 @@
-"""Rows of responses as bytes: how they travel between processes and lie in the index."""
+"""Rows of responses as bytes: how they travel between processes and lie in the index.
+
+They lie as columns. A session's rows name the same session, project and model again and again: a column of
+one value is kept as that value, which halves what has to be sent, written and read.
+"""
 
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from flightlog.model.usage import ClientTotals, Row
 
+_NO_ROWS = ((),) * len(Row._fields)
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[list[Row], list[ClientTotals]]).decode
+_Columns = tuple[
+    list[str],
+    list[str],
+    list[str],
+    list[int],
+    list[int],
+    list[int],
+    list[int],
+    list[int],
+    list[int],
+    list[int],
+    list[str],
+    list[str],
+    list[str],
+    list[bool],
+]
+_decode = msgspec.msgpack.Decoder(tuple[_Columns, list[ClientTotals]]).decode
 
 
-def pack(rows: list[Row], totals: list[ClientTotals]) -> bytes:
+def pack(rows: Sequence[Row], totals: Sequence[ClientTotals]) -> bytes:
     """Return rows and totals as bytes."""
-    return _encode((rows, totals))
+    if not rows:
+        return _encode((_NO_ROWS, totals))
+    names, *others = zip(*rows, strict=True)
+    return _encode(((names, *(each[:1] if _is_one(each) else each for each in others)), totals))
+
+
+def _is_one(column: tuple[object, ...]) -> bool:
+    return column[0] == column[-1] and column.count(column[0]) == len(column)
 
 
 def unpack(packed: bytes) -> tuple[list[Row], list[ClientTotals]]:
     """Return what was packed."""
-    return _decode(packed)
+    columns, totals = _decode(packed)
+    count = len(columns[0])
+    whole = [each if len(each) == count else each * count for each in columns]
+    return [tuple.__new__(Row, values) for values in zip(*whole, strict=True)], totals
 
 
 def keys(rows: Iterable[Row]) -> bytes:

@@ -16,9 +16,10 @@ from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from typing import TypeVar
 
-VERSION = 4
+VERSION = 5
 _BUSY_SECONDS = 5.0
 _APPLICATION = 0x666C6F67
+_PAGE_BYTES = 1 << 14  # most of it is written in bulk: with SQLite's usual 4 KB that takes half as long again
 _SIDES = ("", "-wal", "-shm", "-journal")
 
 T = TypeVar("T")
@@ -144,6 +145,7 @@ def _identity(path: str | None) -> tuple[int, int]:
 
 def _connected(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     # No report waits for the disk to take an empty file; a power cut that spoils it costs the time to make it again.
     database.execute("PRAGMA synchronous = OFF")
     database.execute("PRAGMA journal_mode = WAL")

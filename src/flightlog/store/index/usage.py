@@ -10,6 +10,8 @@ import sqlite3
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
@@ -62,10 +64,17 @@ class Account(Struct):
 Scan = Callable[[Sequence[Reading]], Sequence[Scanned]]
 
 
-class Maker(NamedTuple):
-    """Works out digests; those of another version are made again."""
+Group = Callable[[], Sequence[Account]]
+"""Sessions that share responses with each other and with nobody else, fetched when called."""
 
-    digest: Callable[[Sequence[Account]], Mapping[str, bytes]]
+
+class Maker(NamedTuple):
+    """Works out digests; those of another version are made again.
+
+    `digest` is told whether the groups may be fetched in another process.
+    """
+
+    digest: Callable[[Sequence[Group], bool], Mapping[str, bytes]]
     version: str
 
 
@@ -129,7 +138,7 @@ class _Update:
         self.files = dict(todo.kept)
         self.scans: list[tuple[Reading, Scanned]] = []
         self.edges: set[tuple[str, str]] = set()
-        self.heard: set[int] = set()
+        self.heard: AbstractSet[int] = set()
         self.fresh: dict[str, bytes] = {}
         self.stale: set[str] = set()
         self.listing = b""
@@ -163,6 +172,7 @@ class _Update:
         for reading, found in self.scans:
             new[reading.file].append(found)
         done: set[str] = set()
+        todo: list[Group] = []
         for session in sorted(self.stale):
             if session in done:
                 continue
@@ -172,7 +182,8 @@ class _Update:
             if early:
                 self.fresh[session] = early
             else:
-                self.fresh.update(self.maker.digest([self._account(name, files[name], new) for name in sorted(group)]))
+                todo.append(partial(self._accounts, {name: files[name] for name in sorted(group)}, new))
+        self.fresh.update(self.maker.digest(todo, not self.plan.kept))
         self.stale = done
 
     def _early(self, files: Iterable[int], new: Mapping[int, list[Scanned]]) -> bytes:
@@ -234,14 +245,19 @@ class _Update:
                 if found.rows or found.totals or found.packed
             ],
         )
-        if self.heard or not self.plan.kept:
-            run("INSERT OR REPLACE INTO heard VALUES (?, ?)", [(LEVEL, in_order(self.heard, self._heard()))])
+        if not self.plan.kept:
+            run("DELETE FROM heard WHERE level = ?", [(LEVEL,)])
+        elif self.heard:
+            run("INSERT OR REPLACE INTO heard VALUES (?, ?)", [(LEVEL, in_order(self.heard, self._known))])
         run("INSERT OR IGNORE INTO shares VALUES (?, ?)", sorted(self.edges))
         run("DELETE FROM digests WHERE session = ?", [(session,) for session in self.stale])
         run("INSERT OR REPLACE INTO digests VALUES (?, ?)", sorted(self.fresh.items()))
         run("DELETE FROM reports WHERE listing != ?", [(self.listing,)])
         run("INSERT OR REPLACE INTO reports VALUES (?, ?, ?)", [(k, self.listing, v) for k, v in self.reports.items()])
         run("INSERT OR REPLACE INTO made VALUES (?, ?, ?)", [(LEVEL, self.maker.version, self.serial + 1)])
+
+    def _accounts(self, group: Mapping[str, Iterable[int]], new: Mapping[int, list[Scanned]]) -> list[Account]:
+        return [self._account(name, files, new) for name, files in group.items()]
 
     def _account(self, session: str, files: Iterable[int], new: Mapping[int, list[Scanned]]) -> Account:
         rows: list[Row] = []
@@ -276,31 +292,31 @@ class _Update:
         Only checksums of the names are compared: a chance hit joins two sessions that
         have nothing in common, which costs a little time and changes no answer.
         """
-        seen: set[int] = set()
-        twice: set[int] = set()
-        for _, found in self.scans:
-            held = set(numbers(found.keys))
-            twice |= held & seen
-            seen |= held
+        holders: dict[int, str] = {}
         edges: set[tuple[str, str]] = set()
-        if twice:
-            holders: dict[int, str] = {}
-            for reading, found in self.scans:
-                session = reading.source.session
-                for number in twice.intersection(numbers(found.keys)):
-                    other = holders.setdefault(number, session)
-                    if other != session:
-                        edges.add((min(session, other), max(session, other)))
-        self.heard = seen
-        return edges | self._stored_edges() if self.plan.kept and seen else edges
+        for reading, found in self.scans:
+            session = reading.source.session
+            for number in numbers(found.keys):
+                other = holders.setdefault(number, session)
+                if other != session:
+                    edges.add((min(session, other), max(session, other)))
+        self.heard = holders.keys()
+        return edges | self._stored_edges() if self.plan.kept and holders else edges
 
-    def _heard(self) -> "array[int]":
-        """The numbers of all responses in the index, in order; those of files that are gone may be among them."""
+    @cached_property
+    def _known(self) -> "array[int]":
+        """The numbers of all responses in the index, in order; those of files that are gone may be among them.
+
+        They are put in order when somebody first asks, which a first report does not.
+        """
         found = self.database.execute("SELECT numbers FROM heard WHERE level = ?", (LEVEL,)).fetchone()
-        return numbers(found[0] if found and self.plan.kept else b"")
+        if found:
+            return numbers(found[0])
+        every = b"".join(packed for (packed,) in self.database.execute("SELECT keys FROM chunks"))
+        return numbers(in_order(set(numbers(every)), numbers(b"")))
 
     def _stored_edges(self) -> set[tuple[str, str]]:
-        shared = held(self.heard, self._heard())
+        shared = held(self.heard, self._known)
         if not shared:
             return set()
         edges = set()
