@@ -15,13 +15,14 @@ TEXTS = [one.text for style in (labelled.config_style, labelled.tool_style) for 
 
 
 class Counted:
-    """A pattern that counts the bytes it is given to search."""
+    """A pattern that counts how often it is called and the bytes it is given to search."""
 
     def __init__(self, pattern):
-        self.pattern, self.bytes = pattern, 0
+        self.pattern, self.bytes, self.calls = pattern, 0, 0
 
     def search(self, data, at, limit):
         self.bytes += min(limit, len(data)) - at
+        self.calls += 1
         return self.pattern.search(data, at, limit)
 
 
@@ -73,6 +74,42 @@ def test_a_run_that_could_be_one_value_is_not_read_to_its_end_for_each_value_in_
 
     assert found == 200
     assert counted.bytes <= 200 * (16 << 10)
+
+
+def test_text_without_a_match_is_searched_in_few_stretches():
+    data = b"the parser reads each line " * 40_000
+    counted = Counted(triggers._whole().words)
+
+    assert hits.search(counted, data, 0) is None
+    assert counted.calls <= 16
+    assert counted.bytes <= len(data) * 1.01
+
+
+def test_what_is_found_after_a_long_search_costs_no_more_than_that_search():
+    data = (b"the parser reads each line " * 10_000 + b" 93.184.216.34-" * 30) * 4
+    counted = Counted(triggers._whole().words)
+    places = []
+
+    assert list(triggers._scan(data, counted, lambda start, end: (places.append(start) or end, None))) == []
+    assert len(places) == 120
+    assert counted.bytes <= 3 * len(data)
+
+
+def test_matches_far_apart_are_found_with_few_calls():
+    data = (b"the parser reads each line " * 1_000 + b" 93.184.216.34 ") * 40
+    counted = Counted(triggers._whole().words)
+
+    assert list(triggers._scan(data, counted, lambda _, end: (end, None))) == []
+    assert counted.calls <= 2 * 40 + 8
+
+
+def test_heads_and_names_that_begin_or_end_alike_make_small_patterns():
+    whole = triggers._whole()
+    names = [name.decode() for name in contexts._rules_of()]
+
+    assert whole.shapes.programsize < 15_000
+    assert whole.named.programsize < 13_000
+    assert triggers._raw(f"(?i:{contexts.names()})".encode()).programsize < sum(map(len, names)) * 0.74
 
 
 def test_a_match_over_the_border_of_stretches_is_found_whole():

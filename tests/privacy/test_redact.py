@@ -1,5 +1,7 @@
 import ast
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 from hypothesis import given, settings
@@ -21,6 +23,7 @@ pieces = st.one_of(
         ["\n", " ", '"', "\\n", "password = ", "bob@acme.io", "/home/alice/x", "<secret:jwt:0a1b>", "\0", "=", "%3D"]
     ),
 )
+HOMES = ("/home/alice", "-home-alice", "alice", "/", "-", '"', "'", ":", "x", "A", "9", ".", "_", "~", "\n", " ")
 texts = st.lists(pieces, max_size=6).map("".join)
 values = st.recursive(
     st.one_of(texts, st.integers(), st.none(), st.booleans()),
@@ -134,6 +137,64 @@ def test_home_directories_lose_their_owner_and_the_repository_its_place():
     redactor = Redactor(KEY, homes={"/srv/shop/repo": "."})
 
     assert redactor.text("in /home/alice/x and /srv/shop/repo/src/a.py") == "in ~/x and ./src/a.py"
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(HOMES), max_size=8).map("".join))
+def test_a_home_directory_met_before_is_renamed_just_where_it_would_be_found(text):
+    met = Redactor(KEY)
+    met.text('"/home/alice/x" /-home-alice-x')
+
+    assert met.text(text) == Redactor(KEY).text(text)
+
+
+class Counting(Redactor):
+    """A redactor that counts what it replaces one by one."""
+
+    replacements = 0
+
+    def replaced(self, data, found):
+        self.replacements += len(found)
+        return super().replaced(data, found)
+
+
+def test_a_home_directory_in_each_record_is_found_in_the_first_of_them_alone():
+    line = json.dumps({"cwd": "/home/alice/x", "text": "the parser reads each line " * 20}).encode()
+    redactor = Counting(KEY)
+
+    done = list(Records(redactor).lines([line] * 2_000))
+
+    assert set(done) == {line.replace(b"/home/alice", b"~")}
+    assert redactor.replacements < 200
+
+
+def test_a_batch_is_redacted_in_the_memory_of_the_one_before():
+    script = (
+        "import itertools, json, resource\n"
+        "from flightlog.privacy.records import Records\n"
+        "from flightlog.privacy.redact import Redactor\n"
+        "line = json.dumps({'cwd': '/home/alice/x', 'text': 'the parser reads each line ' * 30}).encode()\n"
+        "done = Records(Redactor(bytes(32))).lines([line] * 12_000)\n"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "first = sum(1 for _ in itertools.islice(done, 4_000))\n"
+        "before = faults()\n"
+        "print(first + sum(1 for _ in done), faults() - before)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    lines, faults = map(int, told.stdout.split())
+
+    assert lines == 12_000
+    assert faults < 300
+
+
+def test_a_line_with_a_nul_hides_nothing_in_itself_or_beside_it():
+    lines = [b'{"a":"bob@acme.io"}', b'{"a":"eve@acme.io\0 ann@acme.io"}', b'{"a":1}', b"\0", b'{"a":"/home/alice/x"}']
+
+    done = list(Records(Redactor(KEY)).lines(lines))
+
+    assert len(done) == len(lines)
+    assert (done[2], done[3], done[4]) == (lines[2], lines[3], b'{"a":"~/x"}')
+    assert not any(name in line for line in done for name in (b"acme", b"bob", b"eve", b"ann"))
 
 
 def test_a_masked_value_shows_at_most_four_characters():

@@ -5,10 +5,12 @@ detector crosses; short strings met before are remembered. A record without anyt
 private comes back byte for byte, and one line in is one line out.
 """
 
+import functools
 import itertools
 import json
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from operator import add
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +21,10 @@ from flightlog.privacy.detect.people import HOME
 from flightlog.privacy.redact import ROUNDS_MAX, Redactor, is_cut, is_hopeless
 
 _BATCH_BYTES = 1 << 20
+# The first batch is small: what it says of home directories spares the next a look at each.
+_FIRST_BYTES = 64 << 10
+# What the copies of a batch take together.
+_COPIES_BYTES = 4 << 20
 _REMEMBERED_MAX = 50_000
 _REMEMBERED_CHARS = 300
 _SHORT_CHARS = 6
@@ -55,13 +61,14 @@ class Records:
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield each line of JSON redacted; a line that is not JSON is redacted as text."""
         batch: list[bytes] = []
-        size = 0
+        size, enough = 0, _FIRST_BYTES
         for line in lines:
             batch.append(line)
             size += len(line)
-            if size >= _BATCH_BYTES:
+            if size >= enough:
+                _keep_memory()
                 yield from self._batch(batch)
-                batch, size = [], 0
+                batch, size, enough = [], 0, _BATCH_BYTES
         yield from self._batch(batch)
 
     def clean(self, lines: Iterable[bytes]) -> Clean:
@@ -75,13 +82,18 @@ class Records:
 
     def _batch(self, lines: list[bytes]) -> list[bytes]:
         """Redact lines, most of them by one look: what holds no trigger of any detector is done."""
-        data = self.redactor.homeless(b"\n".join(lines))
-        done = data.split(b"\n")
-        if len(done) != len(lines):
-            return [self._line(line) for line in lines]
-        suspected = suspects.lines_in(data, self.redactor.known, self.redactor.meter())
+        data = self.redactor.homeless(b"\0".join(lines))
+        done = data.split(b"\0")
+        if len(done) != len(lines):  # a line holds a NUL itself
+            data = self.redactor.homeless(b"\n".join(lines))
+            done = data.split(b"\n")
+            if len(done) != len(lines):
+                return [self._line(line) for line in lines]
+            data = data.replace(b"\n", b"\0")
+        suspected = suspects.records_in(data, self.redactor.known, self.redactor.meter())
         if suspected:
-            starts = list(itertools.accumulate((size + 1 for size in map(len, done)), initial=0))
+            ends = itertools.accumulate(map(len, done), initial=0)
+            starts = list(map(add, ends, itertools.count()))
             picked = [bisect_right(starts, each.begin) - 1 for each in suspected]
             settled = self._settled([done[index] for index in picked], [each.found for each in suspected])
             for index, line in zip(picked, settled, strict=True):
@@ -250,6 +262,16 @@ class Records:
                 new += "_"
             made[new] = self._rebuilt(member, name if self._tells(name) else "", answers)
         return made
+
+
+@functools.cache
+def _keep_memory() -> None:
+    """Have the memory of a batch kept for the next.
+
+    What is freed goes back to the system, and each page of it is paid for again when it is next
+    needed; but never less is kept than the largest piece that was once freed.
+    """
+    bytes(_COPIES_BYTES)
 
 
 class _Unread:

@@ -43,8 +43,8 @@ class Redactor:
         self._key = key
         self.known = Known(known)
         self._memory: Memory = {}
-        # Paths repeat in each record of a transcript; renaming those seen before costs one pass.
-        self._seen: set[bytes] = set()
+        # Paths repeat in each record of a transcript; renaming those seen before, in their order, costs one pass.
+        self._seen: dict[bytes, None] = {}
         self._homes = {
             path.encode("utf-8", "surrogatepass"): name.encode("utf-8", "surrogatepass")
             for path, name in sorted((homes or {}).items(), key=lambda pair: -len(pair[0]))
@@ -133,7 +133,7 @@ class Redactor:
     def _stand_in(self, one: engine.Found) -> bytes:
         if one.rule == HOME:
             if one.value[:1] in b"/-" and len(self._seen) < _HOMES_MAX:
-                self._seen.add(one.value)
+                self._seen[one.value] = None
             return nobodys(one.value)
         return self.tag(one.kind, one.rule, one.value)
 

@@ -91,8 +91,7 @@ def names_in(low: bytes) -> tuple[str, ...]:
 
 def names(among: tuple[str, ...] | None = None) -> str:
     """Return a pattern for the providers' names, or for those `among` them."""
-    every = [name.decode() for name in _rules_of()] if among is None else among
-    every = sorted(every, key=lambda name: (-len(name), name))
+    every = tokens.ordered([name.decode() for name in _rules_of()] if among is None else among)
     plain = (name for name in every if name not in AMBIGUOUS)
     # A short name inside a word is that word.
     made = [(r"\b" if len(name) < _LONG_NAME else "") + re.escape(name) for name in plain]
@@ -183,7 +182,7 @@ def tells(name: bytes) -> bool:
     """Say whether `name` holds a provider's name or a word for a secret, or names a person's account."""
     value = b' = "0a1b2c3d4e5f6g7h8i9j"'
     low = name.lower()
-    if names_in(low) and any(_name_at(low, at) for at in range(len(low))):
+    if any(_name_at(low, at) for at in range(len(low))):
         return True
     words = assignments.words_in(low)
     told = (_word(words).search(name + value) if words else None) or _OWNER.search(name)

@@ -1,5 +1,6 @@
 """A hit: a span of bytes and why it is thought private. Detectors make them, the engine weighs them."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import re2
@@ -16,30 +17,36 @@ LATIN.max_mem = 64 << 20
 
 
 _STRETCH = 8 << 10
+_STRETCH_MAX = 128 << 10
 _OVERLAP = 512
 
 
+# Where a needle stands in a text from a place on, or -1: eight times quicker over a megabyte than `find`.
+where: Callable[[bytes, bytes, int], int] = sz.find
+
+
 def holds(data: bytes, needle: bytes) -> bool:
-    """Say whether `needle` stands in `data`: eight times quicker over a megabyte than `in`."""
-    return bool(sz.find(data, needle) >= 0)
+    """Say whether `needle` stands in `data`."""
+    return where(data, needle, 0) >= 0
 
 
-def search(pattern: Any, data: bytes, at: int) -> Any:
+def search(pattern: Any, data: bytes, at: int, vain: int = 0) -> Any:
     """Return the next match from `at` on, looked for in stretches.
 
     What could be the beginning of a long match is followed to its end before a short one inside
-    it is told: over a whole text of such, time would grow with the square of its length.
+    it is told: over a whole text of such, time would grow with the square of its length. So each
+    stretch is short, or at most as long as what was looked through in `vain` just before it.
     """
-    width, size = _STRETCH, len(data)
+    width, size = min(max(vain, _STRETCH), _STRETCH_MAX), len(data)
     while True:
         limit = at + width
         found = pattern.search(data, at, limit)
         if limit >= size or (found is not None and found.end() < limit):
             return found
         if found is None:
-            at, width = limit - _OVERLAP, _STRETCH
+            at, width = limit - _OVERLAP, min(2 * width, _STRETCH_MAX)
         else:  # it may go on
-            at, width = found.start(), width * 4
+            at, width = found.start(), 4 * max(_STRETCH, limit - found.start())
 
 
 class Hit(NamedTuple):

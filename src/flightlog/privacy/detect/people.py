@@ -7,7 +7,7 @@ on loopback or in private networks are left alone. No names of people are guesse
 import functools
 import ipaddress
 
-from flightlog.privacy.detect.hits import HIGH, MEDIUM, PERSON, Hit, holds
+from flightlog.privacy.detect.hits import HIGH, MEDIUM, PERSON, Hit, where
 
 HOME = "home-path"
 LOOK = 90
@@ -26,8 +26,8 @@ PATTERN = (
 )
 _BEFORE_SLUG = (b"/", b"\\", b'"', b" ", b"")
 _INSIDE_PATH = (b".", b"-", b"_", b"~")
-_AFTER_SLUG = tuple(bytes((byte,)) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
-_AFTER_HOME = (*_AFTER_SLUG, *(bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"))
+_AFTER_SLUG = frozenset(bytes((byte,)) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
+_AFTER_HOME = _AFTER_SLUG | {bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"}
 _DOCUMENT_HOSTS = (b"example.com", b"example.org", b"example.net", b"example", b"invalid", b"localhost", b"test")
 _FUNCTION_BOXES = frozenset(b"noreply no-reply git donotreply".split())
 _DOCUMENT_NET = ipaddress.ip_network("2001:db8::/32")
@@ -110,19 +110,19 @@ def nobodys(path: bytes) -> bytes:
 
 def without_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
     """Return `data` with a home directory met before renamed, just where it would be found."""
-    name, bounds = name or nobodys(path), _AFTER_SLUG if path[:1] == b"-" else _AFTER_HOME
-    # Nearly all stand so; the rest is looked at one by one.
-    before, after = (b"/", b"-") if path[:1] == b"-" else (b'"', b"/")
-    usual = before + path + after
-    data = data.replace(usual, before + name + after) if holds(data, usual) else data
-    if not holds(data, path):
-        return data
-    parts = data.split(path)
-    made = [parts[0]]
-    for index, rest in enumerate(parts[1:]):
-        lead = parts[index][-2:] or (path[-1:] if index else b"")
-        made += [name if rest[:1] not in bounds and _begins(path[:1], lead) else path, rest]
-    return b"".join(made)
+    first, bounds, usual = (b"-", _AFTER_SLUG, b"/") if path[:1] == b"-" else (b"/", _AFTER_HOME, b'"')
+    parts: list[bytes] = []
+    at, start = 0, where(data, path, 0)
+    while start >= 0:
+        end = start + len(path)
+        # Nearly all stand after the usual mark.
+        begins = data[start - 1 : start] == usual or _begins(first, data[max(0, start - 2) : start])
+        if begins and data[end : end + 1] not in bounds:
+            parts.append(data[at:start])
+            at = end
+        start = where(data, path, end)
+    parts.append(data[at:])
+    return (name or nobodys(path)).join(parts)
 
 
 def _begins(first: bytes, before: bytes) -> bool:

@@ -24,7 +24,11 @@ class Suspect(NamedTuple):
 
 def lines_in(data: bytes, known: Known, meter: Meter | None = None) -> list[Suspect]:
     """Return the lines of `data` that need a closer look, in order; what was found counts from their beginning."""
-    records = data.replace(b"\n", b"\0")
+    return records_in(data.replace(b"\n", b"\0"), known, meter)
+
+
+def records_in(records: bytes, known: Known, meter: Meter | None = None) -> list[Suspect]:
+    """Return the same of records with a NUL between them."""
     looked = engine.look(records, known, meter)
     suspects: list[Suspect] = []
     end = -1

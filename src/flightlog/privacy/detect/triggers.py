@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import re2
 
 from flightlog.privacy.detect import assignments, contexts, lazily, people, specials, tokens, views
-from flightlog.privacy.detect.hits import LATIN, Hit, search
+from flightlog.privacy.detect.hits import LATIN, Hit, search, where
 from flightlog.privacy.detect.meter import UNJUDGED, Meter
 
 _BEFORE = 160
@@ -152,15 +152,15 @@ def sight(data: bytes, meter: Meter, *, another: bool = False) -> Sighted:
 
 def _events(data: bytes) -> Iterator[Place]:
     """Yield where events of a stream begin; those of one record that are read together once."""
-    at = data.find(_EVENT)
+    at = where(data, _EVENT, 0)
     while at >= 0:
         text = data[at : at + 7]
         if text.startswith((b"data:{", b"data: {")):
             yield Place(at, at + len(text), text)
             stop = data.find(b"\0", at, at + EVENTS_REACH // 2)
-            at = data.find(_EVENT, stop if stop >= 0 else at + EVENTS_REACH // 2)
+            at = where(data, _EVENT, stop if stop >= 0 else at + EVENTS_REACH // 2)
         else:
-            at = data.find(_EVENT, at + len(_EVENT))
+            at = where(data, _EVENT, at + len(_EVENT))
 
 
 def _without_unjudged(data: bytes, hits: list[Hit]) -> bytes:
@@ -175,9 +175,10 @@ def _without_unjudged(data: bytes, hits: list[Hit]) -> bytes:
 
 
 def _scan(data: bytes, pattern: Any, judge: Any) -> Iterator[Hit]:
-    at = 0
-    while (found := search(pattern, data, at)) is not None:
+    at = vain = 0
+    while (found := search(pattern, data, at, vain)) is not None:
         start, end = found.span()
+        vain = start - at
         after, hit = judge(start, end)
         if end - start > 2 * _LONG:
             # Longer than any name and its value: a run of words. Go on near its end, lest it be read again and again.
