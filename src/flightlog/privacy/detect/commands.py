@@ -66,7 +66,9 @@ _SYNTAXES = (
     (_PHRASE, _MNEMONIC, rf"[^\n\x00]{{0,12}}?(?P<v>\b(?:[a-z]{{3,8}}(?: |{LINE_END} ?)){{11,23}}[a-z]{{3,8}})\b"),
 )
 _PIPED = r"\|\s*ConvertTo-SecureString"
-PATTERN = "|".join(dict.fromkeys([*(opening for _, opening, _ in _SYNTAXES), _PIPED])).encode()
+_FOLLOWS = {_SALT: r"\s*,\s*'[^'\x00]{20}"}
+_OPENINGS = (opening + _FOLLOWS.get(rule, "") for rule, opening, _ in _SYNTAXES)
+PATTERN = "|".join(dict.fromkeys([*_OPENINGS, _PIPED])).encode()
 _READERS = tuple((rule, lazily.linear(f"(?:{opening}){rest}".encode())) for rule, opening, rest in _SYNTAXES)
 _OPENING = lazily.linear(PATTERN)
 _BEFORE = lazily.linear(rb"[\"']([^\"'\x00]{4,80}?)\\{0,3}[\"']\s*\z")
