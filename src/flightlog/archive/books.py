@@ -7,7 +7,7 @@ nobody waits for the disk. Without an index, or with a damaged one, the answers 
 import os
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from os import PathLike
@@ -113,7 +113,7 @@ class Books:
         self._work = self._sync.work
         return self._sync
 
-    def _scan(self, readings: Sequence[Reading]) -> list[Scan]:
+    def _scan(self, readings: Sequence[Reading]) -> Iterator[tuple[int, Scan]]:
         targets = [Target(each.source.path, each.source.session, each.source.lane, each.start) for each in readings]
         sizes = [max(each.source.size - each.start, 0) for each in readings]
         first = not any(each.start for each in readings)

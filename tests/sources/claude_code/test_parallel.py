@@ -4,7 +4,8 @@ import threading
 
 from msgspec.structs import replace
 
-from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES, scan_all
+from flightlog.sources.claude_code import parallel
+from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES
 from flightlog.sources.claude_code.scan import Target, scan
 from flightlog.store.index.usage import content
 
@@ -15,6 +16,12 @@ def targets(tmp_path, count=40):
     for number in range(count):
         (tmp_path / f"{number}.jsonl").write_text(LINE % (number, number + 1))
     return [Target(str(tmp_path / f"{number}.jsonl"), str(number)) for number in range(count)]
+
+
+def scan_all(*given, **more):
+    found = list(parallel.scan_all(*given, **more))
+    assert sorted(place for place, _ in found) == list(range(len(given[0])))
+    return [each for _, each in sorted(found, key=lambda pair: pair[0])]
 
 
 def test_forks_return_what_one_process_returns(tmp_path):

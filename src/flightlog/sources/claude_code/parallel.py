@@ -6,7 +6,7 @@ turns into their end: a child that dies costs time, never rows, for what it did 
 
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -24,8 +24,8 @@ Finish = Callable[[Sequence[tuple[Target, Scan]]], None]
 
 def scan_all(
     targets: Sequence[Target], sizes: Sequence[int], workers: int = 2, finish: Finish | None = None
-) -> list[Scan]:
-    """Scan every target, in the order given; `sizes` are the bytes each has to read.
+) -> Iterator[tuple[int, Scan]]:
+    """Scan every target and yield its place and what it says, as it comes; `sizes` are the bytes each has to read.
 
     `finish` is shown all files of a session together, where they were scanned, and may add to
     what was found. Rows that another process found arrive packed.
@@ -35,23 +35,29 @@ def scan_all(
     try:
         if sum(sizes) < FORK_ABOVE_BYTES or workers < 2 or not may_fork():
             buffer = bytearray(BLOCK_BYTES)
-            return [found for _, found in _batch(targets, range(len(targets)), lambda one: scan(one, buffer), finish)]
-        return _shared(targets, sizes, workers, finish)
+            yield from _batch(targets, range(len(targets)), lambda one: scan(one, buffer), finish)
+        else:
+            yield from _shared(targets, sizes, workers, finish)
     finally:
         if collecting:
             gc.enable()
 
 
-def _shared(targets: Sequence[Target], sizes: Sequence[int], workers: int, finish: Finish | None) -> list[Scan]:
+def _shared(
+    targets: Sequence[Target], sizes: Sequence[int], workers: int, finish: Finish | None
+) -> Iterator[tuple[int, Scan]]:
     batches = _batches(targets, sizes)
 
     def work(number: int) -> list[tuple[int, Scan]]:
         return [(place, _packed(found)) for place, found in _batch(targets, batches[number], scan_mapped, finish)]
 
-    done: dict[int, Scan] = {}
+    left = dict(enumerate(targets))
     for scans in spread(len(batches), work, _decode, workers):
-        done.update(scans)
-    return [done.get(place) or scan(target) for place, target in enumerate(targets)]
+        for place, found in scans:
+            if left.pop(place, None):
+                yield place, found
+    for place, target in left.items():
+        yield place, scan(target)
 
 
 def _batches(targets: Sequence[Target], sizes: Sequence[int]) -> list[list[int]]:

@@ -61,7 +61,8 @@ class Account(Struct):
     totals: list[ClientTotals]
 
 
-Scan = Callable[[Sequence[Reading]], Sequence[Scanned]]
+Scan = Callable[[Sequence[Reading]], Iterable[tuple[int, Scanned]]]
+"""Yields, in any order, what each reading says, beside its place among the others."""
 
 
 Group = Callable[[], Sequence[Account]]
@@ -119,8 +120,7 @@ def sync_usage(
     try:
         update = _Update(database, plan(known_files(database, LEVEL), sources, work), maker)
         update.listing = _listing(sources)
-        scanned = scan(update.plan.readings)
-        update.take(scanned, work)
+        update.take(scan(update.plan.readings), work)
         update.digest_again()
         before = update.before(report)
         digests = update.fresh if before else update.digests()
@@ -147,18 +147,26 @@ class _Update:
         self.serial = made[1] if made else 0
         self.renewed = bool(made) and made[0] != maker.version
 
-    def take(self, scanned: Sequence[Scanned], work: Work) -> None:
-        """Take in what the scans found, and who is affected by it."""
-        self.scans = list(zip(self.plan.readings, scanned, strict=True))
-        for reading, found in self.scans:
+    def take(self, scanned: Iterable[tuple[int, Scanned]], work: Work) -> None:
+        """Take in what the scans find, as it comes, and who is affected by it."""
+        came: dict[int, Scanned] = {}
+        holders: dict[int, str] = {}
+        for place, found in scanned:
+            came[place] = found
+            found.keys = found.keys or keys(found.rows)
+            self._hear(self.plan.readings[place].source.session, found.keys, holders)
+        self.heard = holders.keys()
+        for place, reading in enumerate(self.plan.readings):
+            found = came[place]
+            self.scans.append((reading, found))
             work.opened += 1
             work.bytes_read += found.read
             work.decoded += found.decoded
             self.files[reading.file] = _advanced(self.files.get(reading.file), reading, found)
             self.stale.add(reading.source.session)
-            found.keys = found.keys or keys(found.rows)
         self.stale.update(row.session for row in self.plan.back)
-        self.edges = self._new_edges()
+        if self.plan.kept and self.heard:
+            self.edges |= self._stored_edges()
 
     def digest_again(self) -> None:
         """Work out the digests that may have changed, one group of sharing sessions after the other."""
@@ -286,22 +294,16 @@ class _Update:
             found[two].add(one)
         return found
 
-    def _new_edges(self) -> set[tuple[str, str]]:
-        """Find sessions that share a response with what was scanned.
+    def _hear(self, session: str, packed: bytes, holders: dict[int, str]) -> None:
+        """Find the sessions that share a response with `session`, among those heard before.
 
         Only checksums of the names are compared: a chance hit joins two sessions that
         have nothing in common, which costs a little time and changes no answer.
         """
-        holders: dict[int, str] = {}
-        edges: set[tuple[str, str]] = set()
-        for reading, found in self.scans:
-            session = reading.source.session
-            for number in numbers(found.keys):
-                other = holders.setdefault(number, session)
-                if other != session:
-                    edges.add((min(session, other), max(session, other)))
-        self.heard = holders.keys()
-        return edges | self._stored_edges() if self.plan.kept and holders else edges
+        for number in numbers(packed):
+            other = holders.setdefault(number, session)
+            if other != session:
+                self.edges.add((min(session, other), max(session, other)))
 
     @cached_property
     def _known(self) -> "array[int]":
