@@ -1,5 +1,6 @@
 """The commands of live as a person runs them."""
 
+import fcntl
 import json
 import os
 import time
@@ -7,6 +8,8 @@ import time
 import pytest
 
 from cli_runs import FLIGHTLOG, environment, within
+from flightlog.live.file import runtime_state
+from flightlog.live.gather import LOCK
 from flightlog.live.keeping import LOG_BYTES_MAX, archived, clean_up, log_line
 from live_files import MINUTE_MS, Desk, session_id
 
@@ -32,6 +35,16 @@ def test_status_shows_the_board_then_the_recording_and_as_json_both(desk):
     assert "Hooks missing" in told.out
     assert as_json["live"][0]["state"]["sessions"][0]["sessionId"] == ONE
     assert as_json["sessions_live"] == 1
+
+
+def test_watch_shows_what_was_gathered_last_while_somebody_else_gathers(desk):
+    assert "1 running" in within(desk.config, "watch").out
+    desk.responses(session_id(2), (int(time.time() * 1000) - MINUTE_MS, 10_000, 100))
+    with (desk.where().folder / runtime_state.OWN / LOCK).open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        meanwhile = within(desk.config, "watch")
+    assert (meanwhile.code, "1 running" in meanwhile.out) == (0, True), meanwhile.err
+    assert "2 running" in within(desk.config, "watch").out
 
 
 def test_watch_prints_once_where_nobody_watches(desk):

@@ -103,6 +103,8 @@ def _judged(ground: Ground, pages: Pages, minutes: float, seed: int) -> int:
     third = max(len(pages.rss_mb) // 3, 1)
     early, late = max(pages.rss_mb[:third], default=0.0), max(pages.rss_mb[-third:], default=0.0)
     table.most("memory of the pages, last third over first", late / (early or 1), 1.5)
+    slowest = sorted(pages.slowest_s.items(), key=lambda pair: -pair[1])
+    table.note("slowest pages, s", ", ".join(f"{path} {seconds:.1f}" for path, seconds in slowest[:4]))
     table.note("where the bytes are", _parts(ground))
     if minutes < _MINUTES_FOR_GROWTH:
         table.note("bytes a session, last half over first", f"{_growth(ground):.2f} (too short to judge)")

@@ -106,6 +106,7 @@ class Pages:
         """Start the server."""
         self._ground = ground
         self.rss_mb: list[float] = []
+        self.slowest_s: dict[str, float] = {}
         self._said = ground.root / "pages.log"
         self._child = subprocess.Popen([BIN / "flightlog", "serve", "--no-open"], cwd=ground.root / "work",
                                        env=ground.environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -120,10 +121,14 @@ class Pages:
         turn = 0
         while not self._ground.is_over:
             turn += 1
-            status = self._asked(_PAGES[turn % len(_PAGES)])
+            path = _PAGES[turn % len(_PAGES)]
+            began = time.monotonic()
+            status = self._asked(path)
+            took = time.monotonic() - began
             if status != 200:
                 said = " | ".join(self._said.read_text().splitlines()[-6:])
-                self._ground.fail(f"{_PAGES[turn % len(_PAGES)]}: status {status}: {said}")
+                self._ground.fail(f"{path}: status {status} after {took:.0f} s: {said}")
+            self.slowest_s[path] = max(took, self.slowest_s.get(path, 0.0))
             self._ground.note("pages")
             self.rss_mb.append(_rss_mb(self._child.pid))
             time.sleep(0.2)

@@ -20,10 +20,11 @@ from flightlog.live.keeping import archive_removed, clean_up
 from flightlog.live.layout import NOT_SESSIONS
 from flightlog.live.profiles import advice
 from flightlog.live.state import AuthProfile, RuntimeState
-from flightlog.model.errors import FlightlogError, Invalid, NotFound, Unreadable
+from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unreadable
 from flightlog.model.text import one_line
 
 LABEL_CHARS_MAX = 60
+_WATCH_WAIT_S = 1.0
 WIDTHS = (40, 60, 80, 100, 120, 150, 200)
 
 
@@ -41,10 +42,30 @@ def gather_here(*, secrets: bool = True) -> list[Live]:
         archive.books.close()
 
 
+def watch_here(*, secrets: bool = True) -> list[Live]:
+    """Look, as somebody who will look again soon: where another does so just now, what was gathered last will do."""
+    archive = open_archive()
+    effort = Effort(secrets=secrets, durable=False, wait_s=_WATCH_WAIT_S)
+    found = []
+    try:
+        for place in filter(_is_used, places()):
+            try:
+                found.append(gather(place, archive, effort))
+            except Conflict:
+                found.append(_last(place))
+    finally:
+        archive.books.close()
+    return found
+
+
 def look_here() -> list[Live]:
     """What was gathered last, read and nothing written."""
-    found = [(place, runtime_state.look(place.folder, place.now_ms)) for place in places()]
-    return [Live(str(place.config_dir), each.state, each.broken, place.now_ms, {}) for place, each in found]
+    return [_last(place) for place in places()]
+
+
+def _last(place: Where) -> Live:
+    found = runtime_state.look(place.folder, place.now_ms)
+    return Live(str(place.config_dir), found.state, found.broken, place.now_ms, {})
 
 
 def gather_after(archive: Archive, only: str) -> tuple[str, ...]:

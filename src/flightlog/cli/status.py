@@ -20,13 +20,13 @@ def status(*, as_json: bool) -> None:
     import msgspec
 
     from flightlog.app import local_zone, now_ms
-    from flightlog.app.live import gather_here
+    from flightlog.app.live import watch_here
     from flightlog.app.status import age_ms
     from flightlog.app.status import status as look
     from flightlog.cli.output import print_json
     from flightlog.views.story import moment
 
-    lives = gather_here()
+    lives = watch_here()
     told = look()
     if as_json:
         print_json({**msgspec.to_builtins(told), "live": [live_json(each) for each in lives]})
@@ -56,10 +56,10 @@ def status(*, as_json: bool) -> None:
 
 def print_board(*, as_json: bool) -> None:
     """Look once and show the board."""
-    from flightlog.app.live import gather_here
+    from flightlog.app.live import watch_here
     from flightlog.cli.output import print_json
 
-    lives = gather_here()
+    lives = watch_here()
     if as_json:
         print_json([live_json(each) for each in lives])
         return

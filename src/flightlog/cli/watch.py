@@ -49,10 +49,10 @@ def painted(lines: Sequence[Any], *, color: bool) -> list[str]:
 
 def _looked(width: int, height: int) -> Sequence[Any]:
     from flightlog.app import local_zone
-    from flightlog.app.live import gather_here
+    from flightlog.app.live import watch_here
     from flightlog.live.board import Screen, board
 
-    return board(gather_here(), Screen(width, height - 1, local_zone()))
+    return board(watch_here(), Screen(width, height - 1, local_zone()))
 
 
 def _draw(lines: Sequence[Any], height: int) -> None:

@@ -43,6 +43,7 @@ from flightlog.store.pages import publish
 from flightlog.views.digest import SessionDigest
 
 FOLDER = "session-health"
+LOCK = "gather.lock"
 WEEK_MS = 8 * 86_400_000
 WINDOW_DEFAULT = 200_000
 WINDOW_LONG = 1_000_000
@@ -73,11 +74,12 @@ class Where(Struct, frozen=True):
 
 
 class Effort(Struct, frozen=True):
-    """How hard to look: git and secrets of all sessions, or of `only` one."""
+    """How hard to look: git and secrets of all sessions, or of `only` one; how long to wait for who looks already."""
 
     only: str = ""
     secrets: bool = True
     durable: bool = True
+    wait_s: float = GATHER_WAIT_S
 
 
 class Live(Struct):
@@ -93,8 +95,9 @@ class Live(Struct):
 
 def gather(where: Where, archive: Archive, effort: Effort | None = None) -> Live:
     """Look, and write down what is different."""
-    with edited.waiting_lock(where.folder / runtime_state.OWN / "gather.lock", GATHER_WAIT_S):
-        return _Gathering(where, archive, effort or Effort()).run()
+    effort = effort or Effort()
+    with edited.waiting_lock(where.folder / runtime_state.OWN / LOCK, effort.wait_s):
+        return _Gathering(where, archive, effort).run()
 
 
 def journal(where: Where) -> Journal[Event]:

@@ -74,9 +74,9 @@ def _redact() -> Callable[[Any], Any]:
 
 
 def _live(*, read_only: bool) -> Callable[[], Any]:
-    from flightlog.app.live import gather_here, look_here  # noqa: PLC0415 - heavy, and one page needs it
+    from flightlog.app.live import look_here, watch_here  # noqa: PLC0415 - heavy, and one page needs it
 
-    return look_here if read_only else lambda: gather_here(secrets=False)
+    return look_here if read_only else lambda: watch_here(secrets=False)
 
 
 def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
