@@ -1,8 +1,11 @@
 """Secrets beside what reads like them and is none: each must go whole, each of the others must stay."""
 
+import json
+
 import pytest
 
-from flightlog.privacy.detect import forms
+from flightlog.privacy.detect import forms, suspects
+from flightlog.privacy.detect.known import Known
 from flightlog.privacy.redact import Redactor
 from privacy.labelled import Labelled, diffed, escaped, escaped_twice
 from privacy.test_detect import covered, spans
@@ -90,3 +93,15 @@ def test_a_word_of_its_own_after_a_password_in_a_netrc_stays(word):
     text = f"machine x.io login bob password 81{'x9q' * 2}\n{word}"
 
     assert Redactor(bytes(32)).text(text).endswith(f"\n{word}")
+
+
+@pytest.mark.parametrize("call", ["backlog.New(", "neon.Configure(", "linear "])
+def test_a_line_that_holds_a_call_escaped_twice_is_named(call):
+    secret = forms.example("{alnum:24}", forms.draw(call))
+    text = f'client := {call}"{secret}")\n'
+    for _ in range(2):
+        text = json.dumps(text)[1:-1]
+
+    line = json.dumps({"text": text}).encode()
+
+    assert [each.begin for each in suspects.lines_in(line, Known())] == [0]
