@@ -9,7 +9,7 @@ import re
 import string
 from typing import NamedTuple
 
-from flightlog.privacy.detect import chance, lazily
+from flightlog.privacy.detect import chance, lazily, quotes
 from flightlog.privacy.detect.hits import LOW, MEDIUM, Hit
 from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
 
@@ -73,6 +73,8 @@ _BORING = lazily.linear(
     rb"|request.?id|stylesheet|accession|secrets?.?(?:name|id|len|size)|credentials?.?(?:id|url|uri|endpoint)|withcredentials"
     rb"|license.?(?:file|type|url)"
 )
+# It opens something where it is drawn at random, and else is the name of a secret.
+_SECRET_ID = lazily.quick(rb"(?i)secret[_-]id\Z")
 _NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
 _DIGIT = lazily.quick(rb"[0-9]")
 _MARKED = lazily.quick(rb"[0-9#!@%^*]")
@@ -83,6 +85,7 @@ _PROSE = lazily.quick(rb"[A-Za-z]{1,14}[.:!?]?\Z")
 _USER = lazily.quick(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:>])\s*[^\s=]")
 _USER_REACH = 120
 _LONE = lazily.quick(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
+_NETRC = frozenset(b"default machine login account macdef".split())
 # Types, selectors, variables, pages about passwords.
 _NO_PASSWORD = lazily.quick(
     rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
@@ -170,8 +173,11 @@ def judge(view: bytes, start: int, end: int) -> Hit | None:
         return None
     high = _gap_end(view, tail)
     value = _value(view, tail, high, name)
+    if _SECRET_ID.search(name) and not (value and chance.is_uuid(value.text)):
+        return None
     if value is not None and not value.quoted and word.decode("latin-1").startswith(PASSWORDS):
-        value = _with_lone_line(view, value)
+        end, text = with_lone_line(view, value.end, value.text)
+        value = value._replace(end=end, text=text)
     if value is not None and word.decode("latin-1").startswith(PASSWORDS):
         value = value._replace(told=_is_told(view, start, value, name))
     weight = _weigh(word, name.lower(), value) if value is not None and value.text else 0
@@ -197,7 +203,7 @@ def _later(view: bytes, word: bytes, low: int, high: int) -> Hit | None:
 
 @functools.lru_cache(maxsize=4096)
 def _is_boring(name: bytes) -> bool:
-    return _BORING.search(name) is not None
+    return _BORING.search(_SECRET_ID.sub(b"", name)) is not None
 
 
 def _gap_end(view: bytes, at: int) -> int:
@@ -231,7 +237,7 @@ def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
         return None
     marks = operator.group() if operator else b""
     # Passwords may begin with a mark that the gap took: the value begins after the quote or the blank.
-    opened = _first_quote(gap, operator.end() if operator else 0)
+    opened = quotes.first(view, low, gap, operator.end() if operator else 0)
     if b"\n" in gap and opened is None and _NAMED_NEXT.match(view, high, high + NAME_MAX):
         return None  # nothing was assigned, and the next line begins with a name of its own
     if opened is not None:
@@ -245,14 +251,6 @@ def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     # In the query of an address the next name ends it.
     query = _NEXT_FIELD.search(view, begin, bare.end()) if marks == b"=" or name.endswith(b"=") else None
     return _unwrapped(view, begin, query.start() if query else bare.end(), marks)
-
-
-def _first_quote(gap: bytes, at: int) -> tuple[int, bytes] | None:
-    for index in range(at, len(gap)):
-        mark = gap[index : index + 1]
-        if mark in b"\"'`" and not gap[index + 1 :].strip(b"$!@#%^&*+/.~-_?<{[("):
-            return index + 1, mark
-    return None
 
 
 def _inside_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _Value | None:
@@ -315,12 +313,14 @@ def _is_half(view: bytes, stop: int, plain: bytes, extra: bytes) -> bool:
     return len(plain) == len(extra) and _HEX_LINE.match(view, stop, stop + len(plain) + 8) is None
 
 
-def _with_lone_line(view: bytes, value: _Value) -> _Value:
-    """Return the typed value with the next line, if that is one word: a name would have its mark."""
-    lone = _LONE.match(view, value.end, value.end + NAME_MAX * 2) if len(value.text) >= 2 else None
-    if lone is None or (view[lone.end() : lone.end() + 1] in (b" ", b"\t") and not _MARKED.search(lone[1])):
-        return value
-    return value._replace(end=lone.end(1), text=value.text + lone[1])
+def with_lone_line(view: bytes, end: int, text: bytes) -> tuple[int, bytes]:
+    """Return where the typed value ends and how it reads with the next line, if that is one word without a mark."""
+    lone = _LONE.match(view, end, end + NAME_MAX * 2) if len(text) >= 2 else None
+    if lone is None or lone[1].lower() in _NETRC:
+        return end, text
+    if view[lone.end() : lone.end() + 1] in (b" ", b"\t") and not _MARKED.search(lone[1]):
+        return end, text
+    return lone.end(1), text + lone[1]
 
 
 def _weigh(word: bytes, name: bytes, value: _Value) -> int:
@@ -333,7 +333,7 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     if b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
         written = value.quoted or (value.operator in (b"=", b":") and not chance.is_code(text))
         return MEDIUM if written and chance.entropy(text) >= 3.5 else 0
-    if b" " in text or len(text) < 10 or chance.is_code(text):
+    if b" " in text or len(text) < 10 or (chance.is_code(text) and not chance.is_headed(text)):
         return 0
     return MEDIUM if _is_key(word.decode("latin-1") in STRONG, name, value._replace(text=text)) else 0
 

@@ -63,6 +63,7 @@ _CODE = lazily.linear(
 # A name of code with a digit among ten letters is not so long.
 _LONG = 40
 _RUN = lazily.quick(rb"[A-Za-z0-9_.-]+")
+_HEADED = lazily.quick(rb"[a-z]{1,8}\.([A-Za-z0-9_-]{24,200})")
 _GROUPS = lazily.quick(rb"[A-Z0-9]{3,8}(?:-[A-Z0-9]{3,8}){3,7}")
 _DATE = lazily.linear(
     rb"^\d{4}-\d\d-\d\d|^\d+(?:\.\d+)+$|^[v^~<>=]{0,2}\d+\.\d+\.\d+|^(?i:sha(?:1|256|384|512)|md5)[=:-]"
@@ -91,6 +92,14 @@ def is_uuid(value: bytes) -> bool:
 def is_code(value: bytes) -> bool:
     """Say whether `value` reads as code, a path, an address, a date or a version."""
     return _CODE.search(value) is not None or _DATE.search(value) is not None
+
+
+def is_headed(value: bytes) -> bool:
+    """Say whether `value` is a key with a head before a dot, which reads as code: `hvs.…`."""
+    headed = _HEADED.fullmatch(value)
+    if headed is None or count_digits(headed[1]) * 8 < len(headed[1]):
+        return False
+    return wordiness(headed[1]) < 0.45 and is_random(headed[1])
 
 
 def wordiness(value: bytes) -> float:

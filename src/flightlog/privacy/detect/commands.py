@@ -24,9 +24,10 @@ _BASIC_AUTH = r"\bHTTP(?:Basic|Digest)Auth|\b[sS]etBasicAuth|\bUsernamePasswordC
 _SALTED = "(?:SECURE_|LOGGED_IN_|NONCE_)?(?:AUTH_)?(?:KEY|SALT)"
 _BASE64 = "[A-Za-z0-9+/]"
 _PADDED = rf"(?:{LINE_END})?{_BASE64}{{12,120}}={{1,2}}"
+_SHARE = rf"(?:{_BASE64}{{40,88}}|{_BASE64}{{12,60}}(?:{LINE_END}){_BASE64}{{12,60}})={{0,2}}"
 _MNEMONIC = r"(?i:\bmnemonic|\b(?:seed|recovery|secret).?phrase)"
 _HASH, _SALT, _PHRASE = "password-hash", "wordpress-salt", "seed-phrase"
-_FLAG = "command-password"
+_FLAG, _UNSEAL = "command-password", "vault-unseal-key"
 _CALL = "credential-call"
 _KEY, _JWK = "private-key", "json-web-key"
 # What is looked for in every text, and what follows it: counted there, that would have more states than there is room.
@@ -48,6 +49,7 @@ _SYNTAXES = (
     (_FLAG, r"\bsqlplus |\bjdbc:oracle:thin:", rf" *(?:-\w+ +)?[\w.]+/{_CUT}@"),
     (_FLAG, r"\brootpw --plaintext |\bsnmp-server community ", rf" *{_WORD}"),
     (_FLAG, r"\b(?:tacacs|radius)-server ", rf"{_LINE}key +(?:\d +)?{_WORD}"),
+    (_UNSEAL, r"\b(?:[Uu]nseal|[Rr]ecovery) [Kk]ey [0-9]{1,2}: ?|\bvault operator unseal ", rf" *(?P<v>{_SHARE})"),
     (_FLAG, r"\b(?:password|secret|key) 7 ", r"(?P<v>[0-9A-F]{8,60})\b"),
     (
         "aws-secret-key",
@@ -60,18 +62,21 @@ _SYNTAXES = (
     (_JWK, r"\\{0,3}\"d\\{0,3}\" ?: ?", r"\\{0,3}\"(?P<v>[A-Za-z0-9_-]{40,900})\\{0,3}\""),
     ("pgpass", ":(?:5432|5433|6432|3306):", r"[^\s\x00:]{1,40}:[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
     (_CALL, r"\b(?:mysqli?_connect|new mysqli|new PDO|getConnection)\(", rf"\s*{_ARGUMENT}{_ARGUMENT}{_LAST}"),
+    (_CALL, r"\bDBI(?:->|\.)connect\(", rf"\s*(?:{_ARGUMENT}|[^\"',()\n\x00]{{1,60}},\s*){{2}}{_LAST}"),
     (_CALL, rf"(?:\bauth ?= ?|{_BASIC_AUTH})\(", rf"\s*{_ARGUMENT}{_LAST}"),
     (_SALT, rf"\bdefine\(\s*{_QUOTE}{_SALTED}{_QUOTE}", r"\s*,\s*'(?P<v>[^'\x00]{20,120})'"),
     (_HASH, r"\{S?(?:SHA|MD5)(?:256|384|512)?\}", rf"(?P<v>{_BASE64}{{8,120}}(?:{_PADDED}|{_BASE64}{{12}}))"),
     (_PHRASE, _MNEMONIC, rf"[^\n\x00]{{0,12}}?(?P<v>\b(?:[a-z]{{3,8}}(?: |{LINE_END} ?)){{11,23}}[a-z]{{3,8}})\b"),
 )
 _PIPED = r"\|\s*ConvertTo-SecureString"
+_FIELD = rf"\btype={_QUOTE}password{_QUOTE}"
 _FOLLOWS = {_SALT: r"\s*,\s*'[^'\x00]{20}"}
 _OPENINGS = (opening + _FOLLOWS.get(rule, "") for rule, opening, _ in _SYNTAXES)
-PATTERN = "|".join(dict.fromkeys([*_OPENINGS, _PIPED])).encode()
+PATTERN = "|".join(dict.fromkeys([*_OPENINGS, _PIPED, _FIELD])).encode()
 _READERS = tuple((rule, lazily.linear(f"(?:{opening}){rest}".encode())) for rule, opening, rest in _SYNTAXES)
 _OPENING = lazily.linear(PATTERN)
-_BEFORE = lazily.linear(rb"[\"']([^\"'\x00]{4,80}?)\\{0,3}[\"']\s*\z")
+_PIPED_BEFORE = lazily.linear(rb"[\"']([^\"'\x00]{4,80}?)\\{0,3}[\"']\s*\z")
+_FIELD_BEFORE = lazily.linear(rb"(?i)\svalue=\\{0,3}[\"']([^\s\"'<>\x00]{4,80}?)\\{0,3}[\"']\s[^<>\x00]*\z")
 _STAND_IN = lazily.linear(
     rb"(?i)^[$<{%*]|^\[|^x+$|^[0-9]+:[0-9]+$|\{\w+|^(?:passw(?:or)?d|pass|pwd|secret|word|public|private)\W*$"
 )
@@ -87,10 +92,10 @@ def judge(view: bytes, start: int) -> Command | None:
     """Return the command, call or line that begins at `start`, if one does."""
     if _OPENING.match(view, start, start + _REACH) is None:
         return None
-    if view[start] == 124:  # what was piped stands before
+    if view.startswith((b"|", b"type="), start):  # what was piped, or is the value of a field, stands before
         low = max(0, start - 100)
-        piped = _BEFORE.search(view[low:start])
-        return Command(_hit(_FLAG, view, low + piped.start(1), low + piped.end(1)) if piped else None)
+        before = (_PIPED_BEFORE if view[start] == 124 else _FIELD_BEFORE).search(view[low:start])
+        return Command(_hit(_FLAG, view, low + before.start(1), low + before.end(1)) if before else None)
     for rule, reader in _READERS:
         found = reader.match(view, start, start + _REACHES.get(rule, _REACH))
         if found is not None and (rule != _JWK or b"kty" in view[max(0, start - _REACH) : found.end() + _REACH]):

@@ -40,8 +40,8 @@ _DIGIT = lazily.quick(rb"[0-9]")
 _HUMP = lazily.quick(rb"[a-z][A-Z]")
 _SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers"
 _AFTER_WORD = (
-    rf"[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?(?:\\{{0,3}}[\"'`]|[A-Za-z0-9_-]{{8}})"
-    r"| \\{0,3}[\"'`][A-Za-z0-9]|\.[A-Za-z]{2,9}\(\\{0,3}[\"'`]"
+    rf"[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?(?:\\{{0,7}}[\"'`]|[A-Za-z0-9_-]{{8}})"
+    r"| \\{0,7}[\"'`][A-Za-z0-9]|\.[A-Za-z]{2,9}\(\\{0,7}[\"'`]"
 )
 _AFTER = lazily.quick(f"(?i){_AFTER_WORD}".encode())
 _WORDY = lazily.quick(rb"\w")
@@ -109,7 +109,7 @@ def _name_at(data: bytes, start: int) -> bytes | None:
         if name not in known or len(name) < size:
             continue
         if name.decode() in AMBIGUOUS:
-            if begins and _AFTER.match(data, start + size, start + size + 16):
+            if begins and _AFTER.match(data, start + size, start + size + 20):
                 return name
         elif begins or size >= _LONG_NAME:
             return name

@@ -7,19 +7,22 @@ records, and every look ahead is bounded.
 from collections.abc import Iterator
 from typing import Any
 
-from flightlog.privacy.detect import chance, commands, lazily
+from flightlog.privacy.detect import assignments, chance, commands, lazily
 from flightlog.privacy.detect.hits import HIGH, LOW, MEDIUM, Hit, search
 from flightlog.privacy.detect.meter import Meter
 from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
 
 _PEM_MAX = 20_000
 _CUT = LINE_END.encode()
+# A line that goes on in the next: as it stands, as raw JSON writes it, and with that blanked out.
+_CONTINUED = rb"(?:\\[ ]{0,2}\r?\n|\\{3}n)\+?"
 # Each that may be cut by the end of a line is also found where only its first part stands there.
 PATTERN = (
     rb"-----BEGIN [A-Z0-9 ]*PRIVATE KEY|://[^\s/:@\"'<>\\\x00]*:(?:[^\s@\"'<>\\\x00]|\\{1,2}[0-9A-Za-mo-qsv-z!#$%&*+.-])+@"
     rb"|://[A-Za-z0-9_-]{30,}@|://[^\s/@\"'<>\\\x00]*" + _CUT + rb"|\bkind[\"']?: *[\"']?[Ss]ecret\b|\$ANSIBLE_VAULT;"
     rb"|(?i:\b(?:bearer|basic|ssws)[ ]+(?:[A-Za-z0-9._~+/=-]{12,}|[A-Za-z0-9._~+/=-]{2,11}" + _CUT + rb")"
-    rb"|[ ](?:-u|--user|--proxy-user)[ =]{0,3}(?:[\"'][^\s\"'\x00]*(?:" + _CUT + rb"[^\s\"'\x00]*)?[\"']"
+    rb"|(?:[ ]|" + _CONTINUED + rb")(?:-u|--user|--proxy-user)[ =]{0,3}"
+    rb"(?:[\"'][^\s\"'\x00]*(?:" + _CUT + rb"[^\s\"'\x00]*)?[\"']"
     rb"|[^\s:\"'\x00/]+):?[\"']?[^\s\"'\x00]*"
     rb"|\bsshpass -p *[^\s\x00]+"
     rb"|\bmachine\s+[^\s\x00]+\s+login\s+[^\s\x00]+\s+password\s+[^\s\x00]+)"
@@ -70,6 +73,8 @@ def find(view: bytes, meter: Meter, *, another: bool = False) -> Iterator[Hit]:
             secret = _inline(view, found)
             if is_cut(view, secret.end if secret else found.end()) or b"\n" in text:
                 secret = _longer(secret, _over_lines(view, start))
+            if secret and text[:7].lower() == b"machine":
+                secret = _to_the_end(view, secret)
         at = secret.end if secret else found.end() if not text.startswith(b"://") else start + 3
         # What was piped stands before; what is longer than any address is not to be read again and again.
         at = max(at, start + 1, found.end() - _LOOK)
@@ -84,7 +89,8 @@ def _inline(view: bytes, found: Any) -> Hit | None:
     command = commands.judge(view, start)
     if command is not None:
         return command.hit
-    return _header_or_flag(text.rstrip(b"\\"), start) if b"\n" not in text.strip() else None
+    lead = len(text) - len(text.lstrip(b"\\ \r\n+"))  # of a command that goes on in the next line
+    return _header_or_flag(text[lead:].rstrip(b"\\"), start + lead) if b"\n" not in text[lead:].strip() else None
 
 
 def _over_lines(view: bytes, start: int) -> Hit | None:
@@ -106,6 +112,13 @@ def _longer(one: Hit | None, other: Hit | None) -> Hit | None:
 def _goes_on(more: bytes) -> bool:
     """Say whether the beginning of a line reads as the end of a value, not as a word."""
     return bool(_MARKED.search(more)) or chance.wordiness(more) < 0.5
+
+
+def _to_the_end(view: bytes, secret: Hit) -> Hit:
+    """Return the password with the next line, if that is one word and the last one."""
+    end, value = assignments.with_lone_line(view, secret.end, secret.value)
+    last = view[end : end + 8].strip()[:1] in (b"", b"\0", b'"')
+    return secret._replace(end=end, value=value) if last and b"\n" not in view[secret.start : secret.end] else secret
 
 
 def _vault(view: bytes, start: int) -> Hit | None:

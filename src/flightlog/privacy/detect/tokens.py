@@ -287,6 +287,8 @@ def _hit(value: bytes, start: int, end: int, rule: Rule) -> Hit | None:
         return None
     if value[1:2] in b"._-" and not chance.count_digits(value):
         return None  # a head of one letter tells little
+    if value[3:4] == b"." and _is_words(value[4:]):
+        return None  # nor does one of three before a dot, which code has
     return Hit(start, end, rule.id, value, HIGH)
 
 

@@ -1,0 +1,107 @@
+"""Secrets beside what reads like them and is none: each must go whole, each of the others must stay."""
+
+import json
+
+import pytest
+
+from flightlog.privacy.detect import forms, suspects
+from flightlog.privacy.detect.known import Known
+from flightlog.privacy.redact import Redactor
+from privacy.labelled import Labelled, diffed, escaped, escaped_twice
+from privacy.test_detect import covered, spans
+
+SECRETS = (
+    ("§", "hvs.{url:24}", "hvs.{url:37}", "hvb.{url:60}", "hvr.{url:37}", "hvs.{url:200}"),
+    ("apikey: §", "hvs.{url:37}", "hvb.{alnum:37}", "pre.{hex:36}"),
+    ("host = 'a'\npassword = '§'\n", "`{digits:3}{ALPHA:4}{alpha:4}", "`{alnum:9}"),
+    ('PASS = "§"\nnext = 1\n', "`{digits:3}{ALPHA:4}{alpha:4}"),
+    ("Unseal Key 2: §\n", "{b64:44}", "{b64:43}="),
+    ("Recovery Key 1: §", "{b64:44}"),
+    ("kubectl exec vault-0 -- vault operator unseal §", "{b64:44}"),
+    ("secret_id: §", "{uuid}"),
+    ("client_secret_id=§", "{uuid}"),
+    ('pinecone_key = "§"', "{uuid}"),
+    ("§", "ATCTT3xFfGN0{url:90}={HEX:8}", "ATCTT3xFfGN0{url:180}={HEX:8}"),
+    ("bitbucket_key=§", "{url:44}"),
+    ("LIVEBLOCKS=§", "sk_prod_{alnum:40}_-{alnum:22}", "sk_dev_{url:64}"),
+    ("ETSY_API_KEY=§", "{lower:24}:{lower:10}"),
+    ("curl -X POST https://x.io/t \\\n-u client:§\n", "{alnum:40}"),
+    ("curl https://x.io/t \\\n  --user client:§", "{alnum:40}"),
+    ('DBI->connect("dbi:mysql:database=test", "root", "§");', "{alnum:6}#{lower:4}"),
+    ('DBI.connect(dsn, "root", "§")', "{alnum:6}#{lower:4}"),
+    ('<input class="a" value="§" type="password" name="b" />', "{alpha:6}_{ALPHA:3}!"),
+    ("machine x.io login bob password §", "{digits:6}\nabcdef"),
+)
+HARMLESS = (
+    "hvs.getRecommendedConfigurationValue(display)",
+    "apikey: hvs.getRecommendedConfigurationValue2",
+    "key = utils.base64EncodeSha256Hmac512Value",
+    'PASSWORD="`cat file`"',
+    'PASSWORD="`cat /run/keys/db1`"\n',
+    "password = '`pass show db1`'\nuser = 'bob'\n",
+    "Unseal Key 2: missing",
+    "vault operator unseal -reset",
+    "secret_id: my-database-1-prod",
+    'secret_id = "projects/1234/secrets/db-password-2"',
+    "secretId: {uuid}",
+    "sk_dev_tools_for_the_team",
+    "etsy {alpha:8}",
+    "- item \\\n-u",
+    "options:\n-u {alpha:4}:{alpha:4}\n",
+    "DBI->connect($dsn, $user, $password)",
+    'DBI->connect("dbi:SQLite:dbname=x.db", "", "")',
+    '<input value="Password" type="password">',
+    '<input value="{{{{ pw }}}}" type="password">',
+    '<input value="Send" type="submit"><input type="password">',
+    "<input value=\"Send it 12\" type='text'> <input name='x' type=\"password\">",
+)  # fmt: skip
+
+
+def _made():
+    chance = forms.draw("lookalikes")
+    for template, *shapes in SECRETS:
+        before, _, after = template.partition("§")
+        for shape in shapes:
+            secret = forms.example(shape, chance)
+            yield Labelled(before + secret + after, len(before), len(before) + len(secret), template)
+
+
+@pytest.mark.parametrize(
+    "way", [lambda one: one, escaped, escaped_twice, diffed], ids=["plain", "escaped", "twice", "diff"]
+)
+def test_each_goes_whole(way):
+    assert [one.text for one in map(way, _made()) if not covered(one)] == []
+
+
+def test_what_reads_like_them_stays():
+    chance = forms.draw("lookalikes/not")
+    texts = [forms.example(text.replace("{{", "\3").replace("}}", "\4"), chance) for text in HARMLESS]
+    texts = [text.replace("\3", "{").replace("\4", "}") for text in texts]
+
+    assert [(text, spans(text)) for text in texts if spans(text)] == []
+
+
+def test_what_is_taken_out_once_stays_as_it_then_is():
+    redactor = Redactor(bytes(32))
+    once = [redactor.text(one.text) for one in _made()]
+
+    assert [redactor.text(text) for text in once] == once
+
+
+@pytest.mark.parametrize("word", ["machine", "default", "account"])
+def test_a_word_of_its_own_after_a_password_in_a_netrc_stays(word):
+    text = f"machine x.io login bob password 81{'x9q' * 2}\n{word}"
+
+    assert Redactor(bytes(32)).text(text).endswith(f"\n{word}")
+
+
+@pytest.mark.parametrize("call", ["backlog.New(", "neon.Configure(", "linear "])
+def test_a_line_that_holds_a_call_escaped_twice_is_named(call):
+    secret = forms.example("{alnum:24}", forms.draw(call))
+    text = f'client := {call}"{secret}")\n'
+    for _ in range(2):
+        text = json.dumps(text)[1:-1]
+
+    line = json.dumps({"text": text}).encode()
+
+    assert [each.begin for each in suspects.lines_in(line, Known())] == [0]
