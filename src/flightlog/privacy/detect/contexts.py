@@ -49,13 +49,14 @@ _WORDY = lazily.quick(rb"\w")
 _LONG_NAME = 5
 _LEADING = lazily.quick(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\.[a-z]{2,9}\(|\Z)" % _SECRETIVE_WORDS.encode())
 # Names that are usual words: only with a word of credentials or a quoted value after them.
-_AMBIGUOUS = """abstract aha backlog bored box bubble canva chef circle cisco clay cockroach commodities copper
-createsend cricket daily directus ditto enigma fal findl fixer fleet front ftp ghost groove guru harness hive honey
-hotwire humanity hunter kite ldap lighton linear manifest moderation monday neon nexus orbit persona phrase
-polygon privacy prospect railway readme recharge redis replicate retool riot ronin salad segment semaphore sentiment
-shortcut sift sigma spectral square stability steam surge teamup tines together toggl tomorrow twist unkey verifier
-wit zoom"""
-AMBIGUOUS = frozenset(_AMBIGUOUS.split())
+_AMBIGUOUS = """abstract, aha, backlog, bored, box, bubble, canva, chef, circle, cisco, clay, cockroach,
+commodities, copper, createsend, cricket, daily, directus, ditto, enigma, fal, findl, fixer, fleet,
+front, ftp, ghost, groove, guru, harness, hive, honey, hotwire, humanity, hunter, kite, ldap,
+lighton, linear, manifest, moderation, monday, neon, nexus, orbit, persona, phrase, polygon,
+privacy, prospect, railway, readme, recharge, redis, replicate, retool, riot, ronin, salad, segment,
+semaphore, sentiment, shortcut, sift, sigma, spectral, square, stability, steam, surge, teamup,
+tines, together, toggl, tomorrow, twist, unkey, verifier, wit, zoom"""
+AMBIGUOUS = frozenset(word.strip() for word in _AMBIGUOUS.split(","))
 _USUAL_FORM = "{hex:32}"
 _ANY_FORMS = ("{uuid}", "{dots:16-300}", "{b64:20-300}==", "{b64:20-300}=", "{b64:20-300}")
 # A word before the value that says it is something else.
