@@ -8,9 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from archive_maker import START_MS, prompt, put, reply
+from flightlog.archive.books import source
 from flightlog.archive.finder import Finder
 from flightlog.model.errors import Invalid
 from flightlog.sources.claude_code.discover import discover
+from flightlog.sources.claude_code.stream import read_all
+from flightlog.store.index.database import Index
+from flightlog.store.index.text import sync_text
 from flightlog.views.query import parse
 from strace_points import kill_everywhere
 
@@ -234,3 +238,66 @@ def test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals(tmp_pa
         assert uuids(root / "agent", "words", root / "home" / "index.db") == ["p-0", "p-9"]
 
     assert len(kill_everywhere(SYNC, tmp_path, prepare, check)) > 5
+
+
+def test_what_two_write_down_at_once_stands_there_once(archive, tmp_path):
+    index = tmp_path / "shared.db"
+    sources = [source(file) for file in discover(str(archive)).transcripts]
+    first = Index(index)
+
+    def read_behind_another(readings):
+        find(archive, "parser", index)
+        yield from read_all(readings)
+
+    sync_text(first.database, sources, read_behind_another)
+    first.close()
+
+    assert uuids(archive, "parser", index) == uuids(archive, "parser")
+    path = archive / "projects" / "-srv-app" / "s1.jsonl"
+    with path.open("ab") as file:
+        file.write(prompt("parser again", at=90))
+    assert uuids(archive, "parser", index) == uuids(archive, "parser")
+
+
+def test_what_another_left_is_still_found(archive, tmp_path):
+    index = tmp_path / "shared.db"
+    path = archive / "projects" / "-srv-app" / "s1.jsonl"
+    first = Index(index)
+
+    def grown_behind_another(readings):
+        if b"again" not in path.read_bytes():
+            find(archive, "parser", index)
+            with path.open("ab") as file:
+                file.write(prompt("parser again", at=90))
+            sources[:] = [source(file) for file in discover(str(archive)).transcripts]
+        yield from read_all(readings)
+
+    sources = [source(file) for file in discover(str(archive)).transcripts]
+    sync_text(first.database, sources, grown_behind_another)
+    first.close()
+
+    finder = Finder(discover(str(archive)).transcripts, index)
+    said = [each.hit.uuid for each in finder.look(parse("again", int))]
+    finder.close()
+    assert said == ["p-90"]
+
+
+def test_an_index_somebody_writes_is_searched_as_it_is(archive, tmp_path):
+    index = tmp_path / "shared.db"
+    find(archive, "parser", index)
+    put(archive, "s9", prompt("parser at last", at=99))
+    writer = Index(index)
+    writer.database.execute("BEGIN IMMEDIATE")
+    finder = Finder(discover(str(archive)).transcripts, index)
+
+    done = finder.try_sync()
+    before = sorted(each.hit.uuid for each in finder.look(parse("parser", int)))
+    writer.database.execute("ROLLBACK")
+    again = finder.try_sync()
+    after = sorted(each.hit.uuid for each in finder.look(parse("parser", int)))
+
+    assert done is None
+    assert again.opened == 1
+    assert set(after) - set(before) == {"p-99"}
+    finder.close()
+    writer.close()

@@ -1,7 +1,9 @@
+import sqlite3
 from datetime import UTC
 
 import pytest
 
+from archive_maker import prompt
 from flightlog.app import now_ms
 from flightlog.archive import Archive
 from flightlog.model.errors import Invalid, NotFound
@@ -51,6 +53,22 @@ def test_a_search_names_each_session_once_and_takes_half_a_word(data):
 
     assert len({hit.session for hit in hits}) == len(hits) > 1
     assert {hit.found.lower() for hit in hits} == {"subag"}
+
+
+def test_a_search_does_not_wait_for_who_writes_the_index(data, tmp_path):
+    before = data.search("greet", 30)
+    name = before[0].session
+    file = next(tmp_path.glob(f"config/projects/*/{name}.jsonl"))
+    file.write_bytes(file.read_bytes() + prompt("Zebras greet nobody"))
+    writer = sqlite3.connect(tmp_path / "home" / "index.db", isolation_level=None)
+    writer.execute("BEGIN IMMEDIATE")
+
+    assert until(lambda: data.search("greet", 30) and data.is_behind)
+    assert (data.search("zebras", 30), data.search("greet", 30)) == ([], before)
+    writer.execute("ROLLBACK")
+    writer.close()
+    assert until(lambda: data.search("zebras", 30))
+    assert not data.is_behind
 
 
 def test_what_cannot_be_searched_for_is_refused(data):

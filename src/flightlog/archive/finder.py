@@ -4,6 +4,7 @@ The words are indexed when they are first asked for; a passage is read from the 
 itself, so what is shown is what was said.
 """
 
+import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +18,9 @@ from flightlog.store.index.database import Index
 from flightlog.store.index.files import Work
 from flightlog.store.index.text import Hit, Wanted, has_text, search, sync_text
 from flightlog.views.query import Query, snippet
+
+PATIENCE_S = 20.0  # whoever indexes a large archive for the first time lets go for a moment only
+TRY_S = 1.0
 
 
 class Found(Struct, frozen=True):
@@ -37,7 +41,13 @@ class Finder:
 
     def sync(self) -> Work:
         """Index what is new; `search` does so by itself."""
-        return self._index.asked(lambda database: sync_text(database, self._sources, read_all))
+        done = self._index.tried(self._index_new, PATIENCE_S)
+        # Somebody holds the index and does not let go: this once, do without it.
+        return self._index.asked(self._index_new) if done is None else done
+
+    def try_sync(self) -> Work | None:
+        """Index what is new, unless somebody else is writing just now."""
+        return self._index.tried(self._index_new, TRY_S)
 
     def search(self, query: Query, limit: int = 20) -> list[Found]:
         """Return the first records that match, the newest recordings first."""
@@ -60,11 +70,14 @@ class Finder:
     def refresh(self) -> None:
         """Bring the words up to date if somebody has searched before."""
         if self._index.asked(has_text):
-            self.sync()
+            self.try_sync()
 
     def close(self) -> None:
         """Let go of the index."""
         self._index.close()
+
+    def _index_new(self, database: sqlite3.Connection) -> Work:
+        return sync_text(database, self._sources, read_all)
 
     def _costing(self, query: Query) -> frozenset[str] | None:
         """The sessions of the cost that is asked for; None means any."""

@@ -51,6 +51,11 @@ class Data:
         self.search = self._searching.search
         self._used: tuple[dict[str, Fingerprint] | None, dict[By, UsageReport]] = (None, {})
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the last search did without what is new."""
+        return self._searching.is_behind
+
     def held(self, session: str) -> Held:
         """One session as it stands now."""
         return self.shelf.held(session)

@@ -31,7 +31,10 @@ class Hit(Struct, frozen=True):
 
 
 class Searching:
-    """Searches one question at a time, in the one thread that holds the index open."""
+    """Searches one question at a time, in the one thread that holds the index open.
+
+    While somebody else writes the index, what it holds is searched; `is_behind` says so.
+    """
 
     def __init__(self, archive: Callable[[], Archive]) -> None:
         """Search what `archive` opens."""
@@ -40,6 +43,7 @@ class Searching:
         self._finder: tuple[dict[str, Fingerprint], Finder] | None = None
         self._archive_seen: Archive | None = None
         self._wanted = ""
+        self.is_behind = False
 
     def search(self, typed: str, most: int) -> list[Hit]:
         """Sessions whose words match, newest first, one hit each; the last word may be half typed.
@@ -77,7 +81,12 @@ class Searching:
             self._let_go()
             files = [file for each in archive.recordings.values() for file in each.files]
             self._finder = (seen, Finder(files, archive.index))
-            if self._finder[1].sync().bytes_read > MUCH_BYTES:
+            work = self._finder[1].try_sync()
+            self.is_behind = work is None
+            if work is None:
+                self._finder = ({}, self._finder[1])
+                return
+            if work.bytes_read > MUCH_BYTES:
                 give_back()
         self._archive_seen = archive
 

@@ -47,6 +47,20 @@ class Index:
                 raise
             return self._asked_anew(question, self.path)
 
+    def tried(self, question: Callable[[sqlite3.Connection], T], wait_s: float) -> T | None:
+        """Answer as `asked` does, or with None if somebody else holds the file for longer than `wait_s`."""
+        self._wait(wait_s)
+        try:
+            return question(self.database)
+        except sqlite3.DatabaseError as error:
+            return None if _is_held(error) else self.asked(question)
+        finally:
+            self._wait(_BUSY_SECONDS)
+
+    def _wait(self, seconds: float) -> None:
+        with suppress(sqlite3.Error):
+            self.database.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+
     def _asked_anew(self, question: Callable[[sqlite3.Connection], T], path: str | None) -> T:
         self.close()
         self.database = _opened_anew(path, self._seen)

@@ -7,6 +7,7 @@ of one reading have numbers that follow each other, so a file's rows are taken b
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -16,6 +17,8 @@ from flightlog.store.index.files import Known, Reading, Source, Work, drop_files
 LEVEL = 2
 WORDED = 3
 BATCH_BYTES = 96 << 20
+AHEAD_BYTES = 4 << 20
+ROUNDS_MAX = 3
 SCHEMA = """
 CREATE TABLE lines(
     id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, offset INTEGER, length INTEGER, uuid BLOB, kind TEXT,
@@ -58,32 +61,54 @@ Read = Callable[[Sequence[Reading]], Iterator[Records]]
 AddWords = Callable[[sqlite3.Connection, Sequence[tuple[int, Record]]], None]
 
 
-def sync_records(
-    database: sqlite3.Connection, sources: Iterable[Source], read: Read, add_words: AddWords, *, words: bool
-) -> Work:
+class How(NamedTuple):
+    """How records are read and their words indexed, and whether those of all files are wanted."""
+
+    read: Read
+    add_words: AddWords
+    words: bool
+
+
+def sync_records(database: sqlite3.Connection, sources: Iterable[Source], how: How) -> Work:
     """Bring the line level up to date, and with `words` the text level too.
 
     Files go in a few at a time, so that a crash costs only the last ones. A file whose words
     are indexed keeps them indexed; one that has only lines is read again when words are asked for.
+    What somebody else wrote down while we read is left as it is, and what they left is looked for again.
     """
     work = Work()
+    for _ in range(ROUNDS_MAX):
+        if _write_new(database, sources, how, work):
+            break
+    return work
+
+
+def _write_new(database: sqlite3.Connection, sources: Iterable[Source], how: How, work: Work) -> bool:
+    """Write down what is new; False means that somebody else was quicker with some of it."""
     plain, worded = known_files(database, LEVEL), known_files(database, WORDED)
-    upgraded = [] if not words else list(plain.values())
-    todo = plan(worded if words else plain | worded, sources, work)
+    upgraded = list(plain.values()) if how.words else []
+    todo = plan(worded if how.words else plain | worded, sources, work)
     back = [*todo.back, *upgraded]
     if back:
         _take_back(database, back, worded)
     # The oldest recordings first, so that newer rows have higher numbers.
     readings = sorted(todo.readings, key=lambda each: (each.source.changed_ns, each.source.name))
-    found = read(readings)
+    found = how.read(readings)
+    late = 0
     for batch in _batches(readings):
+        came: Iterable[Records] = islice(found, len(batch))
+        if sum(each.source.size - each.start for each in batch) <= AHEAD_BYTES:
+            came = list(came)  # nobody waits for our reading
         with transaction(database):
-            for reading in batch:
-                level = WORDED if words or reading.source.name in worded else LEVEL
-                rows = _write(database, level, reading, next(found), work)
+            for reading, records in zip(batch, came, strict=True):
+                if not _is_next(database, reading):
+                    late += 1
+                    continue
+                level = WORDED if how.words or reading.source.name in worded else LEVEL
+                rows = _write(database, level, reading, records, work)
                 if level == WORDED:
-                    add_words(database, rows)
-    return work
+                    how.add_words(database, rows)
+    return not late
 
 
 @contextmanager
@@ -111,6 +136,14 @@ def _batches(readings: Sequence[Reading]) -> Iterator[list[Reading]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _is_next(database: sqlite3.Connection, reading: Reading) -> bool:
+    """Whether a reading goes on where the index ends now."""
+    known = database.execute(
+        "SELECT offset FROM files WHERE name = ? AND level IN (?, ?)", (reading.source.name, LEVEL, WORDED)
+    ).fetchone()
+    return bool((known[0] if known else 0) == reading.start)
 
 
 def _write(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from flightlog.store.index.files import Source, Work
-from flightlog.store.index.lines import WORDED, Read, Record, sync_records, transaction
+from flightlog.store.index.lines import WORDED, How, Read, Record, sync_records, transaction
 
 HASH_BYTES = 64 << 20
 GONE_SHARE_MAX = 0.2
@@ -51,12 +51,10 @@ class Wanted(Struct, frozen=True):
 
 def sync_text(database: sqlite3.Connection, sources: Iterable[Source], read: Read) -> Work:
     """Bring lines and words up to date; too many rows taken back mean a new start."""
-    work = sync_records(database, sources, read, add_words, words=True)
-    (gone,) = database.execute("SELECT coalesce(sum(last - first + 1), 0) FROM gone").fetchone()
-    (there,) = database.execute("SELECT count(*) FROM lines").fetchone()
-    if gone > GONE_SHARE_MAX * (gone + there):
+    work = sync_records(database, sources, How(read, add_words, words=True))
+    if _is_spent(database):
         _start_anew(database)
-        again = sync_records(database, sources, read, add_words, words=True)
+        again = sync_records(database, sources, How(read, add_words, words=True))
         work.opened += again.opened
         work.bytes_read += again.bytes_read
         work.decoded += again.decoded
@@ -135,8 +133,17 @@ def _written(uuid: bytes | str) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
+def _is_spent(database: sqlite3.Connection) -> bool:
+    """Whether too many rows were taken back."""
+    count = "SELECT coalesce(sum(last - first + 1), 0) FROM {}"
+    gone, there = (database.execute(count.format(table)).fetchone()[0] for table in ("gone", "spans"))
+    return bool(gone > GONE_SHARE_MAX * (gone + there))
+
+
 def _start_anew(database: sqlite3.Connection) -> None:
     with transaction(database):
+        if not _is_spent(database):  # somebody was quicker
+            return
         for table in ("gone", "lines", "spans", "places"):
             database.execute(f"DELETE FROM {table}")  # noqa: S608 - our own tables
         database.execute("DELETE FROM files WHERE level > 1")

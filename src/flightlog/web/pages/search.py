@@ -19,6 +19,7 @@ from flightlog.web.family import Family
 SHOWN = 50
 WORDS_MIN = 2
 _SESSION = re.compile(r"/session_(\d+)(?:_r(\d+))?")
+BEHIND = "what sessions said last: another command is indexing them. Search again in a moment"
 KINDS_SHOWN = ("run", "task", "finding", "issue")
 
 
@@ -54,7 +55,7 @@ def _found(desk: Desk, typed: str) -> dict[str, Any]:
         "sessions": hits,
         "titles": desk.data.titles(),
         "kinds": [(kind, own) for kind, own in kinds if own],
-        "left_out": found.left_out,
+        "left_out": (*([BEHIND] if desk.data.is_behind else []), *found.left_out),
         "any": bool(titled or hits or found.hits),
     }
 
