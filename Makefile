@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-PYTHON ?= python3
+PYTHON ?= $(shell tools/python.sh)
 BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip --quiet install --no-input --require-hashes
@@ -76,6 +76,7 @@ clean: ## Remove what the other targets made
 	rm -rf .venv .tools build dist .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
+	@test -n "$(PYTHON)"
 	$(PYTHON) -m venv .venv
 
 .venv/.run: .venv/bin/python requirements/run.txt requirements/build.txt pyproject.toml tools/web/package-lock.json tools/web/build_hook.py

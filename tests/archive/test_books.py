@@ -316,6 +316,62 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
     assert told(tmp_path, tmp_path / "index.db")[1].decoded == 1
 
 
+def test_nobody_waits_for_an_index_to_be_made(corpus, tmp_path):
+    files = discover(str(corpus[0])).transcripts
+    index = tmp_path / "home" / "index.db"
+    books = Books(files, index)
+    told_first = books.usage(By.DAY, UTC)
+
+    assert not index.parent.exists()
+    books.close()
+    again = Books(files, index)
+    assert again.usage(By.DAY, UTC) == told_first
+    assert again.work.opened == 0
+    again.close()
+
+
+def test_of_two_who_make_the_index_at_once_the_second_leaves_it_alone(tmp_path):
+    put(tmp_path, "s1", reply("m1", 10))
+    early = Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db")
+    early.usage(By.SESSION, UTC)
+    put(tmp_path, "s2", reply("m2", 20))
+    told(tmp_path, tmp_path / "index.db")
+
+    early.close()
+
+    report, work = told(tmp_path, tmp_path / "index.db")
+    assert (report.total.usage.output, work.opened) == (30, 0)
+
+
+class Counted(Books):
+    """Notes how many files were read each time some were."""
+
+    read: list[int]
+
+    def _scan(self, readings):
+        self.read = [*getattr(self, "read", []), len(readings)]
+        return super()._scan(readings)
+
+
+@pytest.mark.parametrize("ways", [(By.DAY, By.MODEL, By.PROJECT), (By.DAY, By.BLOCK)])
+def test_several_breakdowns_look_at_the_files_once(tmp_path, ways):
+    put(tmp_path, "s1", reply("m1", 10))
+    path = put(tmp_path, "s2", reply("m2", 20))
+    for files in (2, 1):
+        books = Counted(discover(str(tmp_path)).transcripts, tmp_path / "index.db")
+        every = books.usages(ways, UTC)
+        books.close()
+
+        assert every == {by: told_by(tmp_path, by) for by in ways}
+        assert books.read == [files]
+        with path.open("ab") as file:
+            file.write(reply("m3", 30, at=9))
+
+
+def told_by(root, by):
+    return Books(discover(str(root)).transcripts, None).usage(by, UTC)
+
+
 def test_damage_takes_no_sound_response_with_it(tmp_path):
     """Torn, joined, NUL-filled and marked lines: what is sound in them is counted, the rest is said."""
     whole = [reply(f"m{number}", output=10).rstrip() for number in range(6)]

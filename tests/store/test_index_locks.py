@@ -59,6 +59,7 @@ def test_a_row_that_nobody_wrote_is_damage_where_the_file_is_damaged(tmp_path):
 def test_a_mistake_of_the_asker_throws_no_sound_index_away(tmp_path):
     path = tmp_path / "index.db"
     index = Index(path)
+    index.asked(lambda database: database.execute("SELECT count(*) FROM files").fetchone())
     before = path.stat().st_ino
 
     try:

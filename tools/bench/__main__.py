@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ def main() -> int:
     """Run what was asked for."""
     options = _options()
     table = Table()
+    table.note("Python", f"{platform.python_version()}, {platform.python_compiler()}")
     found = peers(ROOT / "peers")
     for peer in found.values():
         table.note(f"peer {peer.name}", peer.version)

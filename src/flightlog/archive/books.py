@@ -21,10 +21,10 @@ from flightlog.sources.claude_code.scan import Scan, Target, scan
 from flightlog.sources.forks import TICKETS_MAX, may_fork, spread
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import Reading, Source, Work
-from flightlog.store.index.usage import Group, Maker, UsageSync, kept_report, sync_usage
+from flightlog.store.index.usage import Group, Maker, UsageSync, kept_reports, sync_usage
 from flightlog.views.digest import Said, SessionDigest, digested
 from flightlog.views.prices import PRICES_FROM
-from flightlog.views.report import Only, UsageReport, grown, limited, report, summed_up
+from flightlog.views.report import WHOLE, Only, UsageReport, grown, limited, report, summed_up
 from flightlog.views.truth import Evidence
 from flightlog.views.usage import By, UsageRow
 
@@ -58,17 +58,24 @@ class Books:
         if only is not None:
             sync = self._synced()
             return report(limited(map(_decode, sync.digests.values()), only), by, zone, sync.damaged)
-        name = f"{by.value} {_rules(zone)} {MADE_BY}"
-        kept = self._index.asked(lambda database: kept_report(database, name, self._sources))
+        return self.usages((by,), zone)[by]
+
+    def usages(self, breakdowns: Sequence[By], zone: tzinfo) -> dict[By, UsageReport]:
+        """Report usage and cost of everything recorded, broken down in several ways; files are looked at once."""
+        made_by = f"{_rules(zone)} {MADE_BY}"
+        names = {by: f"{by.value} {made_by}" for by in breakdowns}
+        kept = self._index.looked_up(lambda database: kept_reports(database, names.values(), self._sources))
         if kept is not None:
             self._work = Work(files=len(self._sources))
-            return _decode_report(kept)
-        sync = self._synced(name)
-        made = _brought_up(sync, zone)
-        if made is None:
+            return {by: _decode_report(kept[names[by]]) for by in breakdowns}
+        sync = self._synced(() if WHOLE.intersection(breakdowns) else names.values())
+        brought = {by: _brought_up(sync, names[by], zone) for by in breakdowns}
+        made = {by: each for by, each in brought.items() if each is not None}
+        if len(made) < len(names):
             sync = self._synced() if sync.before else sync
-            made = report([_decode(body) for body in sync.digests.values()], by, zone, sync.damaged)
-        sync.reports[name] = _encode(made)
+            digests = [_decode(body) for body in sync.digests.values()]
+            made = {by: report(digests, by, zone, sync.damaged) for by in breakdowns}
+        sync.reports.update((names[by], _encode(each)) for by, each in made.items())
         return made
 
     def sessions(self) -> dict[str, UsageRow]:
@@ -102,14 +109,14 @@ class Books:
 
     def close(self) -> None:
         """Write down what the last report found out; a disk that refuses costs the next report some time."""
-        if self._sync is not None:
+        if self._sync is not None and self._index.path is not None:
             with suppress(sqlite3.Error):
-                self._sync.commit()
+                self._sync.commit(self._index.database)
         self._index.close()
 
-    def _synced(self, report: str = "") -> UsageSync:
-        given = (self._sources, self._scan, Maker(self._digest, MADE_BY), report)
-        self._sync = self._index.asked(lambda database: sync_usage(database, *given))
+    def _synced(self, reports: Iterable[str] = ()) -> UsageSync:
+        given = (self._sources, self._scan, Maker(self._digest, MADE_BY), reports)
+        self._sync = self._index.looked_up(lambda database: sync_usage(database, *given))
         self._work = self._sync.work
         return self._sync
 
@@ -173,12 +180,12 @@ def source(file: Transcript) -> Source:
     return Source(file.path, file.path, file.session, file.lane, file.device, file.inode, file.size, file.changed_ns)
 
 
-def _brought_up(sync: UsageSync, zone: tzinfo) -> UsageReport | None:
+def _brought_up(sync: UsageSync, name: str, zone: tzinfo) -> UsageReport | None:
     """Add what came since to the report from before."""
     if sync.before is None:
         return None
     old, new = (list(map(_decode, each.values())) for each in (sync.before.replaced, sync.digests))
-    return grown(_decode_report(sync.before.report), old, new, zone, sync.damaged)
+    return grown(_decode_report(sync.before.reports[name]), old, new, zone, sync.damaged)
 
 
 def _rules(zone: tzinfo) -> str:

@@ -16,6 +16,8 @@ from flightlog.views.digest import USD_DIGITS, SessionDigest, Tally
 from flightlog.views.truth import Gap, Truth, unpacked
 from flightlog.views.usage import BLOCK_MS, DAY_MS, HOUR_MS, By, UsageRow, summed
 
+WHOLE = frozenset({By.SESSION, By.BLOCK})  # their rows depend on more than themselves
+
 
 class TruthPart(Struct, frozen=True, array_like=True):
     """A row of the truth table as its digest holds it: packed, its gaps beside it."""
@@ -80,10 +82,10 @@ def grown(
 ) -> UsageReport | None:
     """Bring a report up to date with sessions that changed, `old` as they were and `new` as they are.
 
-    None where adding does not do: something is gone that only all digests together can tell. Rows
-    of sessions and blocks depend on more than themselves and are always made of all digests.
+    None where adding does not do: something is gone that only all digests together can tell. `WHOLE`
+    breakdowns are always made of all digests.
     """
-    if before.by in {By.SESSION, By.BLOCK}:
+    if before.by in WHOLE:
         return None
     was = {row.key: row for row in broken_down(old, before.by, zone)}
     now = {row.key: row for row in broken_down(new, before.by, zone)}

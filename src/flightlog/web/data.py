@@ -82,7 +82,7 @@ class Data:
         if self._used[0] != seen:
             books = self.sources.archive().books
             try:
-                self._used = (seen, {by: books.usage(by, self.sources.zone) for by in breakdowns})
+                self._used = (seen, books.usages(tuple(breakdowns), self.sources.zone))
             finally:
                 books.close()
         return self._used[1]

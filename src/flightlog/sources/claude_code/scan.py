@@ -184,10 +184,9 @@ class _Reading:
                 and lane(said) != lane(known)
             ):
                 self.odd.append(row(said, self.target.session, self.target.lane))
-            elif (
-                use.output_tokens != known.message.usage.output_tokens
-                or not (said.timestamp and known.timestamp and said.timestamp > known.timestamp)
-            ) and fuller(said, known):  # asked about few: most are the next line of the same response
+            elif (use.output_tokens or 0) > (known.message.usage.output_tokens or 0) or (
+                not (said.timestamp and known.timestamp and said.timestamp > known.timestamp) and fuller(said, known)
+            ):  # asked about few: most are the next line of the same response
                 best[name] = said
         self.result.decoded += hits
         self._totals(block, whole, end)

@@ -11,10 +11,10 @@ an opening in between would join the sides of one file to another.
 import fcntl
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 VERSION = 5
 _BUSY_SECONDS = 5.0
@@ -23,16 +23,50 @@ _PAGE_BYTES = 1 << 14  # most of it is written in bulk: with SQLite's usual 4 KB
 _SIDES = ("", "-wal", "-shm", "-journal")
 
 T = TypeVar("T")
+Readable: TypeAlias = "sqlite3.Connection | Nothing"
+
+
+class Nothing:
+    """An index that nobody has made yet: there is nothing in it."""
+
+    def execute(self, _: str, __: Sequence[object] = ()) -> "Nothing":
+        """Find nothing."""
+        return self
+
+    def fetchone(self) -> Any:
+        """Return no row."""
+
+    def fetchall(self) -> list[Any]:
+        """Return no rows."""
+        return []
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield no rows."""
+        return iter(())
 
 
 class Index:
-    """An open index. Use `asked`: it starts anew when the file turns out to be damaged."""
+    """An index, opened when it is first asked. Use `asked`: it starts anew when the file turns out to be damaged."""
 
     def __init__(self, path: PathLike[str] | str | None) -> None:
-        """Open the index at `path`, or one in memory that is gone afterwards."""
+        """Keep the index at `path`, or one in memory that is gone afterwards."""
         self.path = None if path is None else os.fspath(path)
-        self.database = _open(self.path)
-        self._seen = _identity(self.path)
+        self._opened: sqlite3.Connection | None = None
+        self._seen = 0, 0
+
+    @property
+    def database(self) -> sqlite3.Connection:
+        """The open file."""
+        if self._opened is None:
+            self._opened = _open(self.path)
+            self._seen = _identity(self.path)
+        return self._opened
+
+    def looked_up(self, question: Callable[["Readable"], T]) -> T:
+        """Answer a question that only reads; nobody waits until an index is made to be told that it holds nothing."""
+        if self._opened is None and not (self.path and _is_begun(self.path)):
+            return question(Nothing())
+        return self.asked(question)
 
     def asked(self, question: Callable[[sqlite3.Connection], T]) -> T:
         """Answer from the index; if it is damaged, from a new one."""
@@ -63,14 +97,15 @@ class Index:
 
     def _asked_anew(self, question: Callable[[sqlite3.Connection], T], path: str | None) -> T:
         self.close()
-        self.database = _opened_anew(path, self._seen)
+        self._opened = _opened_anew(path, self._seen)
         self._seen = _identity(self.path)
-        return question(self.database)
+        return question(self._opened)
 
     def close(self) -> None:
         """Let go of the file."""
-        with suppress(sqlite3.Error):
-            self.database.close()
+        if self._opened is not None:
+            with suppress(sqlite3.Error):
+                self._opened.close()
 
 
 def is_sound(path: PathLike[str] | str) -> bool:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from flightlog.store.index.database import Readable
 from flightlog.store.reading import Reader, open_reader
 
 FINGERPRINT_BYTES = 256
@@ -81,7 +82,7 @@ class Work(Struct):
     decoded: int = 0
 
 
-def known_files(database: sqlite3.Connection, level: int) -> dict[str, Known]:
+def known_files(database: Readable, level: int) -> dict[str, Known]:
     """Return what `level` of the index knows, by name."""
     found = database.execute(f"SELECT {_COLUMNS} FROM files WHERE level = ?", (level,))  # noqa: S608 - fixed columns
     return {row[1]: Known._make(row) for row in found}

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from flightlog.model.usage import ClientTotals, Row
 from flightlog.store.index.chunks import held, in_order, is_in, keys, numbers, pack, unpack
+from flightlog.store.index.database import Readable
 from flightlog.store.index.files import Known, Plan, Reading, Source, Work, drop_files, known_files, plan, save_files
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ class Maker(NamedTuple):
 
 
 class Before(Struct, frozen=True):
-    """A report as it stood before something changed, and the digests it was made of that were replaced since."""
+    """Reports as they stood before something changed, and the digests they were made of that were replaced since."""
 
-    report: bytes
+    reports: dict[str, bytes]
     replaced: dict[str, bytes]
 
 
@@ -96,24 +97,22 @@ class UsageSync(Struct):
     before: Before | None
     damaged: int
     work: Work
-    commit: Callable[[], None]
+    commit: Callable[[sqlite3.Connection], None]
     reports: dict[str, bytes]
 
 
-def kept_report(database: sqlite3.Connection, name: str, sources: Sequence[Source]) -> bytes | None:
-    """Return the report that was kept under `name`, if no file changed since."""
-    found = database.execute("SELECT body FROM reports WHERE name = ? AND listing = ?", (name, _listing(sources)))
-    row = found.fetchone()
-    return row[0] if row else None
+def kept_reports(database: Readable, names: Iterable[str], sources: Sequence[Source]) -> dict[str, bytes] | None:
+    """Return the reports that were kept under `names`, if all are there and no file changed since."""
+    return _reports(database, "SELECT body FROM reports WHERE name = ? AND listing = ?", names, _listing(sources))
 
 
 def sync_usage(
-    database: sqlite3.Connection, sources: Sequence[Source], scan: Scan, maker: Maker, report: str = ""
+    database: Readable, sources: Sequence[Source], scan: Scan, maker: Maker, reports: Iterable[str] = ()
 ) -> UsageSync:
-    """Bring the usage level up to date in memory; `commit` of the result writes it down.
+    """Bring the usage level up to date in memory; `commit` of the result writes it down in the index it came from.
 
-    What the caller puts in `reports` before the commit is kept until a file changes, and is then
-    the one from before for whoever asks for the `report` of that name.
+    What the caller puts in the `reports` of the result before the commit is kept until a file changes, and
+    is then the one from before for whoever asks for `reports` of those names.
     """
     work = Work()
     database.execute("BEGIN")
@@ -122,7 +121,7 @@ def sync_usage(
         update.listing = _listing(sources)
         update.take(scan(update.plan.readings), work)
         update.digest_again()
-        before = update.before(report)
+        before = update.before(reports)
         digests = update.fresh if before else update.digests()
     finally:
         database.execute("COMMIT")
@@ -133,7 +132,7 @@ def sync_usage(
 class _Update:
     """One sync: what was there, what came, what changed."""
 
-    def __init__(self, database: sqlite3.Connection, todo: Plan, maker: Maker) -> None:
+    def __init__(self, database: Readable, todo: Plan, maker: Maker) -> None:
         self.database, self.plan, self.maker = database, todo, maker
         self.files = dict(todo.kept)
         self.scans: list[tuple[Reading, Scanned]] = []
@@ -200,16 +199,16 @@ class _Update:
             return b""
         return next((found.digest for file in files for found in new.get(file, ()) if found.digest), b"")
 
-    def before(self, report: str) -> Before | None:
-        """Return the report of that name from before, if all that happened since is in the digests."""
-        if self.plan.back or self.renewed or not report:
+    def before(self, names: Iterable[str]) -> Before | None:
+        """Return the reports of those names from before, if all that happened since is in the digests."""
+        if self.plan.back or self.renewed:
             return None
-        found = self.database.execute("SELECT body FROM reports WHERE name = ?", (report,)).fetchone()
-        if found is None:
+        found = _reports(self.database, "SELECT body FROM reports WHERE name = ?", names)
+        if not found:
             return None
         ask = "SELECT session, body FROM digests WHERE session = ?"
         rows = (self.database.execute(ask, (session,)).fetchone() for session in sorted(self.fresh))
-        return Before(found[0], dict(filter(None, rows)))
+        return Before(found, dict(filter(None, rows)))
 
     def digests(self) -> dict[str, bytes]:
         """Return every session's digest, those of sessions without files left out."""
@@ -220,26 +219,26 @@ class _Update:
         every = {session: kept[session] for session in kept if session not in self.stale} | self.fresh
         return {session: every[session] for session in sorted(every) if session in sessions}
 
-    def write(self) -> None:
+    def write(self, database: sqlite3.Connection) -> None:
         """Write down what changed, unless somebody else did so in the meantime."""
         if not (self.scans or self.plan.back or self.stale or self.reports):
             return
-        self.database.execute("BEGIN IMMEDIATE")
+        database.execute("BEGIN IMMEDIATE")
         try:
-            made = self.database.execute("SELECT serial FROM made WHERE level = ?", (LEVEL,)).fetchone()
+            made = database.execute("SELECT serial FROM made WHERE level = ?", (LEVEL,)).fetchone()
             if (made[0] if made else 0) == self.serial:
-                self._write_all()
-            self.database.execute("COMMIT")
+                self._write_all(database)
+            database.execute("COMMIT")
         except sqlite3.Error:
-            self.database.execute("ROLLBACK")
+            database.execute("ROLLBACK")
             raise
 
-    def _write_all(self) -> None:
-        run = self.database.executemany
+    def _write_all(self, database: sqlite3.Connection) -> None:
+        run = database.executemany
         back = [(row.id,) for row in self.plan.back]
         run("DELETE FROM chunks WHERE file = ?", back)
-        drop_files(self.database, LEVEL, self.plan.back)
-        save_files(self.database, LEVEL, [self.files[reading.file] for reading, _ in self.scans])
+        drop_files(database, LEVEL, self.plan.back)
+        save_files(database, LEVEL, [self.files[reading.file] for reading, _ in self.scans])
         run(
             "INSERT OR REPLACE INTO chunks VALUES (?, ?, ?, ?)",
             [
@@ -338,6 +337,12 @@ class _Update:
 def content(found: Scanned) -> tuple[list[Row], list[ClientTotals]]:
     """Return what a scan found, unpacked."""
     return unpack(found.packed) if found.packed else (found.rows, found.totals)
+
+
+def _reports(database: Readable, ask: str, names: Iterable[str], *more: bytes) -> dict[str, bytes] | None:
+    """Return the reports of those names, or none."""
+    found = {name: database.execute(ask, (name, *more)).fetchone() for name in names}
+    return {name: row[0] for name, row in found.items()} if None not in found.values() else None
 
 
 def _listing(sources: Sequence[Source]) -> bytes:
