@@ -45,7 +45,8 @@ def unpacked(version, into):
     """Lay the directories of a version out and return where."""
     data = zstandard.ZstdDecompressor().decompress((KEPT / f"{version}.tar.zst").read_bytes(), 1 << 28)
     with tarfile.open(fileobj=io.BytesIO(data)) as packed:
-        packed.extractall(into, filter="data")
+        # Python 3.11.3 and older has no filters; the archive is ours.
+        packed.extractall(into, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     return into
 
 

@@ -18,12 +18,15 @@ from flightlog.model.errors import Invalid
 CHUNK_BYTES = 4 << 20
 PIECE_BYTES_MAX = 256 << 20
 
-# Everything up to the next bracket that is not the border of a flat object or array.
-_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"'
+# Everything up to the next bracket that is not the border of a flat object or array. Python 3.11.4 and older goes on
+# from where the last choice of a possessive group gave up, so that one has to give up at once.
+_NONE = rb"|(?!)"
+_STRING = rb'"[^"\\]*+(?:\\.[^"\\]*+' + _NONE + rb')*+"'
 _PLAIN = rb'[^"{}\[\]]++'
-_FLAT = rb"\{(?:" + _PLAIN + rb"|" + _STRING + rb")*+\}|\[(?:" + _PLAIN + rb"|" + _STRING + rb")*+\]"
-_DEEP: Any = re.compile(rb"(?:" + _PLAIN + rb"|" + _STRING + rb"|" + _FLAT + rb")*+([{}\[\]])", re.DOTALL)
-_SHALLOW: Any = re.compile(rb"(?:" + _PLAIN + rb"|" + _STRING + rb")*+([{}\[\]])", re.DOTALL)
+_WORDS = rb"(?:" + _PLAIN + rb"|" + _STRING + _NONE + rb")*+"
+_FLAT = rb"\{" + _WORDS + rb"\}|\[" + _WORDS + rb"\]"
+_DEEP: Any = re.compile(rb"(?:" + _PLAIN + rb"|" + _STRING + rb"|" + _FLAT + _NONE + rb")*+([{}\[\]])", re.DOTALL)
+_SHALLOW: Any = re.compile(_WORDS + rb"([{}\[\]])", re.DOTALL)
 _OPENING = frozenset(b"{[")
 _FIRST_KEY = re.compile(rb'\{\s*"[^"\\]{1,40}"')
 _GUESSES = 3
