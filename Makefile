@@ -76,8 +76,7 @@ clean: ## Remove what the other targets made
 	rm -rf .venv .tools build dist .bench .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 .venv/bin/python:
-	@test -n "$(PYTHON)"
-	$(PYTHON) -m venv .venv
+	@python="$(PYTHON)"; test -n "$$python"; "$$python" -m venv .venv
 
 .venv/.run: .venv/bin/python requirements/run.txt requirements/build.txt pyproject.toml tools/web/package-lock.json tools/web/build_hook.py
 	$(PIP) -r requirements/run.txt -r requirements/build.txt
