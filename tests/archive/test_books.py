@@ -3,6 +3,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from datetime import UTC, timedelta, timezone
 
 import pytest
@@ -154,7 +155,7 @@ def test_neither_order_nor_cuts_nor_the_index_change_a_report(tmp_path_factory, 
 def test_a_report_after_growth_looks_only_at_what_changed(tmp_path, by):
     generate(tmp_path / "agent", 400_000, seed=7)
     told(tmp_path / "agent", tmp_path / "index.db", by)
-    with sqlite3.connect(tmp_path / "index.db") as database:
+    with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
         spoiled = database.execute("UPDATE digests SET body = x'00'").rowcount
     new = put(tmp_path / "agent", "new", prompt("go"), reply("a"), reply("b", model="unheard-of"))
 
@@ -225,7 +226,7 @@ def test_a_damaged_or_foreign_index_is_made_anew(corpus, tmp_path, damage):
         body[4096:40960] = os.urandom(36864)
         index.write_bytes(body)
     else:
-        with sqlite3.connect(index) as database:
+        with closing(sqlite3.connect(index, isolation_level=None)) as database:
             database.execute(f"PRAGMA {'user_version' if damage == 'newer' else 'application_id'} = 99")
 
     assert told(root, index)[0] == report
@@ -252,7 +253,7 @@ def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
 def test_digests_of_another_version_are_made_again(tmp_path):
     put(tmp_path, "s", reply("a"))
     report, _ = told(tmp_path, tmp_path / "index.db")
-    with sqlite3.connect(tmp_path / "index.db") as database:
+    with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
         database.execute("UPDATE made SET by = 'older'")
         database.execute("UPDATE digests SET body = x'00'")
         database.execute("DELETE FROM reports")

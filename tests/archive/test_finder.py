@@ -1,6 +1,7 @@
 import json
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -202,7 +203,7 @@ def test_words_are_indexed_anew_when_a_fifth_is_gone(tmp_path):
         os.utime(tmp_path / "projects" / "-srv-app" / "moving.jsonl", ns=(turn, turn))
         assert len(find(tmp_path, f"round{turn}", tmp_path / "index.db")) == 3
 
-    with sqlite3.connect(tmp_path / "index.db") as database:
+    with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
         (gone,) = database.execute("SELECT coalesce(sum(last - first + 1), 0) FROM gone").fetchone()
         (there,) = database.execute("SELECT count(*) FROM lines").fetchone()
     assert there == 23

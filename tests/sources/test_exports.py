@@ -173,3 +173,13 @@ def test_each_byte_of_a_long_string_is_looked_at_a_few_times_at_most():
 
     assert len(list(pieces(read))) == 1
     assert len(asked) <= 3
+
+
+def test_a_conversation_nested_out_of_all_measure_costs_itself_alone(tmp_path):
+    chats = [claude_conversation(f"c{number}") | {"more": "HERE"} for number in range(3)]
+    text = json.dumps(chats).replace('"HERE"', "[" * 50_000 + "]" * 50_000, 1)
+    (tmp_path / "conversations.json").write_text(text)
+
+    read = [reading.decoded(element) for element in reading.elements(tmp_path / "conversations.json")]
+
+    assert [type(each) is Damage for each in read] == [True, False, False]

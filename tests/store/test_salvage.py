@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.json import decode
 
-from flightlog.store.salvage import is_sound, mended, spans
+from flightlog.store.salvage import DEPTH_MAX, is_sound, mended, spans
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 values = st.recursive(
@@ -134,6 +134,28 @@ def test_half_an_emoji_becomes_a_replacement_and_a_whole_one_stays(escape, kept)
 def test_a_damaged_line_is_cut_as_a_person_would(data, records_kept, why):
     assert found(data) == records_kept
     assert [reason for _, reason in lost(data)] == why
+
+
+@given(
+    st.recursive(st.text('[]{}"\\\\', max_size=4), lambda inner: st.lists(inner, max_size=3) | st.builds(dict, a=inner))
+)
+def test_what_is_not_nested_deeply_is_sound(value):
+    wrapped = {"a": [value] * (1 + DEPTH_MAX // 4)}
+
+    assert is_sound(json.dumps(wrapped).encode())
+
+
+@pytest.mark.parametrize(
+    ("opening", "closing"), [(b'{"]":', b"}"), (b"[", b"]"), (b'{"a":[', b"]}"), (b'["\\"[",[', b"]]")]
+)
+def test_what_is_nested_deeper_than_we_follow_is_not_sound_whatever_python_takes(opening, closing):
+    def nested(depth: int) -> bytes:
+        return b'{"a":' + opening * depth + b"1" + closing * depth + b"}"
+
+    pairs = len(closing)
+    assert is_sound(nested((DEPTH_MAX - 1) // pairs))
+    assert not is_sound(nested(2 * DEPTH_MAX))
+    assert not is_sound(nested(3000))
 
 
 def test_a_record_that_no_decoder_takes_is_not_sound():

@@ -20,6 +20,7 @@ from flightlog.live.keeping import archive_removed, clean_up
 from flightlog.live.layout import NOT_SESSIONS
 from flightlog.live.profiles import advice
 from flightlog.live.state import AuthProfile, RuntimeState
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unreadable
 from flightlog.model.text import one_line
 
@@ -217,7 +218,7 @@ def _from_page(page: dict[str, Any]) -> dict[str, Any]:
 def _decoded(data: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -10,10 +10,9 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
-
 from flightlog.app import now_ms
 from flightlog.app.privacy import key_path, known_values
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Conflict
 from flightlog.privacy import key as keys
 from flightlog.privacy.redact import Redactor
@@ -42,7 +41,7 @@ def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:
     room = Room(project / ROOT, Redactor(b""), now_ms, lambda: "")
     try:
         analysis = decoded((room.root / ANALYSIS).read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, Conflict):
+    except (OSError, *UNREADABLE, Conflict):
         analysis = None
     return analysis, room.board()
 

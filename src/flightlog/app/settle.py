@@ -17,6 +17,7 @@ from flightlog.app.config import in_force
 from flightlog.app.live import gather_after
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive, Recording
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Conflict, FlightlogError, NotFound
 from flightlog.model.ids import checked
 from flightlog.sources.claude_code.discover import AGENT, session_files
@@ -124,6 +125,6 @@ def _hook_lines(path: Path) -> Iterable[bytes]:
 def _transcript_path(line: bytes) -> str:
     try:
         told = msgspec.json.decode(line)["payload"]["transcript_path"]
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (*UNREADABLE, KeyError, TypeError):
         return ""
     return told if isinstance(told, str) and Path(told).is_absolute() else ""

@@ -128,7 +128,7 @@ def read_into(book: Book, path: Path) -> None:
             if isinstance(item, Line):
                 try:
                     book.add(item.data.strip(), kind)
-                except msgspec.MsgspecError as error:
+                except (msgspec.MsgspecError, RecursionError) as error:
                     book.damage.append(Damage(str(path), item.offset, item.length, str(error)))
             else:
                 book.damage.append(item)
@@ -163,7 +163,7 @@ def read_blob(book: Book, name: str, body: bytes) -> None:
         if line.strip():
             try:
                 book.add(line.strip(), kind)
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 book.damage.append(Damage(name, 0, len(line), str(error)))
 
 

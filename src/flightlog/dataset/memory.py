@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from flightlog.dataset.rows import AgentUse
 from flightlog.dataset.telling import Before
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.ids import checked
 from flightlog.store import files
 
@@ -91,5 +92,5 @@ def remember_clone(folder: Path, clone: Clone) -> None:
 def _read(path: Path, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *UNREADABLE):
         return None

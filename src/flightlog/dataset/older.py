@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from flightlog.dataset.rows import Row
+from flightlog.model.damage import UNREADABLE
 
 FOLDERS = {"chats": "chat", "sessions": "session", "actions": "action"}
 _BYTES_MAX = 16 << 20
@@ -28,7 +29,7 @@ def row(kind: str, path: Path) -> Row | None:
     """Read one file as a row; None when it is not one."""
     try:
         said = msgspec.json.decode(path.read_bytes())
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *UNREADABLE):
         return None
     if not isinstance(said, dict) or said.get("made_by") == "flightlog":
         return None
@@ -41,7 +42,7 @@ def is_ours(path: Path) -> bool:
         said = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
         return True
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *UNREADABLE):
         return False
     return isinstance(said, dict) and said.get("made_by") == "flightlog"
 

@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.damage import UNREADABLE
+
 Row = dict[str, Any]
 
 # Kind of row to base file; the first five are the source document's.
@@ -240,7 +242,7 @@ def complaint(line: bytes) -> str:
         _decoder.decode(line)
     except msgspec.ValidationError as error:
         return "" if "Invalid value" in str(error) and "$.kind" in str(error) else str(error)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         return str(error)
     return ""
 

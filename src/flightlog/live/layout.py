@@ -15,6 +15,7 @@ from msgspec import Struct
 from flightlog.live import health as healths
 from flightlog.live.health import LIVE_MS
 from flightlog.live.state import AuthProfile, RuntimeSession, RuntimeState, wire
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.ids import is_safe
 from flightlog.model.pages import Page, Tier
 
@@ -91,7 +92,7 @@ def old_billing(folder: Path) -> dict[str, Any] | None:
     try:
         with (folder / SHARED).open("rb") as file:
             told = msgspec.json.decode(file.read(_OLD_BYTES_MAX))
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+    except (OSError, *UNREADABLE):
         return None
     return told if isinstance(told, dict) else None
 

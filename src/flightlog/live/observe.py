@@ -16,6 +16,7 @@ from flightlog.archive import Recording
 from flightlog.live.billing import Sample
 from flightlog.live.payloads import Told, told
 from flightlog.live.state import Git, Limits, Tmux
+from flightlog.model.damage import UNREADABLE
 from flightlog.store.reading import open_reader
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def look(memo: Memo, folder: str, recording: Recording | None) -> list[Told]:
     for line in lines:
         try:
             event = _hook(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             continue
         if event.at_ms >= memo.event_ms:
             memo.last_event, memo.event_ms = event.event, event.at_ms
@@ -145,7 +146,7 @@ def _read_transcript(memo: Memo, path: str) -> None:
             continue
         try:
             spoken = _spoken(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             continue
         if spoken.type == "assistant" and spoken.message and spoken.message.usage:
             use = spoken.message.usage

@@ -6,6 +6,8 @@ Decodes `status.jsonl`. A record that is not what we expect is skipped, one by o
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.damage import UNREADABLE
+
 
 class Model(Struct):
     """The model in use."""
@@ -109,5 +111,5 @@ def told(line: bytes) -> Told | None:
     """Decode one line; None when it is none of ours."""
     try:
         return _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None

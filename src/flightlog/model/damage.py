@@ -3,7 +3,10 @@
 One damaged line must not hide the 4,999 sound ones around it.
 """
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct
+
+UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding foreign bytes may end in: no JSON, no text, or nested deeper than anybody follows."""
 
 
 class Damage(Struct, frozen=True, order=True):

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.text import one_line
 from flightlog.retro import events
 from flightlog.retro.state import Analysis, Evidence, Pattern
@@ -32,7 +33,7 @@ def judged(text: str, analysis: Analysis) -> events.Judged:
     blocks = _BLOCK.findall(text)
     try:
         said = msgspec.json.decode(blocks[-1] if blocks else "{}", type=_Said)
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return events.Judged()
     known = {each.id for each in analysis.patterns}
     shown = {one.address for each in analysis.patterns for one in each.evidence}

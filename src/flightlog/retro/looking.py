@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.archive import Archive
-from flightlog.model.damage import Damage, Incident
+from flightlog.model.damage import UNREADABLE, Damage, Incident
 from flightlog.model.session import Session
 from flightlog.retro import chats, events, feedback, sessions
 from flightlog.retro.analysis.findings import findings
@@ -52,7 +52,7 @@ def kept(room: Room) -> dict[str, Digest]:
     with suppress(FileNotFoundError):
         for line in lines.read(room.root / DIGESTS):
             if not isinstance(line, Damage):
-                with suppress(msgspec.DecodeError):
+                with suppress(*UNREADABLE):
                     digest = _DECODER.decode(line.data)
                     found[digest.id] = digest
     return found

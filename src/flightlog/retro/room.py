@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from flightlog.model.damage import Incident
+from flightlog.model.damage import UNREADABLE, Incident
 from flightlog.privacy.redact import Redactor
 from flightlog.retro import events
 from flightlog.retro.issues import board as boards
@@ -70,7 +70,7 @@ class Room:
             return None
         try:
             return decoded(data)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             self._set_aside(path, data, str(error))
             return None
 

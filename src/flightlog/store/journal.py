@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, get_args
 import msgspec
 from msgspec import Struct, json
 
-from flightlog.model.damage import Damage
+from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.store import salvage
 from flightlog.store.lines import Last, Line, append_after, read_together
 
@@ -115,7 +115,7 @@ class Journal(Generic[E]):
                 place = (name, line.data, line.path, line.offset)
                 return Unrecognised(header.id, header.seq, header.ts, *place)
             event = self._decoder.decode(line.data)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             return Damage(line.path, line.offset, line.length, f"no record of this journal: {error}")
         return Record(header.id, header.seq, header.ts, event, line.path, line.offset)
 
@@ -145,7 +145,7 @@ def _last_seq(last: Last) -> int:
     while True:
         tail = last(count)
         for line in reversed(tail.split(b"\n")):
-            with suppress(msgspec.DecodeError):
+            with suppress(*UNREADABLE):
                 return json.decode(line, type=_Header).seq
         if len(tail) < count or count >= _TAIL_BYTES_MAX:
             return 0

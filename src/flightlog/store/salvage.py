@@ -11,9 +11,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from msgspec import DecodeError, Raw, json
+from stringzilla import count
 
 BOM = codecs.BOM_UTF8
 _CHECK_BYTES = 1 << 20
+DEPTH_MAX = 200  # pairs of brackets; whoever walks over a record uses a few of Python's thousand frames for each
+_QUOTED = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_NO_MARKS = bytes(set(range(256)) - set(b"[]{}"))
 
 # `(?!)` gives up at once: Python 3.11.4 and older goes on from where the last choice of a possessive group gave up.
 _SPACE = re.compile(rb"[ \t\r]*+")
@@ -62,7 +66,21 @@ def is_sound(line: bytes) -> bool:
         json.decode(line, type=Raw)
     except (DecodeError, RecursionError):
         return False
+    if len(line) > 2 * DEPTH_MAX and _is_deep(line):
+        return False
     return line.lstrip(b" \t\r")[:1] == b"{" and (line.isascii() or not _bad_utf8(line))
+
+
+def _is_deep(line: bytes) -> bool:
+    """Whether sound JSON is nested deeper than we follow it; how deep Python itself goes depends on its version."""
+    if count(line, b"{") + count(line, b"[") <= DEPTH_MAX:
+        return False
+    marks = _QUOTED.sub(b"", line).translate(None, _NO_MARKS)
+    for _ in range(DEPTH_MAX):
+        if not marks:
+            return False
+        marks = marks.replace(b"{}", b"").replace(b"[]", b"")
+    return bool(marks)
 
 
 def spans(line: bytes) -> Iterator[Span]:

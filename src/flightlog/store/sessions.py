@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct, json
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import FlightlogError, NotFound
 from flightlog.store.adoption import Adopted, Seen, adopt
 from flightlog.store.files import ensure_dir, inside, lock, quarantine, replace, told
@@ -94,6 +94,6 @@ def read_meta(root: Path) -> Meta | None:
     with suppress(FileNotFoundError), told(root / META):
         try:
             return json.decode((root / META).read_bytes(), type=Meta)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             quarantine(root / META)
     return None

@@ -24,6 +24,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
 from flightlog.store import treelook
 from flightlog.store.files import ensure_dir, replace, sync_dir, told
@@ -125,7 +126,7 @@ class Trees:
         before = self._repository.resolve([f"{parents[0].decode()}^{{tree}}"])[0] if parents else NOTHING
         try:
             noted = msgspec.json.decode(body.partition(b"\n")[2] or b"{}", type=_Noted)
-        except msgspec.DecodeError:
+        except UNREADABLE:
             noted = _Noted()
         return Snapshot(name, commit, tree, tree != before, noted.left_out, noted.nested)
 

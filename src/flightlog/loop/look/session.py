@@ -17,7 +17,7 @@ from flightlog.loop.core.state import State
 from flightlog.loop.core.times import seconds
 from flightlog.loop.layout import pages
 from flightlog.loop.plan.schema import Plan
-from flightlog.model.damage import Damage
+from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.model.errors import NotFound
 from flightlog.store.lease import holder
 from flightlog.store.lines import Line, read, read_together
@@ -92,7 +92,7 @@ def events(directory: Path) -> Iterator[Told]:
         try:
             head = heads.decode(item.data)
             yield Told(head.seq, seconds(head.ts), decoder.decode(item.data))
-        except (msgspec.DecodeError, ValueError):
+        except (*UNREADABLE, ValueError):
             continue  # an event of a later version
 
 
@@ -100,7 +100,7 @@ def _apply(state: State, line: Line, decoder: "json.Decoder[e.Event]") -> None:
     try:
         head = json.decode(line.data, type=_Head)
         apply(state, seconds(head.ts), decoder.decode(line.data))
-    except (msgspec.DecodeError, ValueError):
+    except (*UNREADABLE, ValueError):
         return  # an event of a later version; `logs` counts it
 
 
@@ -111,6 +111,6 @@ def _kept(directory: Path, path: Path) -> tuple[State, int | None]:
             file.seek(kept.offset)
             if json.decode(file.readline(), type=_Head).id == kept.last:
                 return kept.state, kept.offset
-    except (OSError, msgspec.DecodeError):
+    except (OSError, *UNREADABLE):
         pass
     return State(), None

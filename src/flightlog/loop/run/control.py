@@ -7,12 +7,12 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct, json
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from flightlog.loop.run.world import Request
+from flightlog.model.damage import UNREADABLE
 from flightlog.store.lines import append
 
 CONTROL = "control.jsonl"
@@ -53,7 +53,7 @@ class Inbox:
             whole = data[: data.rfind(b"\n") + 1]
             self._at += len(whole)
             for line in whole.splitlines():
-                with suppress(msgspec.DecodeError):
+                with suppress(*UNREADABLE):
                     told = json.decode(line, type=_Line)
                     found.append(Request(told.what, told.question, told.answer, told.why))
         if question and (answer := self._written(question)):

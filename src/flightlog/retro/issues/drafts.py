@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.damage import Incident
+from flightlog.model.damage import UNREADABLE, Incident
 from flightlog.model.errors import Invalid
 from flightlog.retro.events import Drafted, Severity
 from flightlog.retro.state import Pattern
@@ -84,7 +84,7 @@ def read(name: str, data: bytes) -> DraftFile:
         raise Invalid(f"not the name of a draft: {name[:60]!r}", hint="draft_<YYYYMMDD>_<HHMMSS>_<id>.json")
     try:
         return msgspec.structs.replace(msgspec.json.decode(data, type=DraftFile), id=named[1])
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         raise Invalid(f"the draft cannot be read: {error}: {name}", hint="correct the file or move it away") from None
 
 

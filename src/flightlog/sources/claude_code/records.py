@@ -175,13 +175,17 @@ def _text(parts: list[str]) -> str:
 
 
 def _strings(values: Iterable[Any]) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, str):
-            yield value
-        elif isinstance(value, dict):
-            yield from _strings(value.values())
-        elif isinstance(value, list):
-            yield from _strings(value)
+    """Yield every string, however deep it lies."""
+    stack = [iter(values)]
+    while stack:
+        for value in stack[-1]:
+            if isinstance(value, str):
+                yield value
+            elif isinstance(value, dict | list):
+                stack.append(iter(value.values() if isinstance(value, dict) else value))
+                break
+        else:
+            stack.pop()
 
 
 def _patient(record: dict[str, Any], offset: int, length: int) -> Record:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.ids import is_safe
 from flightlog.sources.exports.chat import AGENT, PERSON, TOOL, Chat, Said
 
@@ -157,7 +158,7 @@ def _canvas(text: str) -> str:
     """Return the title of a document written beside the conversation."""
     try:
         return str(msgspec.json.decode(text.encode(), type=dict[str, Any]).get("name") or "canvas")
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return "canvas"
 
 

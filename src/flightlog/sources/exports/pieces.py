@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Invalid
 
 CHUNK_BYTES = 4 << 20
@@ -117,7 +118,7 @@ class _Cutter:
             end = found.start() + 1
             try:
                 _CHECK.decode(memoryview(buffer)[start:end])
-            except msgspec.DecodeError:
+            except UNREADABLE:
                 continue
             self._trust = _TRUST
             return end

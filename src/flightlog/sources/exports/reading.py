@@ -14,7 +14,7 @@ from typing import IO
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.damage import Damage
+from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.model.errors import Invalid, NotFound, Unreadable
 from flightlog.sources.exports import chatgpt, claude_ai
 from flightlog.sources.exports.chat import Chat
@@ -84,7 +84,7 @@ def decoded(element: Element) -> Chat | Damage:
     """Return the conversation of an element, or what is wrong with it."""
     try:
         return DECODERS[element.source](element.data)
-    except msgspec.DecodeError as error:
+    except UNREADABLE as error:
         return Damage(element.member, element.offset, len(element.data), f"no conversation: {error}")
 
 
@@ -139,7 +139,7 @@ def _vendor(data: bytes) -> str:
     """Tell a vendor by the fields of a conversation."""
     try:
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])
-    except msgspec.DecodeError:
+    except UNREADABLE:
         return chatgpt.SOURCE
     if "chat_messages" in fields:
         return claude_ai.SOURCE

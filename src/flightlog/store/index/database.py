@@ -107,6 +107,10 @@ class Index:
             with suppress(sqlite3.Error):
                 self._opened.close()
 
+    def __del__(self) -> None:
+        """Let go of it where somebody forgot to."""
+        self.close()
+
 
 def is_sound(path: PathLike[str] | str) -> bool:
     """Look the whole file over; one that somebody else is writing counts as sound."""
