@@ -127,17 +127,17 @@ def _is_held(error: sqlite3.DatabaseError) -> bool:
 
 def _open(path: str | None) -> sqlite3.Connection:
     if path is None:
-        return _prepared(_connected(":memory:"))
+        return _connected(":memory:")
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - no report waits for pathlib
         with _gate(path, fcntl.LOCK_SH if _is_begun(path) else fcntl.LOCK_EX):
             _create(path)
             seen = _identity(path)
-            return _prepared(_connected(path))
+            return _connected(path)
     except sqlite3.DatabaseError as error:
         return _opened_anew(None if _is_held(error) else path, seen)
     except OSError:
-        return _prepared(_connected(":memory:"))
+        return _connected(":memory:")
 
 
 def _opened_anew(path: str | None, seen: tuple[int, int]) -> sqlite3.Connection:
@@ -149,8 +149,8 @@ def _opened_anew(path: str | None, seen: tuple[int, int]) -> sqlite3.Connection:
                     with suppress(FileNotFoundError):
                         os.unlink(f"{path}{side}")  # noqa: PTH108
             _create(path)
-            return _prepared(_connected(path))
-    return _prepared(_connected(":memory:"))
+            return _connected(path)
+    return _connected(":memory:")
 
 
 def _create(path: str) -> None:
@@ -198,19 +198,23 @@ def _identity(path: str | None) -> tuple[int, int]:
 
 def _connected(path: str) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
+    try:
+        _prepare(database)
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _prepare(database: sqlite3.Connection) -> None:
+    """Make the tables, or refuse a file that is not ours or not of this version."""
     database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     # No report waits for the disk to take an empty file; a power cut that spoils it costs the time to make it again.
     database.execute("PRAGMA synchronous = OFF")
     database.execute("PRAGMA journal_mode = WAL")
-    return database
-
-
-def _prepared(database: sqlite3.Connection) -> sqlite3.Connection:
-    """Make the tables, or refuse a file that is not ours or not of this version."""
     if not _is_ours(database):
         _make(database)
     database.execute("PRAGMA synchronous = NORMAL")
-    return database
 
 
 def _make(database: sqlite3.Connection) -> None:
@@ -219,7 +223,6 @@ def _make(database: sqlite3.Connection) -> None:
         database.execute("ROLLBACK")
         return
     if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
-        database.close()
         raise sqlite3.DatabaseError("an index of another version")
     from flightlog.store.index import files, lines, sessions, text, usage  # noqa: PLC0415 - only who makes it waits
 
