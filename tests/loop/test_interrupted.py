@@ -214,6 +214,22 @@ def test_killed_at_500_random_instants_the_plan_comes_to_the_same_end(tmp_path):
     assert killed_runs(tmp_path, 500, seed=2) >= 500
 
 
+def test_who_was_killed_after_the_last_task_leaves_nothing_half_done(tmp_path):
+    root = project(tmp_path / "p", TWO)
+    assert ralph(root, "run", "--plan", "plan.yaml", "--autonomous").returncode == 0
+    directory = session_of(root)
+    report = directory / "final-report.md"
+    told, events = report.read_text(), kinds(directory)
+    report.rename(directory / f".final-report.md.{2**22 + 1}-1-{'0' * 12}-{2**22 + 1}.tmp")
+
+    ran = ralph(root, "resume", "--session", "session-001")
+
+    assert "is completed" in ran.stderr
+    assert report.read_text() == told
+    assert not list(directory.glob(".*.tmp"))
+    assert kinds(directory) == events
+
+
 def test_a_person_at_the_terminal_is_asked_and_answers(tmp_path):
     root = project(tmp_path / "p", TWO + "config: {answer_timeout_seconds: 60}\n")
     ours, theirs = os.openpty()

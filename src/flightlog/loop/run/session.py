@@ -94,6 +94,11 @@ def carry_on(
         around = Surroundings(outside.now, outside.new_id, redactor, lease.check, outside.tell)
         shown = shown_plan(plan, redactor)
         book = Book(directory, shown, around)
+        if book.state.status == "completed" and book.state.plan_digest == digest(data):
+            # Whoever completed it may have been killed before all was written.
+            place.tidy(directory)
+            book.publish()
+            finish(directory, redactor)
         _may_go_on(directory, book.state, data, how)
         end_leftovers(book.state.mark)
         place.tidy(directory)
