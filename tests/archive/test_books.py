@@ -16,8 +16,6 @@ from archive_maker import prompt, put, reply, told
 from flightlog.archive import Archive
 from flightlog.archive.books import Books
 from flightlog.sources.claude_code.discover import discover
-from flightlog.store.index.database import Index
-from flightlog.store.index.sessions import kept
 from flightlog.views.usage import By
 from strace_points import kill_everywhere
 
@@ -396,31 +394,3 @@ def test_damage_takes_no_sound_response_with_it(tmp_path):
     assert report.total.usage.output == 60
     assert sorted(step.message_id for step in session.steps) == [f"m{number}" for number in range(6)]
     assert len(session.damage) >= 5
-
-
-OPENING = """
-import sys
-from flightlog.store.index.database import Index
-from flightlog.store.index.sessions import keep
-sys.stdin.read(1)
-index = Index(sys.argv[1])
-index.asked(lambda database: keep(database, "kind", [(sys.argv[2], 1, b"x")]))
-index.close()
-"""
-
-
-def test_processes_that_open_an_index_at_once_do_not_throw_it_away(tmp_path):
-    """Each writes one row; the file that is there in the end is the one all of them wrote to."""
-    for round_ in range(6):
-        path = tmp_path / str(round_) / "index.db"
-        begun = [
-            subprocess.Popen([sys.executable, "-c", OPENING, str(path), str(number)], stdin=subprocess.PIPE)
-            for number in range(6)
-        ]
-        for child in begun:
-            child.stdin.write(b"x")
-            child.stdin.close()
-        assert [child.wait(60) for child in begun] == [0] * 6
-        index = Index(path)
-        assert len(index.asked(lambda database: kept(database, "kind"))) == 6
-        index.close()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 from flightlog.store.index.database import Index
+from flightlog.store.index.sessions import kept
 
 # The bytes SQLite locks while a connection may read; whoever gets them all to itself clears the log away.
 TAKE = """
@@ -70,3 +71,32 @@ def test_a_mistake_of_the_asker_throws_no_sound_index_away(tmp_path):
     assert "not in list" in told
     assert path.stat().st_ino == before
     index.close()
+
+
+OPENING = """
+import sys
+from flightlog.store.index.database import Index
+from flightlog.store.index.sessions import kept
+from flightlog.store.index.sessions import keep
+sys.stdin.read(1)
+index = Index(sys.argv[1])
+index.asked(lambda database: keep(database, "kind", [(sys.argv[2], 1, b"x")]))
+index.close()
+"""
+
+
+def test_processes_that_open_an_index_at_once_do_not_throw_it_away(tmp_path):
+    """Each writes one row; the file that is there in the end is the one all of them wrote to."""
+    for round_ in range(6):
+        path = tmp_path / str(round_) / "index.db"
+        begun = [
+            subprocess.Popen([sys.executable, "-c", OPENING, str(path), str(number)], stdin=subprocess.PIPE)
+            for number in range(6)
+        ]
+        for child in begun:
+            child.stdin.write(b"x")
+            child.stdin.close()
+        assert [child.wait(60) for child in begun] == [0] * 6
+        index = Index(path)
+        assert len(index.asked(lambda database: kept(database, "kind"))) == 6
+        index.close()

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.pages import Clean
 from flightlog.privacy.detect import contexts, engine, suspects
 from flightlog.privacy.detect.people import HOME
@@ -289,7 +290,7 @@ def _in_one_string(data: bytes, one: engine.Found) -> bool:
 def _is_json(line: bytes) -> bool:
     try:
         msgspec.json.decode(line, type=msgspec.Raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return False
     return True
 

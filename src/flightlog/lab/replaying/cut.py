@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import NotFound
 
 
@@ -55,6 +56,6 @@ def _is_result(record: Mapping[str, Any]) -> bool:
 def _decoded(line: bytes) -> dict[str, Any]:
     try:
         record = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return {}
     return record if isinstance(record, dict) else {}

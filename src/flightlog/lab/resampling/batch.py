@@ -26,6 +26,7 @@ from flightlog.lab.resampling.ledger import WIDTH, BatchState, Ledger
 from flightlog.lab.resampling.pacing import Allowance, Pace
 from flightlog.lab.resampling.recorded import Asked
 from flightlog.lab.resampling.sending import Ask, Came, read_came
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.jobs import Job, Jobs, Lost
 from flightlog.sources.claude_code.costs import usage
 from flightlog.store.files import create, inside, sync
@@ -290,7 +291,7 @@ def _message(came: Came) -> dict[str, Any] | None:
         return None
     try:
         said = msgspec.json.decode(came.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return said if isinstance(said, dict) and isinstance(said.get("content"), list) else None
 
@@ -308,5 +309,5 @@ def _error(came: Came) -> str:
 def _body(came: Came) -> Any:
     try:
         return msgspec.json.decode(came.body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return came.body.decode("utf-8", "replace")[:_BODY_CHARS_MAX]

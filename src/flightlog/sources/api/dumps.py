@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import asdict
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import Context, Exchange
 from flightlog.model.pages import Page, Tier
@@ -162,7 +163,7 @@ def _read(body: Any, exchange: Exchange) -> bytes:
 def _object(data: bytes) -> dict[str, Any]:
     try:
         said = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return {}
     return said if isinstance(said, dict) else {}
 

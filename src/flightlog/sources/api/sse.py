@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.damage import UNREADABLE
+
 
 class Answer(Struct, frozen=True):
     """What a response body says: the message, whether all of it came, and an error said instead."""
@@ -128,7 +130,7 @@ def _value(text: str) -> Any:
 def _object(data: bytes) -> dict[str, Any] | None:
     try:
         said = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         return None
     return said if isinstance(said, dict) else None
 

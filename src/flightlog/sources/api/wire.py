@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.exchange import Context
 
 AGENT_ID = "x-claude-code-agent-id"
@@ -81,7 +82,7 @@ class Recogniser:
         agent, session = headers.get(AGENT_ID, ""), headers.get(SESSION_ID, "")
         try:
             body = _read(data)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             return Said(Context.SUBAGENT if agent else Context.SIDE, agent, session)
         system = _system(body.system)
         last = _last_text(body.messages)

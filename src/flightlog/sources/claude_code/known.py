@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.events import ContextGiven
 from flightlog.model.known import Context, Known
 from flightlog.sources.claude_code.decode import decode
@@ -70,7 +71,7 @@ def known(transcripts: Iterable[Transcript]) -> dict[str, Known]:
             if _ATTACHMENT in line:
                 noted.attach(line, transcript.lane)
             if any(needle in line for needle in _NEEDLES):
-                with suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+                with suppress(*UNREADABLE):
                     noted.take(_decode(line), transcript.lane)
     lanes = dict.fromkeys([*noted.replies, *noted.context])
     return {lane: _known(noted, lane) for lane in lanes}

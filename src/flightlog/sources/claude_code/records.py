@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Unreadable
 from flightlog.sources.claude_code.values import milliseconds, parsed
 from flightlog.store.index.files import fingerprint
@@ -114,7 +115,7 @@ def _fingerprint(path: str, end: int) -> int:
 def _record(line: bytes, offset: int) -> Record | None:
     try:
         said = _decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         patient = parsed(line)
         return None if patient is None else _patient(patient, offset, len(line))
     words = _Words()

@@ -14,6 +14,7 @@ import stringzilla as sz
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.usage import ClientTotals, Row
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
 from flightlog.sources.claude_code.spoken import NO_USAGE, Spoken, decode, fuller, lane, row
@@ -166,7 +167,7 @@ class _Reading:
             at = find(_USAGE, start, end)
             try:
                 said = decode(line)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            except UNREADABLE:
                 self._odd_line(bytes(block[first:start]))
                 continue
             message = said.message
@@ -266,7 +267,7 @@ def _born_ms(head: bytes) -> int:
     while (end := head.find(_NEWLINE, start)) >= 0:
         try:
             born = milliseconds(_decode_stamp(head[start:end]).timestamp)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNREADABLE:
             born = None
         if born is not None:
             return born

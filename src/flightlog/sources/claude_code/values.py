@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from flightlog.model.damage import UNREADABLE
+
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_MS = 7_258_118_400_000  # the year 2200; what lies beyond is no time of a recording
 
@@ -20,7 +22,7 @@ def parsed(line: bytes) -> dict[str, Any] | None:
     """
     try:
         value = msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         value = _repaired(line)
     return value if isinstance(value, dict) else None
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Invalid
 
 VERSIONS = tuple(f"ATIF-v1.{minor}" for minor in range(9))
@@ -143,7 +144,7 @@ def read(data: bytes) -> Trajectory:
     """Read a document of any version; refuse what is not one, naming the place."""
     try:
         made = msgspec.json.decode(data, type=Trajectory)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNREADABLE as error:
         raise Invalid(f"not an ATIF trajectory: {error}", hint="flightlog lab lint FILE") from None
     if made.schema_version not in VERSIONS:
         raise Invalid(f"not a version of ATIF that is known: {made.schema_version[:40]!r}", hint="1.0 to 1.8 are")
