@@ -1,6 +1,6 @@
 import pytest
 
-from flightlog.app.formats import Format, TypeFormat, drift, drift_of, fields_of, kind_of, known
+from flightlog.app.formats import Format, TypeFormat, drift, fields_of, kind_of, known, read
 from real_agent import PINNED, make_bench, new_session
 
 ON_FILE = Format(
@@ -67,7 +67,7 @@ def test_damaged_lines_are_passed_over(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"type":"user","uuid":"1"}\n\xff\n[1]\n{"type":"us')
 
-    assert drift_of([[path]], ON_FILE).records == 1
+    assert drift([read(path)], ON_FILE).records == 1
 
 
 def test_the_pinned_agent_writes_what_is_on_file(bench):

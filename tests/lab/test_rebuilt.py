@@ -1,6 +1,6 @@
 import pytest
 
-from flightlog.lab.rebuilt import PATCH, WORDS, entries, unknown_calls
+from flightlog.lab.rebuilt import PATCH, WORDS, entries
 from flightlog.model.events import Text
 from flightlog.model.session import Step, ToolCall
 from flightlog.model.usage import Cost, CostSource, Usage
@@ -56,4 +56,3 @@ def test_what_failed_was_denied_or_never_answered_changed_nothing_and_shells_are
     shell = called("Bash", {"command": "rm -rf x"})
 
     assert list(entries("", step(failed, denied, open_call, shell), 1, "/w")) == []
-    assert unknown_calls([step(shell), step(shell)]) == 2

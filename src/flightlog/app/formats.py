@@ -82,11 +82,6 @@ def drift(sessions: Iterable[Iterable[Mapping[str, Any]]], against: Format) -> D
     )
 
 
-def drift_of(sessions: Iterable[Iterable[Path]], against: Format) -> Drift:
-    """Compare transcript files with a format; each item holds the files of one session."""
-    return drift(((record for path in paths for record in read(path)) for paths in sessions), against)
-
-
 class Learned(Struct):
     """One record type, as met so far."""
 

@@ -5,7 +5,7 @@ lines and no place. What a shell command changed is not known, and is not guesse
 what it was rebuilt from. Pure.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from flightlog.model.session import Step, ToolCall
@@ -38,11 +38,6 @@ def entries(lane: str, step: Step, step_id: int | None, cwd: str) -> Iterator[di
             "tool_call_ids": [call.id],
             **({"subagent": lane} if lane else {}),
         }
-
-
-def unknown_calls(steps: Sequence[Step]) -> int:
-    """Count the calls that may have changed files nobody can name."""
-    return sum(call.name == "Bash" for step in steps for call in step.calls)
 
 
 def _diff(call: ToolCall, name: str) -> tuple[str, str]:

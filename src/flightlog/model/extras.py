@@ -7,7 +7,6 @@ from flightlog.model.errors import Unavailable
 
 EXTRAS = {
     **dict.fromkeys(("aiohttp", "multidict", "yarl"), "web"),
-    "textual": "tui",
     "stamina": "lab",
     "numpy": "lab,retro",
     **dict.fromkeys(("scipy", "sklearn"), "retro"),

@@ -1,6 +1,6 @@
 """Usage reports from digests: by session, day, month, model, project or 5-hour block.
 
-The same rows `views.usage` makes of single responses, in the time of a thousand additions.
+A report over a digest costs about a thousand additions, however many responses there were.
 """
 
 import sys

@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 
 from flightlog.lab.layout import as_json
-from flightlog.lab.replaying.certificate import DIFFERS
 from flightlog.lab.state import State
 from flightlog.model.pages import Page, Tier
 
@@ -59,9 +58,3 @@ def certificate(state: State) -> dict[str, Any] | None:
 def replay_page(state: State) -> Page:
     """The page of that."""
     return Page("replay_meta.json", Tier.PRIVATE, as_json(replay_meta(state)))
-
-
-def is_refused(state: State) -> bool:
-    """Whether the branch was not let go on."""
-    found = certificate(state)
-    return found is not None and found["verdict"] == DIFFERS and bool(found["refused"])

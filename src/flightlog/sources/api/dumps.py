@@ -4,8 +4,8 @@
         …
 
 Bodies repeat each other, so dumps are written out in full only while they fit in `full_bytes`;
-a request past that names its exchange and digest instead, and `request_text` gives its bytes
-any time. Knows the source document's names for things; writes nothing.
+a request past that names its exchange and digest instead.
+Knows the source document's names for things; writes nothing.
 """
 
 import hashlib
@@ -84,11 +84,6 @@ def _rebuilt_row(index: int, request: Rebuilt, seen: set[str]) -> dict[str, Any]
     for name, hashed, key in (("system_prompt", "system_prompt_hash", "system"), ("tools", "tools_hash", "tools")):
         row |= _once(name, hashed, body.get(key), seen)
     return row
-
-
-def request_text(exchanges: Exchanges, index: int) -> str:
-    """Return the body of one request in full."""
-    return _text(next(exchanges.sent(each) for each in exchanges.read() if each.index == index))
 
 
 def _row(exchange: Exchange, sent: bytes, received: bytes, seen: set[str]) -> dict[str, Any]:
