@@ -61,7 +61,7 @@ class Pages:
     def ask(self, path: str, method: str = "GET", *, signed_in: bool = True, body: str = "", **headers: str) -> Answer:
         """Send one request below `WEB_ROOT`; header names are written with underscores.
 
-        Every address in the answer has to begin with `WEB_ROOT`, which is then taken away: tests write paths without it.
+        Every address in the answer has to begin with `WEB_ROOT`, which is then removed: tests write paths without it.
         """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         sent = {"Host": f"127.0.0.1:{self.port}"}

@@ -71,13 +71,15 @@ def application(serving: Serving) -> web.Application:
 
 async def run(serving: Serving, ready: Callable[[str], None]) -> None:
     """Serve until told to stop; `ready` is told the address once it answers."""
+    log = logging.getLogger(__name__)
+    log.addFilter(_is_bug)
     runner = web.AppRunner(
         application(serving),
         access_log=None,
         shutdown_timeout=1,
         keepalive_timeout=IDLE_S,
         lingering_time=LINGER_S,
-        logger=_bug_log(),
+        logger=log,
     )
     stopped = asyncio.Event()
     if threading.current_thread() is threading.main_thread():
@@ -94,16 +96,9 @@ async def run(serving: Serving, ready: Callable[[str], None]) -> None:
     raise KeyboardInterrupt
 
 
-def _bug_log() -> logging.Logger:
-    """Return a log of our own errors; a malformed request is answered with 400 and is not one of them."""
-
-    def is_ours(record: logging.LogRecord) -> bool:
-        return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
-
-    log = logging.Logger("flightlog.web", logging.ERROR)
-    log.addHandler(logging.StreamHandler())
-    log.addFilter(is_ours)
-    return log
+def _is_bug(record: logging.LogRecord) -> bool:
+    """Say whether a logged error is ours; a malformed request is answered with 400 and is not."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 async def _listen(runner: web.AppRunner, wanted: int) -> int:
