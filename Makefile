@@ -7,7 +7,7 @@ BIN := .venv/bin
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 PIP := $(BIN)/python -m pip --quiet install --no-input --require-hashes
 
-.PHONY: help install run test check bench golden docs man promises soak soak-whole lock prices picture wheel clean
+.PHONY: help install run test check bench golden docs man promises soak soak-whole lock prices picture sbom wheel clean
 
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -67,6 +67,9 @@ prices: .venv/.dev ## Compile the price table again
 picture: .venv/.run ## Draw the README's pictures from real runs of the demos
 	$(BIN)/python tools/draw_picture.py docs/up.svg
 	$(BIN)/python tools/draw_picture.py docs/rewind.svg demo rewind
+
+sbom: .venv/.dev ## Write what a release consists of, below build (CycloneDX)
+	$(BIN)/python -m tools.sbom build/flightlog.cdx.json
 
 wheel: .venv/.dev ## Build the wheel
 	rm -rf dist

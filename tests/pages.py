@@ -5,11 +5,13 @@
 
 import asyncio
 import http.client
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC
+from functools import cached_property
 from pathlib import Path
 
 from flightlog.app import now_ms
@@ -20,6 +22,8 @@ from flightlog.web.data import Sources
 from flightlog.web.server import Serving, run
 
 TOKEN = "t" * 43
+WEB_ROOT = "/" + "5e" * 16
+_ADDRESSES = re.compile(r'(?:href|src|action|hx-[a-z-]+)="(/[^"]*)')
 
 
 @dataclass(frozen=True)
@@ -38,19 +42,27 @@ class Pages:
     port: int
 
     @property
-    def root(self) -> str:
+    def origin(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def root(self) -> str:
+        return self.origin + WEB_ROOT
 
     @property
     def door(self) -> str:
         return f"{self.root}/?token={TOKEN}"
 
-    @property
+    @cached_property
     def cookie(self) -> str:
-        return f"flightlog-{self.port}={TOKEN}"
+        """Sign in once; return the cookie a browser would send."""
+        return self.ask(f"/?token={TOKEN}", signed_in=False).headers["Set-Cookie"].partition(";")[0]
 
     def ask(self, path: str, method: str = "GET", *, signed_in: bool = True, body: str = "", **headers: str) -> Answer:
-        """Send one request; header names are written with underscores."""
+        """Send one request below `WEB_ROOT`; header names are written with underscores.
+
+        Every address in the answer has to begin with `WEB_ROOT`, which is then removed: tests write paths without it.
+        """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         sent = {"Host": f"127.0.0.1:{self.port}"}
         if signed_in:
@@ -58,14 +70,16 @@ class Pages:
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         if body:
             sent |= {"Content-Type": "application/x-www-form-urlencoded", "Content-Length": str(len(body))}
-        connection.putrequest(method, path, skip_host=True)
+        connection.putrequest(method, WEB_ROOT + path.removeprefix(WEB_ROOT), skip_host=True)
         for name, value in sent.items():
             connection.putheader(name, value)
         connection.endheaders(body.encode() or None)
         answer = connection.getresponse()
         text = answer.read().decode("utf-8", "replace")
         connection.close()
-        return Answer(answer.status, answer.headers, text)
+        outside = [found for found in _ADDRESSES.findall(text) if not found.startswith(f"{WEB_ROOT}/")]
+        assert outside == [], f"{path} has addresses that are not below the root"
+        return Answer(answer.status, answer.headers, text.replace(f"{WEB_ROOT}/", "/"))
 
 
 @contextmanager
@@ -90,7 +104,7 @@ def running(
         up.set()
 
     async def serve() -> None:
-        await run(Serving(sources, TOKEN, read_only=read_only), ready)
+        await run(Serving(sources, TOKEN, WEB_ROOT, read_only=read_only), ready)
 
     task = loop.create_task(serve())
     task.add_done_callback(lambda _: loop.stop())

@@ -1,9 +1,10 @@
 import os
+import re
 import stat
 import subprocess
 import sys
 
-SAY = "from flightlog.app.pages import web_token; print(web_token())"
+SAY = "from flightlog.app.pages import web_root; print(web_root())"
 OPEN = "from flightlog.app.pages import open_browser; print(open_browser('http://127.0.0.1:1/?token=' + 't' * 40))"
 
 
@@ -12,26 +13,26 @@ def said(program, home, **more):
     return subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
 
 
-def test_the_token_is_made_once_and_only_its_owner_can_read_it(tmp_path):
+def test_root_path_is_made_once_and_private(tmp_path):
     first = said(SAY, tmp_path).stdout.strip()
-    file = tmp_path / "web" / "token"
+    file = tmp_path / "web" / "root"
 
-    assert len(first) >= 32
+    assert re.fullmatch("/[0-9a-f]{32}", first)
     assert said(SAY, tmp_path).stdout.strip() == first
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
-def test_a_token_others_could_read_or_that_is_too_short_is_replaced(tmp_path):
+def test_root_path_that_others_could_read_or_guess_is_replaced(tmp_path):
     first = said(SAY, tmp_path).stdout.strip()
-    file = tmp_path / "web" / "token"
+    file = tmp_path / "web" / "root"
     file.chmod(0o644)
 
     second = said(SAY, tmp_path).stdout.strip()
     file.write_text("short\n")
 
     assert second != first
-    assert said(SAY, tmp_path).stdout.strip() not in {first, second, "short"}
+    assert said(SAY, tmp_path).stdout.strip() not in {first, second, "/short"}
 
 
 def test_a_browser_is_given_a_private_file_and_never_the_token(tmp_path):

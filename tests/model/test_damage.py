@@ -1,4 +1,9 @@
-from flightlog.model.damage import Damage, Incident
+import pytest
+from ruamel.yaml.error import YAMLError
+
+from flightlog.model.damage import DEPTH_MAX, VALUES_MAX, Damage, Incident, check_depth, check_json_size, read_yaml
+
+LAUGHS = "a0: &a0 [x, x]\n" + "".join(f"a{n}: &a{n} [*a{n - 1}, *a{n - 1}]\n" for n in range(1, 30))
 
 
 def test_damage_stands_in_the_order_of_its_place():
@@ -10,3 +15,44 @@ def test_damage_stands_in_the_order_of_its_place():
 
 def test_an_incident_names_its_room_and_its_evidence():
     assert Incident("breaker", 1, "loop", "three failures in a row").evidence == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 100_000, "nested deeper"),
+        ("- " * 100_000, "nested deeper"),
+        ("{a: " * 100_000, "nested deeper"),
+        ("? " * 100_000, "nested deeper"),
+        (LAUGHS, "aliases written out"),
+        ("a: &a [*a]", "aliases written out"),
+        ("- x\n" * 100_000, "more than 40,000 values"),
+        ("a: " + "x" * (1 << 20), "longer than 1 MB"),
+        ("a: 2026-13-45", "month must be in 1..12"),
+    ],
+    ids=["brackets", "dashes", "maps", "keys", "laughs", "itself", "values", "long", "date"],
+)
+def test_yaml_beyond_a_limit_is_refused_with_the_reason(text, why):
+    with pytest.raises(YAMLError, match=why):
+        read_yaml(text)
+
+
+def test_yaml_within_the_limits_is_read_with_its_aliases():
+    depth = DEPTH_MAX - 1
+    shared = "base: &base {a: 1}\none:\n  <<: *base\n  b: 2\ntwo: *base\n"
+
+    assert read_yaml(shared) == {"base": {"a": 1}, "one": {"a": 1, "b": 2}, "two": {"a": 1}}
+    assert str(read_yaml("[" * depth + "]" * depth)) == "[" * depth + "]" * depth
+
+
+def test_json_beyond_a_limit_is_refused():
+    document = []
+    for _ in range(DEPTH_MAX - 1):
+        document = {"a": document}
+
+    check_depth(document)
+    check_json_size(b"," * VALUES_MAX)
+    with pytest.raises(ValueError, match="nested deeper than 200 levels"):
+        check_depth([document])
+    with pytest.raises(ValueError, match="more than 2,000,000 values"):
+        check_json_size(b"," * VALUES_MAX + b"[")

@@ -1,6 +1,8 @@
 """The pages in a real browser, used as a person would use them."""
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ from flightlog.agents.scripted import load, serve
 from flightlog.agents.scripted.agent import Desk, ScriptedAgent
 from flightlog.app import now_ms
 from flightlog.app.demo import PROMPTS, SCENARIO
-from pages import running
+from pages import WEB_ROOT, running
 from real_agent import new_session
 from recordings import CASES, ROOT, config_dir
 
@@ -53,6 +55,39 @@ def test_the_token_leads_in_and_is_gone_from_the_address(page, pages):
     assert page.js("document.cookie") == ""
 
 
+def test_private_file_signs_in_and_another_port_gets_no_cookie(browser, pages, tmp_path):
+    seen = []
+
+    class Neighbor(BaseHTTPRequestHandler):
+        def do_GET(self):
+            seen.append(self.headers.get("Cookie"))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(f'<a href="{pages.root}/usage">a link of another site</a>'.encode())
+
+        def log_message(self, *_):
+            pass
+
+    neighbor = ThreadingHTTPServer(("127.0.0.1", 0), Neighbor)
+    threading.Thread(target=neighbor.serve_forever, daemon=True).start()
+    lead = tmp_path / "open.html"
+    lead.write_text(f'<meta http-equiv="refresh" content="0;url={pages.door}">')
+    opened = browser.page()
+
+    opened.go(lead.as_uri())
+    opened.until(f"{SHOWN} === 33")
+    opened.go(f"{pages.root}/usage")
+    own = opened.js("document.title")
+    opened.go(f"http://127.0.0.1:{neighbor.server_port}/")
+    opened.click("a")
+    opened.until("document.body.textContent.includes('Another site led here')")
+    neighbor.shutdown()
+    neighbor.server_close()
+
+    assert "Usage" in own
+    assert set(seen) == {None}
+
+
 def test_typing_filters_the_list_and_the_address_follows(page):
     page.key("/")
     page.type("subagents")
@@ -67,12 +102,12 @@ def test_keys_choose_a_session_open_it_and_lead_back(page):
         page.key(key)
     chosen = page.js("document.querySelectorAll('.session')[0].classList.contains('here')")
     page.key("o")
-    page.until("location.pathname.startsWith('/sessions/') && document.readyState === 'complete'")
+    page.until(f"location.pathname.startsWith('{WEB_ROOT}/sessions/') && document.readyState === 'complete'")
 
     page.key("u")
 
     assert chosen
-    page.until("location.pathname === '/' && document.readyState === 'complete'")
+    page.until(f"location.pathname === '{WEB_ROOT}/' && document.readyState === 'complete'")
     page.key("?")
     assert page.js("document.getElementById('help').open")
 

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -33,10 +34,9 @@ def test_it_prints_an_address_that_answers_and_ends_when_interrupted(machine, tm
     served = started(machine | {"FLIGHTLOG_HOME": str(tmp_path / "data")}, "--port", "0", "--json")
     address = json.loads(served.stdout.readline())["address"]
     root, _, token = address.partition("/?token=")
-    cookie = f"flightlog-{root.rsplit(':', 1)[1]}={token}"
-    request = urllib.request.Request(root + "/", headers={"Cookie": cookie})
+    browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
 
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with browser.open(address, timeout=20) as answer:
         page = answer.read().decode()
     with pytest.raises(urllib.error.HTTPError, match="401"):
         urllib.request.urlopen(root + "/", timeout=20)
@@ -44,13 +44,50 @@ def test_it_prints_an_address_that_answers_and_ends_when_interrupted(machine, tm
     served.send_signal(signal.SIGINT)
     _, complaints = served.communicate(timeout=20)
 
-    assert re.fullmatch(r"http://127\.0\.0\.1:\d+", root)
+    name = re.fullmatch(r"http://127\.0\.0\.1:\d+/([0-9a-f]{32})", root)[1]
     assert "Sessions" in page
     assert token not in arguments
     assert served.returncode == 130
     assert "Traceback" not in complaints
-    kept = tmp_path / "data" / "web" / "token"
-    assert (kept.read_text().strip(), stat.S_IMODE(kept.stat().st_mode)) == (token, 0o600)
+    kept = tmp_path / "data" / "web" / "root"
+    assert (kept.read_text().strip(), stat.S_IMODE(kept.stat().st_mode)) == (name, 0o600)
+    assert token not in "".join(path.read_text() for path in (tmp_path / "data" / "web").iterdir())
+
+
+def test_each_start_has_a_new_token_below_the_same_path(machine):
+    addresses = []
+    for _ in range(2):
+        served = started(machine, "--json")
+        addresses.append(json.loads(served.stdout.readline())["address"])
+        served.send_signal(signal.SIGINT)
+        served.communicate(timeout=20)
+
+    first, second = (re.fullmatch(r"http://127[.]0[.]0[.]1:\d+(/\w+/)[?]token=(.+)", each) for each in addresses)
+    assert first[1] == second[1]
+    assert first[2] != second[2]
+
+
+def test_half_requests_are_closed_and_malformed_ones_leave_stderr_clean(machine):
+    served = started(machine, "--json")
+    port = int(re.search(r":(\d+)/", json.loads(served.stdout.readline())["address"])[1])
+    halves = [socket.create_connection(("127.0.0.1", port), 30) for _ in range(100)]
+    for half in halves:
+        half.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+    answers = []
+    for wrong in (b"\x16\x03\x01\x00\x00", b"GET / HTTP/9\r\n\r\n", b"G@T / HTTP/1.1\r\nA\r\n\r\n"):
+        with socket.create_connection(("127.0.0.1", port), 30) as client:
+            client.sendall(wrong)
+            answers.append(client.recv(100)[:12])
+
+    closed = [half.recv(1) for half in halves]  # ends by TimeoutError where a connection is left open
+    for half in halves:
+        half.close()
+    served.send_signal(signal.SIGINT)
+    _, complaints = served.communicate(timeout=20)
+
+    assert answers == [b"HTTP/1.0 400"] * 3
+    assert closed == [b""] * 100
+    assert complaints.split("\n") == ["stop with Ctrl-C", "", "flightlog: interrupted", ""]
 
 
 def test_a_taken_port_is_said_with_the_next_command(machine):

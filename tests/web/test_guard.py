@@ -1,9 +1,11 @@
 """Who gets in, and what every answer carries."""
 
+import http.client
+
 import pytest
 
 from flightlog.web.guard import CSP
-from pages import TOKEN, running
+from pages import TOKEN, WEB_ROOT, running
 from recordings import config_dir
 
 PATHS = ["/", "/sessions", "/usage", "/static/base.css", "/nowhere", "/sessions/x/live", "/sessions/..%2f..%2fetc"]
@@ -15,14 +17,48 @@ def pages(tmp_path_factory):
         yield served
 
 
-def test_the_token_becomes_a_cookie_and_leaves_the_address(pages):
-    answer = pages.ask(f"/?token={TOKEN}", signed_in=False)
+def test_sign_in_sets_a_strict_cookie_with_a_fresh_id_below_the_root(pages):
+    answers = [pages.ask(f"/?token={TOKEN}", signed_in=False) for _ in range(2)]
 
-    assert (answer.status, answer.headers["Location"]) == (303, "/")
-    cookie = answer.headers["Set-Cookie"]
-    assert "HttpOnly" in cookie
-    assert "SameSite=Strict" in cookie
-    assert cookie.startswith(f"flightlog-{pages.port}={TOKEN};")
+    cookies = [answer.headers["Set-Cookie"] for answer in answers]
+    names, ids = zip(*(cookie.partition(";")[0].split("=", 1) for cookie in cookies), strict=True)
+    assert [(answer.status, answer.headers["Location"]) for answer in answers] == [(303, f"{WEB_ROOT}/")] * 2
+    assert all(cookie.endswith(f"; HttpOnly; Path={WEB_ROOT}/; SameSite=Strict") for cookie in cookies)
+    assert set(names) == {f"flightlog-{pages.port}"}
+    assert len({*ids, TOKEN}) == 3
+    assert min(len(each) for each in ids) >= 43
+
+
+@pytest.mark.parametrize("value", [TOKEN, "", "x" * 43])
+def test_cookie_that_is_no_session_id_is_refused(pages, value):
+    assert pages.ask("/", signed_in=False, Cookie=f"flightlog-{pages.port}={value}").status == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/sessions", "/static/base.css", f"/?token={TOKEN}", WEB_ROOT, f"{WEB_ROOT}0/"])
+def test_path_outside_the_root_is_not_found_and_sets_no_cookie(pages, path):
+    connection = http.client.HTTPConnection("127.0.0.1", pages.port, timeout=30)
+    connection.request("GET", path, headers={"Cookie": pages.cookie})
+    answer = connection.getresponse()
+    body = answer.read().decode()
+    connection.close()
+
+    assert (answer.status, answer.headers["Set-Cookie"]) == (404, None)
+    assert WEB_ROOT not in body
+
+
+def test_request_from_another_site_is_refused_with_the_cookie(pages):
+    link = {"Sec_Fetch_Mode": "navigate", "Sec_Fetch_Dest": "document"}
+    frame = link | {"Sec_Fetch_Dest": "iframe"}
+    for site in ("cross-site", "same-site"):
+        assert pages.ask("/", Sec_Fetch_Site=site).status == 403
+        assert pages.ask("/sessions", Sec_Fetch_Site=site, **link).status == 403
+        assert pages.ask(f"/?token={TOKEN}", Sec_Fetch_Site=site).status == 403
+        assert pages.ask(f"/?token={TOKEN}", Sec_Fetch_Site=site, **frame).status == 403
+        assert pages.ask(f"/?token={'x' * 43}", Sec_Fetch_Site=site, **link).status == 401
+        welcome = pages.ask(f"/?token={TOKEN}", signed_in=False, Sec_Fetch_Site=site, **link)
+        assert (welcome.status, "Set-Cookie" in welcome.headers) == (200, True)
+    for site in ("same-origin", "none"):
+        assert pages.ask("/", Sec_Fetch_Site=site).status == 200
 
 
 @pytest.mark.parametrize("path", [*PATHS, f"/?token={'x' * 43}", "/?token=", f"/usage?token={TOKEN}"])
@@ -76,7 +112,7 @@ def test_an_upgrade_is_held_to_the_rules_of_a_write(pages):
 
 def test_read_only_refuses_every_write(tmp_path):
     with running(config_dir(tmp_path, "2.1.325/single-turn"), read_only=True) as pages:
-        answer = pages.ask("/", "POST", Origin=pages.root, X_Flightlog="1")
+        answer = pages.ask("/", "POST", Origin=pages.origin, X_Flightlog="1")
 
         assert (answer.status, "--read-only" in answer.text) == (403, True)
         assert "read-only" in pages.ask("/").text

@@ -14,7 +14,7 @@ from browser import Browser
 from flightlog.app import lab_replay
 from flightlog.lab.replaying.branch import Asked
 from labs import again, bash, config, run, script
-from pages import running
+from pages import WEB_ROOT, running
 from samples_made import answered
 from waiting import alive, command_line, processes, until
 
@@ -67,7 +67,7 @@ STEP = "/lab/runs/shop/1r1/2"
 
 
 def origin(served):
-    return {"Origin": served.root, **HEADERS}
+    return {"Origin": served.origin, **HEADERS}
 
 
 def test_runs_sessions_and_steps_show_what_inspect_shows(place, monkeypatch):
@@ -157,7 +157,7 @@ def test_a_replay_is_asked_for_with_its_price_started_followed_and_certified(pla
 
     assert re.search(r"\$0\.\d{4}</b>|\$0\.\d{4} to \$0\.\d{4}", re.sub(r"\s+", " ", asked.text))
     assert "Mind the price" in asked.text
-    assert (started.status, follow) == (303, "/lab/replays/1")
+    assert (started.status, follow) == (303, f"{WEB_ROOT}/lab/replays/1")
     assert "completed" in part.text, part.text
     assert "hx-trigger" not in part.text
     assert len(set(branches)) == 2
@@ -187,7 +187,7 @@ def test_nothing_is_started_without_the_header_in_read_only_mode_or_with_nonsens
     before = sorted(path.name for path in (place / "runs").iterdir())
     with running(place / "config", read_only=read_only) as served:
         body, status = sent
-        told = {"Origin": served.root} | headers if headers else {}
+        told = {"Origin": served.origin} | headers if headers else {}
         answer = served.ask(f"{STEP}/replay", "POST", body=body, **told)
         shown = served.ask(STEP).text
 

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from flightlog.archive import Archive
-from pages import running
+from pages import WEB_ROOT, running
 from recordings import CASES, ROOT, config_dir
 from waiting import until
 
@@ -173,7 +173,7 @@ def test_what_runs_is_read_before_it_grows_and_what_rests_is_not(tmp_path, age_s
     with running(folder) as served:
         have = re.search(r'data-have="([^"]+)"', served.ask(f"/sessions/{session}").text)[1]
         connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=3 if told else 1)
-        connection.request("GET", f"/sessions/{session}/live?have={have}", headers={"Cookie": served.cookie})
+        connection.request("GET", f"{WEB_ROOT}/sessions/{session}/live?have={have}", headers={"Cookie": served.cookie})
         answer = connection.getresponse()
         answer.readline()  # how soon to come again
         answer.readline()

@@ -6,7 +6,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 
 import pytest
 
-from pages import running
+from pages import WEB_ROOT, running
 from real_agent import make_bench
 from recordings import ROOT
 from traced import build
@@ -65,7 +65,7 @@ def crawl(served, *starts):
             answer = served.ask(path)
             if answer.status == 303:  # it leads on: what it leads to must be there
                 texts[path] = Links("")
-                waiting.append((urljoin(path, answer.headers["Location"]), on))
+                waiting.append((urljoin(path, answer.headers["Location"].removeprefix(WEB_ROOT)), on))
                 continue
             if answer.status not in {200, 204}:
                 broken.append((address, on, answer.status))

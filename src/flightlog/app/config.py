@@ -102,7 +102,7 @@ def _from_file(path: Path) -> Iterator[tuple[str, bool | int | str]]:
 
     try:
         groups = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Misconfigured(f"the settings cannot be read: {error}: {path}", hint=f"correct {path}") from None
     for group, members in groups.items():
         if not isinstance(members, dict):

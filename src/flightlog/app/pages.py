@@ -1,10 +1,11 @@
-"""What the pages need of this machine: a token only its person can read, and a way to open a browser.
+"""What the pages need of this machine: a path that cannot be guessed, and a way to open a browser.
 
 The token never stands in an argument list, which everybody on the machine can read: a browser
 is given a private file that leads to the address.
 """
 
 import os
+import re
 import secrets
 import webbrowser
 from html import escape
@@ -13,21 +14,25 @@ from pathlib import Path
 from flightlog.app.paths import SAMPLES, claude_config_dirs, home
 from flightlog.store import files
 
-_CHARS_MIN = 32
+_NAME = re.compile(r"[0-9a-f]{32}")  # 128 random bits
 _LEAD = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}"><title>flightlog</title>\n'
 
 
-def web_token() -> str:
-    """Read the token of this person's pages, or make it."""
-    path = home(os.environ) / "web" / "token"
+def web_root() -> str:
+    """Return the path below which the pages of this home live; make it at the first call.
+
+    It is kept, so that links stay valid. A browser sends cookies to every port of a host, but only
+    to paths below the cookie's own: another server on this machine does not know this one.
+    """
+    path = home(os.environ) / "web" / "root"
     try:
-        token = path.read_text("ascii").strip()
+        name = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
-        token = ""
-    if len(token) < _CHARS_MIN or path.stat().st_mode & 0o077:
-        token = secrets.token_urlsafe(32)
-        files.replace(path, token.encode() + b"\n", durable=False)
-    return token
+        name = ""
+    if not _NAME.fullmatch(name) or path.stat().st_mode & 0o077:
+        name = secrets.token_hex(16)
+        files.replace(path, name.encode() + b"\n", durable=False)
+    return f"/{name}"
 
 
 def open_browser(address: str) -> bool:

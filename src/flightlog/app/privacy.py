@@ -99,5 +99,5 @@ def repository_settings(folder: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise Misconfigured(f"{SETTINGS} cannot be read: {error}", hint=f"correct {path}") from error

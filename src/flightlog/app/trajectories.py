@@ -24,7 +24,7 @@ from flightlog.views.atif.findings import Finding
 from flightlog.views.atif.lint import is_trajectory, lint, parsed
 from flightlog.views.atif.values import dicts, results
 
-DOCUMENT_BYTES_MAX = 1 << 30
+DOCUMENT_BYTES_MAX = 128 << 20  # a session of 5,000 steps makes about 20 MB
 
 
 class Linted(Struct, frozen=True):

@@ -58,10 +58,10 @@ def _overrides(given: dict[str, Any], config: Path) -> dict[str, object]:
     if given["no_capture"]:
         said["capture_api_requests"] = False
     if given["tags"]:
-        from ruamel.yaml import YAML
+        from flightlog.lab.config import tags_of
 
-        own = YAML(typ="safe").load(config.read_text("utf-8")) if config.is_file() else {}
-        said["tags"] = [*((own or {}).get("tags") or []), *given["tags"]]
+        own = tags_of(config.read_text("utf-8")) if config.is_file() else []
+        said["tags"] = [*own, *given["tags"]]
     return said
 
 

@@ -23,6 +23,7 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.scalarstring import DoubleQuotedScalarString
 
 from flightlog.agents.scripted.scenario import Scenario
+from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Misconfigured
 from flightlog.model.ids import is_safe
 from flightlog.model.text import meant
@@ -154,19 +155,28 @@ def parse(
     text: str, overrides: Mapping[str, Any] | None = None, scenario: Callable[[str], Scenario] | None = None
 ) -> RunConfig:
     """Read a configuration, `overrides` taking the place of what it says; a `scenario` that is a name is looked up."""
-    try:
-        data = YAML(typ="safe").load(text)
-    except YAMLError as error:
-        raise Misconfigured(f"the run configuration is not YAML: {error}", hint="correct the line it names") from error
-    if not isinstance(data, dict):
-        raise Misconfigured("the run configuration is not a mapping", hint="it needs model, work_dir and sessions")
-    data |= dict(overrides or {})
+    data = _mapping(text) | dict(overrides or {})
     if scenario is not None and isinstance(data.get("scenario"), str):
         data["scenario"] = msgspec.to_builtins(scenario(data["scenario"]))
     try:
         return msgspec.convert(data, RunConfig)
     except msgspec.ValidationError as error:
         raise Misconfigured(f"the run configuration cannot be used: {error}", hint=_nearest(str(error))) from error
+
+
+def tags_of(text: str) -> list[Any]:
+    """Return the tags that a configuration gives itself."""
+    return _mapping(text).get("tags") or []
+
+
+def _mapping(text: str) -> dict[str, Any]:
+    try:
+        data = read_yaml(text)
+    except YAMLError as error:
+        raise Misconfigured(f"the run configuration is not YAML: {error}", hint="correct the line it names") from error
+    if not isinstance(data, dict):
+        raise Misconfigured("the run configuration is not a mapping", hint="it needs model, work_dir and sessions")
+    return data
 
 
 def frozen(config: RunConfig) -> str:

@@ -1,12 +1,82 @@
 """Damage found while reading, as a value: counted and shown, never raised.
 
-One damaged line must not hide the 4,999 sound ones around it.
+One damaged line must not hide the 4,999 sound ones around it. A document that a person names is refused
+instead where it is out of measure: the limits for YAML and JSON are here, so that every reader has the same.
 """
+
+from collections.abc import Iterator
+from typing import Any, Literal
 
 from msgspec import DecodeError, Struct
 
+DEPTH_MAX = 200  # levels; code that walks over a document uses a few of Python's thousand frames for each
+VALUES_MAX = 2_000_000  # of one JSON document; an empty list takes 64 bytes of memory and 3 of the file
+YAML_BYTES_MAX = 1 << 20  # ruamel.yaml reads about 1 MB of long texts in a second, and less of short ones
+YAML_NODES_MAX = 40_000  # with every alias written out; ruamel.yaml parses about as many in a second
+
 UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding foreign bytes may end in: no JSON, no text, or nested deeper than anybody follows."""
+
+
+def read_yaml(text: str, kind: Literal["safe", "rt"] = "safe") -> Any:
+    """Return the document in `text`; raise `YAMLError` if it is no YAML or exceeds a limit.
+
+    `rt` keeps comments and places. It is parsed twice, because constructing it follows the nesting recursively.
+    """
+    from ruamel.yaml import YAML  # noqa: PLC0415 - a tenth of a second, and few commands read YAML
+    from ruamel.yaml.error import YAMLError  # noqa: PLC0415
+
+    try:
+        for _ in yaml_events(text):
+            pass
+        return YAML(typ=kind, pure=True).load(text)
+    except (ValueError, RecursionError) as error:  # a date or a number that Python refuses ends in a ValueError
+        raise YAMLError(str(error)) from error
+
+
+def yaml_events(text: str) -> Iterator[Any]:
+    """Yield the parser's events of `text`; raise `ValueError` as soon as a limit is exceeded."""
+    from ruamel.yaml import YAML  # noqa: PLC0415 - as above
+
+    if len(text) > YAML_BYTES_MAX:
+        raise ValueError(f"longer than {YAML_BYTES_MAX >> 20} MB")
+    nodes = 0
+    opened: list[tuple[str | None, int]] = []
+    sizes: dict[str | None, int] = {}
+    for event in YAML(typ="safe", pure=True).parse(text):
+        kind = type(event).__name__
+        if kind in {"SequenceStartEvent", "MappingStartEvent"}:
+            opened.append((event.anchor, nodes))
+        elif kind in {"SequenceEndEvent", "MappingEndEvent"}:
+            anchor, before = opened.pop()
+            sizes[anchor] = nodes - before
+        elif kind == "AliasEvent":  # one inside its own anchor has no size yet, because it has no end
+            nodes += sizes.get(event.anchor, YAML_NODES_MAX)
+        elif kind == "ScalarEvent":
+            sizes[event.anchor] = 1
+        nodes += kind in {"ScalarEvent", "SequenceStartEvent", "MappingStartEvent"}
+        if nodes > YAML_NODES_MAX:
+            raise ValueError(f"more than {YAML_NODES_MAX:,} values, aliases written out")
+        if len(opened) > DEPTH_MAX:
+            raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
+        yield event
+
+
+def check_json_size(data: bytes) -> None:
+    """Raise `ValueError` if JSON may hold more values than are read; separators inside texts count as well."""
+    if sum(data.count(mark) for mark in (b",", b"[", b"{")) > VALUES_MAX:
+        raise ValueError(f"more than {VALUES_MAX:,} values")
+
+
+def check_depth(document: Any) -> None:
+    """Raise `ValueError` if a decoded JSON document is nested deeper than is followed."""
+    level = [document]
+    for _ in range(DEPTH_MAX + 1):
+        containers = [value for value in level if isinstance(value, dict | list)]
+        if not containers:
+            return
+        level = [value for each in containers for value in (each.values() if isinstance(each, dict) else each)]
+    raise ValueError(f"nested deeper than {DEPTH_MAX} levels")
 
 
 class Damage(Struct, frozen=True, order=True):

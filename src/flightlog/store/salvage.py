@@ -13,9 +13,10 @@ from typing import NamedTuple
 from msgspec import DecodeError, Raw, json
 from stringzilla import count
 
+from flightlog.model.damage import DEPTH_MAX
+
 BOM = codecs.BOM_UTF8
 _CHECK_BYTES = 1 << 20
-DEPTH_MAX = 200  # pairs of brackets; whoever walks over a record uses a few of Python's thousand frames for each
 _QUOTED = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _NO_MARKS = bytes(set(range(256)) - set(b"[]{}"))
 

@@ -6,6 +6,7 @@ before it is known to be there.
 
 import asyncio
 import importlib.util
+import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 import click
 
 from flightlog.app import local_zone, now_ms, open_archive, write_export
-from flightlog.app.pages import open_browser, reads_samples, web_token
+from flightlog.app.pages import open_browser, reads_samples, web_root
 from flightlog.model.address import parse
 from flightlog.model.extras import optional
 from flightlog.model.text import counted
@@ -90,7 +91,7 @@ def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = Fa
         click.echo("charts and live filters are not installed; in a clone: make install", err=True)
     sources = Sources(open_archive, local_zone(), now_ms, reads_samples(), _redact, _live(read_only=read_only))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run(Serving(sources, web_token(), port, read_only), ready))
+        runner.run(run(Serving(sources, secrets.token_urlsafe(32), web_root(), port, read_only), ready))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

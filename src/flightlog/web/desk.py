@@ -27,6 +27,7 @@ class Desk(Struct, frozen=True):
     families: tuple[Family, ...]
     errands: Errands
     read_only: bool = False
+    root: str = ""
 
     def html(self, template: str, **values: Any) -> str:
         """Fill a template."""
@@ -51,6 +52,11 @@ DESK = web.AppKey("desk", Desk)
 async def aside(work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
     """Do blocking work in a thread."""
     return await asyncio.to_thread(work, *given, **named)
+
+
+def see_other(request: web.Request, path: str) -> web.HTTPSeeOther:
+    """Return the redirect to a page of this server, to be raised after a change."""
+    return web.HTTPSeeOther(request.app[DESK].root + path)
 
 
 def page(html: str, status: int = 200) -> web.Response:

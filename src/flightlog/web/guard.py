@@ -1,9 +1,10 @@
-"""Who may talk to the server: this machine's person, through a page of ours, and nobody else.
+"""Decide which requests are answered: those of a browser that signed in with this start's token.
 
 Checked for every request, streams included: the Host header (another site's name may be made
-to point here), the token's cookie, and for anything but reading also the Origin and a header
-that a foreign page cannot set. Every answer carries the headers that keep a page from loading,
-running or sending anything that is not ours.
+to point here), the path (all pages live below one that cannot be guessed), where the browser says
+the request comes from, the cookie, and for anything but reading also the Origin and a header
+that a foreign page cannot set. The cookie is a random session id that this process alone knows. Every
+answer carries the headers that keep a page from loading, running or sending anything that is not ours.
 """
 
 import secrets
@@ -14,7 +15,7 @@ from aiohttp.typedefs import Middleware
 
 READING = frozenset({"GET", "HEAD"})
 WRITE_HEADER = "X-Flightlog"
-COOKIE_DAYS = 30
+OTHER_SITES = frozenset({"cross-site", "same-site"})  # same-site: another port of this host
 CSP = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
@@ -31,12 +32,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Guard:
-    """Holds the token; decides about one request at a time."""
+    """Holds the token and the ids of the browsers that signed in; decides about one request at a time."""
 
-    def __init__(self, token: str, *, read_only: bool = False) -> None:
-        """Let in whoever knows `token`; `read_only` refuses every write, whoever asks."""
+    def __init__(self, token: str, root: str, *, read_only: bool = False) -> None:
+        """Let in browsers that show `token` below `root`; `read_only` refuses every write."""
         assert len(token) >= 32, "a token that can be guessed is no token"
         self._token = token
+        self._front = f"{root}/"
+        self._sessions: set[str] = set()
         self._read_only = read_only
 
     def middleware(self) -> Middleware:
@@ -50,13 +53,18 @@ class Guard:
         return check
 
     def _refusal(self, request: web.Request) -> web.StreamResponse | None:
-        port = _port(request)
+        # The Host header may be wrong; a client that is gone already has no transport.
+        port: int = request.transport.get_extra_info("sockname")[1] if request.transport else 0
         hosts = {f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"}
         if request.headers.get("Host", "") not in hosts:
             return _plain(403, "This server answers to its own address only.")
+        if not request.path.startswith(self._front):
+            return _plain(404, "Open the address that `flightlog serve` printed.")
         origin = request.headers.get("Origin")
         if origin is not None and origin not in {f"http://{host}" for host in hosts}:
             return _plain(403, "Another site may not ask.")
+        if request.headers.get("Sec-Fetch-Site") in OTHER_SITES and not self._is_opened_link(request):
+            return _plain(403, "Another site led here. Open the address that `flightlog serve` printed.")
         if request.method not in READING or "Upgrade" in request.headers:
             refused = self._refused_write(request, origin)
             if refused is not None:
@@ -72,47 +80,45 @@ class Guard:
 
     def _signed_in(self, request: web.Request, port: int) -> web.StreamResponse | None:
         name = f"flightlog-{port}"
-        given = request.query.get("token")
-        if given is not None and request.path == "/" and request.method in READING:
-            if not _same(given, self._token):
+        if self._signs_in(request):
+            if not _same(request.query["token"], self._token):
                 return _plain(401, "That token is not this server's. `flightlog serve` prints the right address.")
-            welcome = web.Response(status=303, headers={"Location": "/", "Cache-Control": "no-store"})
-            welcome.set_cookie(
-                name, self._token, max_age=COOKIE_DAYS * 86_400, path="/", httponly=True, samesite="Strict"
-            )
+            session = secrets.token_urlsafe(32)
+            self._sessions.add(session)
+            welcome = self._welcome(request)
+            # No age: the ids end with this process, so a cookie that outlives the browser would be of no use.
+            welcome.set_cookie(name, session, path=self._front, httponly=True, samesite="Strict")
             return welcome
-        if not _same(request.cookies.get(name, ""), self._token):
-            return _sign_in(request)
+        if request.cookies.get(name, "") not in self._sessions:
+            return _plain(401, "Open the address that `flightlog serve` printed; it carries the token.")
         return None
 
+    def _signs_in(self, request: web.Request) -> bool:
+        return "token" in request.query and request.path == self._front and request.method in READING
 
-async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    def _is_opened_link(self, request: web.Request) -> bool:
+        """Say whether the sign-in address was opened in a tab of its own, by a link or the private file of `serve`."""
+        sent = request.headers
+        is_tab = (sent.get("Sec-Fetch-Mode"), sent.get("Sec-Fetch-Dest")) == ("navigate", "document")
+        return is_tab and self._signs_in(request)
+
+    def _welcome(self, request: web.Request) -> web.Response:
+        """Return the way to the first page. A strict cookie does not go along a redirect that another site began."""
+        if request.headers.get("Sec-Fetch-Site") not in OTHER_SITES:
+            return web.Response(status=303, headers={"Location": self._front})
+        html = f'<!doctype html><meta http-equiv="refresh" content="0;url={self._front}"><title>flightlog</title>\n'
+        return web.Response(text=html, content_type="text/html", charset="utf-8")
+
+
+async def add_headers(_request: web.Request, response: web.StreamResponse) -> None:
     """Put the protecting headers on an answer about to be sent, whatever it is."""
     response.headers.update(HEADERS)
-    if not request.path.startswith("/static/"):
-        response.headers.setdefault("Cache-Control", "no-store")
+    response.headers.setdefault("Cache-Control", "no-store")
     response.headers.pop("Server", None)
-
-
-def _port(request: web.Request) -> int:
-    """The port the request came in on: the connection knows, the caller may lie."""
-    assert request.transport is not None
-    port = request.transport.get_extra_info("sockname")[1]
-    assert isinstance(port, int)
-    return port
 
 
 def _same(one: str, two: str) -> bool:
     return secrets.compare_digest(one.encode("utf-8", "replace"), two.encode())
-
-
-def _sign_in(request: web.Request) -> web.Response:
-    """Say how to get in; a page that led here from outside gets its strict cookie on the second try."""
-    from_outside = request.headers.get("Sec-Fetch-Site") in {"cross-site", "same-site"} and "again" not in request.query
-    again = '<meta http-equiv="refresh" content="0;url=/?again">' if from_outside and request.path == "/" else ""
-    said = "Open the address that <code>flightlog serve</code> printed; it carries the token."
-    html = f'<!doctype html><html lang="en"><meta charset="utf-8">{again}<title>flightlog</title><p>{said}</p></html>\n'
-    return web.Response(status=401, text=html, content_type="text/html", charset="utf-8")
 
 
 def _plain(status: int, text: str) -> web.Response:

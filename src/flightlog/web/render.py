@@ -46,8 +46,8 @@ class Excerpt(str):
     more: int
 
 
-def environment(zone: tzinfo, now_ms: Callable[[], int]) -> Environment:
-    """Make the template environment for one server or one share file."""
+def environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") -> Environment:
+    """Make the template environment for one server, whose pages live below `root`, or for one share file."""
     env = Environment(
         loader=FileSystemLoader(HERE / "templates"),
         autoescape=True,
@@ -84,7 +84,7 @@ def environment(zone: tzinfo, now_ms: Callable[[], int]) -> Environment:
         short=lambda session: session[:8],
         when=lambda at_ms, form="%Y-%m-%d %H:%M": moment(at_ms, zone, form),
     )
-    env.globals.update(asset=asset, has_vendor=has_vendor, took=took)
+    env.globals.update(asset=lambda name: root + asset(name), has_vendor=has_vendor, root=root, took=took)
     return env
 
 
@@ -95,7 +95,7 @@ def has_vendor() -> bool:
 
 @functools.cache
 def asset(name: str) -> str:
-    """The address of a static file; it changes with the content, so that a browser may keep it."""
+    """The address of a static file below the root; it changes with the content, so that a browser may keep it."""
     digest = hashlib.blake2b((STATIC / name).read_bytes(), digest_size=6).hexdigest()
     return f"/static/{name}?v={digest}"
 

@@ -1,4 +1,4 @@
-"""The server: loopback only, one token, every page behind the guard.
+"""The server: loopback only, one token per start, every page below one path and behind the guard.
 
 Knows addresses and sockets; which addresses there are and what they show is decided in `pages`.
 """
@@ -6,12 +6,14 @@ Knows addresses and sockets; which addresses there are and what they show is dec
 import asyncio
 import contextlib
 import errno
+import logging
 import signal
 import socket
 import threading
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unavailable
@@ -32,38 +34,53 @@ STATUS: tuple[tuple[type[FlightlogError], int], ...] = (
     (Unavailable, 503),
     (FlightlogError, 500),
 )
+# A browser sends its headers at once and a page of ours asks again within 3 s; longer silence is a half-open request.
+IDLE_S = 10
+# What a refused request still wants to send is read for this long, so that its client sees the refusal.
+LINGER_S = 2
 KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Serving(Struct, frozen=True):
-    """How to serve: what to show, to whom, and where."""
+    """How to serve: what to show, to whom, below which path (`/` and a random name), and where."""
 
     sources: Sources
     token: str
+    root: str
     port: int = 0
     read_only: bool = False
 
 
 def application(serving: Serving) -> web.Application:
     """Put the server together."""
-    guard = Guard(serving.token, read_only=serving.read_only)
+    root = serving.root
+    guard = Guard(serving.token, root, read_only=serving.read_only)
     app = web.Application(middlewares=[guard.middleware(), _told])
-    templates = environment(serving.sources.zone, serving.sources.now_ms)
+    templates = environment(serving.sources.zone, serving.sources.now_ms, root)
     data = Data(serving.sources)
-    app[DESK] = Desk(data, templates, Hub(news(templates), data.shelf), FAMILIES, Errands(), serving.read_only)
+    app[DESK] = Desk(data, templates, Hub(news(templates), data.shelf), FAMILIES, Errands(), serving.read_only, root)
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(_end_streams)
     app.on_cleanup.append(_close)
-    for family in FAMILIES:
-        app.add_routes(family.routes)
-    app.add_routes([web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _static)])
+    static = web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _static)
+    routes = [static, *(route for family in FAMILIES for route in family.routes)]
+    app.add_routes(web.RouteDef(route.method, root + route.path, route.handler, route.kwargs) for route in routes)
     return app
 
 
 async def run(serving: Serving, ready: Callable[[str], None]) -> None:
     """Serve until told to stop; `ready` is told the address once it answers."""
-    runner = web.AppRunner(application(serving), access_log=None, shutdown_timeout=1)
+    log = logging.getLogger(__name__)
+    log.addFilter(_is_bug)
+    runner = web.AppRunner(
+        application(serving),
+        access_log=None,
+        shutdown_timeout=1,
+        keepalive_timeout=IDLE_S,
+        lingering_time=LINGER_S,
+        logger=log,
+    )
     stopped = asyncio.Event()
     if threading.current_thread() is threading.main_thread():
         # Said outright: a shell that starts us in the background has SIGINT ignored.
@@ -72,11 +89,16 @@ async def run(serving: Serving, ready: Callable[[str], None]) -> None:
     await runner.setup()
     try:
         port = await _listen(runner, serving.port)
-        ready(f"http://127.0.0.1:{port}/?token={serving.token}")
+        ready(f"http://127.0.0.1:{port}{serving.root}/?token={serving.token}")
         await stopped.wait()
     finally:
         await runner.cleanup()
     raise KeyboardInterrupt
+
+
+def _is_bug(record: logging.LogRecord) -> bool:
+    """Say whether a logged error is ours; a malformed request is answered with 400 and is not."""
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 async def _listen(runner: web.AppRunner, wanted: int) -> int:

@@ -78,3 +78,9 @@ def test_an_empty_file_and_a_file_of_comments_are_whole():
     assert keys("") == ["header"]
     assert keys("# nothing yet\n") == ["header"]
     assert keys("---\n# nothing\nauthProfiles:\nsessions: []\n") == ["header", "r:authProfiles", "r:sessions"]
+
+
+@pytest.mark.parametrize("text", ["a: " + "[" * 5000, "- " * 5000, "a: &a [*a]"])
+def test_file_beyond_a_limit_is_broken_instead_of_a_crash(text):
+    with pytest.raises(Broken):
+        parse(text)

@@ -50,7 +50,7 @@ def test_a_question_is_answered_on_its_page(tmp_path, monkeypatch):
 
     with running(config_dir(tmp_path / "config")) as served:
         html = served.ask(f"/loops/{directory.name}").text
-        address, own = f"/loops/{directory.name}/answer", {"Origin": served.root, "X_Flightlog": "1"}
+        address, own = f"/loops/{directory.name}/answer", {"Origin": served.origin, "X_Flightlog": "1"}
         foreign = served.ask(address, "POST", body="answer=continue")
         wrong = served.ask(address, "POST", body="answer=perhaps", **own)
         done = served.ask(address, "POST", body="answer=continue", **own)

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 
 from flightlog.views.atif.document import read
-from pages import TOKEN, running
+from pages import WEB_ROOT, running
 from recordings import config_dir
 
 SINGLE, SUBAGENT = "dff270bc-8c89-50b0-878f-ba9bc4885db8", "7575a0bb-2157-59ca-ac05-1a1b85aa965e"
@@ -22,9 +22,9 @@ def served(tmp_path_factory):
 
 
 def downloaded(served, session):
-    cookie = {"Cookie": f"flightlog-{served.port}={TOKEN}", "Host": f"127.0.0.1:{served.port}"}
+    cookie = {"Cookie": served.cookie, "Host": f"127.0.0.1:{served.port}"}
     with closing(http.client.HTTPConnection("127.0.0.1", served.port, timeout=30)) as connection:
-        connection.request("GET", f"/sessions/{session}/trajectory", headers=cookie)
+        connection.request("GET", f"{WEB_ROOT}/sessions/{session}/trajectory", headers=cookie)
         answer = connection.getresponse()
         return answer, answer.read()
 

@@ -22,9 +22,9 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
+from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import meant
 
@@ -136,8 +136,8 @@ def load(path: Path) -> Scenario:
     except FileNotFoundError as error:
         raise NotFound(f"no such scenario: {path}", hint="name a YAML or JSON file") from error
     try:
-        data = json.loads(text) if path.suffix == ".json" else YAML(typ="safe").load(text)
-    except (ValueError, YAMLError) as error:
+        data = json.loads(text) if path.suffix == ".json" else read_yaml(text)
+    except (ValueError, RecursionError, YAMLError) as error:
         raise Invalid(f"the scenario cannot be read: {error}", hint="correct the line it names") from error
     return parse(data)
 

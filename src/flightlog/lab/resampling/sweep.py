@@ -18,10 +18,10 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from flightlog.lab.resampling.editing import with_set, without_thinking
+from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Misconfigured
 from flightlog.model.text import meant
 
@@ -81,7 +81,7 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
 def parse(text: str) -> Sweep:
     """Read a sweep from YAML."""
     try:
-        data = YAML(typ="safe").load(text)
+        data = read_yaml(text)
     except YAMLError as error:
         raise Misconfigured(f"the sweep is not YAML: {error}", hint="correct the line it names") from error
     try:

@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from flightlog.model.damage import yaml_events
 from flightlog.model.errors import Invalid
 
 ITEM_KEYS = {"authProfiles": "profileId", "sessions": "sessionId"}
@@ -80,11 +81,10 @@ def resolved(text: str) -> Any:
 
 def parse(text: str) -> list[Chunk]:
     """Cut a file into chunks, or say where it is broken."""
-    from ruamel.yaml import YAML  # noqa: PLC0415 - a tenth of a second, needed after an edit only
-    from ruamel.yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415
+    from ruamel.yaml.error import MarkedYAMLError, YAMLError  # noqa: PLC0415 - a tenth of a second, needed after an edit only
 
     try:
-        events = _Events(YAML(typ="safe", pure=True).parse(text), text)
+        events = _Events(yaml_events(text), text)
         root = events.root()
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -92,8 +92,8 @@ def parse(text: str) -> list[Chunk]:
     except YAMLError as error:
         place = getattr(error, "position", 0)
         raise Broken("a character YAML does not allow", text.count("\n", 0, place) + 1, 1) from None
-    except RecursionError:
-        raise Broken("nested too deeply", 1, 1) from None
+    except ValueError as error:
+        raise Broken(str(error), 1, 1) from None
     return list(_chunks(text, root))
 
 

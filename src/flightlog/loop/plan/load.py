@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarint import ScalarInt
@@ -15,6 +14,7 @@ from ruamel.yaml.scalarint import ScalarInt
 from flightlog.loop.plan import schema
 from flightlog.loop.plan.expression import parse as parse_expression
 from flightlog.loop.plan.schema import Plan
+from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.ids import is_safe
 from flightlog.model.text import meant
@@ -55,12 +55,12 @@ def _tree(data: bytes, name: str) -> CommentedMap:
     if len(data) > _BYTES_MAX:
         raise Invalid(f"{name}: a plan has at most {_BYTES_MAX >> 20} MB", hint="split it into several")
     try:
-        tree = YAML(typ="rt").load(data.decode("utf-8"))
+        tree = read_yaml(data.decode("utf-8"), "rt")
     except MarkedYAMLError as error:
         mark = error.problem_mark
         place = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise Invalid(f"{name}{place}: {error.problem or 'not YAML'}", hint="correct it there") from error
-    except (YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (YAMLError, UnicodeDecodeError) as error:
         raise Invalid(f"{name}: not YAML: {error}", hint="write it in UTF-8, without tabs or tags") from error
     if not isinstance(tree, CommentedMap):
         raise Invalid(f"{name}:1:1: a plan begins with `plan: NAME`", hint="flightlog loop example")

@@ -8,11 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from msgspec import Struct, json
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from flightlog.loop.run.world import Request
-from flightlog.model.damage import UNREADABLE
+from flightlog.model.damage import UNREADABLE, read_yaml
 from flightlog.store.lines import append
 
 CONTROL = "control.jsonl"
@@ -67,7 +66,7 @@ class Inbox:
             if status.st_mtime_ns == self._seen or status.st_size > _BYTES_MAX:
                 return ""
             self._seen = status.st_mtime_ns
-            told = YAML(typ="safe", pure=True).load(self._page.read_text("utf-8"))
+            told = read_yaml(self._page.read_text("utf-8"))
         except (OSError, YAMLError, UnicodeDecodeError):
             return ""
         if not isinstance(told, dict) or told.get("question") != question:

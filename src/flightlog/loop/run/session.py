@@ -7,7 +7,6 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from flightlog.loop import events as e
@@ -21,6 +20,7 @@ from flightlog.loop.run.driver import Loop
 from flightlog.loop.run.guardian import MARK, kill, marked
 from flightlog.loop.run.machine import Machine, Outside
 from flightlog.loop.run.where import session_id
+from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unreadable
 from flightlog.privacy.redact import Redactor
 from flightlog.store.files import create
@@ -169,7 +169,7 @@ def _with_metadata(directory: Path, told: Beginning) -> Beginning:
     if not path.is_file():
         return told
     try:
-        written: Any = YAML(typ="safe", pure=True).load(path.read_text("utf-8"))
+        written: Any = read_yaml(path.read_text("utf-8"))
     except (YAMLError, UnicodeDecodeError) as error:
         raise Invalid(f"{path.name} cannot be read: {error}", hint="correct it, or remove it") from error
     if not isinstance(written, dict):

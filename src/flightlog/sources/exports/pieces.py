@@ -17,7 +17,8 @@ from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Invalid
 
 CHUNK_BYTES = 4 << 20
-PIECE_BYTES_MAX = 256 << 20
+PIECE_BYTES_MAX = 32 << 20  # a conversation of 10,000 long answers; two copies and what follows are in memory
+PIECE_DEPTH_MAX = 100_000  # brackets are counted one by one, a million in half a second; no vendor nests deeper than 20
 
 # Everything up to the next bracket that is not the border of a flat object or array. Python 3.11.4 and older goes on
 # from where the last choice of a possessive group gave up, so that one has to give up at once.
@@ -55,7 +56,7 @@ def pieces(read: Read) -> Iterator[Piece]:
         yield from cutter.cut(buffer)
         buffer = cutter.rest(buffer)
         if len(buffer) > PIECE_BYTES_MAX:
-            raise Invalid("an element of the export is longer than 256 MB", hint="ask for the export again")
+            raise Invalid("an element of the export is longer than 32 MB", hint="ask for the export again")
         # A long string is looked at again from its beginning, so each look takes in twice as much.
         wanted = max(CHUNK_BYTES, len(buffer))
         more = read(wanted)
@@ -100,6 +101,8 @@ class _Cutter:
                         continue
                     self._began = at - 1
                 self._depth += 1
+                if self._depth > PIECE_DEPTH_MAX:
+                    raise Invalid("an element of the export is nested too deeply", hint="ask for the export again")
             else:
                 self._depth -= 1
                 if self._depth == self._base and self._began is not None:

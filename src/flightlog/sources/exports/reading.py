@@ -22,6 +22,9 @@ from flightlog.sources.exports.pieces import Piece, pieces
 
 _HEAD_BYTES = 1 << 20
 _HASH_HEX = 16
+# Chats compress to a tenth or a fifth, very repetitive ones to a thirtieth; a bomb of equal bytes to a thousandth.
+_RATIO_MAX = 50
+_SMALL_BYTES = 1 << 20  # no harm whatever the ratio
 DECODERS: dict[str, Callable[[bytes], Chat]] = {
     chatgpt.SOURCE: chatgpt.chat_of,
     claude_ai.SOURCE: claude_ai.chat_of,
@@ -101,6 +104,10 @@ def _members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]
         names = sorted(name for name in box.namelist() if _holds_chats(name))
         if not names:
             raise Invalid("no conversations in this zip", hint="name the export as it was downloaded")
+        # Against the file's own size: what its table says about compressed sizes may be wrong, or overlap.
+        whole = sum(box.getinfo(name).file_size for name in names)
+        if whole > max(_SMALL_BYTES, _RATIO_MAX * path.stat().st_size):
+            raise Unreadable("the zip unpacks to more than 50 times its size", hint="get the export again")
         for name in names:
             yield name, _unzipped(box, name)
 

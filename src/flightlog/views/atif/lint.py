@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from flightlog.model.damage import check_depth, check_json_size
 from flightlog.views.atif.findings import Finding, Severity
 from flightlog.views.atif.rules_calls import call_rules
 from flightlog.views.atif.rules_links import Exists, link_rules
@@ -21,7 +22,10 @@ _RULES: tuple[Callable[[dict[str, Any]], Iterator[Finding]], ...] = (step_rules,
 
 def parsed(data: bytes) -> Any:
     """Read JSON as leniently as validators do: NaN and halves of characters are findings, not failures."""
-    return json.loads(data.decode("utf-8", "surrogatepass"))
+    check_json_size(data)
+    document = json.loads(data.decode("utf-8", "surrogatepass"))
+    check_depth(document)
+    return document
 
 
 def lint(data: bytes, exists: Exists) -> list[Finding]:

@@ -18,7 +18,7 @@ from flightlog.lab.layout import run_meta
 from flightlog.lab.replaying.estimate import Estimate, estimate
 from flightlog.lab.replaying.source import Source
 from flightlog.model.errors import Invalid
-from flightlog.web.desk import DESK, aside
+from flightlog.web.desk import DESK, aside, see_other
 from flightlog.web.errands import Errand
 
 TEMPLATES = ("lab_session", "lab_step", "lab_replay", "lab_errand")
@@ -60,7 +60,7 @@ async def start(request: web.Request) -> web.StreamResponse:
     await aside(_checked, where)
     wanted = app.Wanted(where.run, where.session, where.replicate, where.turn, prompt, count)
     errand = await aside(request.app[DESK].errands.start, wanted, lambda: app.start_replay(wanted))
-    raise web.HTTPSeeOther(f"/lab/replays/{errand.number}")
+    raise see_other(request, f"/lab/replays/{errand.number}")
 
 
 async def errand(request: web.Request) -> web.StreamResponse:

@@ -20,7 +20,7 @@ from flightlog.loop.look.calibration import calibration, pairs
 from flightlog.loop.look.session import Told, look
 from flightlog.loop.look.status import brief
 from flightlog.model.errors import Conflict, Invalid
-from flightlog.web.desk import DESK, aside
+from flightlog.web.desk import DESK, aside, see_other
 from flightlog.web.family import Family
 
 DECISIONS_SHOWN = 100
@@ -44,7 +44,7 @@ async def answer(request: web.Request) -> web.StreamResponse:
     name = request.match_info["name"]
     given = str((await request.post()).get("answer", ""))
     await aside(_answer, name, given)
-    raise web.HTTPSeeOther(f"/loops/{name}")
+    raise see_other(request, f"/loops/{name}")
 
 
 def _answer(name: str, given: str) -> None:

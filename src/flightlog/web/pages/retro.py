@@ -17,7 +17,7 @@ from flightlog.model.errors import FlightlogError, NotFound
 from flightlog.model.pages import Clean
 from flightlog.retro import workflow
 from flightlog.sources.exports.reading import DECODERS
-from flightlog.web.desk import DESK, aside
+from flightlog.web.desk import DESK, aside, see_other
 from flightlog.web.family import Family
 
 FINDINGS_SHOWN = 200
@@ -38,14 +38,14 @@ async def preview(request: web.Request) -> web.StreamResponse:
 async def publish(request: web.Request) -> web.StreamResponse:
     """Publish one issue, and show the board as it is then."""
     await aside(_publish, request.match_info["issue"])
-    raise web.HTTPSeeOther("/retro")
+    raise see_other(request, "/retro")
 
 
 async def place(request: web.Request) -> web.StreamResponse:
     """Open a piece of evidence: the words of an export, or the step of a recorded session."""
     told = await aside(_place, request.query.get("at", ""))
     if told["url"]:
-        raise web.HTTPSeeOther(told["url"])
+        raise see_other(request, told["url"])
     return await request.app[DESK].answer("retro_place.html", **told)
 
 

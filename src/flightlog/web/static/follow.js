@@ -95,7 +95,7 @@
       source = null;
     } else if (!source) {
       first = true;
-      source = new EventSource(`/sessions/${encodeURIComponent(scrub.dataset.session)}/live?have=${scrub.dataset.have}`);
+      source = new EventSource(`${document.documentElement.dataset.root}/sessions/${encodeURIComponent(scrub.dataset.session)}/live?have=${scrub.dataset.have}`);
       source.addEventListener("news", (event) => news(JSON.parse(event.data)));
       source.addEventListener("open", () => say(live.classList.contains("live") || follow.checked ? "active" : "at rest", follow.checked));
       source.addEventListener("error", () => say(source?.readyState === EventSource.CLOSED ? "not connected" : "connecting…", false));

@@ -2,6 +2,7 @@
 "use strict";
 (() => {
   const field = (node) => node && (node.matches("input:not([type=range]):not([type=checkbox]), select, textarea") || node.isContentEditable);
+  const { root } = document.documentElement.dataset;
   const help = document.getElementById("help");
   const lists = () => [...document.querySelectorAll("[data-list] > .session > a")];
   let here = null; // the address of the chosen session: it outlives a refresh of the list
@@ -28,15 +29,15 @@
       if (follow) follow.click();
       else document.getElementById("project")?.focus();
     },
-    s: () => location.assign("/search"),
+    s: () => location.assign(`${root}/search`),
     t: () => {
       const session = document.getElementById("scrub")?.dataset;
       const row = document.querySelector(".row.here")?.id ?? "";
       if (!session) return;
       const lane = session.lane ? `@${session.lane}` : "";
-      location.assign(`/trace?address=${encodeURIComponent(`${session.session}${lane}${/^\d+([.]\d+)?$/.test(row) ? `#${row}` : ""}`)}`);
+      location.assign(`${root}/trace?address=${encodeURIComponent(`${session.session}${lane}${/^\d+([.]\d+)?$/.test(row) ? `#${row}` : ""}`)}`);
     },
-    u: () => { if (!document.getElementById("filters")) location.assign("/"); },
+    u: () => { if (!document.getElementById("filters")) location.assign(`${root}/`); },
     j: () => move(1),
     k: () => move(-1),
     g: () => choose(lists()[0]),
@@ -70,6 +71,6 @@
   document.getElementById("filters")?.addEventListener("htmx:afterRequest", () => {
     const said = new URLSearchParams(new FormData(document.getElementById("filters")));
     for (const [name, value] of [...said]) if (!value) said.delete(name);
-    history.replaceState(null, "", said.size ? `/?${said}` : "/");
+    history.replaceState(null, "", `${root}/${said.size ? `?${said}` : ""}`);
   });
 })();

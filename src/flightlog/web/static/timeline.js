@@ -7,7 +7,7 @@
   if (!scrub || !timeline) return;
   const { session, lane } = scrub.dataset;
   const size = Number(scrub.dataset.chunk);
-  const base = `/sessions/${encodeURIComponent(session)}`;
+  const base = `${document.documentElement.dataset.root}/sessions/${encodeURIComponent(session)}`;
   const query = lane ? `?lane=${encodeURIComponent(lane)}` : "";
   const FAR = 6; // screens away from which rows are given back
   let rowHeight = 130; // learnt from what was shown
