@@ -22,9 +22,11 @@ from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
 from flightlog.model.errors import Unreadable
 from flightlog.model.text import counted
+from flightlog.privacy.trust import Trust
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.git.repository import Repository, ignores
 from flightlog.store.files import quarantine
+from flightlog.store.git.command import GitError
 from flightlog.store.index.database import is_sound
 from flightlog.store.migration import Step, layout_of, migrate, newest
 from flightlog.views.prices import PRICES_FROM
@@ -197,7 +199,13 @@ def _dataset() -> Iterator[Finding]:
     if top is None:
         return
     pending = top / ".git-ml" / "tracked" / "pending"
-    if ignores(Repository(top, common(top)), pending / "rows.jsonl"):
+    try:
+        trusted = Trust(home(os.environ) / "trust.json").covers(top)
+        ignored = ignores(Repository(top, common(top), trusted), pending / "rows.jsonl")
+    except GitError as error:
+        yield Finding(Level.WARNING, "dataset", error.message, error.hint)
+        return
+    if ignored:
         text, check = f"git ignores the training rows: {pending}", f"git check-ignore -v {pending / 'rows.jsonl'}"
         yield Finding(Level.WARNING, "dataset", text, check)
     else:

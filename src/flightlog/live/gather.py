@@ -36,6 +36,7 @@ from flightlog.live.state import (
     TranscriptFact,
 )
 from flightlog.model.errors import NotFound
+from flightlog.privacy.trust import Trust
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store import edited, files
 from flightlog.store.journal import Journal
@@ -170,7 +171,8 @@ class _Gathering:
                 del self.memory.sessions[name]
         mine = [memo for memo in memos if self.effort.only in {"", memo.session}]
         look_at_panes(mine, self.now_ms)
-        observe.look_at_git([(memo, self._project(memo)) for memo in mine], self.now_ms)
+        trusts = Trust(self.where.home / "trust.json").covers
+        observe.look_at_git([(memo, self._project(memo)) for memo in mine], self.now_ms, trusts)
         for memo in mine if self.effort.secrets else ():
             recording = self.recordings.get(memo.session)
             due = not self.effort.only or self.now_ms - memo.secrets_ms > observe.SECRETS_EVERY_MS
