@@ -42,7 +42,7 @@ _SIGN_IN = re.compile(
 )
 _NO_DIFF_PROGRAMS = ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty")
 # Options that keep a command from running what a repository names. Git looks into a submodule with that one's own
-# configuration, and of two values of `remote.*.uploadpack` it takes the first, so both need an option.
+# configuration, and of two values of `remote.*.uploadpack` it takes the first: neither can be overridden.
 _OPTIONS = {
     **dict.fromkeys(("diff", "diff-tree", "log", "show"), _NO_DIFF_PROGRAMS),
     "blame": ("--no-textconv",),
@@ -56,14 +56,14 @@ _RUNS_PROGRAMS = re.compile(
     r"""filter\..*\.(?:clean|smudge|process|required) | diff\.external | diff\..*\.(?:command|textconv)
     | core\.(?:alternaterefscommand|askpass|editor|gitproxy|hookspath|pager|sshcommand)
     | credential\.(?:.*\.)?helper | gpg\.(?:.*\.)?(?:program|defaultkeycommand)
-    | protocol\.(?:.*\.)?allow | remote\..*\.(?:receivepack|uploadpack|vcs) | submodule\..*\.update
+    | protocol\.(?:.*\.)?allow | remote\..*\.vcs | submodule\..*\.update
     | uploadpack\.packobjectshook""",
     re.VERBOSE | re.DOTALL,
 )
 # A configuration file without any of these sets none of the above and includes no other: names cannot be escaped.
 _MAY_RUN = re.compile(
-    rb"filter|diff|command|askpass|editor|gitproxy|hook|pager|helper|program|protocol|pack|vcs|update"
-    rb"|include|worktreeconfig",
+    rb"filter|diff|command|askpass|editor|gitproxy|hook|pager|helper|program|protocol|vcs|\bupdate\b|include"
+    rb"|worktreeconfig",
     re.IGNORECASE,
 )
 # What such a setting becomes where the person's own configuration has none. Empty runs nothing, except for these.
@@ -164,13 +164,14 @@ class PersonGit(Struct, frozen=True):
         program = find_git(environment["PATH"])
         self._check_version(program)
         free = self.trusted and name in _CHANGING
+        limit_s = limit_s or (_NETWORK_LIMIT_S if network else _READ_LIMIT_S)
         command = [program, *_ALWAYS]
         if name not in _CHANGING:
             # `rev-parse` runs no hook, and is asked where hooks are.
             command += _READING if name == "rev-parse" else (*_READING, *_NO_HOOKS)
             environment |= _READING_ENVIRONMENT
         if not free:
-            settings = self._overrides(program, environment)
+            settings = self._overrides(program, environment, limit_s)
             _add_settings(
                 environment, [pair for pair in settings if pair[0] != "core.hookspath" or name != "rev-parse"]
             )
@@ -178,7 +179,6 @@ class PersonGit(Struct, frozen=True):
             environment["GIT_ALLOW_PROTOCOL"] = "file:git:http:https:ssh"
             environment.setdefault("GIT_PROXY_COMMAND", "")  # of two values of `core.gitProxy` git takes the first
         command += [name, *(() if free else _OPTIONS.get(name, ())), *words[1:]]
-        limit_s = limit_s or (_NETWORK_LIMIT_S if network else _READ_LIMIT_S)
         return start(command, {**environment, **self.variables}, self.folder, limit_s)
 
     def _check_version(self, program: str) -> None:
@@ -188,12 +188,12 @@ class PersonGit(Struct, frozen=True):
         found, hint = ".".join(map(str, version)), "install git 2.38 or later, or allow it here: flightlog trust --yes"
         raise GitError(f"git {found} may run what a repository configures: {self.folder}", hint=hint)
 
-    def _overrides(self, program: str, environment: dict[str, str]) -> list[tuple[str, str]]:
+    def _overrides(self, program: str, environment: dict[str, str], limit_s: float) -> list[tuple[str, str]]:
         """Return settings that undo what the repository's own configuration would run."""
         if "GIT_DIR" not in self.variables and not _may_run_programs(self.folder):
             return []
         command = [program, *_ALWAYS, "config", "--list", "--show-scope", "-z"]
-        listed = start(command, {**environment, **self.variables}, self.folder, _READ_LIMIT_S).finish()
+        listed = start(command, {**environment, **self.variables}, self.folder, limit_s).finish()
         own: list[tuple[str, str]] = []
         foreign: dict[str, None] = {}
         fields = iter(listed.decode("utf-8", "surrogateescape").split("\0")[:-1])
