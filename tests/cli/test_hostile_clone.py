@@ -54,7 +54,7 @@ def trap(tmp_path_factory):
     for folder, session in ((top, SESSION), (inner, BARE_SESSION)):
         place = {"cwd": str(folder), "sessionId": session, "timestamp": now}
         project = str(folder).replace("/", "-")
-        records = [user("a prompt", 1, **place), assistant("m1", 2, edit, **place)]
+        records = [user("a prompt", 1, **place), assistant(f"m-{session[:2]}", 2, edit, **place)]
         write(root / "config", session, *records, project=project)
     return root / "config", (top, inner), (marker, other)
 

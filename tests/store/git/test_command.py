@@ -85,6 +85,19 @@ def test_a_remote_of_the_repository_starts_no_program(home, name):
         assert not marker.exists()
 
 
+def test_reading_a_partial_clone_fetches_nothing(home):
+    git(home / "plain", "config", "uploadpack.allowFilter", "true")
+    git(home, "clone", "-q", "--no-checkout", "--filter=blob:none", f"file://{home}/plain", "partial")
+    (home / "trap").write_text(f"#!/bin/sh\ntouch {home}/PWNED\n")
+    (home / "trap").chmod(0o755)
+    git(home / "partial", "config", "remote.origin.uploadpack", str(home / "trap"))
+
+    answer = PersonGit(home / "partial").run("cat-file", "blob", "HEAD:a.txt")
+
+    assert answer.code == 128
+    assert not (home / "PWNED").exists()
+
+
 def test_a_trusted_push_runs_the_hooks_and_a_read_runs_none(home):
     top, ran = home / "plain", home / "ran"
     git(top, "clone", "-q", "--bare", str(top), str(home / "there.git"))
