@@ -59,7 +59,7 @@ class Verdict(Struct, frozen=True):
     why: str = ""
 
 
-def check(git: PersonGit, *, scan: bool = True) -> list[Verdict]:
+def check(git: PersonGit) -> list[Verdict]:
     """Return a verdict for each file of ours that git tracks, has staged or would add, and for staged secrets."""
     staged = _staged(git)
     tracked = set(_listed(git, "ls-files", "-z"))
@@ -69,12 +69,10 @@ def check(git: PersonGit, *, scan: bool = True) -> list[Verdict]:
         state = "staged" if path in staged else "tracked" if path in tracked else "addable"
         kinds = list(_by_kind(path, state))
         verdicts += kinds
-        if scan and state != "staged" and kinds and kinds[0].fine:
+        if state != "staged" and kinds and kinds[0].fine:
             verdicts += _in_file(git.folder / path, path, state)
-    if scan:
-        verdicts += _in_names(staged, "staged")
-        verdicts += _in_objects(git, ((blob, path) for path, blob in staged.items()), "staged")
-    return verdicts
+    blobs = ((blob, path) for path, blob in staged.items())
+    return [*verdicts, *_in_names(staged, "staged"), *_in_objects(git, blobs, "staged")]
 
 
 def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[Verdict]:
@@ -87,10 +85,10 @@ def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[Verdic
         return []
     glob = [] if re.search(r"[][*?\\]", remote) else [f"--remotes={remote}"]
     new = [*tips, "--not", *known, *glob]
-    commits = git.run("rev-list", *new, "--").checked()
+    commits = git.start("rev-list", *new, "--", limit_s=_LIMIT_S).finish()
     words = ("diff-tree", "--stdin", "--no-commit-id", "-r", "-c", "--root", "-z", "--no-renames", "--diff-filter=A")
-    added = git.run(*words, "--name-only", given=commits).checked().decode("utf-8", "surrogateescape").split("\0")
-    names = sorted({*added} - {""})
+    added = git.start(*words, "--name-only", limit_s=_LIMIT_S).finish(commits)
+    names = sorted({*added.decode("utf-8", "surrogateescape").split("\0")} - {""})
     kinds = (verdict for path in names for verdict in _by_kind(path, "pushed") if not verdict.fine)
     by_name = islice(chain(kinds, _in_names(names, "pushed")), _VERDICTS_MAX)
     return [*by_name, *_in_objects(git, _new_objects(git, new), "pushed")]
@@ -149,11 +147,8 @@ def _in_names(paths: Iterable[str], state: str) -> Iterator[Verdict]:
 
 
 def _in_file(file: Path, path: str, state: str) -> Iterator[Verdict]:
-    try:
-        with file.open("rb") as source:
-            yield from _in_content(source, path, state)
-    except OSError:
-        return
+    with suppress(OSError), file.open("rb") as source:
+        yield from _in_content(source, path, state)
 
 
 def _in_content(source: "_Object | IO[bytes]", path: str, state: str) -> Iterator[Verdict]:
@@ -278,17 +273,16 @@ def _listed(git: PersonGit, *words: str) -> list[str]:
 
 
 def _script(name: str, command: str) -> str:
-    push = name == "pre-push"
-    reads = "given=$(cat; echo x)\ngiven=${given%x}" if push else "given="  # git says here what it pushes
-    asks = f'{command} privacy check --quiet --push="$1"' if push else f"{command} privacy check --quiet"
-    around = "git push --no-verify" if push else "git commit --no-verify"
-    stops = (
-        f'echo "push stopped: the flightlog guard could not run (exit $code). Push without it: {around}" >&2\n  exit 1'
-    )
-    warns = 'echo "NOT CHECKED: the flightlog guard could not run (exit $code); the commit goes on" >&2\n  exit 0'
+    act = name.removeprefix("pre-")
+    if act == "push":  # git says on standard input what it pushes
+        reads, option = "given=$(cat; echo x)\ngiven=${given%x}", ' --push="$1"'
+        unable = "push stopped: the flightlog guard could not run", "1"
+    else:
+        reads, option = "given=", ""
+        unable = "NOT CHECKED: the flightlog guard could not run; the commit goes on", "0"
     return f"""#!/bin/sh
 {_MARK}: no private file and no secret leaves with git.
-# A hook that was here before runs first. {"A push" if push else "No commit"} stops when the guard cannot run.
+# A hook that was here before runs first. A push stops when the guard cannot run, a commit goes on.
 {reads}
 before="$0.{_BEFORE}"
 if [ -x "$before" ]; then
@@ -298,12 +292,14 @@ if [ "${{FLIGHTLOG_GUARD:-1}}" = 0 ]; then
   echo "NOT CHECKED: FLIGHTLOG_GUARD=0" >&2
   exit 0
 fi
-printf '%s' "$given" | {asks} 1>&2
+printf '%s' "$given" | {command} privacy check --quiet{option} 1>&2
 code=$?
 [ $code -eq 0 ] && exit 0
+around="Go on without it: git {act} --no-verify, or FLIGHTLOG_GUARD=0"
 if [ $code -ne 1 ]; then
-  {stops if push else warns}
+  echo "{unable[0]} (exit $code). $around" >&2
+  exit {unable[1]}
 fi
-echo "{name} stopped by the flightlog guard: see above. Go on without it: {around}, or FLIGHTLOG_GUARD=0" >&2
+echo "{act} stopped by the flightlog guard: see above. $around" >&2
 exit 1
 """

@@ -9,15 +9,10 @@ from pathlib import Path
 
 from flightlog.model.errors import Conflict
 from flightlog.sources.git.repository import Repository, asked, git, tree_files
+from flightlog.store.git import AUTHOR
 from flightlog.store.git.command import GitError, plain
 
 _TRIES = 60
-_WHO = {
-    "GIT_AUTHOR_NAME": "flightlog",
-    "GIT_AUTHOR_EMAIL": "flightlog@localhost",
-    "GIT_COMMITTER_NAME": "flightlog",
-    "GIT_COMMITTER_EMAIL": "flightlog@localhost",
-}
 ZERO = "0" * 40
 
 
@@ -88,5 +83,5 @@ def _tree(repository: Repository, files: Mapping[str, str], index: Path) -> str:
 
 def _commit(repository: Repository, tree: str, parent: str) -> str:
     parents = ["-p", parent] if parent else []
-    made = git(repository, "commit-tree", tree, *parents, "-m", "training rows", variables=_WHO)
+    made = git(repository, "commit-tree", tree, *parents, "-m", "training rows", variables=AUTHOR)
     return made.decode().strip()

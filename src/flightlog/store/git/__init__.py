@@ -37,16 +37,16 @@ _CONFIG = """\
 """
 # The highest word on attributes: no line ends, filters or encodings of the project touch a byte.
 _ATTRIBUTES = "* -text !eol -ident !filter !working-tree-encoding !diff !merge\n"
+AUTHOR = {f"GIT_{who}_NAME": "flightlog" for who in ("AUTHOR", "COMMITTER")} | {
+    f"GIT_{who}_EMAIL": "flightlog@localhost" for who in ("AUTHOR", "COMMITTER")
+}
 _SETTINGS = {
+    **AUTHOR,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_LITERAL_PATHSPECS": "1",
-    "GIT_AUTHOR_NAME": "flightlog",
-    "GIT_AUTHOR_EMAIL": "flightlog@localhost",
-    "GIT_COMMITTER_NAME": "flightlog",
-    "GIT_COMMITTER_EMAIL": "flightlog@localhost",
     "HOME": "/nonexistent",
     "LC_ALL": "C",
 }
