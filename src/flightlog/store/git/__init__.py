@@ -86,13 +86,21 @@ class Repository(Struct, frozen=True):
     ) -> Running:
         """Start a git command, to be finished later; several may run at once."""
         name = next(word for word in command if word.islower() and "=" not in word and word[0] != "-")
-        # A run may come from someone else, and its repository with it: with other settings, git could run anything.
-        if name != "init" and (self.git_dir / "config").read_bytes() != _CONFIG.encode():
-            raise Unreadable(f"the settings of these snapshots were changed: {self.git_dir}", hint="flightlog doctor")
+        if name != "init":
+            self._check_settings()
         own = {"PATH": absolute(self.programs), "GIT_DIR": str(self.git_dir), "GIT_COMMON_DIR": str(self.git_dir)}
         environment = {**_SETTINGS, **own, **(more or {})}
         folder = Path(environment.get("GIT_WORK_TREE", str(self.git_dir)))
         return start([find_git(own["PATH"]), *command], environment, folder, _LIMIT_S, held)
+
+    def _check_settings(self) -> None:
+        """Raise an error unless the settings are ours: a run of someone else brings its repository along."""
+        try:
+            is_ours = (self.git_dir / "config").read_bytes() == _CONFIG.encode()
+        except OSError as error:
+            raise GitError(f"no snapshots to read: {self.git_dir}", hint="flightlog lab list") from error
+        if not is_ours:
+            raise Unreadable(f"the settings of these snapshots were changed: {self.git_dir}", hint="flightlog lab list")
 
     def resolve(self, names: Iterable[str]) -> list[str]:
         """Return the object ids of these names, or say which is unknown."""

@@ -7,17 +7,18 @@ could make git run is overridden.
 import functools
 import os
 import re
-import shutil
-import subprocess
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from msgspec import Struct
 
 from flightlog.model.errors import Invalid, NotFound, Unavailable
+
+if TYPE_CHECKING:
+    import subprocess
 
 _READ_LIMIT_S = 60.0
 _NETWORK_LIMIT_S = 300.0  # a push runs the person's hooks, which may test
@@ -113,6 +114,8 @@ class Running:
 
     def answer(self, stdin: bytes = b"") -> Answer:
         """Wait for its end and return its answer; after the time limit it is killed."""
+        import subprocess  # noqa: PLC0415 - most settles ask git nothing
+
         with self._child as child:
             try:
                 out, said = child.communicate(stdin, max(0.0, self._end_s - time.monotonic()))
@@ -171,10 +174,9 @@ class PersonGit(Struct, frozen=True):
             command += _READING if name == "rev-parse" else (*_READING, *_NO_HOOKS)
             environment |= _READING_ENVIRONMENT
         if not free:
+            left = "core.hookspath" if name == "rev-parse" else ""
             settings = self._overrides(program, environment, limit_s)
-            _add_settings(
-                environment, [pair for pair in settings if pair[0] != "core.hookspath" or name != "rev-parse"]
-            )
+            _add_settings(environment, [pair for pair in settings if pair[0] != left])
         if network and not free:
             environment["GIT_ALLOW_PROTOCOL"] = "file:git:http:https:ssh"
             environment.setdefault("GIT_PROXY_COMMAND", "")  # of two values of `core.gitProxy` git takes the first
@@ -198,7 +200,7 @@ class PersonGit(Struct, frozen=True):
         foreign: dict[str, None] = {}
         fields = iter(listed.decode("utf-8", "surrogateescape").split("\0")[:-1])
         for scope, setting in zip(fields, fields, strict=True):
-            key, _, value = setting.partition("\n")
+            key, _, value = setting.partition("\n") if "\n" in setting else (setting, "", "true")
             if not _RUNS_PROGRAMS.fullmatch(key):
                 continue
             if scope in {"system", "global"}:
@@ -212,6 +214,8 @@ def start(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, limit_s: float, held: int | None = None
 ) -> Running:
     """Start a git command in `folder`; it keeps the lock `held` open while it lives."""
+    import subprocess  # noqa: PLC0415 - most settles ask git nothing
+
     name = next(word for word in command[1:] if word.islower() and "=" not in word and word[0] != "-")
     pipe, fds = subprocess.PIPE, () if held is None else (held,)
     try:
@@ -266,10 +270,10 @@ def absolute(path: str) -> str:
 @functools.lru_cache(maxsize=8)
 def find_git(path: str) -> str:
     """Return the git of a search path, or raise `GitError`."""
-    found = shutil.which("git", path=path)
-    if found is None:
-        raise GitError("git cannot be run here", hint="install git")
-    return found
+    for folder in path.split(os.pathsep):
+        if os.access(program := f"{folder}/git", os.X_OK):
+            return program
+    raise GitError("git cannot be run here", hint="install git")
 
 
 @functools.lru_cache(maxsize=8)
