@@ -4,7 +4,6 @@ Reads the environment so that the room does not.
 """
 
 import getpass
-import os
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,6 @@ from flightlog.model.errors import Conflict
 from flightlog.privacy import key as keys
 from flightlog.privacy.redact import Redactor
 from flightlog.retro.issues.board import Board
-from flightlog.retro.logs import SWITCH
 from flightlog.retro.room import ANALYSIS, ROOT, Room
 from flightlog.retro.state import Analysis, decoded
 from flightlog.store.git.command import GitError, PersonGit
@@ -57,11 +55,6 @@ def project_of(folder: Path) -> Path:
 def key() -> bytes:
     """Return the person's key, for pseudonyms."""
     return keys.load(key_path())
-
-
-def wants_full_log() -> bool:
-    """Whether a person asked for a log of all that tools say."""
-    return os.environ.get("CHAT_RETRO_DEBUG", "").lower() in SWITCH
 
 
 def new_session() -> str:

@@ -172,6 +172,17 @@ def test_a_git_that_hangs_is_killed_and_a_missing_one_is_reported(home, monkeypa
     assert time.monotonic() - began < 10
 
 
+def test_a_streamed_command_ends_at_its_limit_and_says_so(home, monkeypatch):
+    fake_git(home, f'[ "$1" = version ] && exec {GIT} version; exec sleep 60', monkeypatch)
+    running = PersonGit(home / "plain").start("cat-file", "--batch", limit_s=0.2)
+
+    read = running.stream()[1].read()
+
+    assert read == b""
+    with pytest.raises(GitError, match="git cat-file did not finish within"):
+        running.end()
+
+
 def test_variables_that_steer_git_are_cleared_and_a_push_keeps_sign_in(home, monkeypatch):
     fake_git(home, f'[ "$1" = version ] && exec {GIT} version; env', monkeypatch)
     for name in ("GIT_DIR", "GIT_EXTERNAL_DIFF", "GIT_TRACE", "GIT_SSH_COMMAND", "GIT_ASKPASS"):
