@@ -10,9 +10,8 @@ from typing import Any
 
 import msgspec
 
-from flightlog.app import now_ms
+from flightlog.app import is_trusted, now_ms
 from flightlog.app.capturing import OFF, kit, options, place_here, push_if_on, records, said
-from flightlog.app.privacy import trust
 from flightlog.archive import Archive
 from flightlog.dataset import remote, stats
 from flightlog.dataset.book import FIELDS, Book, read_book, shard_files
@@ -75,7 +74,7 @@ def compact_here(place: Place, *, dry_run: bool, commit: bool = False) -> Compac
 def looked_at(folder: Path | None = None) -> Place | None:
     """Return the dataset of the repository here, or nothing; looking writes nothing."""
     folder = folder or Path.cwd()
-    repository = repositories.find(folder, trusted=trust().covers(folder))
+    repository = repositories.find(folder, trusted=is_trusted(folder))
     place = Place(repository) if repository else None
     return place if place is not None and place.tracked.is_dir() else None
 

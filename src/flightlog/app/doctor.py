@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.app import now_ms
+from flightlog.app import is_trusted, now_ms
 from flightlog.app.collecting import collecting, common
 from flightlog.app.formats import drift, known, read
 from flightlog.app.hook_check import hook_findings, is_registered, line_findings
@@ -22,7 +22,6 @@ from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
 from flightlog.model.errors import Unreadable
 from flightlog.model.text import counted
-from flightlog.privacy.trust import Trust
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.git.repository import Repository, ignores
 from flightlog.store.files import quarantine
@@ -200,8 +199,7 @@ def _dataset() -> Iterator[Finding]:
         return
     pending = top / ".git-ml" / "tracked" / "pending"
     try:
-        trusted = Trust(home(os.environ) / "trust.json").covers(top)
-        ignored = ignores(Repository(top, common(top), trusted), pending / "rows.jsonl")
+        ignored = ignores(Repository(top, common(top), is_trusted(top)), pending / "rows.jsonl")
     except GitError as error:
         yield Finding(Level.WARNING, "dataset", error.message, error.hint)
         return

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from flightlog.app import open_archive, paths
+from flightlog.app import is_trusted, open_archive, paths
 from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
 from flightlog.model.known import Known
@@ -94,7 +94,7 @@ def trust() -> Trust:
 def guard_git(folder: Path) -> PersonGit:
     """Return how the guard runs git in `folder`; inside a hook, git's own variables say which index is meant."""
     if folder != Path() or "GIT_PREFIX" not in os.environ:  # which git sets for every hook
-        return PersonGit(folder, trust().covers(folder.resolve()))
+        return PersonGit(folder, is_trusted(folder.resolve()))
     names = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
     # Git is at work here already, with all that this repository configures.
     return PersonGit(folder, trusted=True, variables={name: os.environ[name] for name in names if name in os.environ})

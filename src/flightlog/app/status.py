@@ -7,13 +7,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.app import home, now_ms
+from flightlog.app import home, is_trusted, now_ms
 from flightlog.app.collecting import collecting, common
 from flightlog.app.hook_check import lost_records
 from flightlog.app.overview import keep_days
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive
-from flightlog.privacy.trust import Trust
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.git.repository import Repository
 from flightlog.store.git.command import GitError
@@ -83,7 +82,7 @@ def _dataset() -> SafeRows | None:
     from flightlog.dataset.remote import safety  # noqa: PLC0415
 
     try:
-        told = safety(Place(Repository(top, common(top), Trust(Path(home()) / "trust.json").covers(top))))
+        told = safety(Place(Repository(top, common(top), is_trusted(top))))
     except GitError:  # a git that must not run here: nothing is known
         return None
     return SafeRows(told.last_record_ms, told.last_safe_ms, told.shards, told.shards_unsafe)

@@ -66,10 +66,9 @@ class Trust:
         consent = self._read().get(_place(repository))
         return not allows or (consent is not None and consent.settings == _digest(allows))
 
-    def covers(self, folder: Path) -> bool:
-        """Return whether consent was given for the project that holds `folder`, whatever its settings are now."""
-        holders = (folder, *folder.parents)
-        return _place(next((each for each in holders if (each / ".git").exists()), folder)) in self._read()
+    def has(self, repository: Path) -> bool:
+        """Return whether consent was given for `repository`, whatever its settings are now."""
+        return _place(repository) in self._read()
 
     def grant(self, repository: Path, allows: Mapping[str, Any]) -> None:
         """Allow these settings of `repository` from now on."""
