@@ -121,6 +121,55 @@ def test_the_check_for_writing_sees_every_way_to_write(tmp_path):
     assert list(writes(path)) == []
 
 
+STARTERS = re.compile(
+    r"run|Popen|call|check_call|check_output|getoutput|getstatusoutput|system|popen|which"
+    r"|exec[lv]p?e?|spawn[lv]p?e?|posix_spawnp?|create_subprocess_(exec|shell)|subprocess_(exec|shell)"
+)
+GIT_WORD = re.compile(r"([\w./-]*/)?git(\s.*)?", re.DOTALL)
+GIT_LINE = re.compile(r"(?m)(?:^|[;&|(`]|\b(?:exec|env|command|if|then|do|while))\s*git\s")
+
+
+def git_starts(path):
+    """Yield each line where `path` starts git: as a list of words, by a call, or in a script it writes."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.List | ast.Tuple):
+            words = [each.value for each in node.elts if isinstance(each, ast.Constant)]
+            if words[:1] == ["git"] or (words[:1] == ["env"] and "git" in words):
+                yield node.lineno
+        elif isinstance(node, ast.Call):
+            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            given = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
+            if STARTERS.fullmatch(called) and any(isinstance(one, str) and GIT_WORD.fullmatch(one) for one in given):
+                yield node.lineno
+        elif isinstance(node, ast.JoinedStr | ast.Constant):
+            parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+            text = "".join(str(part.value) if isinstance(part, ast.Constant) else "x" for part in parts)
+            if text.startswith("#!") and GIT_LINE.search(text):
+                yield node.lineno
+
+
+def test_only_one_module_starts_git():
+    found = {f"{name(path)}:{line}" for path in MODULES for line in git_starts(path)}
+
+    assert {each for each in found if not each.startswith("store/git/command.py:")} == set()
+    assert found
+
+
+def test_the_check_for_git_sees_every_way_to_start_it(tmp_path):
+    ways = """
+        subprocess.run(['git', 'x'])  Popen(("git", *words))  words = ["git", "status"]  os.execvp("git", words)
+        subprocess.run("git status", shell=True)  asyncio.create_subprocess_exec("git", "x")  os.system("git gc")
+        ["env", "-u", "X", "git", "x"]  shutil.which("git")  subprocess.run(["/usr/bin/env"] + ["git"])
+        f"#!/bin/sh\\n{x}\\ngit diff\\n"  "#!/bin/sh\\n[ -d x ] && git gc\\n"  subprocess.run("/usr/bin/git gc")
+    """
+    path = tmp_path / "x.py"
+    for way in re.split(r"\s{2,}", ways.strip()):
+        path.write_text(way)
+        assert list(git_starts(path)), way
+    path.write_text("x = {'git': 1}\nhint = 'git status'\nkind('git', 2)\ny = ('dirty', 'git')\n")
+    assert list(git_starts(path)) == []
+
+
 def test_clean_text_is_made_by_the_redactor_alone():
     makers = {
         name(path)

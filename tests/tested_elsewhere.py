@@ -172,7 +172,6 @@ UNTESTED = {
     "sources/api/sse.py": "tests/sources/api/test_rebuild.py",
     "sources/api/wire.py": "tests/sources/api/test_rebuild.py",
     "sources/claude_code/records.py": "tests/archive/test_finder.py",
-    "store/git.py": "tests/store/test_trees.py, test_trees_crash.py",
     "store/treediff.py": "tests/store/test_trees.py",
     "store/treelook.py": "tests/store/test_trees.py",
     "store/pieces.py": "tests/store/test_exchanges.py",

@@ -91,24 +91,19 @@ def test_after_a_commit_its_row_is_there_and_git_did_not_wait(ground):
     assert plain < 5
 
 
-def test_a_commit_of_rows_alone_starts_nothing(ground):
-    flightlog(ground, "install-hooks")
+def test_a_commit_of_rows_alone_writes_no_row(ground):
     flightlog(ground, "session", "sync-to-jsonl")
-    marker = ground.root / "called"
-    fake = ground.root / "bin" / "flightlog"
-    fake.parent.mkdir()
-    fake.write_text(f"#!/bin/sh\necho x >> {marker}\n")
-    fake.chmod(0o755)
-    changes = hooks.plan(ground.place.repository, str(fake))
-    hooks.apply(ground.place.repository, changes, str(fake))
+    before = sorted(path.name for path in ground.place.tracked.rglob("*.jsonl"))
 
     ground.git("add", ".git-ml")
     ground.git("commit", "-q", "-m", "rows")
-    ground.git("add", "scripts")
-    ground.git("commit", "-q", "-m", "scripts")
+    flightlog(ground, "session", "sync-to-jsonl", "--commits")
+    after_rows = sorted(path.name for path in ground.place.tracked.rglob("*.jsonl"))
+    commit(ground, "plain.txt")
+    flightlog(ground, "session", "sync-to-jsonl", "--commits")
 
-    until(lambda: marker.exists() and marker.read_text())
-    assert marker.read_text() == "x\n"
+    assert after_rows == before
+    assert len(list(ground.place.tracked.rglob("*.jsonl"))) == len(before) + 1
 
 
 def test_the_merge_driver_is_git_s_own_choice_for_the_base_files(ground):

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from flightlog.model.errors import Conflict
-from flightlog.store.git import GitFailed
+from flightlog.store.git import GitError
 from shadow import PROGRAMS, fsck, kinds, opened
 from waiting import until
 
@@ -84,7 +84,7 @@ def killed(tmp_path, command, every):
         name = f"{call}-{number}"
         work = prepared(name)
         kill = f'exec strace -qq -o /dev/null -e trace={call} -e inject={call}:signal=KILL:when={number} GIT "$@"'
-        with pytest.raises((GitFailed, Conflict)):
+        with pytest.raises((GitError, Conflict)):
             opened(work, programs=wrapped(tmp_path / name / "bin", command, kill)).snapshot("next")
         trees = opened(work)
         fsck(work)

@@ -40,6 +40,14 @@ def home() -> str:
     return places.home(os.environ)
 
 
+def is_trusted(folder: "Path") -> bool:
+    """Return whether the person allowed what the project that holds `folder` configures (`flightlog trust`)."""
+    from flightlog.privacy.trust import Trust  # noqa: PLC0415 - as above
+
+    top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+    return Trust(type(folder)(home()) / "trust.json").has(top)
+
+
 def now_ms() -> int:
     """Return the time."""
     return time.time_ns() // 1_000_000

@@ -6,7 +6,7 @@ An agent may be waiting for it, so it loads no more than a capture needs; the re
 import os
 from pathlib import Path
 
-from flightlog.app import now_ms, open_archive
+from flightlog.app import is_trusted, now_ms, open_archive
 from flightlog.app.collecting import collecting, common
 from flightlog.app.config import Value, settings
 from flightlog.app.privacy import redactor
@@ -29,7 +29,7 @@ def capture_settled(archive: Archive, recording: Recording, cwd: str) -> int:
     top = collecting(Path(cwd)) if os.environ.get(OFF) != "0" else None
     if top is None or not is_inside(cwd, top):
         return 0
-    place = Place(Repository(top, common(top)))
+    place = Place(Repository(top, common(top), is_trusted(top)))
     writer(place.state, os.urandom(4).hex())
     tools = kit(place, archive)
     rows = capture(tools, recording).rows + sync_commits(tools)
@@ -53,7 +53,8 @@ def push_if_on(place: Place) -> FlightlogError | None:
 
 def place_here(folder: Path | None = None) -> Place:
     """Return the dataset of the repository that holds `folder`."""
-    place = Place(repositories.at(folder or Path.cwd()))
+    folder = folder or Path.cwd()
+    place = Place(repositories.at(folder, trusted=is_trusted(folder)))
     writer(place.state, os.urandom(4).hex())
     return place
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from flightlog.app import now_ms
+from flightlog.app import is_trusted, now_ms
 from flightlog.app.capturing import OFF, kit, options, place_here, push_if_on, records, said
 from flightlog.archive import Archive
 from flightlog.dataset import remote, stats
@@ -19,12 +19,13 @@ from flightlog.dataset.capture import Kit
 from flightlog.dataset.commits import judged
 from flightlog.dataset.compact import Compaction, compact, compact_and_commit
 from flightlog.dataset.consent import permitted
-from flightlog.dataset.layout import Place, total_bytes, write_shard
+from flightlog.dataset.layout import ROOT, Place, total_bytes, write_shard
 from flightlog.dataset.retain import WHY, due, tombstones
 from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Move
 from flightlog.sources.git import repository as repositories
+from flightlog.sources.git.history import commits, head
 
 __all__ = ["place_here", "push_if_on", "records", "said"]
 
@@ -48,8 +49,12 @@ def sync_here(place: Place) -> SyncReport:
 
 def sync_commits_here(place: Place) -> int:
     """Note the commits that are new since the last time, as the hook after a commit asks; return how many."""
-    tools = Kit(place, Archive([]), records(place), options(place))
-    return sync_commits(tools) if os.environ.get(OFF) != "0" else 0
+    tip = head(place.repository)
+    newest = next(commits(place.repository, [tip] if tip else [], limit=1), None)
+    # A commit of rows alone is noted with the next one: a row about it would have to be committed, too.
+    if os.environ.get(OFF) == "0" or newest is None or all(path.startswith(f"{ROOT}/") for path in newest.files):
+        return 0
+    return sync_commits(Kit(place, Archive([]), records(place), options(place)))
 
 
 def compact_here(place: Place, *, dry_run: bool, commit: bool = False) -> Compaction:
@@ -68,7 +73,8 @@ def compact_here(place: Place, *, dry_run: bool, commit: bool = False) -> Compac
 
 def looked_at(folder: Path | None = None) -> Place | None:
     """Return the dataset of the repository here, or nothing; looking writes nothing."""
-    repository = repositories.find(folder or Path.cwd())
+    folder = folder or Path.cwd()
+    repository = repositories.find(folder, trusted=is_trusted(folder))
     place = Place(repository) if repository else None
     return place if place is not None and place.tracked.is_dir() else None
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.app import now_ms
+from flightlog.app import is_trusted, now_ms
 from flightlog.app.collecting import collecting, common
 from flightlog.app.formats import drift, known, read
 from flightlog.app.hook_check import hook_findings, is_registered, line_findings
@@ -25,6 +25,7 @@ from flightlog.model.text import counted
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.git.repository import Repository, ignores
 from flightlog.store.files import quarantine
+from flightlog.store.git.command import GitError
 from flightlog.store.index.database import is_sound
 from flightlog.store.migration import Step, layout_of, migrate, newest
 from flightlog.views.prices import PRICES_FROM
@@ -197,7 +198,12 @@ def _dataset() -> Iterator[Finding]:
     if top is None:
         return
     pending = top / ".git-ml" / "tracked" / "pending"
-    if ignores(Repository(top, common(top)), pending / "rows.jsonl"):
+    try:
+        ignored = ignores(Repository(top, common(top), is_trusted(top)), pending / "rows.jsonl")
+    except GitError as error:
+        yield Finding(Level.WARNING, "dataset", error.message, error.hint)
+        return
+    if ignored:
         text, check = f"git ignores the training rows: {pending}", f"git check-ignore -v {pending / 'rows.jsonl'}"
         yield Finding(Level.WARNING, "dataset", text, check)
     else:

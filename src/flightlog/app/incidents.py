@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flightlog.app import now_ms
+from flightlog.app.dataset import looked_at
 from flightlog.app.lab import open_books
 from flightlog.app.live import look_here
 from flightlog.app.loop_look import root
 from flightlog.dataset import check as dataset
-from flightlog.dataset.layout import Place
 from flightlog.lab import incidents as lab
 from flightlog.live import incidents as live
 from flightlog.loop.look import incidents as loop
@@ -19,7 +19,6 @@ from flightlog.loop.look.session import JOURNAL
 from flightlog.loop.run.where import sessions
 from flightlog.model.damage import Incident
 from flightlog.model.errors import FlightlogError
-from flightlog.sources.git import repository as repositories
 
 RUNS = "runs"
 
@@ -52,8 +51,6 @@ def _live(project: Path) -> Iterator[Incident]:
 
 
 def _dataset(project: Path) -> Iterator[Incident]:
-    if not (project / ".git").exists():
-        return
-    place = Place(repositories.at(project))
-    if place.tracked.is_dir():
+    place = looked_at(project) if (project / ".git").exists() else None
+    if place is not None:
         yield from dataset.incidents(dataset.check(place), now_ms())

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from flightlog.app import home, local_zone, now_ms, open_archive
+from flightlog.app import home, is_trusted, local_zone, now_ms, open_archive
 from flightlog.app.config import in_force
 from flightlog.app.hook.line import TEMPLATE, Look, render, renders
 from flightlog.app.paths import SAMPLES, claude_config_dirs
@@ -98,7 +98,7 @@ def _is_used(place: Where) -> bool:
 
 def _where(config_dir: Path) -> Where:
     template = str(in_force()["statusline.template"].value)
-    return Where(config_dir, Path(home()), now_ms(), local_zone(), _new_id, template, drawn)
+    return Where(config_dir, Path(home()), now_ms(), local_zone(), _new_id, template, drawn, is_trusted)
 
 
 def drawn(page: dict[str, Any]) -> dict[str, str]:

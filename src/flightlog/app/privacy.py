@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from flightlog.app import open_archive, paths
+from flightlog.app import is_trusted, open_archive, paths
 from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
 from flightlog.model.known import Known
@@ -22,6 +22,7 @@ from flightlog.privacy.detect.known import dotenv_values, secret_values
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor, confidence, masked
 from flightlog.privacy.trust import Trust
+from flightlog.store.git.command import PersonGit
 from flightlog.store.reading import raw_lines
 
 SETTINGS = "flightlog.toml"
@@ -88,6 +89,15 @@ def clean_known(known: Mapping[str, Known]) -> dict[str, Known]:
 def trust() -> Trust:
     """Return the consents of this person."""
     return Trust(home() / "trust.json")
+
+
+def guard_git(folder: Path) -> PersonGit:
+    """Return how the guard runs git in `folder`; inside a hook, git's own variables say which index is meant."""
+    if folder != Path() or "GIT_PREFIX" not in os.environ:  # which git sets for every hook
+        return PersonGit(folder, is_trusted(folder.resolve()))
+    names = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
+    # Git is at work here already, with all that this repository configures.
+    return PersonGit(folder, trusted=True, variables={name: os.environ[name] for name in names if name in os.environ})
 
 
 def repository_settings(folder: Path) -> dict[str, Any]:

@@ -4,7 +4,6 @@ Reads the environment so that the room does not.
 """
 
 import getpass
-import subprocess
 import uuid
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from flightlog.privacy.redact import Redactor
 from flightlog.retro.issues.board import Board
 from flightlog.retro.room import ANALYSIS, ROOT, Room
 from flightlog.retro.state import Analysis, decoded
+from flightlog.store.git.command import GitError, PersonGit
 
 
 def open_room(folder: Path | None = None) -> Room:
@@ -70,10 +70,8 @@ def _redactor(project: Path) -> Redactor:
 def _own_names(project: Path) -> frozenset[str]:
     said = set()
     for name in ("user.name", "user.email"):
-        asked = subprocess.run(
-            ["git", "config", "--get", name], cwd=project, capture_output=True, text=True, check=False, timeout=10
-        )
-        said.add(asked.stdout.strip())
+        with suppress(GitError):
+            said.add(PersonGit(project).run("config", "--get", name).out.decode("utf-8", "replace").strip())
     with suppress(KeyError, OSError):
         said.add(getpass.getuser())
     return frozenset(name for name in said if name not in {"", "root"})

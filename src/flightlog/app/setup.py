@@ -14,6 +14,7 @@ from flightlog.agents.claude_code import ClaudeCode
 from flightlog.app import install, jsonedit
 from flightlog.app.config import in_force
 from flightlog.app.paths import claude_config_dirs, project_settings
+from flightlog.app.privacy import guard_git
 from flightlog.privacy import guard
 from flightlog.store import settings_file
 
@@ -43,16 +44,18 @@ def guard_here(place: Place, *, remove: bool) -> list[Path]:
     if not _is_repository(place):
         return []
     if remove:
-        return guard.remove_guard(place.cwd)
+        return guard.remove_guard(guard_git(place.cwd))
     beside = Path(sys.executable).with_name("flightlog")
-    return guard.install_guard(place.cwd, command=shlex.quote(str(beside)) if beside.exists() else "flightlog")
+    return guard.install_guard(
+        guard_git(place.cwd), command=shlex.quote(str(beside)) if beside.exists() else "flightlog"
+    )
 
 
 def wants_guard(place: Place, *, remove: bool) -> bool:
     """Whether there is a guard to put in, or to take out."""
     if not _is_repository(place):
         return False
-    there = len(guard.guards(place.cwd))
+    there = len(guard.guards(guard_git(place.cwd)))
     return there > 0 if remove else there < len(guard.HOOKS)
 
 

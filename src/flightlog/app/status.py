@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.app import home, now_ms
+from flightlog.app import home, is_trusted, now_ms
 from flightlog.app.collecting import collecting, common
 from flightlog.app.hook_check import lost_records
 from flightlog.app.overview import keep_days
@@ -15,6 +15,7 @@ from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.git.repository import Repository
+from flightlog.store.git.command import GitError
 from flightlog.store.kept import kept_sessions
 from flightlog.views.usage import DAY_MS
 
@@ -80,7 +81,10 @@ def _dataset() -> SafeRows | None:
     from flightlog.dataset.layout import Place  # noqa: PLC0415 - where rows are collected alone
     from flightlog.dataset.remote import safety  # noqa: PLC0415
 
-    told = safety(Place(Repository(top, common(top))))
+    try:
+        told = safety(Place(Repository(top, common(top), is_trusted(top))))
+    except GitError:  # a git that must not run here: nothing is known
+        return None
     return SafeRows(told.last_record_ms, told.last_safe_ms, told.shards, told.shards_unsafe)
 
 

@@ -106,16 +106,19 @@ def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
 @json_option("Print each verdict as a line of JSON.")
 @click.option("--quiet", is_flag=True, help="Print only what must not be there.")
 @click.option("--install", is_flag=True, help="Put the guard before commits and pushes; other hooks are kept.")
-def check(repository: Path, *, as_json: bool, quiet: bool, install: bool) -> int:
+@click.option("--push", metavar="REMOTE", help="Check what a push sends; git's lines come on standard input.")
+def check(repository: Path, *, as_json: bool, quiet: bool, install: bool, push: str | None) -> int:
     """Ask git what is tracked, staged or would be added, and name the rule for each file; exit 1 if one is wrong."""
     import msgspec
 
+    from flightlog.app.privacy import guard_git
     from flightlog.privacy import guard
 
+    git = guard_git(repository)
     if install:
-        for hook in guard.install_guard(repository):
+        for hook in guard.install_guard(git):
             click.echo(f"guard installed: {hook}", err=True)
-    verdicts = guard.check(repository)
+    verdicts = guard.check(git) if push is None else guard.check_push(git, push, sys.stdin)
     for verdict in verdicts:
         if quiet and verdict.fine:
             continue

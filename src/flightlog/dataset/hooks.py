@@ -16,6 +16,7 @@ from flightlog.dataset.layout import TRACKED
 from flightlog.dataset.rows import BASES
 from flightlog.sources.git.repository import Repository, asked, git
 from flightlog.store import files, settings_file
+from flightlog.store.git.command import PersonGit, find_hooks_folder
 
 MARK = "# flightlog dataset"
 DRIVER = "flightlog-rows"
@@ -92,7 +93,7 @@ def apply(repository: Repository, changes: list[Change], command: str) -> None:
 
 
 def _hook(repository: Repository) -> Path:
-    return repository.top / asked(repository, "rev-parse", "--git-path", "hooks/post-commit")
+    return find_hooks_folder(PersonGit(repository.top, repository.trusted)) / "post-commit"
 
 
 def _attributes(repository: Repository) -> Path:
@@ -116,12 +117,10 @@ def _held(path: Path) -> bytes | None:
 
 
 def _post_commit(command: str) -> str:
-    """The hook asks git one quick question: whether the commit touches anything but the rows themselves."""
     return f"""#!/bin/sh
 {MARK}: note the commit as a training row, behind git's back. Never fails, never waits.
 [ -x "$0.{_BEFORE}" ] && "$0.{_BEFORE}" "$@"
 [ "${{ML_COLLECTION_ENABLED:-1}}" = 0 ] && exit 0
-git diff-tree --quiet --root --no-commit-id -r HEAD -- ':(top)' ':(top,exclude).git-ml' && exit 0
 (nohup {command} dataset session sync-to-jsonl --commits </dev/null >/dev/null 2>&1 &)
 exit 0
 """

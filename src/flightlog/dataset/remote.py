@@ -17,8 +17,9 @@ from flightlog.dataset.rows import Row, rev_of
 from flightlog.dataset.shards import free_number, indented, named
 from flightlog.privacy.records import Records
 from flightlog.sources.git import own_ref
-from flightlog.sources.git.repository import GitFailed, Repository, asked, blobs, current_branch, tree_files
+from flightlog.sources.git.repository import Repository, asked, blobs, current_branch, tree_files
 from flightlog.store import files
+from flightlog.store.git.command import GitError
 
 REFS = "refs/flightlog/dataset"
 GATHERED = "refs/flightlog/gathered"
@@ -71,11 +72,11 @@ def push(place: Place, remote: str, now_ms: int) -> Pushed:
 def _reached(remote: str) -> Iterator[None]:
     try:
         yield
-    except GitFailed as error:
+    except GitError as error:
         hint = (
             f"see `git remote -v`; `git remote add {remote} URL`, or another `remote` under [dataset] in flightlog.toml"
         )
-        raise GitFailed(error.message, hint=hint, said=error.said) from error
+        raise GitError(error.message, hint=hint, said=error.said) from error
 
 
 def _put(place: Place, ref: str, new: dict[str, bytes]) -> None:

@@ -66,6 +66,7 @@ class Where(Struct, frozen=True):
     new_id: Callable[[], str]
     template: str = ""
     draw: Draw | None = None
+    trusts: Callable[[Path], bool] = lambda _: False  # whether the person allowed what a project configures
 
     @property
     def folder(self) -> Path:
@@ -170,7 +171,7 @@ class _Gathering:
                 del self.memory.sessions[name]
         mine = [memo for memo in memos if self.effort.only in {"", memo.session}]
         look_at_panes(mine, self.now_ms)
-        observe.look_at_git([(memo, self._project(memo)) for memo in mine], self.now_ms)
+        observe.look_at_git([(memo, self._project(memo)) for memo in mine], self.now_ms, self.where.trusts)
         for memo in mine if self.effort.secrets else ():
             recording = self.recordings.get(memo.session)
             due = not self.effort.only or self.now_ms - memo.secrets_ms > observe.SECRETS_EVERY_MS

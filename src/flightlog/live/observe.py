@@ -5,9 +5,9 @@ can be thrown away. Knows files and processes, judges nothing.
 """
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -17,10 +17,9 @@ from flightlog.live.billing import Sample
 from flightlog.live.payloads import Told, told
 from flightlog.live.state import Git, Limits, Tmux
 from flightlog.model.damage import UNREADABLE
+from flightlog.model.errors import FlightlogError
+from flightlog.store.git.command import GitError, PersonGit
 from flightlog.store.reading import open_reader
-
-if TYPE_CHECKING:
-    import subprocess
 
 TAIL_BYTES = 2 << 20
 GIT_EVERY_MS = 30_000
@@ -28,7 +27,7 @@ GIT_LIMIT_S = 2.0
 SECRETS_EVERY_MS = 300_000
 SECRETS_BYTES_MAX = 32 << 20
 
-_GIT = ("git", "--no-optional-locks", "-c", "core.fsmonitor=false", "status", "--porcelain=v2", "--branch", "-uno")
+_STATUS = ("status", "--porcelain=v2", "--branch", "-uno")
 
 
 class Memo(Struct):
@@ -190,39 +189,27 @@ def _answers(pid: int) -> bool:
     return True
 
 
-def look_at_git(wanted: Iterable[tuple[Memo, str]], now_ms: int) -> None:
-    """Ask git about working copies not asked about lately, all at once; a slow one is left for the next time."""
+def look_at_git(wanted: Iterable[tuple[Memo, str]], now_ms: int, trusts: Callable[[Path], bool]) -> None:
+    """Ask git about work trees not asked about lately, all at once; a slow one is left for the next time.
+
+    `trusts` says whether the person allowed what a project configures; an old git runs in no other.
+    """
     due: dict[str, list[Memo]] = {}
     for memo, folder in wanted:
         if folder and Path(folder).is_dir() and now_ms - (memo.git.last_checked or 0 if memo.git else 0) > GIT_EVERY_MS:
             due.setdefault(folder, []).append(memo)
     if not due:
         return
-    import subprocess  # noqa: PLC0415 - most looks ask nothing
-
-    running = {folder: _asked(folder) for folder in due}
+    running = {}
+    for folder in due:
+        with suppress(FlightlogError):
+            running[folder] = PersonGit(Path(folder), trusts(Path(folder))).start(*_STATUS, limit_s=GIT_LIMIT_S)
     for folder, process in running.items():
-        try:
-            said, _ = process.communicate(timeout=GIT_LIMIT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            continue
-        for memo in due[folder]:
-            memo.git = _git(said.decode("utf-8", "replace"), now_ms) if process.returncode == 0 else Git()
-
-
-def _asked(folder: str) -> "subprocess.Popen[bytes]":
-    import subprocess  # noqa: PLC0415 - most looks ask nothing
-
-    clean = {"PATH": os.defpath, "LC_ALL": "C", "GIT_CONFIG_NOSYSTEM": "1"}
-    return subprocess.Popen(
-        [_GIT[0], "-C", folder, *_GIT[1:]],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=clean,
-    )
+        with suppress(GitError):
+            answer = process.answer()
+            found = _git(answer.out.decode("utf-8", "replace"), now_ms) if answer.code == 0 else Git()
+            for memo in due[folder]:
+                memo.git = found
 
 
 def _git(said: str, now_ms: int) -> Git:

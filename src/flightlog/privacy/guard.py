@@ -1,56 +1,102 @@
-"""Standing between private files and git: git itself is asked what it tracks or would add.
+"""Keep private files and secrets out of git: what is staged before a commit, what leaves before a push.
 
-Two questions for each file: may its kind be tracked (`tiers`), and does its text hold a
-secret. The hooks ask the same and let git go on when they cannot ask: a guard that is not
-installed right must not stop anybody's work.
+Two questions for each file: may its kind be tracked (`tiers`), and does it hold a secret. A commit goes on when the
+guard cannot run, with a message; a push does not: what was pushed cannot be taken back.
 """
 
-import subprocess
-from collections.abc import Iterator
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain, islice
 from pathlib import Path
+from typing import IO, BinaryIO, cast
 
 from msgspec import Struct
 
-from flightlog.model.errors import NotFound
+from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.pages import Tier
 from flightlog.privacy import tiers
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.hits import MEDIUM, SECRET
+from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.meter import UNJUDGED
 from flightlog.privacy.redact import masked
+from flightlog.privacy.stream import in_text
 from flightlog.store import files, settings_file
+from flightlog.store.git.command import GitError, PersonGit, find_hooks_folder
 
-_TEXT_BYTES_MAX = 4 << 20
 _MARK = "# flightlog privacy guard"
 _BEFORE = "before-flightlog"
 HOOKS = ("pre-commit", "pre-push")
+# A first push of a large history: several GB of text, at the speed of the search.
+_LIMIT_S = 600.0
+_PIECE_BYTES = 1 << 20
+_MESSAGE_BYTES_MAX = 16 << 20  # held in memory whole: far more than anyone writes
+_SIGNATURE = re.compile(rb"^-----BEGIN \w+ SIGNATURE-----$", re.MULTILINE)
+# Enough to act on; a dump with a million keys must not fill the memory.
+_VERDICTS_MAX = 200
+# So many ids fit into a pipe while git still writes what was asked for before.
+_IDS_AT_ONCE = 100
+_PUSHED = re.compile(r"\S+ ([0-9a-f]{40,64}) \S+ ([0-9a-f]{40,64})")
+# Letters with NULs between them: UTF-16 and UTF-32 of either byte order, also in the middle of a file.
+_WIDE = re.compile(rb"(?:[^\0]\0{1,3}){8,}")
+_WIDE_END = re.compile(rb"(?:[^\0]\0{1,3}){8}[^\0]?\Z")
+_WIDE_TAIL_BYTES = 40
+_NUL_OR_NOT = b"\0" + b"x" * 255
+# Of a file with NULs only what is written in ASCII is searched: random bytes look like anything.
+_ASCII_ALONE = bytes(byte if byte in b"\t\n\r" or 32 <= byte < 127 else 0 for byte in range(256))
 
 
 class Verdict(Struct, frozen=True):
-    """What the guard says of one file."""
+    """What the guard says of one file, or of the message of a commit."""
 
     path: str
-    state: str  # tracked, staged or addable
+    state: str  # tracked, staged, addable or pushed
     tier: str
     rule: str
     fine: bool
     why: str = ""
 
 
-def check(repository: Path, *, scan: bool = True) -> list[Verdict]:
+def check(git: PersonGit) -> list[Verdict]:
     """Return a verdict for each file of ours that git tracks, has staged or would add, and for staged secrets."""
-    staged = set(_git(repository, "diff", "--cached", "--name-only", "--diff-filter=d", "-z"))
-    tracked = set(_git(repository, "ls-files", "-z"))
-    addable = set(_git(repository, "ls-files", "--others", "--exclude-standard", "-z"))
+    staged = _staged(git)
+    tracked = set(_listed(git, "ls-files", "-z"))
+    addable = set(_listed(git, "ls-files", "--others", "--exclude-standard", "-z"))
     verdicts: list[Verdict] = []
-    for path in sorted(tracked | staged | addable):
+    for path in sorted(tracked | staged.keys() | addable):
         state = "staged" if path in staged else "tracked" if path in tracked else "addable"
-        verdicts += _verdicts(repository, path, state, scan=scan)
-    return verdicts
+        kinds = list(_by_kind(path, state))
+        verdicts += kinds
+        if state != "staged" and kinds and kinds[0].fine:
+            verdicts += _in_file(git.folder / path, path, state)
+    blobs = ((blob, path) for path, blob in staged.items())
+    return [*verdicts, *_in_names(staged, "staged"), *_in_objects(git, blobs, "staged")]
 
 
-def install_guard(repository: Path, *, command: str = "flightlog") -> list[Path]:
+def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[Verdict]:
+    """Return what must not leave with a push: secrets in files, file names and messages, and files of ours.
+
+    `lines` are those git gives a pre-push hook. Looked at is what is new to `remote`: every version of each file.
+    """
+    tips, known = _pushed(git, lines)
+    if not tips:
+        return []
+    glob = [] if re.search(r"[][*?\\]", remote) else [f"--remotes={remote}"]
+    new = [*tips, "--not", *known, *glob]
+    commits = git.start("rev-list", *new, "--", limit_s=_LIMIT_S).finish()
+    words = ("diff-tree", "--stdin", "--no-commit-id", "-r", "-c", "--root", "-z", "--no-renames", "--diff-filter=A")
+    added = git.start(*words, "--name-only", limit_s=_LIMIT_S).finish(commits)
+    names = sorted({*added.decode("utf-8", "surrogateescape").split("\0")} - {""})
+    kinds = (verdict for path in names for verdict in _by_kind(path, "pushed") if not verdict.fine)
+    by_name = islice(chain(kinds, _in_names(names, "pushed")), _VERDICTS_MAX)
+    return [*by_name, *_in_objects(git, _new_objects(git, new), "pushed")]
+
+
+def install_guard(git: PersonGit, *, command: str = "flightlog") -> list[Path]:
     """Put the guard before commits and pushes; hooks of other people stay and run first. Return what changed."""
-    folder = _hooks_folder(repository)
+    folder = find_hooks_folder(git)
     made = []
     for name in HOOKS:
         hook = folder / name
@@ -64,10 +110,10 @@ def install_guard(repository: Path, *, command: str = "flightlog") -> list[Path]
     return made
 
 
-def remove_guard(repository: Path) -> list[Path]:
+def remove_guard(git: PersonGit) -> list[Path]:
     """Take the guard out again; a hook that was there before comes back."""
     gone = []
-    for hook in guards(repository):
+    for hook in guards(git):
         before = hook.with_name(f"{hook.name}.{_BEFORE}")
         settings_file.remove(hook)
         if before.exists():
@@ -76,71 +122,184 @@ def remove_guard(repository: Path) -> list[Path]:
     return gone
 
 
-def guards(repository: Path) -> list[Path]:
+def guards(git: PersonGit) -> list[Path]:
     """Return where the guard stands in a repository."""
-    folder = _hooks_folder(repository)
-    hooks = [folder / name for name in HOOKS]
+    hooks = [find_hooks_folder(git) / name for name in HOOKS]
     return [hook for hook in hooks if hook.is_file() and _MARK in hook.read_text(errors="replace")]
 
 
-def _hooks_folder(repository: Path) -> Path:
-    return repository / _git(repository, "rev-parse", "--git-path", "hooks", nul=False)[0]
-
-
-def _verdicts(repository: Path, path: str, state: str, *, scan: bool) -> Iterator[Verdict]:
+def _by_kind(path: str, state: str) -> Iterator[Verdict]:
     known = tiers.kind_of(path)
-    tier, rule = (known[1].tier, f"{known[0].room}: {known[1].name} ({known[1].path})") if known else (None, "")
-    if tier is not None:
+    if known is not None:
+        tier, rule = known[1].tier, f"{known[0].room}: {known[1].name} ({known[1].path})"
         fine = tier is Tier.TRACKED
-        why = "" if fine else f"{tier.value} files do not belong in git"
-        yield Verdict(path, state, tier.value, rule, fine, why)
-    if scan and (state == "staged" or tier is Tier.TRACKED):
-        yield from _secrets(repository, path, state)
+        yield Verdict(path, state, tier.value, rule, fine, "" if fine else f"{tier.value} files do not belong in git")
 
 
-def _secrets(repository: Path, path: str, state: str) -> Iterator[Verdict]:
-    data = _staged_bytes(repository, path) if state == "staged" else _file_bytes(repository / path)
-    for found in engine.find(data) if b"\0" not in data[:8000] else ():
-        if found.kind == SECRET and found.weight >= MEDIUM:
-            line = data.count(b"\n", 0, found.start) + 1
-            why = f"line {line} holds what looks like a secret: {masked(found.value)}"
-            yield Verdict(path, state, "", found.rule, fine=False, why=why)
+def _in_names(paths: Iterable[str], state: str) -> Iterator[Verdict]:
+    """Search file names, all at once: no detector reaches over a NUL."""
+    data = "\0".join(paths).encode("utf-8", "surrogateescape")
+    for found in filter(_counts, engine.find(data)):
+        path = data[data.rfind(b"\0", 0, found.start) + 1 :].partition(b"\0")[0]
+        shown = path.decode("utf-8", "replace").replace(found.value.decode("utf-8", "replace"), masked(found.value))
+        why = f"the file name holds what looks like a secret: {masked(found.value)}"
+        yield Verdict(shown, state, "", found.rule, fine=False, why=why)
 
 
-def _staged_bytes(repository: Path, path: str) -> bytes:
-    shown = subprocess.run(["git", "show", f":{path}"], cwd=repository, capture_output=True, check=False)
-    return shown.stdout[:_TEXT_BYTES_MAX]
+def _in_file(file: Path, path: str, state: str) -> Iterator[Verdict]:
+    with suppress(OSError), file.open("rb") as source:
+        yield from _in_content(source, path, state)
 
 
-def _file_bytes(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(_TEXT_BYTES_MAX)
-    except OSError:
-        return b""
+def _in_content(source: "_Object | IO[bytes]", path: str, state: str) -> Iterator[Verdict]:
+    for place in in_text(cast("BinaryIO", _Text(source)), Known()):
+        if _counts(place.found):
+            why = f"line {place.line} holds what looks like a secret: {masked(place.found.value)}"
+            yield Verdict(path, state, "", place.found.rule, fine=False, why=why)
 
 
-def _git(repository: Path, *words: str, nul: bool = True) -> list[str]:
-    done = subprocess.run(["git", *words], cwd=repository, capture_output=True, check=False)
-    if done.returncode:
-        raise NotFound(f"not a git repository: {repository}", hint="run it inside one, or make one with: git init")
-    text = done.stdout.decode("utf-8", "surrogateescape")
-    return [name for name in text.split("\0") if name] if nul else text.splitlines()
+def _counts(found: engine.Found) -> bool:
+    # Text too dense to be judged stops nothing: certificates and binaries are full of it.
+    return found.kind == SECRET and (found.weight >= MEDIUM or found.rule != UNJUDGED)
+
+
+class _Text:
+    """A file's text, whatever its encoding: wide letters become bytes, and binary content NULs."""
+
+    def __init__(self, source: "_Object | IO[bytes]") -> None:
+        self._source = source
+        self._has_nul = self._is_wide = False
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes of text; empty at the end."""
+        data = self._source.read(size)
+        self._has_nul |= b"\0" in data
+        if not self._has_nul or not data:
+            return data
+        if self._is_wide:
+            data = data.lstrip(b"\0")  # the rest of a letter that began in the piece before
+        self._is_wide = _WIDE_END.search(data[-_WIDE_TAIL_BYTES:]) is not None
+        zeros = data.translate(_NUL_OR_NOT)  # a search for bytes is a hundred times quicker than the expression
+        if any(letters in zeros for letters in (b"x\0" * 8, b"x\0\0\0" * 8)):
+            data = _WIDE.sub(lambda run: run[0].replace(b"\0", b""), data)
+        return data.translate(_ASCII_ALONE) or b"\0"
+
+
+class _Object:
+    """One object in the output of `git cat-file --batch`."""
+
+    def __init__(self, source: IO[bytes], size: int) -> None:
+        self._source = source
+        self._left = size
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes; empty at its end."""
+        data = self._source.read(min(size, self._left))
+        if not data and self._left:
+            raise GitError("git cat-file ended early", hint="run the command again")
+        self._left -= len(data)
+        return data
+
+
+def _in_objects(git: PersonGit, wanted: Iterator[tuple[str, str]], state: str) -> list[Verdict]:
+    """Search blobs and the messages of commits and tags, one after another; `wanted` are ids and paths."""
+    verdicts: list[Verdict] = []
+    running = git.start("cat-file", "--batch", limit_s=_LIMIT_S)
+    given, out = running.stream()
+    while some := list(islice(wanted, _IDS_AT_ONCE)):
+        with suppress(BrokenPipeError):  # it ended: seen at the next read
+            given.write("".join(f"{name}\n" for name, _ in some).encode())
+            given.flush()
+        for name, path in some:
+            facts = out.readline().split()
+            if not facts:
+                running.end()
+            if len(facts) != 3:
+                raise GitError(f"git cannot read an object: {name}", hint="git fsck")
+            content = _Object(out, int(facts[2]))
+            found = _in_object(content, facts[1], path or f"{facts[1].decode()} {name[:12]}", state)
+            verdicts += islice(found, _VERDICTS_MAX - len(verdicts))
+            while content.read(_PIECE_BYTES):
+                pass
+            out.read(1)  # the line end after each object
+    running.end()
+    return verdicts
+
+
+def _in_object(content: _Object, kind: bytes, path: str, state: str) -> Iterator[Verdict]:
+    if kind == b"blob":
+        yield from _in_content(content, path, state)
+    elif kind != b"tree":
+        # The message follows the headers, and a signature the message of a tag: random letters look like anything.
+        message = content.read(_MESSAGE_BYTES_MAX).partition(b"\n\n")[2]
+        yield from _in_content(io.BytesIO(_SIGNATURE.split(message)[0]), path, state)
+
+
+def _new_objects(git: PersonGit, new: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield id and path of every object that `new` (revisions for `rev-list`) names."""
+    running = git.start("rev-list", "--objects", "--missing=allow-promisor", *new, "--", limit_s=_LIMIT_S)
+    for line in running.stream()[1]:
+        name, _, path = line.rstrip(b"\n").decode("utf-8", "surrogateescape").partition(" ")
+        yield name, path
+    running.end()
+
+
+def _pushed(git: PersonGit, lines: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Return the commits and tags being pushed, and those the remote has."""
+    tips, there = [], []
+    for line in filter(str.strip, lines):
+        fields = _PUSHED.fullmatch(line.strip())
+        if fields is None:
+            raise Invalid(f"not a line of a pre-push hook: {line.strip()[:80]}", hint="git help githooks")
+        tips += [fields[1]] if fields[1].strip("0") else []  # zeros: the ref is deleted, nothing leaves
+        there += [fields[2]] if fields[2].strip("0") else []
+    listed = git.run("cat-file", "--batch-check", given="".join(f"{name}\n" for name in there).encode()).checked()
+    missing = {line.split()[0].decode() for line in listed.splitlines() if line.endswith(b" missing")}
+    return tips, [name for name in there if name not in missing]
+
+
+def _staged(git: PersonGit) -> dict[str, str]:
+    """Return path and blob of what is staged; a submodule's commit is no blob of this repository."""
+    fields = _listed(git, "diff", "--cached", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=d")
+    pairs = zip(fields[::2], fields[1::2], strict=True)
+    return {path: facts.split()[3] for facts, path in pairs if facts.split()[1] != "160000"}
+
+
+def _listed(git: PersonGit, *words: str) -> list[str]:
+    answer = git.run(*words)
+    if answer.code:
+        raise NotFound(f"not a git repository: {git.folder}", hint="run it inside one, or make one with: git init")
+    return [name for name in answer.out.decode("utf-8", "surrogateescape").split("\0") if name]
 
 
 def _script(name: str, command: str) -> str:
-    given = "$(cat)" if name == "pre-push" else ""  # git tells a push what it pushes on standard input
+    act = name.removeprefix("pre-")
+    if act == "push":  # git says on standard input what it pushes
+        reads, option = "given=$(cat; echo x)\ngiven=${given%x}", ' --push="$1"'
+        unable = "push stopped: the flightlog guard could not run", "1"
+    else:
+        reads, option = "given=", ""
+        unable = "NOT CHECKED: the flightlog guard could not run; the commit goes on", "0"
     return f"""#!/bin/sh
 {_MARK}: no private file and no secret leaves with git.
-# Another hook that was here before runs first. Exit 1 of the check stops git; any other failure does not.
-given={given}
+# A hook that was here before runs first. A push stops when the guard cannot run, a commit goes on.
+{reads}
 before="$0.{_BEFORE}"
 if [ -x "$before" ]; then
-  printf '%s\\n' "$given" | "$before" "$@" || exit $?
+  printf '%s' "$given" | "$before" "$@" || exit $?
 fi
-command -v {command} >/dev/null 2>&1 || exit 0
-{command} privacy check --quiet </dev/null 1>&2
-[ $? -eq 1 ] || exit 0
-echo "{name} stopped: see above, or go on with --no-verify" >&2
+if [ "${{FLIGHTLOG_GUARD:-1}}" = 0 ]; then
+  echo "NOT CHECKED: FLIGHTLOG_GUARD=0" >&2
+  exit 0
+fi
+printf '%s' "$given" | {command} privacy check --quiet{option} 1>&2
+code=$?
+[ $code -eq 0 ] && exit 0
+around="Go on without it: git {act} --no-verify, or FLIGHTLOG_GUARD=0"
+if [ $code -ne 1 ]; then
+  echo "{unable[0]} (exit $code). $around" >&2
+  exit {unable[1]}
+fi
+echo "{act} stopped by the flightlog guard: see above. $around" >&2
 exit 1
 """

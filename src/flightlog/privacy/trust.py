@@ -66,6 +66,10 @@ class Trust:
         consent = self._read().get(_place(repository))
         return not allows or (consent is not None and consent.settings == _digest(allows))
 
+    def has(self, repository: Path) -> bool:
+        """Return whether consent was given for `repository`, whatever its settings are now."""
+        return _place(repository) in self._read()
+
     def grant(self, repository: Path, allows: Mapping[str, Any]) -> None:
         """Allow these settings of `repository` from now on."""
         consents = self._read()

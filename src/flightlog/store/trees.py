@@ -28,7 +28,7 @@ from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
 from flightlog.store import treelook
 from flightlog.store.files import ensure_dir, replace, sync_dir, told
-from flightlog.store.git import GitFailed, Repository, remove_stale
+from flightlog.store.git import GitError, Repository, remove_stale
 from flightlog.store.treediff import Change, changes, patch
 from flightlog.store.treelook import LeftOut, Policy
 
@@ -226,7 +226,7 @@ class Trees:
         orders = ["start", *orders, "prepare", "commit", ""]
         try:
             self._git(held, ["update-ref", "--stdin"], stdin="\n".join(orders).encode())
-        except GitFailed as error:
+        except GitError as error:
             self._head = None
             if "reference already exists" in error.said or "but expected" in error.said:
                 raise Conflict(f"this name is taken, or the line moved: {error.said}", hint="use a new name") from error
@@ -275,7 +275,7 @@ class Trees:
     def _both(self, held: int, one: list[str], other: list[str]) -> tuple[bytes, bytes]:
         try:
             return self._at_once(held, one, other)
-        except GitFailed:
+        except GitError:
             # The index is a cache; one that a power cut left torn is read again from the line.
             self._reread(held)
             return self._at_once(held, one, other)

@@ -10,7 +10,7 @@ from flightlog.model.errors import NotFound
 from flightlog.sources.git import repository as repositories
 from flightlog.sources.git.history import commits, head, times
 from flightlog.sources.git.own_ref import put
-from flightlog.sources.git.repository import GitFailed
+from flightlog.store.git.command import GitError
 
 
 @pytest.fixture
@@ -79,5 +79,5 @@ def test_files_and_blobs_of_a_ref_are_read(ground, tmp_path):
 
 
 def test_what_git_says_is_the_error(ground):
-    with pytest.raises(GitFailed, match="git rev-parse failed: Needed a single revision"):
+    with pytest.raises(GitError, match="git rev-parse failed: Needed a single revision"):
         repositories.git(ground.place.repository, "rev-parse", "--verify", "nowhere")

@@ -16,7 +16,7 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Session
 from flightlog.model.text import counted
 from flightlog.sources.git.lines import Blamed, blame
-from flightlog.sources.git.repository import GitFailed
+from flightlog.store.git.command import GitError
 from flightlog.views.written import Edit, commits_named, prints, turns, wrote
 
 _SLACK_MS = 5_000
@@ -65,7 +65,7 @@ def _committed(ground: Ground, path: str, first: int, last: int) -> list[Blamed]
         return []
     try:
         return blame(ground.repository, path, first, last)
-    except GitFailed:
+    except GitError:
         return []
 
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from flightlog.app import lab, loop_look, open_archive
+from flightlog.app import is_trusted, lab, loop_look, open_archive
 from flightlog.app.retro import look, project_of
 from flightlog.archive import Archive, Progress
 from flightlog.dataset.book import read_book
@@ -41,7 +41,7 @@ class Ground:
     @functools.cached_property
     def repository(self) -> Repository | None:
         """The repository here, if there is one."""
-        return find_repository(self.folder)
+        return find_repository(self.folder, trusted=is_trusted(self.folder))
 
     @functools.cached_property
     def _top(self) -> str:

@@ -7,13 +7,13 @@ Sessions of ours, git's own files and what tools build are no progress.
 
 import hashlib
 import os
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from flightlog.model.errors import FlightlogError
 from flightlog.model.pages import Page, Tier
+from flightlog.store.git.command import GitError, PersonGit
 from flightlog.store.pages import publish
 from flightlog.store.trees import Place, Policy, Snapshot, Trees, open_trees
 
@@ -73,7 +73,6 @@ def fingerprint(project: Path) -> str:
 def _head(project: Path) -> bytes:
     """What git has checked out, so that work which was committed counts."""
     try:
-        told = subprocess.run(["git", "rev-parse", "HEAD"], cwd=project, capture_output=True, check=False, timeout=10)
-    except (OSError, subprocess.TimeoutExpired):
+        return PersonGit(project).run("rev-parse", "HEAD").out
+    except GitError:
         return b""
-    return told.stdout

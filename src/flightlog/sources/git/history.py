@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from flightlog.sources.git.heads import tip
 from flightlog.sources.git.repository import Repository, asked, git
+from flightlog.store.git.command import plain
 
 _FORMAT = "%x1e%H%x1f%P%x1f%ct%x1f%cI%x1f%B%x1f"
 _REVERTS = re.compile(r"^This reverts commit ([0-9a-f]{7,64})", re.MULTILINE)
@@ -41,7 +42,7 @@ def commits(repository: Repository, tips: Sequence[str], known: Sequence[str] = 
         return
     words = ["log", "--no-renames", "--numstat", "-z", f"--format={_FORMAT}", "--diff-merges=first-parent"]
     words += [f"--max-count={limit}"] if limit else []
-    out = git(repository, *words, *tips, "--not", *_existing(repository, known), "--")
+    out = git(repository, *words, *map(plain, tips), "--not", *_existing(repository, known), "--")
     for part in out.decode("utf-8", "replace").split("\x1e")[1:]:
         yield _commit(part)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from flightlog.sources.git.repository import Repository, asked, git
+from flightlog.store.git.command import plain
 
 _HEAD = re.compile(rb"^([0-9a-f]{40,64}) (\d+) (\d+)(?: \d+)?$")
 _HUNK = re.compile(rb"^@@ -\S+ \+(\d+)")
@@ -72,14 +73,14 @@ def commits_of(repository: Repository, paths: Sequence[str], since_ms: int) -> l
 
 def subject(repository: Repository, commit: str) -> str:
     """Return the first line of a commit's message."""
-    return asked(repository, "show", "--no-patch", "--format=%s", commit)
+    return asked(repository, "show", "--no-patch", "--format=%s", plain(commit))
 
 
 def added(repository: Repository, commit: str) -> Iterator[Added]:
     """Yield what a commit added, place by place."""
     words = ["diff-tree", "--root", "--no-commit-id", "-p", "-r", "--unified=0", "--no-renames", "--no-color"]
     path, line, lines = "", 0, list[str]()
-    for each in git(repository, *words, commit).split(b"\n"):
+    for each in git(repository, *words, plain(commit)).split(b"\n"):
         hunk = _HUNK.match(each)
         if each.startswith(b"+++ ") or hunk:
             if lines:

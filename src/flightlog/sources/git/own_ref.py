@@ -8,15 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flightlog.model.errors import Conflict
-from flightlog.sources.git.repository import GitFailed, Repository, asked, git, tree_files
+from flightlog.sources.git.repository import Repository, asked, git, tree_files
+from flightlog.store.git import AUTHOR
+from flightlog.store.git.command import GitError, plain
 
 _TRIES = 60
-_WHO = (
-    "GIT_AUTHOR_NAME=flightlog",
-    "GIT_AUTHOR_EMAIL=flightlog@localhost",
-    "GIT_COMMITTER_NAME=flightlog",
-    "GIT_COMMITTER_EMAIL=flightlog@localhost",
-)
 ZERO = "0" * 40
 
 
@@ -35,7 +31,7 @@ def put(repository: Repository, ref: str, files: Mapping[str, bytes], index: Pat
         commit = _commit(repository, _tree(repository, wanted, index), before)
         try:
             git(repository, "update-ref", ref, commit, before or ZERO)
-        except GitFailed:
+        except GitError:
             continue  # somebody else was quicker: their files are part of ours on the next try
         return commit
     raise Conflict(f"too many writers at once: {ref}", hint="run the command again")
@@ -43,12 +39,12 @@ def put(repository: Repository, ref: str, files: Mapping[str, bytes], index: Pat
 
 def send(repository: Repository, remote: str, ref: str) -> str:
     """Push `ref` and return the commit that is there then; one that is newer than ours is as good."""
-    said: GitFailed | None = None
+    said: GitError | None = None
     for _ in range(_TRIES):
         commit = asked(repository, "rev-parse", "--verify", ref)
         try:
-            git(repository, "push", "--quiet", "--no-verify", remote, f"{commit}:{ref}")
-        except GitFailed as error:
+            git(repository, "push", "--quiet", "--", plain(remote), f"{commit}:{ref}")
+        except GitError as error:
             said = error
             if asked(repository, "rev-parse", "--verify", ref) == commit and not _raced(error):
                 raise
@@ -60,11 +56,12 @@ def send(repository: Repository, remote: str, ref: str) -> str:
 
 def gather(repository: Repository, remote: str, theirs: str, ours: str) -> list[str]:
     """Fetch every ref below `theirs` to the same name below `ours`; return the names here."""
-    git(repository, "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", remote, f"+{theirs}/*:{ours}/*")
+    words = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--", plain(remote), f"+{theirs}/*:{ours}/*")
+    git(repository, *words)
     return asked(repository, "for-each-ref", "--format=%(refname)", f"{ours}/").splitlines()
 
 
-def _raced(error: GitFailed) -> bool:
+def _raced(error: GitError) -> bool:
     words = ("fetch first", "non-fast-forward", "cannot lock ref", "failed to update ref", "stale info", "rejected")
     return any(word in error.said for word in words)
 
@@ -77,7 +74,7 @@ def _stored(repository: Repository, files: Mapping[str, bytes]) -> dict[str, str
 
 
 def _tree(repository: Repository, files: Mapping[str, str], index: Path) -> str:
-    private = (f"GIT_INDEX_FILE={index}",)
+    private = {"GIT_INDEX_FILE": str(index)}
     listed = "".join(f"100644 {blob}\t{path}\0" for path, blob in sorted(files.items()))
     git(repository, "read-tree", "--empty", variables=private)
     git(repository, "update-index", "-z", "--index-info", given=listed.encode(), variables=private)
@@ -86,5 +83,5 @@ def _tree(repository: Repository, files: Mapping[str, str], index: Path) -> str:
 
 def _commit(repository: Repository, tree: str, parent: str) -> str:
     parents = ["-p", parent] if parent else []
-    made = git(repository, "commit-tree", tree, *parents, "-m", "training rows", variables=_WHO)
+    made = git(repository, "commit-tree", tree, *parents, "-m", "training rows", variables=AUTHOR)
     return made.decode().strip()

@@ -43,19 +43,19 @@ def conclude(repository: Repository, line: Line, paths: Iterable[str], message: 
     if tree == asked(repository, "rev-parse", f"{line.head}^{{tree}}"):
         return ""
     commit = _commit(repository, tree, [line.head, line.side], message)
-    _stage(repository, named, ())
+    _stage(repository, named, {})
     git(repository, "update-ref", "-m", message, "HEAD", commit, line.head)
     return commit
 
 
 def _tree(repository: Repository, head: str, paths: Iterable[str], index: Path) -> str:
-    private = (f"GIT_INDEX_FILE={index}",)
+    private = {"GIT_INDEX_FILE": str(index)}
     git(repository, "read-tree", head, variables=private)
     _stage(repository, paths, private)
     return git(repository, "write-tree", variables=private).decode().strip()
 
 
-def _stage(repository: Repository, paths: Iterable[str], variables: tuple[str, ...]) -> None:
+def _stage(repository: Repository, paths: Iterable[str], variables: dict[str, str]) -> None:
     given = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
     git(repository, "update-index", "--add", "--remove", "-z", "--stdin", given=given, variables=variables)
 

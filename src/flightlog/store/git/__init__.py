@@ -1,18 +1,21 @@
-"""Running git's plumbing on a repository that is ours alone.
+"""Everything that runs git, and the git repositories of our own.
 
-Knows how to keep the person's own git out of it: no global or system configuration, no hooks,
-no attribute that changes bytes, nothing of the caller's environment. Knows nothing of snapshots.
+Nothing of the person's own git reaches those: no global or system configuration, no hooks, no attribute that changes
+bytes, nothing of the environment.
 """
 
-import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.model.errors import NotFound, Unavailable
+from flightlog.model.errors import NotFound, Unreadable
 from flightlog.store.files import ensure_dir, replace, told
+from flightlog.store.git.command import GitError, Running, absolute, find_git, start
 
+__all__ = ["GitError", "Repository", "remove_stale"]
+
+_LIMIT_S = 900.0  # a snapshot of several hundred thousand files takes minutes on a slow disk
 _CONFIG = """\
 [core]
 	repositoryformatversion = 0
@@ -34,16 +37,16 @@ _CONFIG = """\
 """
 # The highest word on attributes: no line ends, filters or encodings of the project touch a byte.
 _ATTRIBUTES = "* -text !eol -ident !filter !working-tree-encoding !diff !merge\n"
+AUTHOR = {f"GIT_{who}_NAME": "flightlog" for who in ("AUTHOR", "COMMITTER")} | {
+    f"GIT_{who}_EMAIL": "flightlog@localhost" for who in ("AUTHOR", "COMMITTER")
+}
 _SETTINGS = {
+    **AUTHOR,
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": "/dev/null",
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_TERMINAL_PROMPT": "0",
     "GIT_LITERAL_PATHSPECS": "1",
-    "GIT_AUTHOR_NAME": "flightlog",
-    "GIT_AUTHOR_EMAIL": "flightlog@localhost",
-    "GIT_COMMITTER_NAME": "flightlog",
-    "GIT_COMMITTER_EMAIL": "flightlog@localhost",
     "HOME": "/nonexistent",
     "LC_ALL": "C",
 }
@@ -80,22 +83,24 @@ class Repository(Struct, frozen=True):
 
     def start(
         self, command: Sequence[str], *, more: Mapping[str, str] | None = None, held: int | None = None
-    ) -> "Running":
+    ) -> Running:
         """Start a git command, to be finished later; several may run at once."""
-        environment = {**_SETTINGS, "PATH": self.programs, "GIT_DIR": str(self.git_dir), **(more or {})}
+        name = next(word for word in command if word.islower() and "=" not in word and word[0] != "-")
+        if name != "init":
+            self._check_settings()
+        own = {"PATH": absolute(self.programs), "GIT_DIR": str(self.git_dir), "GIT_COMMON_DIR": str(self.git_dir)}
+        environment = {**_SETTINGS, **own, **(more or {})}
+        folder = Path(environment.get("GIT_WORK_TREE", str(self.git_dir)))
+        return start([find_git(own["PATH"]), *command], environment, folder, _LIMIT_S, held)
+
+    def _check_settings(self) -> None:
+        """Raise an error unless the settings are ours: a run of someone else brings its repository along."""
         try:
-            child = subprocess.Popen(
-                ["git", *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=environment,
-                cwd=environment.get("GIT_WORK_TREE", str(self.git_dir)),
-                pass_fds=() if held is None else (held,),
-            )
-        except FileNotFoundError as error:
-            raise Unavailable("git cannot be run here", hint="install git") from error
-        return Running(child, next(word for word in command if word.islower() and "=" not in word and word[0] != "-"))
+            is_ours = (self.git_dir / "config").read_bytes() == _CONFIG.encode()
+        except OSError as error:
+            raise GitError(f"no snapshots to read: {self.git_dir}", hint="flightlog lab list") from error
+        if not is_ours:
+            raise Unreadable(f"the settings of these snapshots were changed: {self.git_dir}", hint="flightlog lab list")
 
     def resolve(self, names: Iterable[str]) -> list[str]:
         """Return the object ids of these names, or say which is unknown."""
@@ -106,33 +111,6 @@ class Repository(Struct, frozen=True):
             if answer.endswith((" missing", " ambiguous")):
                 raise NotFound(f"no such snapshot: {name[:80]!r}", hint="list them in the run's .shadow_git: git tag")
         return found
-
-
-class Running:
-    """A git command at work."""
-
-    def __init__(self, child: "subprocess.Popen[bytes]", name: str) -> None:
-        """Take a child that was started."""
-        self._child = child
-        self._name = name
-
-    def finish(self, stdin: bytes = b"") -> bytes:
-        """Wait for its end and return what it says."""
-        with self._child:
-            said, complaint = self._child.communicate(stdin)
-        if self._child.returncode:
-            lines = complaint.decode("utf-8", "replace").strip().splitlines()
-            raise GitFailed(self._name, self._child.returncode, lines[0] if lines else "")
-        return said
-
-
-class GitFailed(Unavailable):
-    """A git command that did not do its work; the store is as it was before it."""
-
-    def __init__(self, command: str, code: int, said: str) -> None:
-        """Keep what git said; it names files, so it stands last."""
-        super().__init__(f"git {command} failed ({code}): {said[:300]}", hint="run `flightlog doctor`")
-        self.said = said
 
 
 def remove_stale(*locks: Path) -> None:

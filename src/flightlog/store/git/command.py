@@ -1,0 +1,329 @@
+"""Start git. No other module does; `tests/test_shape.py` checks that.
+
+`PersonGit` runs git in a repository that belongs to a person and may be a hostile clone: what its own configuration
+could make git run is overridden.
+"""
+
+import functools
+import os
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from msgspec import Struct
+
+from flightlog.model.errors import Invalid, NotFound, Unavailable
+
+if TYPE_CHECKING:
+    import subprocess
+
+_READ_LIMIT_S = 60.0
+_NETWORK_LIMIT_S = 300.0  # a push runs the person's hooks, which may test
+_CONFIG_BYTES_MAX = 1 << 20  # a configuration file of a person has some kilobytes
+# The first version that knows `safe.bareRepository`: an older one takes any directory that looks like a bare
+# repository for one, and runs what its configuration says.
+SAFE_VERSION = (2, 38)
+_ALWAYS = ("-c", "safe.bareRepository=explicit", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
+_READING = ("-c", "log.showSignature=false", "-c", "submodule.recurse=false")
+_NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
+_READING_ENVIRONMENT = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    # No protocol at all: reading a partial clone fetches what is missing, and so runs what the clone configures.
+    "GIT_ALLOW_PROTOCOL": "",
+    "GIT_NO_LAZY_FETCH": "1",
+}
+_CHANGING = frozenset(
+    ("commit-tree", "fetch", "hash-object", "push", "read-tree", "update-index", "update-ref", "write-tree")
+)
+_SIGN_IN = re.compile(
+    r"GIT_(ASKPASS|SSH|SSH_\w+|TERMINAL_PROMPT|SSL_\w+|PROXY_\w+|HTTP_\w+|CONFIG_(COUNT|KEY_\d+|VALUE_\d+))"
+)
+_NO_DIFF_PROGRAMS = ("--no-ext-diff", "--no-textconv", "--submodule=short", "--ignore-submodules=dirty")
+# Options that keep a command from running what a repository names. Git looks into a submodule with that one's own
+# configuration, and of two values of `remote.*.uploadpack` it takes the first: neither can be overridden.
+_OPTIONS = {
+    **dict.fromkeys(("diff", "diff-tree", "log", "show"), _NO_DIFF_PROGRAMS),
+    "blame": ("--no-textconv",),
+    "status": ("--ignore-submodules=all",),
+    "fetch": ("--upload-pack=git-upload-pack", "--no-recurse-submodules"),
+    "push": ("--receive-pack=git-receive-pack", "--recurse-submodules=no"),
+}
+# What can make git run a program, as `git config --list` writes the names. Those that only start with a merge, a
+# difftool or an editor are left alone: no command here does.
+_RUNS_PROGRAMS = re.compile(
+    r"""filter\..*\.(?:clean|smudge|process|required) | diff\.external | diff\..*\.(?:command|textconv)
+    | core\.(?:alternaterefscommand|askpass|editor|gitproxy|hookspath|pager|sshcommand)
+    | credential\.(?:.*\.)?helper | gpg\.(?:.*\.)?(?:program|defaultkeycommand)
+    | protocol\.(?:.*\.)?allow | remote\..*\.vcs | submodule\..*\.update
+    | uploadpack\.packobjectshook""",
+    re.VERBOSE | re.DOTALL,
+)
+# A configuration file without any of these sets none of the above and includes no other: names cannot be escaped.
+_MAY_RUN = re.compile(
+    rb"filter|diff|command|askpass|editor|gitproxy|hook|pager|helper|program|protocol|vcs|\bupdate\b|include"
+    rb"|worktreeconfig",
+    re.IGNORECASE,
+)
+# What such a setting becomes where the person's own configuration has none. Empty runs nothing, except for these.
+_INSTEAD = {"hookspath": "/dev/null", "sshcommand": "ssh", "required": "false", "allow": "never", "update": "none"}
+
+
+class GitError(Unavailable):
+    """Git could not be started or did not do its work; all it said is in `said`."""
+
+    def __init__(self, message: str, *, hint: str = "git status", said: str = "") -> None:
+        """Keep what git said."""
+        super().__init__(message, hint=hint)
+        self.said = said
+
+
+class Answer(Struct, frozen=True):
+    """What a git command printed, and how it ended."""
+
+    name: str
+    code: int
+    out: bytes
+    said: str
+
+    def checked(self) -> bytes:
+        """Return what was printed, or raise `GitError` with git's complaint."""
+        if self.code == 0:
+            return self.out
+        lines = self.said.strip().splitlines()
+        wrong = [line.partition(": ")[2] for line in lines if line.startswith(("fatal: ", "error: "))]
+        reason = (wrong or lines[-1:] or [f"exit {self.code}"])[0]
+        raise GitError(f"git {self.name} failed: {reason[:300]}", said=self.said)
+
+
+class Running:
+    """A git command that was started."""
+
+    def __init__(self, child: "subprocess.Popen[bytes]", name: str, limit_s: float) -> None:
+        """Take a child that was started just now."""
+        self._child = child
+        self._name = name
+        self._limit_s = limit_s
+        self._end_s = time.monotonic() + limit_s
+
+    def finish(self, stdin: bytes = b"") -> bytes:
+        """Wait for its end and return what it printed; raise `GitError` when it fails."""
+        return self.answer(stdin).checked()
+
+    def answer(self, stdin: bytes = b"") -> Answer:
+        """Wait for its end and return its answer; after the time limit it is killed."""
+        import subprocess  # noqa: PLC0415 - most settles ask git nothing
+
+        with self._child as child:
+            try:
+                out, said = child.communicate(stdin, max(0.0, self._end_s - time.monotonic()))
+            except subprocess.TimeoutExpired as error:
+                child.kill()
+                raise self._late() from error
+        return Answer(self._name, child.returncode, out, said.decode("utf-8", "replace"))
+
+    def stream(self) -> tuple[IO[bytes], IO[bytes]]:
+        """Return what it reads from and prints to, to be used while it runs; `end` must follow."""
+        self._timer = threading.Timer(self._limit_s, self._child.kill)
+        self._timer.daemon = True
+        self._timer.start()
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        return self._child.stdin, self._child.stdout
+
+    def end(self) -> None:
+        """Wait for a streamed command, and raise `GitError` if it failed or was killed at its time limit."""
+        _, said = self._child.communicate()
+        self._timer.cancel()
+        if self._child.returncode < 0:
+            raise self._late()
+        Answer(self._name, self._child.returncode, b"", said.decode("utf-8", "replace")).checked()
+
+    def _late(self) -> GitError:
+        return GitError(f"git {self._name} did not finish within {self._limit_s:.0f} s")
+
+
+class PersonGit(Struct, frozen=True):
+    """How git is run in a repository that belongs to a person.
+
+    `trusted` says that the person allowed what this repository configures: it counts for commands that change
+    something, and for a git that is too old to be kept from it. `variables` are set for git.
+    """
+
+    folder: Path
+    trusted: bool = False
+    variables: Mapping[str, str] = {}
+
+    def run(self, *words: str, given: bytes = b"") -> Answer:
+        """Run one git command; the first word is its name."""
+        return self.start(*words).answer(given)
+
+    def start(self, *words: str, limit_s: float = 0.0) -> Running:
+        """Start a git command, to be finished later; several may run at once."""
+        name, network = words[0], words[0] in {"fetch", "push"}
+        environment = _person_environment(keep=_SIGN_IN if network else None)
+        program = find_git(environment["PATH"])
+        self._check_version(program)
+        free = self.trusted and name in _CHANGING
+        limit_s = limit_s or (_NETWORK_LIMIT_S if network else _READ_LIMIT_S)
+        command = [program, *_ALWAYS]
+        if name not in _CHANGING:
+            # `rev-parse` runs no hook, and is asked where hooks are.
+            command += _READING if name == "rev-parse" else (*_READING, *_NO_HOOKS)
+            environment |= _READING_ENVIRONMENT
+        if not free:
+            left = "core.hookspath" if name == "rev-parse" else ""
+            settings = self._overrides(program, environment, limit_s)
+            _add_settings(environment, [pair for pair in settings if pair[0] != left])
+        if network and not free:
+            environment["GIT_ALLOW_PROTOCOL"] = "file:git:http:https:ssh"
+            environment.setdefault("GIT_PROXY_COMMAND", "")  # of two values of `core.gitProxy` git takes the first
+        command += [name, *(() if free else _OPTIONS.get(name, ())), *words[1:]]
+        return start(command, {**environment, **self.variables}, self.folder, limit_s)
+
+    def _check_version(self, program: str) -> None:
+        version = _git_version(program)
+        if version >= SAFE_VERSION or self.trusted:
+            return
+        found, hint = ".".join(map(str, version)), "install git 2.38 or later, or allow it here: flightlog trust --yes"
+        raise GitError(f"git {found} may run what a repository configures: {self.folder}", hint=hint)
+
+    def _overrides(self, program: str, environment: dict[str, str], limit_s: float) -> list[tuple[str, str]]:
+        """Return settings that undo what the repository's own configuration would run."""
+        if "GIT_DIR" not in self.variables and not _may_run_programs(self.folder):
+            return []
+        command = [program, *_ALWAYS, "config", "--list", "--show-scope", "-z"]
+        listed = start(command, {**environment, **self.variables}, self.folder, limit_s).finish()
+        own: list[tuple[str, str]] = []
+        foreign: dict[str, None] = {}
+        fields = iter(listed.decode("utf-8", "surrogateescape").split("\0")[:-1])
+        for scope, setting in zip(fields, fields, strict=True):
+            key, _, value = setting.partition("\n") if "\n" in setting else (setting, "", "true")
+            if not _RUNS_PROGRAMS.fullmatch(key):
+                continue
+            if scope in {"system", "global"}:
+                own.append((key, value))
+            elif scope != "command":
+                foreign[key] = None
+        return [pair for key in foreign for pair in _undo(key, own)]
+
+
+def start(
+    command: Sequence[str], environment: Mapping[str, str], folder: Path, limit_s: float, held: int | None = None
+) -> Running:
+    """Start a git command in `folder`; it keeps the lock `held` open while it lives."""
+    import subprocess  # noqa: PLC0415 - most settles ask git nothing
+
+    name = next(word for word in command[1:] if word.islower() and "=" not in word and word[0] != "-")
+    pipe, fds = subprocess.PIPE, () if held is None else (held,)
+    try:
+        child = subprocess.Popen(
+            command, stdin=pipe, stdout=pipe, stderr=pipe, env=environment, cwd=folder, pass_fds=fds
+        )
+    except (OSError, ValueError) as error:
+        raise GitError(f"git {name} could not be started: {error}", hint="git --version") from error
+    return Running(child, name, limit_s)
+
+
+def find_hooks_folder(git: PersonGit) -> Path:
+    """Return where git looks for the hooks of a work tree.
+
+    Raises `NotFound` outside of one, and `Invalid` if the repository's own configuration leads out of it.
+    """
+    answer = git.run("rev-parse", "--show-toplevel", "--git-common-dir", "--git-path", "hooks")
+    if answer.code:
+        raise NotFound(f"not a git repository: {git.folder}", hint="run it inside one, or make one with: git init")
+    lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
+    top, common, hooks = ((git.folder / line).resolve() for line in lines)
+    is_inside = hooks.is_relative_to(top) or hooks.is_relative_to(common)
+    if not is_inside and git.run("config", "--local", "--get", "core.hooksPath").code == 0:
+        hint = "see `git config --local core.hooksPath`"
+        raise Invalid(f"this repository's own configuration puts hooks outside of it: {hooks}", hint=hint)
+    return hooks
+
+
+def plain(name: str) -> str:
+    """Return `name` as it is, or raise `Invalid` where git would take it for an option."""
+    if name.startswith("-"):
+        raise Invalid(f"git would take this name for an option: {name[:80]}", hint="use another name")
+    return name
+
+
+def _person_environment(keep: re.Pattern[str] | None) -> dict[str, str]:
+    """Return the person's own environment without what steers git, except for names that match `keep`."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("GIT_") or (keep is not None and keep.fullmatch(name))
+    }
+    path = absolute(kept.get("PATH", os.defpath))
+    return {"GIT_TERMINAL_PROMPT": "0", **kept, "PATH": path, "LC_ALL": "C"}
+
+
+def absolute(path: str) -> str:
+    """Leave relative directories out of a search path: git runs inside the clone, so they would lead into it."""
+    return os.pathsep.join(entry for entry in path.split(os.pathsep) if entry.startswith("/"))
+
+
+@functools.lru_cache(maxsize=8)
+def find_git(path: str) -> str:
+    """Return the git of a search path, or raise `GitError`."""
+    for folder in path.split(os.pathsep):
+        if os.access(program := f"{folder}/git", os.X_OK):
+            return program
+    raise GitError("git cannot be run here", hint="install git")
+
+
+@functools.lru_cache(maxsize=8)
+def _git_version(program: str) -> tuple[int, int]:
+    environment = {"PATH": os.defpath, "LC_ALL": "C"}
+    said = start([program, "version"], environment, Path("/"), _READ_LIMIT_S).finish()
+    numbers = re.search(rb"(\d+)\.(\d+)", said)
+    return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
+
+
+def _may_run_programs(folder: Path) -> bool:
+    """Whether a configuration file that git may read for `folder` could name a program; starts no process."""
+    try:
+        return any(_MAY_RUN.search(_read_config(path)) for path in _config_files(folder.resolve()))
+    except (OSError, ValueError):
+        return True
+
+
+def _config_files(folder: Path) -> Iterator[Path]:
+    """Yield the configuration of every repository upwards: git goes on where a `.git` is not to its liking."""
+    for each in (folder, *folder.parents):
+        own = each / ".git"
+        if own.is_file():
+            own = each / own.read_text("utf-8").removeprefix("gitdir:").strip()
+        shared = own / "commondir"
+        config = (own / shared.read_text("utf-8").strip() if shared.is_file() else own) / "config"
+        if config.exists():
+            yield config
+
+
+def _read_config(path: Path) -> bytes:
+    if not path.is_file() or path.stat().st_size > _CONFIG_BYTES_MAX:
+        raise ValueError(path)
+    return path.read_bytes()
+
+
+def _undo(key: str, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return what puts a setting of the repository back to the person's own, or makes it run nothing."""
+    if key.startswith("credential."):
+        # A list: an empty value clears it, then the person's own helpers follow.
+        return [("credential.helper", ""), *(pair for pair in own if pair[0].startswith("credential."))]
+    values = [value for name, value in own if name == key]
+    return [(key, values[-1] if values else _INSTEAD.get(key.rpartition(".")[2], ""))]
+
+
+def _add_settings(environment: dict[str, str], settings: Sequence[tuple[str, str]]) -> None:
+    """Add settings as variables: unlike `-c`, they take names that hold an equals sign."""
+    count = environment.get("GIT_CONFIG_COUNT", "")
+    first = int(count) if count.isdecimal() else 0
+    for number, (key, value) in enumerate(settings, first):
+        environment |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    if settings:
+        environment["GIT_CONFIG_COUNT"] = str(first + len(settings))
