@@ -48,6 +48,8 @@ _PART_ANCHORS_MAX = 40_000
 _AUTOMATON = re2.Options()
 _AUTOMATON.encoding = re2.Options.Encoding.LATIN1
 _AUTOMATON.max_mem = 256 << 20
+# An anchor without its value is rare; so many are looked into. A hostile text may pile them up.
+_MISSED_MIN, _MISSED_EVERY = 200, 1_000
 _BASE64_MIN = 8
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-=")
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
@@ -245,7 +247,7 @@ class Known:
     def _rewritten(self, view: bytes, missed: list[tuple[int, int]]) -> Iterator[Hit]:
         """Yield the values that show once escapes are decoded and line ends taken out, around anchors."""
         windows: list[tuple[int, int]] = []
-        for start, size in sorted(missed):
+        for start, size in sorted(missed)[: _MISSED_MIN + len(view) // _MISSED_EVERY]:
             # Each character may be written as six, as `\\u0021` is.
             low, high = max(0, start - 6 * size - 40), start + 6 * size + 40
             if windows and low <= windows[-1][1]:
