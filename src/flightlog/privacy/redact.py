@@ -1,17 +1,18 @@
 """Taking out what is private: the one place where `Clean` text is made.
 
 Each value becomes a tag that is the same for the same value and key, and says nothing of
-the value to whoever has no key. Redacting twice changes nothing. Text is redacted whole,
-before anything cuts it, and never over the border between two records.
+the value to a reader without the key. A value recognized once is replaced wherever else it
+occurs. Redacting twice changes nothing. Text is redacted whole, before anything cuts it.
 """
 
 import hmac
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from msgspec import Struct
 
-from flightlog.model.pages import Clean
-from flightlog.privacy.detect import engine
+from flightlog.model.pages import Clean, Redacted
+from flightlog.privacy.detect import engine, lazily, views
 from flightlog.privacy.detect.hits import HIGH, LOW, SECRET, holds
 from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import UNJUDGED, Memory, Meter
@@ -20,8 +21,10 @@ from flightlog.privacy.detect.people import HOME, nobodys, without_owner
 _TAG_HEX = 4
 _GIVEN_UP = f"<{SECRET}:{UNJUDGED}:".encode()
 _HOMES_MAX = 16
-# A replacement changes what stands beside it; after this many rounds nothing new was ever found.
-ROUNDS_MAX = 6
+_HOME = lazily.linear(rb"(?:/(?:home|Users)/|-(?:home|Users)-|[A-Za-z]:(?:\\+|/)Users(?:\\+|/))[A-Za-z0-9]")
+# A replacement changes what stands beside it, and a recognized value is replaced elsewhere one round later;
+# after this many rounds nothing new was ever found.
+ROUNDS_MAX = 8
 
 
 class Finding(Struct, frozen=True):
@@ -36,12 +39,22 @@ class Finding(Struct, frozen=True):
 
 
 class Redactor:
-    """Redacts with one key and one set of known values."""
+    """Redacts one document with one key: values it recognized are known in every later text."""
 
-    def __init__(self, key: bytes, *, known: Iterable[str] = (), homes: Mapping[str, str] | None = None) -> None:
-        """Keep the key; `homes` maps directories to what they are called instead, as the repository to `.`."""
+    def __init__(
+        self,
+        key: bytes,
+        *,
+        known: Iterable[str] = (),
+        names: Iterable[str] = (),
+        homes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep the key, the `known` secrets, and the `names` of the person and the machine.
+
+        `homes` maps directories to what they are called instead, as the repository to `.`.
+        """
         self._key = key
-        self.known = Known(known)
+        self.known = Known(known, names)
         self._memory: Memory = {}
         # Paths repeat in each record of a transcript; renaming those seen before, in their order, costs one pass.
         self._seen: dict[bytes, None] = {}
@@ -50,6 +63,12 @@ class Redactor:
             for path, name in sorted((homes or {}).items(), key=lambda pair: -len(pair[0]))
             if len(path) > 1
         }
+
+    def redact_text(self, text: str) -> Redacted[Clean]:
+        """Return `text` without what is private, and how much was removed."""
+        before = text.encode("utf-8", "surrogatepass")
+        after = self.data(before)
+        return Redacted(Clean(after.decode("utf-8", "surrogatepass")), *count_removed(before, after))
 
     def clean(self, text: str) -> Clean:
         """Return `text` as a value that may be published."""
@@ -121,27 +140,67 @@ class Redactor:
 
     def replaced(self, data: bytes, found: list[engine.Found]) -> bytes:
         """Return `data` with a tag in place of each that was found."""
-        parts, at = [], 0
+        return b"".join(self._replaced([data], found))
+
+    def without_split_values(self, records: list[Any]) -> list[Any]:
+        """Return the records, those as they are in which no delta of a content block changes."""
+        done = list(records)
+        for block in views.delta_blocks(records):
+            pieces = [delta.text.encode("utf-8", "surrogatepass") for delta in block]
+            for delta, old, new in zip(block, pieces, self.pieces(pieces), strict=True):
+                if new != old:
+                    text = new.decode("utf-8", "surrogatepass")
+                    done[delta.record] = views.with_text(done[delta.record], delta.path, text)
+        return done
+
+    def pieces(self, pieces: list[bytes]) -> list[bytes]:
+        """Return the pieces of one text without what is private in it, also where a piece holds only a part."""
+        for _ in range(ROUNDS_MAX):
+            found = self.found(b"".join(pieces))
+            if not found:
+                break
+            pieces = self._replaced(pieces, found)
+        return pieces
+
+    def _replaced(self, pieces: list[bytes], found: list[engine.Found]) -> list[bytes]:
+        """Return the pieces of a text with a tag in the piece where each that was found begins."""
         cuts = sorted(
             (span, self._stand_in(one) if index == 0 else b"") for one in found for index, span in enumerate(one.spans)
         )
-        for (start, end), stand_in in cuts:
-            parts += [data[at:start], stand_in]
-            at = end
-        return b"".join([*parts, data[at:]])
+        done, low, number, at = [], 0, 0, 0
+        for piece in pieces:
+            parts, high = [], low + len(piece)
+            while number < len(cuts) and cuts[number][0][0] < high:
+                (start, end), stand_in = cuts[number]
+                if start >= low:
+                    parts += [piece[max(at, low) - low : start - low], stand_in]
+                at = end
+                if end > high:
+                    break
+                number += 1
+            parts.append(piece[max(at, low) - low :])
+            done.append(b"".join(parts))
+            low = high
+        return done
 
     def _stand_in(self, one: engine.Found) -> bytes:
         if one.rule == HOME:
             if one.value[:1] in b"/-" and len(self._seen) < _HOMES_MAX:
                 self._seen[one.value] = None
             return nobodys(one.value)
-        return self.tag(one.kind, one.rule, one.value)
+        kind, rule = one.kind, one.rule
+        if rule != UNJUDGED:
+            kind, rule = self.known.learn(one.value, kind, rule)
+        return self.tag(kind, rule, one.value)
 
 
-def redact(text: str, key: bytes, *, known: Iterable[str] = ()) -> tuple[Clean, list[Finding]]:
-    """Return `text` redacted, and what was found in it."""
-    redactor = Redactor(key, known=known)
-    return redactor.clean(text), redactor.find(text)
+def count_removed(before: bytes, after: bytes) -> tuple[int, int]:
+    """Return how many secrets and how many personal details of `before` are no longer in `after`."""
+    if before == after:
+        return 0, 0
+    secrets, persons = (after.count(head) - before.count(head) for head in (b"<secret:", b"<person:"))
+    homes = len(_HOME.findall(before)) - len(_HOME.findall(after))
+    return max(0, secrets), max(0, persons) + max(0, homes)
 
 
 def is_cut(before: bytes, after: bytes) -> bool:
