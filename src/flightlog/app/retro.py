@@ -32,7 +32,13 @@ def open_room(folder: Path | None = None) -> Room:
 def find_room(folder: Path | None = None) -> Room:
     """Return the room of the project at or above `folder`, whether it is there or not; nothing is made."""
     project = project_of(folder or Path.cwd())
-    return Room(project / ROOT, _redactor(project), now_ms, lambda: str(uuid.uuid4()))
+    return Room(
+        project / ROOT,
+        _redactor(project),
+        now_ms,
+        lambda: str(uuid.uuid4()),
+        _own_names(project) | {os.uname().nodename},
+    )
 
 
 def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:
