@@ -1,7 +1,6 @@
 """Wiring of the dataset's commands: the repository one stands in, its settings, the clock."""
 
 import gc
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -11,7 +10,8 @@ from typing import Any
 import msgspec
 
 from flightlog.app import now_ms
-from flightlog.app.capturing import OFF, kit, options, place_here, push_if_on, records, said
+from flightlog.app.capturing import kit, options, place_here, push_if_on, records, said
+from flightlog.app.collecting import is_off, say_if_off
 from flightlog.archive import Archive
 from flightlog.dataset import remote, stats
 from flightlog.dataset.book import FIELDS, Book, read_book, shard_files
@@ -26,7 +26,7 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Move
 from flightlog.sources.git import repository as repositories
 
-__all__ = ["place_here", "push_if_on", "records", "said"]
+__all__ = ["place_here", "push_if_on", "records", "said", "say_if_off"]
 
 
 def existing_place(folder: Path | None = None) -> Place:
@@ -41,6 +41,8 @@ def existing_place(folder: Path | None = None) -> Place:
 
 def sync_here(place: Place) -> SyncReport:
     """Write every row that the files of this repository lack."""
+    if is_off():
+        return SyncReport(0, 0, (), 0, options(place).words)
     tools = kit(place)
     default = str(said(place)["dataset.default_branch"].value)
     return sync(tools, belonging(tools.archive, place), default)
@@ -49,7 +51,7 @@ def sync_here(place: Place) -> SyncReport:
 def sync_commits_here(place: Place) -> int:
     """Note the commits that are new since the last time, as the hook after a commit asks; return how many."""
     tools = Kit(place, Archive([]), records(place), options(place))
-    return sync_commits(tools) if os.environ.get(OFF) != "0" else 0
+    return 0 if is_off() else sync_commits(tools)
 
 
 def compact_here(place: Place, *, dry_run: bool, commit: bool = False) -> Compaction:

@@ -36,23 +36,23 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
 
-    place = wiring.place_here()
+    place, off = wiring.place_here(), wiring.say_if_off()
     if commits:
         new = wiring.sync_commits_here(place)
         click.echo(json.dumps({"commits": new}) if as_json else counted(new, "commit"))
         return
     report = wiring.sync_here(place)
-    problem = wiring.push_if_on(place)
+    problem = None if off else wiring.push_if_on(place)
     if as_json:
         print_json(report)
     else:
         click.echo(f"{counted(report.sessions, 'session')} of this repository, {counted(report.rows, 'new row')}")
-    if not report.words:
+    if not (report.words or off):
         click.echo("words are withheld; to track them, redacted: track_words = true under [dataset]", err=True)
         click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
     if problem is not None:
         click.echo(f"not pushed: {inert(problem.message)}", err=True)
-    if then_compact:
+    if then_compact and not off:
         _tell_compaction(wiring.compact_here(place, dry_run=False), err=True)
 
 
@@ -196,6 +196,8 @@ def pull(remote: str | None, *, as_json: bool) -> None:
     from flightlog.cli.output import print_json
     from flightlog.dataset.remote import pull as gather
 
+    if wiring.say_if_off():
+        return
     place = wiring.place_here()
     where = remote or str(wiring.said(place)["dataset.remote"].value)
     done = gather(place, where, wiring.records(place))
@@ -214,6 +216,8 @@ def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
     """Say something of a row later: feedback, ci_result, reverted_by, related_commit, task."""
     from flightlog.app import dataset as wiring
 
+    if wiring.say_if_off():
+        return
     try:
         said = json.loads(value)
     except ValueError:
