@@ -20,7 +20,18 @@ from flightlog.dataset.commits import judged
 from flightlog.dataset.compact import Compaction, compact, compact_and_commit
 from flightlog.dataset.consent import permitted
 from flightlog.dataset.layout import Place, total_bytes, write_shard
-from flightlog.dataset.retain import WHY, due, tombstones
+from flightlog.dataset.retain import (
+    WHY,
+    LetGo,
+    due,
+    let_go,
+    marks_of_rows,
+    marks_of_text,
+    marks_of_time,
+    marks_of_words,
+    tombstones,
+)  # fmt: skip
+from flightlog.dataset.rows import Row, moment
 from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Move
@@ -91,7 +102,7 @@ def stats_here(place: Place) -> dict[str, Any]:
         "quality": stats.quality(book),
         "repeats": dict(book.repeats),
         "older_versions": book.older,
-        "tombstones": len(book.gone),
+        "tombstones": book.counts().get("tombstone", 0),
         "damage": len(book.damage),
         "safety": msgspec.to_builtins(remote.safety(place)),
         "now_ms": now_ms(),
@@ -109,13 +120,24 @@ def judge(place: Place, name: str, field: str, value: object) -> str:
     return key
 
 
-def forget(place: Place, names: Sequence[str], *, dry_run: bool) -> list[str]:
-    """Tombstone the rows whose ids begin with these names; return their keys."""
-    book = read_book(place.tracked)
-    keys = [_key(book, name) for name in names]
-    if not dry_run:
-        write_shard(place, "gone", tombstones(keys, "asked for", now_ms()), now_ms(), records(place))
-    return keys
+def forget(place: Place, names: Sequence[str], text: str, times_ms: Sequence[int | None], *, dry_run: bool) -> LetGo:
+    """Remove sessions and rows: by a prefix of their ids, by a text in them, by their time; return what went."""
+    book, now = read_book(place.tracked), now_ms()
+    since, before = (moment(each) if each is not None else "" for each in times_ms)
+    marks = marks_of_rows(book, names, now)
+    marks += marks_of_text(book, text, now) if text else []
+    marks += marks_of_time(book, since, before or moment(now + 1000), now) if since or before else []
+    return _let_go(place, marks, dry_run=dry_run)
+
+
+def strip_words(place: Place, *, dry_run: bool) -> LetGo:
+    """Remove the words of every row until now; return which rows lost them."""
+    return _let_go(place, marks_of_words(now_ms()), dry_run=dry_run)
+
+
+def _let_go(place: Place, marks: list[Row], *, dry_run: bool) -> LetGo:
+    default = str(said(place)["dataset.default_branch"].value)
+    return let_go(place, records(place), marks, default, dry_run=dry_run)
 
 
 def retain_here(place: Place, *, dry_run: bool) -> tuple[Move, ...]:

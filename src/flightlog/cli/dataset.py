@@ -1,11 +1,14 @@
 """`flightlog dataset`, also installed as `ml-data-collector`: training rows in git."""
 
 import json
+from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 import click
 
 from flightlog.cli.output import json_option
+from flightlog.model.errors import Invalid
 from flightlog.model.text import counted, inert
 
 _JSON = json_option()
@@ -226,19 +229,42 @@ def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
     click.echo(json.dumps({"of": key, "field": field, "value": said}) if as_json else inert(f"noted: {key}"))
 
 
-@dataset.command(epilog="Example: flightlog dataset forget chat-20261102-120001-3fa9c1 --yes")
-@click.argument("row_ids", nargs=-1, required=True)
+@dataset.command(epilog="Example: flightlog dataset forget 2026-11-02_13a84f73 --yes")
+@click.argument("row_ids", nargs=-1, metavar="[ID]...")
+@click.option("--text", default="", help="Rows with this text, in any case.")
+@click.option("--since", help="Rows from this time on, such as 2026-11-02.")
+@click.option("--before", help="Rows before this time, such as 2026-11-03.")
+@_DRY
 @click.option("--yes", is_flag=True, help="Do it.")
 @_JSON
-def forget(row_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> int:
-    """Take rows out for good: no merge brings them back. Git's history keeps what it has."""
+def forget(row_ids: tuple[str, ...], **said: Any) -> int:
+    """Remove sessions, chats or other rows and what repeats them; no merge brings them back.
+
+    Any unique prefix of an id of a session or a row works. A session goes with its chats, actions and subagents, a chat
+    with its actions and the session's summary. Git's history keeps what it has: the commands that remove it are shown.
+    """
+    from flightlog.app import dataset as wiring
+    from flightlog.app import now_ms
+    from flightlog.cli.session import since_ms
+
+    if not (row_ids or said["text"] or said["since"] or said["before"]):
+        raise Invalid("nothing to forget", hint="flightlog dataset forget ID, or --text, --since, --before")
+    times = [since_ms(said[name], now_ms(), UTC) if said[name] else None for name in ("since", "before")]
+    done = wiring.forget(
+        wiring.existing_place(), row_ids, said["text"], times, dry_run=said["dry_run"] or not said["yes"]
+    )
+    return _tell_let_go(done, **said)
+
+
+@dataset.command("strip-words", epilog="Example: flightlog dataset strip-words --dry-run")
+@_DRY
+@click.option("--yes", is_flag=True, help="Do it.")
+@_JSON
+def strip_words(**said: Any) -> int:
+    """Remove the words of every row until now, as if they had never been captured; no merge brings them back."""
     from flightlog.app import dataset as wiring
 
-    keys = wiring.forget(wiring.existing_place(), row_ids, dry_run=not yes)
-    click.echo(json.dumps({"gone": keys, "done": yes}) if as_json else inert("\n".join(keys)))
-    if not yes:
-        click.echo("nothing was done; add --yes to take them out", err=True)
-    return 0 if yes else 1
+    return _tell_let_go(wiring.strip_words(wiring.existing_place(), dry_run=said["dry_run"] or not said["yes"]), **said)
 
 
 @dataset.command(epilog="Example: flightlog dataset retain --dry-run")
@@ -287,6 +313,20 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     for change in told:
         click.echo(inert(f"{'removed' if change['removed'] else 'written'}: {change['path']}"))
     click.echo("nothing was done" if dry_run else f"{counted(len(told), 'file')} changed", err=True)
+
+
+def _tell_let_go(done: Any, **said: Any) -> int:
+    """Say what was let go; exit 1 where --yes or --dry-run is missing."""
+    from flightlog.cli.dataset_talk import let_go_lines
+    from flightlog.cli.output import print_json
+
+    if said["as_json"]:
+        print_json(done)
+    for line in () if said["as_json"] else let_go_lines(done):
+        click.echo(inert(line))
+    if not (said["yes"] or said["dry_run"]):
+        click.echo("nothing was done; add --yes to do it", err=True)
+    return 0 if said["yes"] or said["dry_run"] else 1
 
 
 def _tell_compaction(done: object, *, err: bool) -> None:

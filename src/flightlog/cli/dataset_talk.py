@@ -7,6 +7,7 @@ import msgspec
 
 from flightlog.dataset.compact import Compaction
 from flightlog.dataset.remote import Safety
+from flightlog.dataset.retain import LetGo
 from flightlog.model.text import counted
 
 
@@ -30,6 +31,24 @@ def compaction_lines(done: Any) -> Iterator[str]:
         yield "nothing to commit, the base files are as they were" if done.into == "base" else elsewhere
     elif done.into == "base" and done.shards and not done.dry_run:
         yield "to commit it: flightlog dataset tracked compact --commit"
+
+
+def let_go_lines(done: LetGo) -> Iterator[str]:
+    """Tell which rows went, what repeats them, and how to remove them from history."""
+    would = "" if done.done else "would be "
+    kinds = ", ".join(counted(number, kind) for kind, number in done.counts.items()) or "no row"
+    yield f"{kinds} {would}removed; {counted(len(done.stripped), 'other row')} {would}without words or links to them"
+    for path in done.files_removed:
+        yield f"{would}removed, it repeats them: {path}"
+    for path in done.files_left:
+        advice = "compact on the default branch" if path.startswith(".git-ml/tracked") else "delete it yourself"
+        yield f"still holds them, {advice}: {path}"
+    if done.versions_in_history:
+        versions = counted(done.versions_in_history, "version")
+        yield f"git history holds them in {versions} of files; to remove them there:"
+        yield from (f"  {command}" for command in done.commands)
+    elif done.done:
+        yield "git history holds none of them"
 
 
 def stats_lines(told: dict[str, Any]) -> Iterator[str]:

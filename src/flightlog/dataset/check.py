@@ -130,9 +130,8 @@ def _links(book: Book) -> Iterator[Finding]:
     if lost:
         text = f"{counted(len(lost), 'action')} of chats that are not here, {lost[0]['chat_id']} among them"
         yield Finding("link", "actions", text, "flightlog dataset pull", is_note=True)
-    keys = set(book.rows)
-    for row in book.rows.values():
-        if row.get("kind") == "update" and str(row.get("of")) not in keys:
+    for row in book.of("update"):
+        if str(row.get("of")) not in book.rows:
             yield Finding("link", str(row.get("id")), f"judges {row.get('of')}, which is not here", "", is_note=True)
 
 

@@ -36,7 +36,7 @@ def withheld(row: Row) -> Row:
     made = dict(row)
     for name in _WORDS:
         if made.get(name):
-            made.setdefault(f"{name}_chars", len(made[name]))
+            made.setdefault(f"{name}_chars", len(str(made[name])))
         if name in made:
             made[name] = None
     if made.get("target_chars"):
