@@ -13,24 +13,13 @@ from flightlog.app import now_ms
 from flightlog.app.capturing import kit, options, place_here, push_if_on, records, said
 from flightlog.app.collecting import is_off, say_if_off
 from flightlog.archive import Archive
-from flightlog.dataset import remote, stats
-from flightlog.dataset.book import FIELDS, Book, read_book, shard_files
+from flightlog.dataset import remote, retain, stats
+from flightlog.dataset.book import FIELDS, read_book, shard_files
 from flightlog.dataset.capture import Kit
 from flightlog.dataset.commits import judged
 from flightlog.dataset.compact import Compaction, compact, compact_and_commit
 from flightlog.dataset.consent import permitted
 from flightlog.dataset.layout import Place, total_bytes, write_shard
-from flightlog.dataset.retain import (
-    WHY,
-    LetGo,
-    due,
-    let_go,
-    marks_of_rows,
-    marks_of_text,
-    marks_of_time,
-    marks_of_words,
-    tombstones,
-)  # fmt: skip
 from flightlog.dataset.rows import Row, moment
 from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
 from flightlog.model.errors import Invalid, NotFound
@@ -112,7 +101,7 @@ def stats_here(place: Place) -> dict[str, Any]:
 def judge(place: Place, name: str, field: str, value: object) -> str:
     """Write a later judgement of the row whose id begins with `name`; return its key."""
     book = read_book(place.tracked)
-    key = _key(book, name)
+    key = retain.named(book, name)
     if field not in FIELDS:
         raise Invalid(f"no such judgement: {field[:40]!r}", hint=f"one of: {', '.join(sorted(FIELDS))}")
     rows = permitted(judged(key, {field: value}, now_ms()), records(place), words=True)
@@ -120,32 +109,34 @@ def judge(place: Place, name: str, field: str, value: object) -> str:
     return key
 
 
-def forget(place: Place, names: Sequence[str], text: str, times_ms: Sequence[int | None], *, dry_run: bool) -> LetGo:
+def forget(
+    place: Place, names: Sequence[str], text: str, times_ms: Sequence[int | None], *, dry_run: bool
+) -> retain.LetGo:
     """Remove sessions and rows: by a prefix of their ids, by a text in them, by their time; return what went."""
     book, now = read_book(place.tracked), now_ms()
     since, before = (moment(each) if each is not None else "" for each in times_ms)
-    marks = marks_of_rows(book, names, now)
-    marks += marks_of_text(book, text, now) if text else []
-    marks += marks_of_time(book, since, before or moment(now + 1000), now) if since or before else []
+    marks = retain.marks_of_rows(book, names, now)
+    marks += retain.marks_of_text(book, text, now) if text else []
+    marks += retain.marks_of_time(book, since, before or moment(now + 1000), now) if since or before else []
     return _let_go(place, marks, dry_run=dry_run)
 
 
-def strip_words(place: Place, *, dry_run: bool) -> LetGo:
+def strip_words(place: Place, *, dry_run: bool) -> retain.LetGo:
     """Remove the words of every row until now; return which rows lost them."""
-    return _let_go(place, marks_of_words(now_ms()), dry_run=dry_run)
+    return _let_go(place, retain.marks_of_words(now_ms()), dry_run=dry_run)
 
 
-def _let_go(place: Place, marks: list[Row], *, dry_run: bool) -> LetGo:
+def _let_go(place: Place, marks: list[Row], *, dry_run: bool) -> retain.LetGo:
     default = str(said(place)["dataset.default_branch"].value)
-    return let_go(place, records(place), marks, default, dry_run=dry_run)
+    return retain.let_go(place, records(place), marks, default, dry_run=dry_run)
 
 
 def retain_here(place: Place, *, dry_run: bool) -> tuple[Move, ...]:
     """Tombstone the rows that are too old; a dry run shows the same plan."""
     days = said(place)["dataset.keep_days"].value
-    moves = due(read_book(place.tracked), int(days), now_ms())
+    moves = retain.due(read_book(place.tracked), int(days), now_ms())
     if moves and not dry_run:
-        rows = tombstones((move.item.name for move in moves), WHY, now_ms())
+        rows = retain.tombstones((move.item.name for move in moves), retain.WHY, now_ms())
         write_shard(place, "gone", rows, now_ms(), records(place))
     return moves
 
@@ -154,14 +145,3 @@ def hook_command() -> str:
     """Return how git is to call us: the program beside this Python, else whatever is on the path."""
     beside = Path(sys.executable).with_name("flightlog")
     return shlex.quote(str(beside)) if beside.exists() else "flightlog"
-
-
-def _key(book: Book, name: str) -> str:
-    living = {key: row for key, row in book.rows.items() if key not in book.gone}
-    found = [key for key, row in living.items() if name in (key, row.get("id"), row.get("hash"))]
-    found = found or [key for key, row in living.items() if str(row.get("id", "")).startswith(name)]
-    if not found:
-        raise NotFound(f"no row has an id that begins with {name[:60]!r}", hint="flightlog dataset stats")
-    if len(found) > 1:
-        raise Invalid(f"{len(found)} rows have an id that begins with {name[:60]!r}", hint="write more of it")
-    return found[0]

@@ -14,13 +14,13 @@ import msgspec
 from flightlog.dataset.forgotten import Forgotten
 from flightlog.dataset.rows import BASES, OTHER, WITHHELD, Row, encoded, key_of, rev_of
 from flightlog.dataset.shape import sound
+from flightlog.dataset.shards import GONE
 from flightlog.model.damage import Damage
 from flightlog.store.lines import Line, read
 
 _KIND_OF = {name: kind for kind, name in BASES.items()}
 FIELDS = frozenset({"ci_result", "ci_details", "reverted", "reverted_by", "feedback", "related_commit", "task"})
 GENERATION = "generation.jsonl"
-GONE = "gone"  # what shards with tombstones are named after
 _WHOLE_BYTES_MAX = 64 << 20
 _decode = msgspec.json.Decoder().decode
 

@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from flightlog.dataset.book import (
     GENERATION,
-    GONE,
     Book,
     base_files,
     read_blob,
@@ -36,7 +35,7 @@ from flightlog.dataset.layout import (
     write_bodies,
 )
 from flightlog.dataset.rows import BASES, OTHER, Row, based, encoded
-from flightlog.dataset.shards import COLUMNS, FOLDED, foldable, free_number, indented, named, session_of
+from flightlog.dataset.shards import COLUMNS, FOLDED, GONE, foldable, free_number, indented, named, session_of
 from flightlog.model.pages import Clean, Page, Tier
 from flightlog.privacy.records import Records
 from flightlog.sources.git import side_line

@@ -28,19 +28,12 @@ def files(root: Path) -> Iterator[tuple[str, Path]]:
 def row(kind: str, path: Path) -> Row | None:
     """Read one file as a row; None when it is not one."""
     try:
-        found = decoded(kind, path.read_bytes())
-    except OSError:
+        said = msgspec.json.decode(path.read_bytes())
+    except (OSError, *UNREADABLE):
         return None
-    return None if found is None or is_ours(path) else found
-
-
-def decoded(kind: str, body: bytes) -> Row | None:
-    """Return the bytes of one file as a row, whoever wrote it; None when it is not one."""
-    try:
-        said = msgspec.json.decode(body)
-    except UNREADABLE:
+    if not isinstance(said, dict) or said.get("made_by") == "flightlog":
         return None
-    return as_row(kind, said) if isinstance(said, dict) else None
+    return as_row(kind, said)
 
 
 def is_ours(path: Path) -> bool:

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.dataset.book import GONE, Book, read_blobs, read_book, shard_files
+from flightlog.dataset.book import Book, read_blobs, read_book, shard_files
 from flightlog.dataset.layout import PENDING, TRACKED, Place, write_bodies
 from flightlog.dataset.memory import recall_clone, remember_clone, writer
 from flightlog.dataset.rows import Row, rev_of
-from flightlog.dataset.shards import free_number, indented, named
+from flightlog.dataset.shards import GONE, free_number, indented, named
 from flightlog.privacy.records import Records
 from flightlog.sources.git import own_ref
 from flightlog.sources.git.repository import GitFailed, Repository, asked, blobs, current_branch, tree_files

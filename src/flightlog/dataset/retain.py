@@ -13,14 +13,15 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from flightlog.dataset import older
-from flightlog.dataset.book import GONE, Book, base_files, read_blobs, read_book, read_files, shard_files
+from flightlog.dataset.book import Book, base_files, read_blobs, read_book, read_files, shard_files
 from flightlog.dataset.compact import compact, purge_shards
-from flightlog.dataset.consent import withheld
+from flightlog.dataset.consent import WORDS, withheld
 from flightlog.dataset.forgotten import Forgotten, mark
-from flightlog.dataset.layout import CACHED, TRACKED, Place, write_shard
+from flightlog.dataset.layout import TRACKED, Place, write_shard
 from flightlog.dataset.memory import recall_clone, writer
+from flightlog.dataset.older import FOLDERS, is_ours
 from flightlog.dataset.rows import COUNTED, WITHHELD, Row, moment, plain, short, tombstone
+from flightlog.dataset.shards import GONE
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Deed, Item, Move, Policy, Rule
 from flightlog.privacy.records import Records
@@ -31,8 +32,6 @@ from flightlog.views.retention import plan
 WHY = "older than the project keeps rows"
 ASKED = "asked for"
 WITHDRAWN = "consent to words was withdrawn"
-_OF_SESSION = ("session", "orchestration")
-_WORDS = ("input", "output", "summary", "message", "target", "result_summary")
 _TELLING_CHARS = 12  # shorter words of a row are found in files that have nothing to do with it
 _AT_ONCE = 64  # blobs of history held in memory together
 
@@ -73,35 +72,27 @@ def tombstones(keys: Iterable[str], why: str, now_ms: int) -> list[Row]:
 
 def marks_of_rows(book: Book, names: Iterable[str], now_ms: int) -> list[Row]:
     """Return marks for sessions and rows, each named by a unique prefix of its id."""
-    marks = []
-    for name in names:
-        key, row = _named(book, name)
-        if row.get("kind") == "session":
-            marks.append(_of_session(book, str(row["session"]), now_ms))
-        else:
-            marks += _of_row(book, key, row, now_ms)
-    return marks
+    return [mark for name in names for mark in _of_row(book, named(book, name), now_ms)]
 
 
 def marks_of_text(book: Book, text: str, now_ms: int) -> list[Row]:
-    """Return marks for rows in which `text` occurs, in any case; a session that has it in its summary loses that."""
-    wanted = _plain(text)
-    if not wanted:
+    """Return marks for rows in which `text` occurs, in any case; a session that says it in its summary loses that."""
+    if not (wanted := _plain(text)):
         raise Invalid("no text to look for", hint='flightlog dataset forget --text "…" --dry-run')
     marks = []
     for key, row in _living(book):
-        if any(wanted in _plain(each) for each in _strings(row)):
-            marks += _of_row(book, key, row, now_ms)
-            if row.get("kind") == "session" and any(wanted in _plain(each) for each in _strings(withheld(row))):
-                marks += tombstones([key], ASKED, now_ms)
+        if row.get("kind") == "session":
+            marks += [mark(ASKED, now_ms, session=_session_of(row))] if wanted in _plain(row.get("summary")) else []
+            marks += tombstones([key], ASKED, now_ms) if wanted in _plain(withheld(row)) else []
+        elif wanted in _plain(row):
+            marks += _of_row(book, key, now_ms)
     return marks
 
 
 def marks_of_time(book: Book, since: str, before: str, now_ms: int) -> list[Row]:
     """Return a mark for every row from `since` until just before `before`, and for the actions of its chats."""
-    times = mark(ASKED, now_ms, since=since, before=before)
     rules = Forgotten()
-    rules.add(times)
+    rules.add(mark(ASKED, now_ms, since=since, before=before))
     chats = [str(row.get("id")) for _, row in _living(book) if row.get("kind") == "chat" and rules.covers(row)]
     return [mark(ASKED, now_ms, since=since, before=before, chats=sorted(chats), lanes=_lanes(book, chats))]
 
@@ -122,147 +113,103 @@ def let_go(place: Place, records: Records, marks: Sequence[Row], default: str, *
     is_default = current_branch(place.repository) == (default or default_branch(place.repository))
     if marks and not dry_run:
         write_shard(place, GONE, marks, max(row["rev"] for row in marks), records)
-        if is_default:
-            compact(place, records, default=default)
-        else:
-            purge_shards(place, records)
-        files.remove(_memories(place, [*gone.values(), *stripped.values()]))
-    stale, left = _derived(place, rules, _needles(gone.values(), stripped.values()))
+        compact(place, records, default=default) if is_default else purge_shards(place, records)
+        sessions = {_session_of(row) for row in (*gone.values(), *stripped.values())}
+        files.remove(path for path in (place.state / "sessions").glob("*.json") if short(path.stem) in sessions)
+    stale, left = _repeating(place, gone.values(), stripped.values())
     if not dry_run:
         files.remove(stale)
-        left += [path for path in [*base_files(place.tracked), *shard_files(place.tracked)] if _holds(path, rules)]
+        tracked = [*base_files(place.tracked), *shard_files(place.tracked)]
+        left += [path for path in tracked if _is_stale(read_files([path]), rules)]
     held = _history(place, rules)
     counts = Counter(sorted(str(row.get("kind")) for row in gone.values()))
-    return LetGo(
-        tuple(sorted(gone)), tuple(sorted(stripped)), dict(counts),
-        not dry_run, _below(place, stale), _below(place, left), len(held),
-        tuple(_commands(place, held, is_default=is_default, dry_run=dry_run)),
-    )  # fmt: skip
+    removed, kept = (tuple(str(path.relative_to(place.repository.top)) for path in each) for each in (stale, left))
+    commands = tuple(_commands(place, held, is_default=is_default, dry_run=dry_run))
+    return LetGo(tuple(sorted(gone)), tuple(sorted(stripped)), dict(counts), not dry_run, removed, kept, len(held),
+                 commands)  # fmt: skip
 
 
-def _named(book: Book, name: str) -> tuple[str, Row]:
-    """Return the one row that `name` is the beginning of; for a session, something that names it in full."""
+def named(book: Book, name: str) -> str:
+    """Return the key of the one row that `name` is the beginning of; of a session also where its row is not here."""
     living = dict(_living(book))
-    fields = ("id", "hash", "session")
-    names = {key: [key, *(str(row.get(each) or "") for each in fields)] for key, row in living.items()}
-    found = [key for key in living if name in names[key]]
-    found = found or [key for key in living if any(each.startswith(name) for each in names[key])]
-    # A session is one thing, whether its own row, the row of its subagents or only a chat of it is here.
-    sessions = {_session_of(living[key]) for key in found if living[key].get("kind") in _OF_SESSION}
+    names = {key: {key, str(row.get("id") or ""), str(row.get("hash") or "")} for key, row in living.items()}
+    sessions = {_session_of(row): key for key, row in living.items() if row.get("kind") == "session"}
+    for row in living.values():
+        if session := str(row.get("session") or row.get("session_id") or ""):
+            names.setdefault(sessions.setdefault(short(session), f"session:{session}"), set()).add(session)
+    found = [key for key in names if name in names[key]]
+    found = found or [key for key in names if name and any(each.startswith(name) for each in names[key])]
     if not found:
-        sessions = {each for each in map(_session_of, living.values()) if each.startswith(name)}
-    is_session = len(sessions) == 1 and all(living[key].get("kind") in _OF_SESSION for key in found)
-    if name and is_session:
-        full = next((str(living[key]["session"]) for key in found if living[key].get("session")), sessions.pop())
-        return "", {"kind": "session", "session": full}
-    if not name or not found + list(sessions):
         raise NotFound(f"no row has an id that begins with {name[:60]!r}", hint="flightlog dataset stats")
-    if len(found) != 1:
-        number = max(len(found), len(sessions))
-        raise Invalid(f"{number} rows have an id that begins with {name[:60]!r}", hint="write more of it")
-    return found[0], living[found[0]]
+    if len(found) > 1:
+        raise Invalid(f"{len(found)} rows have an id that begins with {name[:60]!r}", hint="write more of it")
+    return found[0]
 
 
-def _of_session(book: Book, session: str, now_ms: int) -> Row:
-    chats = [
-        str(row.get("id"))
-        for _, row in _living(book)
-        if row.get("kind") == "chat" and _session_of(row) == short(session)
-    ]
-    return mark(ASKED, now_ms, session=session, whole=True, chats=sorted(chats))
-
-
-def _of_row(book: Book, key: str, row: Row, now_ms: int) -> list[Row]:
-    if row.get("kind") == "chat":
+def _of_row(book: Book, key: str, now_ms: int) -> list[Row]:
+    """Return marks for a row and all that belongs to it."""
+    kind, _, rest = key.partition(":")
+    row = book.rows.get(key, {})
+    if kind == "session":
+        inside = [each for _, each in _living(book) if _session_of(each) == short(rest)]
+        chats = sorted(str(each.get("id")) for each in inside if each.get("kind") == "chat")
+        return [mark(ASKED, now_ms, session=rest, whole=True, chats=chats)]
+    if kind == "chat":
         chats = [str(row.get("id"))]
         return [mark(ASKED, now_ms, session=_session_of(row), chats=chats, lanes=_lanes(book, chats))]
-    if row.get("kind") == "session":
-        return [mark(ASKED, now_ms, session=_session_of(row))]
     return tombstones([key], ASKED, now_ms)
 
 
 def _lanes(book: Book, chats: Iterable[str]) -> list[str]:
     """Return the subagents that these chats started; their actions name no chat."""
     wanted = set(chats)
-    crews = [row.get("agents") for _, row in _living(book) if row.get("kind") == "orchestration"]
-    agents = [agent for crew in crews if isinstance(crew, list) for agent in crew if isinstance(agent, dict)]
+    agents = [agent for row in book.of("orchestration") for agent in row.get("agents", ())]
     return sorted(str(agent.get("id")) for agent in agents if str(agent.get("chat_id")) in wanted)
 
 
 def _living(book: Book) -> Iterator[tuple[str, Row]]:
-    for key, row in book.rows.items():
-        if key not in book.gone and row.get("kind") != "tombstone":
-            yield key, row
+    gone = book.gone
+    return ((key, row) for key, row in book.rows.items() if key not in gone and row.get("kind") != "tombstone")
 
 
 def _session_of(row: Row) -> str:
     return short(str(row.get("session") or row.get("session_id") or ""))
 
 
-def _plain(text: str) -> str:
-    return " ".join(text.split()).casefold()
-
-
-def _strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for member in value.values() if isinstance(value, dict) else value:
-            yield from _strings(member)
+def _plain(value: object) -> str:
+    """Return all texts in a value as one, in small letters, spaces and line ends alike."""
+    if isinstance(value, dict | list):
+        return "\0".join(map(_plain, value.values() if isinstance(value, dict) else value))
+    return " ".join(value.split()).casefold() if isinstance(value, str) else ""
 
 
 def _is_stale(book: Book, rules: Forgotten) -> bool:
     return any(rules.covers(row) or rules.stripped(row) is not row for row in book.rows.values())
 
 
-def _holds(path: Path, rules: Forgotten) -> bool:
-    return path.exists() and _is_stale(read_files([path]), rules)
-
-
-def _needles(gone: Iterable[Row], stripped: Iterable[Row]) -> set[bytes]:
-    """Return what a file that repeats these rows holds: ids of those that are gone, and words of all."""
-    gone = list(gone)
-    texts = {str(row.get("id") or "") for row in gone}
-    for row in (*gone, *stripped):
-        texts |= {str(row.get(name) or "") for name in _WORDS if name != "target" or " " in str(row.get(name))}
+def _repeating(place: Place, gone: Iterable[Row], stripped: Iterable[Row]) -> tuple[list[Path], list[Path]]:
+    """Return files beside the tracked ones with ids or words of these rows: copies and exports, and a person's own."""
+    rows = (*(forgotten := list(gone)), *stripped)
+    texts = {str(row.get("id") or "") for row in forgotten}
+    texts |= {str(row.get(name) or "") for row in rows for name in WORDS}
+    texts |= {target for row in rows if " " in (target := str(row.get("target") or ""))}
     telling = [text for text in texts if len(text) >= _TELLING_CHARS]
-    return {each for text in telling for each in (text.encode("utf-8", "replace"), msgspec.json.encode(text)[1:-1])}
-
-
-def _derived(place: Place, rules: Forgotten, needles: set[bytes]) -> tuple[list[Path], list[Path]]:
-    """Return files beside the tracked ones that repeat these rows: copies and exports, and a person's own."""
-    kinds = {folder: kind for kind, folder in CACHED.items()}
-    stale: list[Path] = []
-    own: list[Path] = []
-    for path in sorted(place.root.rglob("*")):
-        if not path.is_file() or path.is_symlink() or place.tracked in path.parents:
-            continue
-        kind = kinds.get(path.relative_to(place.root).parts[0], "")
-        body = path.read_bytes()
-        if kind:
-            row = older.decoded(kind, body)
-            if row is not None and (rules.covers(row) or rules.stripped(row) is not row):
-                (stale if older.is_ours(path) else own).append(path)
-        elif any(needle in body for needle in needles) or _holds(path, rules):
-            stale.append(path)
-    return stale, own
-
-
-def _memories(place: Place, rows: Iterable[Row]) -> list[Path]:
-    """Return what this clone remembers of the sessions of these rows: it holds titles."""
-    sessions = {_session_of(row) for row in rows}
-    return [path for path in (place.state / "sessions").glob("*.json") if short(path.stem) in sessions]
+    needles = {each for text in telling for each in (text.encode("utf-8", "replace"), msgspec.json.encode(text)[1:-1])}
+    beside = (path for path in sorted(place.root.rglob("*")) if path.is_file() and place.tracked not in path.parents)
+    found = [path for path in beside if any(needle in path.read_bytes() for needle in needles)]
+    own = [path for path in found if path.relative_to(place.root).parts[0] in FOLDERS and not is_ours(path)]
+    return [path for path in found if path not in own], own
 
 
 def _history(place: Place, rules: Forgotten) -> list[str]:
     """Return the versions of files, in any ref, that hold a row which is gone or lost its words."""
     listed = asked(place.repository, "rev-list", "--objects", "--all", "--", TRACKED).splitlines()
-    found = [pair for pair in (line.split(" ", 1) for line in listed) if len(pair) == 2 and pair[1].endswith(".jsonl")]
+    found = [(line[:at], line[at + 1 :]) for line in listed if (at := line.find(" ")) > 0 and line.endswith(".jsonl")]
     held = []
-    for at in range(0, len(found), _AT_ONCE):
-        paths = dict(found[at : at + _AT_ONCE])
-        for blob, body in blobs(place.repository, paths).items():
-            held += [blob] if _is_stale(read_blobs({paths[blob]: body}), rules) else []
+    for begin in range(0, len(found), _AT_ONCE):
+        paths = dict(found[begin : begin + _AT_ONCE])
+        bodies = blobs(place.repository, paths)
+        held += [blob for blob, body in bodies.items() if _is_stale(read_blobs({paths[blob]: body}), rules)]
     return held
 
 
@@ -278,10 +225,6 @@ def _commands(place: Place, held: Sequence[str], *, is_default: bool, dry_run: b
     yield f"git filter-repo --force --strip-blobs-with-ids {os.path.relpath(path, place.repository.top)}"
     if recall_clone(place.state).pushed:
         yield f"git push REMOTE --delete refs/flightlog/dataset/{writer(place.state)}"
-
-
-def _below(place: Place, paths: Iterable[Path]) -> tuple[str, ...]:
-    return tuple(sorted(str(path.relative_to(place.repository.top)) for path in paths))
 
 
 def _time(row: Row) -> int:

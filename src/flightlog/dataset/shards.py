@@ -21,6 +21,7 @@ _STRIDE = 11
 _LARGEST_SHARE = 0.45
 FOLD_AT_LEAST = 4
 FOLDED = "folded"
+GONE = "gone"  # what shards with tombstones are named after
 
 
 class Shard(NamedTuple):
