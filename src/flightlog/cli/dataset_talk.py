@@ -38,17 +38,13 @@ def let_go_lines(done: LetGo) -> Iterator[str]:
     would = "" if done.done else "would be "
     kinds = ", ".join(counted(number, kind) for kind, number in done.counts.items()) or "no row"
     yield f"{kinds} {would}removed; {counted(len(done.stripped), 'other row')} {would}without words or links to them"
-    for path in done.files_removed:
-        yield f"{would}removed, it repeats them: {path}"
+    yield from (f"{would}removed, it repeats them: {path}" for path in done.files_removed)
     for path in done.files_left:
-        advice = "compact on the default branch" if path.startswith(".git-ml/tracked") else "delete it yourself"
-        yield f"still holds them, {advice}: {path}"
-    if done.versions_in_history:
-        versions = counted(done.versions_in_history, "version")
-        yield f"git history holds them in {versions} of files; to remove them there:"
-        yield from (f"  {command}" for command in done.commands)
-    elif done.done:
-        yield "git history holds none of them"
+        is_row_file = path.startswith(".git-ml/tracked")
+        yield f"holds them until {'the default branch is compacted' if is_row_file else 'you delete it'}: {path}"
+    versions = counted(done.versions_in_history, "version")
+    yield f"git history holds them in {versions} of files{'; to remove them there:' if done.commands else ''}"
+    yield from (f"  {command}" for command in done.commands)
 
 
 def stats_lines(told: dict[str, Any]) -> Iterator[str]:

@@ -54,7 +54,7 @@ class Forgotten:
             return True
         return (
             key_of(row) in self.keys
-            or (kind != "commit" and _session_of(row) in self._sessions)
+            or (kind != "commit" and _session_of(row) in self._sessions)  # a commit is the repository's own
             or (kind == "chat" and str(row.get("id")) in self._chats)
             or (kind == "action" and self._is_of_chat(row))
             or all(self._is_in_time(each) for each in _times_of(row))
@@ -64,8 +64,6 @@ class Forgotten:
         """Return a row without what was forgotten of it; the same object if nothing was."""
         if not self.has_rules or str(row.get("kind")) in _NEVER:
             return row
-        if row.get("kind") == "commit":
-            return self._unlinked(self._silent(row))
         is_partly_gone = row.get("kind") == "session" and (
             _session_of(row) in self._untitled or any(self._is_in_time(each) for each in _times_of(row))
         )
@@ -83,14 +81,6 @@ class Forgotten:
             made["target_chars"] = len(str(made["target"]))
             made["target"] = None
         return row if made == row else made
-
-    def _unlinked(self, row: Row) -> Row:
-        """A commit belongs to the repository: it stays, and no longer says which session made it."""
-        if _session_of(row) in self._sessions:
-            return {name: value for name, value in row.items() if name not in ("session_id", "related_chats")}
-        chats = _texts(row.get("related_chats"))
-        left = [chat for chat in chats if chat not in self._chats]
-        return row if left == chats else {**row, "related_chats": left}
 
     def _covers_key(self, key: str) -> bool:
         kind, _, rest = key.partition(":")

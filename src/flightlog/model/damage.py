@@ -3,6 +3,7 @@
 One damaged line must not hide the 4,999 sound ones around it.
 """
 
+import hashlib
 import re
 from typing import Literal
 
@@ -47,12 +48,9 @@ class Incident(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Replace evidence that may be text."""
-        force_setattr(
-            self, "evidence", tuple(each if _PLACE.fullmatch(each) else _digest(each) for each in self.evidence)
-        )
+        force_setattr(self, "evidence", tuple(map(_place, self.evidence)))
 
 
-def _digest(text: str) -> str:
-    import hashlib  # noqa: PLC0415 - rarely needed, and hooks import this module
-
-    return f"place-{hashlib.sha256(text.encode('utf-8', 'replace')).hexdigest()[:12]}"
+def _place(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return text if _PLACE.fullmatch(text) else f"place-{digest[:12]}"

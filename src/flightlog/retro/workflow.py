@@ -80,8 +80,8 @@ def checked(room: Room, issue: Issue) -> Page:
     page = issue_page(issue, room.redactor)
     assert isinstance(page.body, Clean)
     left = room.redactor.find(page.body.text)
-    texts = (issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files)
-    if any(triage.without_private_text(text, room.names()) != text for text in texts):
+    texts, names = (issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files), room.names()
+    if any(triage.without_private_text(text, names) != text for text in texts):
         raise Invalid(
             f"the issue still holds conversation, names or addresses: {issue.id}",
             hint="edit the draft, then: flightlog issue process",
