@@ -144,3 +144,17 @@ def test_an_issue_whose_names_became_known_later_is_refused(tmp_path):
         workflow.publish(room, name)
 
     assert not list(Path(room.root / "issues").glob("issue_*"))
+
+
+def test_a_published_issue_says_how_much_was_removed(tmp_path):
+    room = make_room(tmp_path)
+    token = "gh" + "p_" + "A7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
+    name = reported(room, f"Login fails with {token}", f"mail jane@acme.io, see http://jira/X; {token} again")
+    workflow.approve(room)
+
+    (path,) = workflow.publish(room)
+
+    public = json.loads((room.root / path).read_text())
+    assert public["removed"] == {"secrets": 2, "personal": 2}
+    assert token not in str(public)
+    assert room.board().issues[name].published

@@ -44,6 +44,8 @@ class Triaged(Struct, frozen=True, tag=True):
     tags: tuple[str, ...] = ()
     affected_files: tuple[str, ...] = ()
     category: str = "bug"
+    secrets: int = 0
+    personal: int = 0
 
 
 class Repeated(Struct, frozen=True, tag=True):

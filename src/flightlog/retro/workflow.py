@@ -132,7 +132,7 @@ def resolve(room: Room, written: str, notes: str, by: str = "") -> Issue:
 
 
 def _public(room: Room, text: str) -> str:
-    return triage.public_text(text, room.redactor, room.names())
+    return triage.public_texts([text], room.redactor, room.names()).value[0]
 
 
 def _import(room: Room) -> tuple[list[str], list[str]]:

@@ -55,6 +55,8 @@ class Issue(Struct, frozen=True):
     resolved_by: str = ""
     published: bool = False
     generated: bool = False
+    secrets: int = 0
+    personal: int = 0
     context: dict[str, str] = {}
 
 
@@ -186,6 +188,8 @@ def _triaged(event: events.Triaged) -> dict[str, Any]:
         "fix_complexity": event.complexity,
         "tags": event.tags,
         "category": event.category,
+        "secrets": event.secrets,
+        "personal": event.personal,
         "affected_files": event.affected_files,
         "status": "triaged",
         "updated_ms": event.at_ms,

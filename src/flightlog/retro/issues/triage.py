@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
+from flightlog.model.pages import Redacted
+from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.retro.analysis.alike import overlap
 from flightlog.retro.analysis.words import content_words
@@ -39,6 +41,7 @@ _SEVERE: tuple[tuple[Severity, re.Pattern[str]], ...] = (
 )
 
 QUOTE, ADDRESS, EMAIL, NAME = "<quoted conversation>", "<intranet address>", "<email>", "<name>"
+_MARKS = (QUOTE, ADDRESS, EMAIL, NAME)
 
 # RFC 2606. Compared by labels, so that `myexample.com` is not `example.com`.
 _RESERVED = frozenset({"test", "example", "invalid", "localhost", "example.com", "example.net", "example.org"})
@@ -84,28 +87,29 @@ _EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]+@((?:[\w-]+\.)+[^\W\d_]{2,})")
 
 def triaged(issue: Issue, redactor: Redactor, now_ms: int, names: Iterable[str] = ()) -> Triaged:
     """Return the public form of a draft; `names` are people known from the project and its sessions."""
-
-    def public(text: str) -> str:
-        return public_text(text, redactor, names)
-
-    title = " ".join(public(issue.title).split())[:TITLE_CHARS]
-    description = public(issue.description)[:DESCRIPTION_CHARS]
+    raw = [issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files]
+    public = public_texts(raw, redactor, names)
+    title, description, category, *rest = public.value
+    title, description = " ".join(title.split())[:TITLE_CHARS], description[:DESCRIPTION_CHARS]
     text = f"{title}\n{description}"
     named = (path.removeprefix("./") for path in _FILE.findall(text))
-    files = tuple(dict.fromkeys((*map(public, issue.affected_files), *named)))
+    files = tuple(dict.fromkeys((*rest[len(issue.tags) :], *named)))
     found = (name for name, pattern in _TAGS if pattern.search(text))
     errors = (error.lower() for error in _ERROR.findall(text))
-    tags = tuple(dict.fromkeys((*map(public, issue.tags), *found, *errors)))
+    tags = tuple(dict.fromkeys((*rest[: len(issue.tags)], *found, *errors)))
     severity = issue.severity or _severity(text)
     return Triaged(
         issue.id, title, description, _signature(text), now_ms, severity, _complexity(tags, files), tags, files,
-        public(issue.category),
+        category, public.secrets, public.personal,
     )  # fmt: skip
 
 
-def public_text(text: str, redactor: Redactor, names: Iterable[str]) -> str:
-    """Return `text` without conversation, addresses, names and secrets. Doing it twice changes nothing."""
-    return redactor.text(without_private_text(text, names)).strip()
+def public_texts(texts: Sequence[str], redactor: Redactor, names: Iterable[str]) -> Redacted[list[str]]:
+    """Return `texts`, as one document, without conversation, addresses, names and secrets, and how many there were."""
+    plain = [without_private_text(text, names) for text in texts]
+    marks = sum(new.count(each) - old.count(each) for old, new in zip(texts, plain, strict=True) for each in _MARKS)
+    done = Records(redactor).redact_document(plain)
+    return Redacted([text.strip() for text in done.value], done.secrets, done.personal + max(marks, 0))
 
 
 def same_as(new: Triaged, known: Sequence[Issue]) -> Issue | None:
