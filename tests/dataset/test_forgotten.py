@@ -241,9 +241,13 @@ def test_a_pull_brings_no_forgotten_row_back(ground):
     assert "--delete refs/flightlog/dataset/cafe0123" in done.commands[-1]
 
     pull(ground.place, str(bare), ground.kit().records)
+    assert kinds(ground)["chat"] == 1
+    let_go(ground.place, ground.kit().records, marks_of_words(NOW), "main", dry_run=False)
+    (ground.place.tracked / "chats.jsonl").unlink()
+    pull(ground.place, str(bare), ground.kit().records)
 
     assert kinds(ground)["chat"] == 1
-    assert words_in(ground.place.root) == []
+    assert words_in(ground.place.root) == words_in(ground.place.root, "keep this sentence") == []
 
 
 def test_the_commands_ask_show_do_and_name_the_next_step(ground):

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Sequence
 from urllib.parse import urlsplit
 
+from msgspec.structs import replace
+
 from flightlog.model.pages import Redacted
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
@@ -106,10 +108,10 @@ def triaged(issue: Issue, redactor: Redactor, now_ms: int, names: Iterable[str] 
 
 def public_texts(texts: Sequence[str], redactor: Redactor, names: Iterable[str]) -> Redacted[list[str]]:
     """Return `texts`, as one document, without conversation, addresses, names and secrets, and how many there were."""
-    plain = [without_private_text(text, names) for text in texts]
+    plain = [without_private_text(text, names).strip() for text in texts]
     marks = sum(new.count(each) - old.count(each) for old, new in zip(texts, plain, strict=True) for each in _MARKS)
     done = Records(redactor).redact_document(plain)
-    return Redacted([text.strip() for text in done.value], done.secrets, done.personal + max(marks, 0))
+    return replace(done, personal=done.personal + max(marks, 0))
 
 
 def same_as(new: Triaged, known: Sequence[Issue]) -> Issue | None:
