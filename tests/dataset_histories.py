@@ -1,8 +1,8 @@
 """Random git histories over a dataset, with real git, and what a reader must see at their end.
 
 Several people work on several branches: they write shards, merge, rebase, squash, cherry-pick, revert,
-merge many at once, merge on a server without a work tree, compact, and delete rows. A history keeps
-account of every row that was written and of those that were taken out.
+merge many at once, merge on a server without a work tree, compact, delete rows, forget sessions and strip words. A
+history keeps account of every row that was written, of those that were taken out and of those that lost their words.
 
 Compactions of the default branch are committed by us (decision 17); everything else is a person's own commit. No
 conflict in our files is excused, whatever was picked, taken back or merged, in a work tree or without one.
@@ -17,7 +17,8 @@ from pathlib import Path
 from flightlog.dataset.book import read_book
 from flightlog.dataset.compact import compact, compact_and_commit
 from flightlog.dataset.layout import Place, prepare, write_shard
-from flightlog.dataset.rows import key_of, plain, tombstone
+from flightlog.dataset.retain import let_go, marks_of_rows, marks_of_words
+from flightlog.dataset.rows import key_of, moment, plain, tombstone
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.sources.git.repository import at
@@ -26,7 +27,7 @@ RECORDS = Records(Redactor(b"k" * 32))
 OURS = ".git-ml/"
 OPERATIONS = {
     "write": 10, "go on": 6, "merge": 5, "rebase": 2, "squash": 2, "cherry-pick": 2, "revert": 2, "octopus": 1,
-    "server merge": 3, "compact": 4, "delete": 2, "switch": 2,
+    "server merge": 3, "compact": 4, "delete": 2, "switch": 2, "forget": 2, "strip": 1,
 }  # fmt: skip
 
 
@@ -48,6 +49,9 @@ class History:
         self.bare = root / "server.git"
         self.rows: dict[str, dict] = {}
         self.taken: set[str] = set()
+        self.forgotten: set[str] = set()
+        self.silent: set[str] = set()
+        self.clock = 0
         self.conflicts: list[str] = []
         self.did: Counter[str] = Counter()
         self.files = self.sessions = 0
@@ -94,9 +98,14 @@ class History:
 
     def _chat(self, session: str, number: int, rev: int) -> dict:
         text = f"{session} {number} " + " ".join(f"w{self.draw.randrange(10**6)}" for _ in range(20))
-        return {"kind": "chat", "id": f"chat-{session}-{number}", "timestamp": f"2026-11-02T12:00:{number % 60:02}Z",
+        return {"kind": "chat", "id": f"chat-{session}-{number}", "timestamp": moment(self._now()),
                 "session_id": session, "input": text, "output": "x" * (rev % 50), "tools": ["Read"], "files": [],
                 "uuid": f"u{number}", "rev": rev, "long": "the same long words again and again " * 12}  # fmt: skip
+
+    def _now(self) -> int:
+        """A time of its own for each chat, so that stripping words has a before and an after."""
+        self.clock += 1
+        return 1_793_600_000_000 + self.clock * 1000
 
     def _put(self, session: str, rows: list[dict]) -> None:
         self.numbers[session] += 1
@@ -105,6 +114,8 @@ class History:
             known = self.rows.get(key_of(row))
             if known is None or known["rev"] <= row["rev"]:
                 self.rows[key_of(row)] = row
+            if session in self.forgotten:
+                self.taken.add(key_of(row))
 
     def write(self):
         self.sessions += 1
@@ -144,6 +155,27 @@ class History:
             self._put("gone", [plain(tombstone(key, "asked for", 1))])
             self.rows = {name: row for name, row in self.rows.items() if row["kind"] != "tombstone"}
             self.commit("delete a row")
+
+    def forget(self):
+        """All of a session, with what is written of it later on any branch."""
+        here = {str(row.get("session_id")) for row in read_book(self.place.tracked).of("chat")}
+        if here:
+            session = self.draw.choice(sorted(here))
+            self._let_go(marks_of_rows(read_book(self.place.tracked), [session], self._now()))
+            self.forgotten.add(session)
+            found = {key for key, row in self.rows.items() if session in (row.get("session_id"), row.get("session"))}
+            self.taken |= found
+
+    def strip(self):
+        """The words of every row until now, also of those on branches that this one does not know."""
+        self._let_go(marks_of_words(self._now()))
+        self.silent |= set(self.rows)
+
+    def _let_go(self, marks):
+        let_go(self.place, RECORDS, marks, "main", dry_run=False)
+        compact_and_commit(self.place, RECORDS, default="main")
+        if self.out("status", "--porcelain").strip():
+            self.commit("let rows go")
 
     def compact(self):
         compact_and_commit(self.place, RECORDS, default="main")
@@ -230,7 +262,12 @@ class History:
         book = read_book(self.place.tracked)
         seen = {key: row for key, row in book.rows.items() if key not in book.gone and row["kind"] != "tombstone"}
         due = {key: row for key, row in self.rows.items() if key not in self.taken}
+        said = {key for key, row in seen.items() if row["kind"] == "chat" and row["input"] is not None}
+        bodies = b"".join(second.values())
         return {
+            "words back": sorted(said & self.silent),
+            "words lost": sorted(key for key in due if key.startswith("chat:") and key not in said | self.silent),
+            "bytes back": sorted(key for key in self.taken if b'"id":"%s"' % key.split(":")[1].encode() in bodies),
             "conflicts": self.conflicts,
             "lost": sorted(due.keys() - seen.keys()),
             "stale": sorted(key for key in due.keys() & seen.keys() if seen[key]["rev"] < due[key]["rev"]),

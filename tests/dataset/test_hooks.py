@@ -11,6 +11,7 @@ import pytest
 
 from cli_runs import environment
 from dataset_ground import turn
+from flightlog.app.collecting import is_off
 from flightlog.dataset import hooks
 from waiting import until
 
@@ -146,3 +147,47 @@ collector.append_to_tracked_jsonl("actions.jsonl", {{"id": "action-1", "timestam
     assert (session["id"], session["summary"], session["summary_chars"]) == ("2025-12-16_13a84f73", None, 9)
     assert len(ground.shards) == 3
     assert (ground.place.root / "chats/2025-12-16" / f"{entry['id']}.json").exists() is (name == "save_chat_entry")
+
+
+WRITERS = """
+import ml_data_collector as collector
+chat = {"id": "chat-20251216-150332-abc123", "timestamp": "2025-12-16T15:03:32Z", "session_id": "13a84f73"}
+made = [collector.append_chat_to_jsonl(chat), collector.save_chat_entry(chat), collector.end_session(chat)]
+assert made == [None, None, None]
+"""
+
+
+def test_collection_is_off_for_four_values_of_the_switch(monkeypatch):
+    found = {}
+    for value in ("0", "False", "no", " OFF ", "1", "", "true"):
+        monkeypatch.setenv("ML_COLLECTION_ENABLED", value)
+        found[value] = is_off()
+
+    assert [value for value, off in found.items() if off] == ["0", "False", "no", " OFF "]
+
+
+def test_nothing_writes_a_row_while_collection_is_off(ground):
+    ground.on().write(SESSION, *turn(1))
+    flightlog(ground, "install-hooks")
+    before = sorted(path for path in ground.place.root.rglob("*"))
+    program, off = PYTHON.with_name("flightlog"), {"ML_COLLECTION_ENABLED": "0"}
+
+    ran = [
+        run(ground, program, "dataset", "session", "sync-to-jsonl", **off),
+        run(ground, program, "dataset", "session", "sync-to-jsonl", "--compact", "--json", **off),
+        run(ground, program, "dataset", "session", "sync-to-jsonl", "--commits", **off),
+        run(ground, program, "dataset", "pull", **off),
+        run(ground, PYTHON, "-c", WRITERS, **off),
+        run(ground, "sh", "scripts/ml-session-capture-hook.sh", **off),
+        run(ground, ".git/hooks/post-commit", **off),
+    ]
+    settled = run(ground, program, "settle", SESSION, "--json", **off)
+    time.sleep(2)  # the two hooks work in the background
+
+    assert [each.returncode for each in (*ran, settled)] == [0] * 8
+    assert all(b"collection is off" in each.stderr for each in ran[:5])
+    assert json.loads(settled.stdout)["dataset_rows"] == 0
+    assert list((ground.root / "home").rglob(f"*{SESSION}*")), "the archive is not affected"
+    assert sorted(path for path in ground.place.root.rglob("*")) == before
+    assert run(ground, program, "dataset", "session", "sync-to-jsonl").returncode == 0
+    assert len(ground.rows("chat")) == 1

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from flightlog.app import is_trusted, now_ms, open_archive
-from flightlog.app.collecting import collecting, common
+from flightlog.app.collecting import collecting, common, is_off
 from flightlog.app.config import Value, settings
 from flightlog.app.privacy import redactor
 from flightlog.archive import Archive, Recording
@@ -21,12 +21,10 @@ from flightlog.privacy.records import Records
 from flightlog.sources.git import repository as repositories
 from flightlog.sources.git.repository import Repository
 
-OFF = "ML_COLLECTION_ENABLED"
-
 
 def capture_settled(archive: Archive, recording: Recording, cwd: str) -> int:
     """Capture a session that was just settled, if its repository collects rows; then push, if that is on."""
-    top = collecting(Path(cwd)) if os.environ.get(OFF) != "0" else None
+    top = None if is_off() else collecting(Path(cwd))
     if top is None or not is_inside(cwd, top):
         return 0
     place = Place(Repository(top, common(top), is_trusted(top)))

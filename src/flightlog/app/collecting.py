@@ -1,9 +1,25 @@
 """Whether a directory's repository collects training rows: asked after each turn, so it loads and runs nothing."""
 
+import os
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 MARK = "flightlog/dataset/collecting"  # this clone collects, also on branches that have no rows yet
+
+SWITCH = "ML_COLLECTION_ENABLED"
+
+
+def is_off() -> bool:
+    """Return whether the environment stops everything that writes rows. Forgetting rows still works."""
+    return os.environ.get(SWITCH, "").strip().lower() in {"0", "false", "no", "off"}
+
+
+def say_if_off() -> bool:
+    """Return whether collection is off, and say so on stderr if it is."""
+    if is_off():
+        sys.stderr.write(f"collection is off ({SWITCH}={os.environ[SWITCH]}): no row was written\n")
+    return is_off()
 
 
 def collecting(folder: Path) -> Path | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from flightlog.app import now_ms
 from flightlog.app.capturing import options, place_here, records
+from flightlog.app.collecting import is_off, say_if_off
 from flightlog.dataset.consent import permitted
 from flightlog.dataset.layout import Place, cache_pages, write_shard
 from flightlog.dataset.older import as_row
@@ -28,7 +29,7 @@ def append_to_tracked_jsonl(file: str | Path, record: Record, *, repository: Pat
     row = as_row(kind, dict(record))
     if row is None:
         raise Invalid(f"a record for {name} needs an id", hint="ids come from the recording, never from text")
-    return _written(place_here(repository), row)
+    return None if say_if_off() else _written(place_here(repository), row)
 
 
 def append_chat_to_jsonl(entry: Record, *, repository: Path | None = None) -> Path | None:
@@ -41,19 +42,19 @@ def append_session_to_jsonl(session: Record, *, repository: Path | None = None) 
     return append_to_tracked_jsonl("sessions.jsonl", session, repository=repository)
 
 
-def save_chat_entry(entry: Record, *, repository: Path | None = None) -> Path:
-    """Write the older layout's file of one chat, and the tracked row with it; return the file."""
+def save_chat_entry(entry: Record, *, repository: Path | None = None) -> Path | None:
+    """Write the older layout's file of one chat, and the tracked row with it; return the file, None when off."""
     place = place_here(repository)
     append_chat_to_jsonl(entry, repository=repository)
-    return _cached(place, "chat", entry)
+    return None if is_off() else _cached(place, "chat", entry)
 
 
-def end_session(session: Record, summary: str | None = None, *, repository: Path | None = None) -> Path:
-    """Write the older layout's file of a session that is over, and the tracked row with it; return the file."""
+def end_session(session: Record, summary: str | None = None, *, repository: Path | None = None) -> Path | None:
+    """Write the older layout's file of a session that is over, and the tracked row with it; None when off."""
     ended = {"ended_at": moment(now_ms()), **session, **({"summary": summary} if summary is not None else {})}
     place = place_here(repository)
     append_session_to_jsonl(ended, repository=repository)
-    return _cached(place, "session", ended)
+    return None if is_off() else _cached(place, "session", ended)
 
 
 def _written(place: Place, row: Row) -> Path | None:

@@ -1,7 +1,6 @@
 """Wiring of the dataset's commands: the repository one stands in, its settings, the clock."""
 
 import gc
-import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -11,23 +10,24 @@ from typing import Any
 import msgspec
 
 from flightlog.app import is_trusted, now_ms
-from flightlog.app.capturing import OFF, kit, options, place_here, push_if_on, records, said
+from flightlog.app.capturing import kit, options, place_here, push_if_on, records, said
+from flightlog.app.collecting import is_off, say_if_off
 from flightlog.archive import Archive
-from flightlog.dataset import remote, stats
-from flightlog.dataset.book import FIELDS, Book, read_book, shard_files
+from flightlog.dataset import remote, retain, stats
+from flightlog.dataset.book import FIELDS, read_book, shard_files
 from flightlog.dataset.capture import Kit
 from flightlog.dataset.commits import judged
 from flightlog.dataset.compact import Compaction, compact, compact_and_commit
 from flightlog.dataset.consent import permitted
 from flightlog.dataset.layout import ROOT, Place, total_bytes, write_shard
-from flightlog.dataset.retain import WHY, due, tombstones
+from flightlog.dataset.rows import Row, moment
 from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Move
 from flightlog.sources.git import repository as repositories
 from flightlog.sources.git.history import commits, head
 
-__all__ = ["place_here", "push_if_on", "records", "said"]
+__all__ = ["place_here", "push_if_on", "records", "said", "say_if_off"]
 
 
 def existing_place(folder: Path | None = None) -> Place:
@@ -42,6 +42,8 @@ def existing_place(folder: Path | None = None) -> Place:
 
 def sync_here(place: Place) -> SyncReport:
     """Write every row that the files of this repository lack."""
+    if is_off():
+        return SyncReport(0, 0, (), 0, options(place).words)
     tools = kit(place)
     default = str(said(place)["dataset.default_branch"].value)
     return sync(tools, belonging(tools.archive, place), default)
@@ -49,10 +51,12 @@ def sync_here(place: Place) -> SyncReport:
 
 def sync_commits_here(place: Place) -> int:
     """Note the commits that are new since the last time, as the hook after a commit asks; return how many."""
+    if is_off():
+        return 0
     tip = head(place.repository)
     newest = next(commits(place.repository, [tip] if tip else [], limit=1), None)
     # A commit of rows alone is noted with the next one: a row about it would have to be committed, too.
-    if os.environ.get(OFF) == "0" or newest is None or all(path.startswith(f"{ROOT}/") for path in newest.files):
+    if newest is None or all(path.startswith(f"{ROOT}/") for path in newest.files):
         return 0
     return sync_commits(Kit(place, Archive([]), records(place), options(place)))
 
@@ -95,7 +99,7 @@ def stats_here(place: Place) -> dict[str, Any]:
         "quality": stats.quality(book),
         "repeats": dict(book.repeats),
         "older_versions": book.older,
-        "tombstones": len(book.gone),
+        "tombstones": book.counts().get("tombstone", 0),
         "damage": len(book.damage),
         "safety": msgspec.to_builtins(remote.safety(place)),
         "now_ms": now_ms(),
@@ -105,7 +109,7 @@ def stats_here(place: Place) -> dict[str, Any]:
 def judge(place: Place, name: str, field: str, value: object) -> str:
     """Write a later judgement of the row whose id begins with `name`; return its key."""
     book = read_book(place.tracked)
-    key = _key(book, name)
+    key = retain.named(book, name)
     if field not in FIELDS:
         raise Invalid(f"no such judgement: {field[:40]!r}", hint=f"one of: {', '.join(sorted(FIELDS))}")
     rows = permitted(judged(key, {field: value}, now_ms()), records(place), words=True)
@@ -113,21 +117,34 @@ def judge(place: Place, name: str, field: str, value: object) -> str:
     return key
 
 
-def forget(place: Place, names: Sequence[str], *, dry_run: bool) -> list[str]:
-    """Tombstone the rows whose ids begin with these names; return their keys."""
-    book = read_book(place.tracked)
-    keys = [_key(book, name) for name in names]
-    if not dry_run:
-        write_shard(place, "gone", tombstones(keys, "asked for", now_ms()), now_ms(), records(place))
-    return keys
+def forget(
+    place: Place, names: Sequence[str], text: str, times_ms: Sequence[int | None], *, dry_run: bool
+) -> retain.LetGo:
+    """Remove sessions and rows: by a prefix of their ids, by a text in them, by their time; return what went."""
+    book, now = read_book(place.tracked), now_ms()
+    since, before = (moment(each) if each is not None else "" for each in times_ms)
+    marks = retain.marks_of_rows(book, names, now)
+    marks += retain.marks_of_text(book, text, now) if text else []
+    marks += retain.marks_of_time(book, since, before or moment(now + 1000), now) if since or before else []
+    return _let_go(place, marks, dry_run=dry_run)
+
+
+def strip_words(place: Place, *, dry_run: bool) -> retain.LetGo:
+    """Remove the words of every row until now; return which rows lost them."""
+    return _let_go(place, retain.marks_of_words(now_ms()), dry_run=dry_run)
+
+
+def _let_go(place: Place, marks: list[Row], *, dry_run: bool) -> retain.LetGo:
+    default = str(said(place)["dataset.default_branch"].value)
+    return retain.let_go(place, records(place), marks, default, dry_run=dry_run)
 
 
 def retain_here(place: Place, *, dry_run: bool) -> tuple[Move, ...]:
     """Tombstone the rows that are too old; a dry run shows the same plan."""
     days = said(place)["dataset.keep_days"].value
-    moves = due(read_book(place.tracked), int(days), now_ms())
+    moves = retain.due(read_book(place.tracked), int(days), now_ms())
     if moves and not dry_run:
-        rows = tombstones((move.item.name for move in moves), WHY, now_ms())
+        rows = retain.tombstones((move.item.name for move in moves), retain.WHY, now_ms())
         write_shard(place, "gone", rows, now_ms(), records(place))
     return moves
 
@@ -136,14 +153,3 @@ def hook_command() -> str:
     """Return how git is to call us: the program beside this Python, else whatever is on the path."""
     beside = Path(sys.executable).with_name("flightlog")
     return shlex.quote(str(beside)) if beside.exists() else "flightlog"
-
-
-def _key(book: Book, name: str) -> str:
-    living = {key: row for key, row in book.rows.items() if key not in book.gone}
-    found = [key for key, row in living.items() if name in (key, row.get("id"), row.get("hash"))]
-    found = found or [key for key, row in living.items() if str(row.get("id", "")).startswith(name)]
-    if not found:
-        raise NotFound(f"no row has an id that begins with {name[:60]!r}", hint="flightlog dataset stats")
-    if len(found) > 1:
-        raise Invalid(f"{len(found)} rows have an id that begins with {name[:60]!r}", hint="write more of it")
-    return found[0]

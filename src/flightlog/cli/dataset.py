@@ -1,11 +1,14 @@
 """`flightlog dataset`, also installed as `ml-data-collector`: training rows in git."""
 
 import json
+from datetime import UTC
 from pathlib import Path
+from typing import Any
 
 import click
 
 from flightlog.cli.output import json_option
+from flightlog.model.errors import Invalid
 from flightlog.model.text import counted, inert
 
 _JSON = json_option()
@@ -36,23 +39,23 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
 
-    place = wiring.place_here()
+    place, off = wiring.place_here(), wiring.say_if_off()
     if commits:
         new = wiring.sync_commits_here(place)
         click.echo(json.dumps({"commits": new}) if as_json else counted(new, "commit"))
         return
     report = wiring.sync_here(place)
-    problem = wiring.push_if_on(place)
+    problem = None if off else wiring.push_if_on(place)
     if as_json:
         print_json(report)
     else:
         click.echo(f"{counted(report.sessions, 'session')} of this repository, {counted(report.rows, 'new row')}")
-    if not report.words:
+    if not (report.words or off):
         click.echo("words are withheld; to track them, redacted: track_words = true under [dataset]", err=True)
         click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
     if problem is not None:
         click.echo(f"not pushed: {inert(problem.message)}", err=True)
-    if then_compact:
+    if then_compact and not off:
         _tell_compaction(wiring.compact_here(place, dry_run=False), err=True)
 
 
@@ -196,6 +199,8 @@ def pull(remote: str | None, *, as_json: bool) -> None:
     from flightlog.cli.output import print_json
     from flightlog.dataset.remote import pull as gather
 
+    if wiring.say_if_off():
+        return
     place = wiring.place_here()
     where = remote or str(wiring.said(place)["dataset.remote"].value)
     done = gather(place, where, wiring.records(place))
@@ -214,6 +219,8 @@ def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
     """Say something of a row later: feedback, ci_result, reverted_by, related_commit, task."""
     from flightlog.app import dataset as wiring
 
+    if wiring.say_if_off():
+        return
     try:
         said = json.loads(value)
     except ValueError:
@@ -222,19 +229,42 @@ def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
     click.echo(json.dumps({"of": key, "field": field, "value": said}) if as_json else inert(f"noted: {key}"))
 
 
-@dataset.command(epilog="Example: flightlog dataset forget chat-20261102-120001-3fa9c1 --yes")
-@click.argument("row_ids", nargs=-1, required=True)
+@dataset.command(epilog="Example: flightlog dataset forget 2026-11-02_13a84f73 --yes")
+@click.argument("row_ids", nargs=-1, metavar="[ID]...")
+@click.option("--text", default="", help="Rows with this text, in any case.")
+@click.option("--since", help="Rows from this time on, such as 2026-11-02.")
+@click.option("--before", help="Rows before this time, such as 2026-11-03.")
+@_DRY
 @click.option("--yes", is_flag=True, help="Do it.")
 @_JSON
-def forget(row_ids: tuple[str, ...], *, yes: bool, as_json: bool) -> int:
-    """Take rows out for good: no merge brings them back. Git's history keeps what it has."""
+def forget(row_ids: tuple[str, ...], **said: Any) -> int:
+    """Remove sessions, chats or other rows and what repeats them; no merge brings them back.
+
+    Any unique prefix of an id of a session or a row works. A session goes with its chats, actions and subagents, a chat
+    with its actions and the session's summary. Git's history keeps what it has: the commands that remove it are shown.
+    """
+    from flightlog.app import dataset as wiring
+    from flightlog.app import now_ms
+    from flightlog.cli.session import since_ms
+
+    if not (row_ids or said["text"] or said["since"] or said["before"]):
+        raise Invalid("nothing to forget", hint="flightlog dataset forget ID, or --text, --since, --before")
+    times = [since_ms(said[name], now_ms(), UTC) if said[name] else None for name in ("since", "before")]
+    done = wiring.forget(
+        wiring.existing_place(), row_ids, said["text"], times, dry_run=said["dry_run"] or not said["yes"]
+    )
+    return _tell_let_go(done, **said)
+
+
+@dataset.command("strip-words", epilog="Example: flightlog dataset strip-words --dry-run")
+@_DRY
+@click.option("--yes", is_flag=True, help="Do it.")
+@_JSON
+def strip_words(**said: Any) -> int:
+    """Remove the words of every row until now, as if they had never been captured; no merge brings them back."""
     from flightlog.app import dataset as wiring
 
-    keys = wiring.forget(wiring.existing_place(), row_ids, dry_run=not yes)
-    click.echo(json.dumps({"gone": keys, "done": yes}) if as_json else inert("\n".join(keys)))
-    if not yes:
-        click.echo("nothing was done; add --yes to take them out", err=True)
-    return 0 if yes else 1
+    return _tell_let_go(wiring.strip_words(wiring.existing_place(), dry_run=said["dry_run"] or not said["yes"]), **said)
 
 
 @dataset.command(epilog="Example: flightlog dataset retain --dry-run")
@@ -283,6 +313,20 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     for change in told:
         click.echo(inert(f"{'removed' if change['removed'] else 'written'}: {change['path']}"))
     click.echo("nothing was done" if dry_run else f"{counted(len(told), 'file')} changed", err=True)
+
+
+def _tell_let_go(done: Any, **said: Any) -> int:
+    """Say what was let go; exit 1 where --yes or --dry-run is missing."""
+    from flightlog.cli.dataset_talk import let_go_lines
+    from flightlog.cli.output import print_json
+
+    if said["as_json"]:
+        print_json(done)
+    for line in () if said["as_json"] else let_go_lines(done):
+        click.echo(inert(line))
+    if not (said["yes"] or said["dry_run"]):
+        click.echo("nothing was done; add --yes to do it", err=True)
+    return 0 if said["yes"] or said["dry_run"] else 1
 
 
 def _tell_compaction(done: object, *, err: bool) -> None:

@@ -7,6 +7,7 @@ import msgspec
 
 from flightlog.dataset.compact import Compaction
 from flightlog.dataset.remote import Safety
+from flightlog.dataset.retain import LetGo
 from flightlog.model.text import counted
 
 
@@ -30,6 +31,20 @@ def compaction_lines(done: Any) -> Iterator[str]:
         yield "nothing to commit, the base files are as they were" if done.into == "base" else elsewhere
     elif done.into == "base" and done.shards and not done.dry_run:
         yield "to commit it: flightlog dataset tracked compact --commit"
+
+
+def let_go_lines(done: LetGo) -> Iterator[str]:
+    """Tell which rows went, what repeats them, and how to remove them from history."""
+    would = "" if done.done else "would be "
+    kinds = ", ".join(counted(number, kind) for kind, number in done.counts.items()) or "no row"
+    yield f"{kinds} {would}removed; {counted(len(done.stripped), 'other row')} {would}without words or links to them"
+    yield from (f"{would}removed, it repeats them: {path}" for path in done.files_removed)
+    for path in done.files_left:
+        is_row_file = path.startswith(".git-ml/tracked")
+        yield f"holds them until {'the default branch is compacted' if is_row_file else 'you delete it'}: {path}"
+    versions = counted(done.versions_in_history, "version")
+    yield f"git history holds them in {versions} of files{'; to remove them there:' if done.commands else ''}"
+    yield from (f"  {command}" for command in done.commands)
 
 
 def stats_lines(told: dict[str, Any]) -> Iterator[str]:

@@ -26,6 +26,7 @@ def trust(repository: Path, *, yes: bool, revoke: bool, as_json: bool) -> int:
     allows = risky(wiring.repository_settings(repository))
     if revoke:
         click.echo("consent taken back" if consents.revoke(repository) else "there was no consent", err=True)
+        click.echo("training rows keep their words until: flightlog dataset strip-words --yes", err=True)
     if yes:
         consents.grant(repository, allows)
     allowed = consents.allows(repository, allows)

@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from flightlog.dataset.rows import BASES, OTHER, WITHHELD, Row, key_of, rev_of
+from flightlog.dataset.forgotten import Forgotten
+from flightlog.dataset.rows import BASES, OTHER, WITHHELD, Row, encoded, key_of, rev_of
 from flightlog.dataset.shape import sound
+from flightlog.dataset.shards import GONE
 from flightlog.model.damage import Damage
 from flightlog.store.lines import Line, read
 
@@ -39,7 +41,8 @@ class Book:
         """Begin empty."""
         self.lines: dict[str, Version] = {}
         self.rows: dict[str, Row] = {}
-        self.gone: set[str] = set()
+        self.forgotten = Forgotten()
+        self._gone: set[str] | None = None
         self.damage: list[Damage] = []
         self.repeats: Counter[str] = Counter()
         self.older = 0
@@ -69,27 +72,46 @@ class Book:
         self.lines[key] = version
         self.rows[key] = row
         self._sound.pop(key, None)
+        self._gone = None
         if row.get("kind") == "tombstone":
-            self.gone.add(str(row.get("of", "")))
+            self.forgotten.add(row)
+            self._sound.clear()
+
+    @property
+    def gone(self) -> set[str]:
+        """The keys of rows that tombstones cover, whether the rows are here or not."""
+        if self._gone is None:
+            rules = self.forgotten
+            rows = self.rows.items() if rules.keys or rules.has_rules else ()
+            self._gone = rules.keys | {key for key, row in rows if rules.covers(row)}
+        return self._gone
 
     def has(self, key: str, line: bytes) -> bool:
         """Whether the book needs nothing of this line: it is in, or older than what is, or gone."""
-        known = self.lines.get(key)
-        if key in self.gone:
+        row = msgspec.json.decode(line)
+        if self.forgotten.covers(row):
             return True
-        return known is not None and _version(msgspec.json.decode(line), line) <= known
+        known, clean = self.lines.get(key), self.forgotten.stripped(row)
+        return known is not None and _version(clean, line if clean is row else encoded(clean)) <= known
 
     def of(self, kind: str) -> Iterator[Row]:
         """Yield the rows of a kind, fit to be counted, later judgements applied, in the order of their keys."""
         judged = self._judgements()
         for key in sorted(self.rows):
             if self.rows[key].get("kind") == kind and key not in self.gone:
-                row = self._sound.get(key) or self._sound.setdefault(key, sound(self.rows[key]))
+                row = self._sound.get(key) or self._sound.setdefault(
+                    key, sound(self.forgotten.stripped(self.rows[key]))
+                )
                 yield {**row, **judged[key]} if key in judged else row
 
     def kept(self) -> dict[str, bytes]:
-        """Return the line of every row that is not gone, by key."""
-        return {key: version.line for key, version in self.lines.items() if key not in self.gone}
+        """Return the line of every row that is not gone, by key, without words that were forgotten."""
+        gone = self.gone
+        return {key: self._line(key, version) for key, version in self.lines.items() if key not in gone}
+
+    def _line(self, key: str, version: Version) -> bytes:
+        row = self.forgotten.stripped(self.rows[key])
+        return version.line if row is self.rows[key] else encoded(row)
 
     def counts(self) -> dict[str, int]:
         """Return how many rows there are of each kind."""
@@ -107,6 +129,11 @@ class Book:
 def read_book(tracked: Path) -> Book:
     """Read the base files and every shard below `tracked`."""
     return read_files([*base_files(tracked), *shard_files(tracked)])
+
+
+def read_forgotten(tracked: Path) -> Forgotten:
+    """Read tombstones alone: their base file and the shards that are named after them."""
+    return read_files([tracked / BASES["tombstone"], *(tracked / "pending").glob(f"*-{GONE}-*.jsonl")]).forgotten
 
 
 def read_files(paths: Iterable[Path]) -> Book:

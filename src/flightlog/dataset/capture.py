@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from flightlog.archive import Archive, Recording
 from flightlog.dataset import commits as commit_rows
-from flightlog.dataset.book import Book
+from flightlog.dataset.book import Book, read_forgotten
 from flightlog.dataset.consent import permitted
 from flightlog.dataset.layout import Place, cache_pages, write_shard
 from flightlog.dataset.memory import LaneMemory, Memory, recall, remember
@@ -88,19 +88,23 @@ def stamp_of(recording: Recording) -> str:
 
 
 def _is_in(book: Book, known: Memory, session: str) -> bool:
-    key = f"session:{session}"
-    row = book.rows.get(key)
-    return key in book.gone or (row is not None and rev_of(row) >= known.rev)
+    row = book.rows.get(f"session:{session}")
+    return book.forgotten.covers({"kind": "session", "session": session}) or (
+        row is not None and rev_of(row) >= known.rev
+    )
 
 
 def _captured(kit: Kit, recording: Recording, what: tuple[Memory, Told, Book | None]) -> Work:
     place, records, options = kit.place, kit.records, kit.options
     memory, told, book = what
-    if not told.session.turns and not told.session.lanes:
+    forgotten = book.forgotten if book is not None else read_forgotten(place.tracked)
+    is_forgotten = forgotten.covers({"kind": "session", "session": recording.session})
+    if is_forgotten or (not told.session.turns and not told.session.lanes):
         return Work(recording.session, records_read=told.records)
     lanes = crew(told, memory, recording)
     made = _made(place, told, memory, lanes)
-    rows = permitted(made, records, words=options.words)
+    rows = [forgotten.stripped(row) for row in permitted(made, records, words=options.words)]
+    rows = [row for row in rows if not forgotten.covers(row)]
     fresh = [row for row in rows if _is_fresh(row, memory.written, book)]
     path = write_shard(place, short(recording.session), fresh, memory.shards, records) if fresh else None
     if fresh and options.local_cache:

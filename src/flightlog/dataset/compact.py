@@ -14,7 +14,16 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.dataset.book import GENERATION, Book, base_files, read_blob, read_blobs, read_files, shard_files
+from flightlog.dataset.book import (
+    GENERATION,
+    Book,
+    base_files,
+    read_blob,
+    read_blobs,
+    read_book,
+    read_files,
+    shard_files,
+)
 from flightlog.dataset.layout import (
     KEPT_OPEN,
     PENDING,
@@ -26,7 +35,7 @@ from flightlog.dataset.layout import (
     write_bodies,
 )
 from flightlog.dataset.rows import BASES, OTHER, Row, based, encoded
-from flightlog.dataset.shards import FOLDED, foldable, free_number, indented, named
+from flightlog.dataset.shards import COLUMNS, FOLDED, GONE, foldable, free_number, indented, named, session_of
 from flightlog.model.pages import Clean, Page, Tier
 from flightlog.privacy.records import Records
 from flightlog.sources.git import side_line
@@ -145,13 +154,16 @@ def _remove_shards(book: Book, shards: Iterable[Path]) -> None:
 
 def _into_shard(place: Place, records: Records, branch: str, default: str, *, dry_run: bool) -> Compaction:
     before = total_bytes(place)
+    if not dry_run:
+        purge_shards(place, records)
     base = default or default_branch(place.repository)
     theirs = {
         path.rpartition("/")[2]
         for ref in (f"refs/heads/{base}", f"refs/remotes/origin/{base}")
         for path in tree_files(place.repository, ref, PENDING)
     }
-    own = [path for path in shard_files(place.tracked) if path.name not in theirs]
+    # Shards with tombstones keep their name: a capture looks for it.
+    own = [path for path in shard_files(place.tracked) if path.name not in theirs and session_of(path.name) != GONE]
     chosen = {path.name: path for path in own if not read_files([path]).damage}
     names = foldable((name, path.stat().st_size) for name, path in chosen.items())
     book = read_files([chosen[name] for name in names])
@@ -164,6 +176,27 @@ def _into_shard(place: Place, records: Records, branch: str, default: str, *, dr
         files.remove(chosen[name] for name in names)
     after = before - removed + len(body)
     return _told(book, branch, "shard", before, after, shards=len(names), restored=0, aside=(), dry=dry_run)
+
+
+def purge_shards(place: Place, records: Records) -> list[Path]:
+    """Write shards again that hold forgotten rows or words, without them; return those that were replaced.
+
+    A new shard begins at a column that no other has: git must not take it for the old one under a new name.
+    """
+    rules = read_book(place.tracked).forgotten
+    replaced: list[Path] = []
+    for path in shard_files(place.tracked) if rules.keys or rules.has_rules else ():
+        book = read_files([path])
+        rows = [rules.stripped(row) for row in book.rows.values() if not rules.covers(row)]
+        if book.damage or rows == list(book.rows.values()):
+            continue
+        others = shard_files(place.tracked)
+        number = free_number(each.read_bytes()[:100] for each in (others if len(others) < COLUMNS else [path]))
+        body = indented(sorted(map(encoded, rows)), number)
+        write_bodies(place, [named(session_of(path.name), body, path.name[:10])] if rows else [], records)
+        files.remove([path])
+        replaced.append(path)
+    return replaced
 
 
 def _told(  # noqa: PLR0913 - one parameter per figure

@@ -10,7 +10,7 @@ from flightlog.dataset.rows import WITHHELD, AnyRow, Row, plain
 from flightlog.dataset.telling import INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS
 from flightlog.privacy.records import Records
 
-_WORDS = ("input", "output", "summary", "message", "result_summary", "feedback_comment")
+WORDS = ("input", "output", "summary", "message", "result_summary", "feedback_comment")
 _LIMITS = {
     "input": INPUT_CHARS,
     "output": OUTPUT_CHARS,
@@ -34,9 +34,9 @@ def permitted(rows: Iterable[AnyRow | Row], records: Records, *, words: bool) ->
 def withheld(row: Row) -> Row:
     """Return a row without its words; how many there were stays."""
     made = dict(row)
-    for name in _WORDS:
+    for name in WORDS:
         if made.get(name):
-            made.setdefault(f"{name}_chars", len(made[name]))
+            made.setdefault(f"{name}_chars", len(str(made[name])))
         if name in made:
             made[name] = None
     if made.get("target_chars"):
@@ -51,7 +51,7 @@ def withheld(row: Row) -> Row:
 def _uncounted(row: Row) -> Row:
     """Return a row without the counts of words that stand in it; a text that was cut keeps its count."""
     made = {name: value for name, value in row.items() if name != "target_chars"}
-    for name in _WORDS:
+    for name in WORDS:
         if isinstance(made.get(name), str) and made.get(f"{name}_chars", 0) <= _LIMITS.get(name, 0):
             made.pop(f"{name}_chars", None)
     return made

@@ -120,7 +120,6 @@ def _post_commit(command: str) -> str:
     return f"""#!/bin/sh
 {MARK}: note the commit as a training row, behind git's back. Never fails, never waits.
 [ -x "$0.{_BEFORE}" ] && "$0.{_BEFORE}" "$@"
-[ "${{ML_COLLECTION_ENABLED:-1}}" = 0 ] && exit 0
 (nohup {command} dataset session sync-to-jsonl --commits </dev/null >/dev/null 2>&1 &)
 exit 0
 """

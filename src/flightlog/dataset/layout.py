@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.dataset.book import base_files
+from flightlog.dataset.book import base_files, read_forgotten
 from flightlog.dataset.rows import Row, encoded
 from flightlog.dataset.shards import column, day_of, named, session_of
 from flightlog.model.pages import Page, Tier
@@ -76,10 +76,14 @@ def prepare(place: Place, records: Records) -> list[Path]:
 
 
 def write_shard(place: Place, session: str, rows: Sequence[Row], number: int, records: Records) -> Path | None:
-    """Write rows as one shard; they were redacted, and are looked at once more on the way.
+    """Write rows as one shard; they were redacted, and are looked at once more on the way. Forgotten rows are left out.
 
-    `number` counts the shards of a session. Returns None when there is such a shard already.
+    `number` counts the shards of a session. Returns None when there is such a shard already, or nothing to write.
     """
+    forgotten = read_forgotten(place.tracked)
+    rows = [forgotten.stripped(row) for row in rows if not forgotten.covers(row)]
+    if not rows:
+        return None
     clean = records.clean_rows(list(rows), column(number, session))
     day = max(map(day_of, rows), default="")
     name = named(session, clean.text.encode("utf-8", "replace"), day).name

@@ -14,7 +14,7 @@ from flightlog.dataset.book import Book, read_blobs, read_book, shard_files
 from flightlog.dataset.layout import PENDING, TRACKED, Place, write_bodies
 from flightlog.dataset.memory import recall_clone, remember_clone, writer
 from flightlog.dataset.rows import Row, rev_of
-from flightlog.dataset.shards import free_number, indented, named
+from flightlog.dataset.shards import GONE, free_number, indented, named
 from flightlog.privacy.records import Records
 from flightlog.sources.git import own_ref
 from flightlog.sources.git.repository import Repository, asked, blobs, current_branch, tree_files
@@ -97,12 +97,17 @@ def pull(place: Place, remote: str, records: Records) -> Pulled:
         found |= tree_files(place.repository, ref, TRACKED)
     here = read_book(place.tracked)
     theirs = read_blobs(_bodies(place.repository, found))
-    lines = sorted(version.line for key, version in theirs.lines.items() if not here.has(key, version.line))
+    for row in here.rows.values():
+        if row.get("kind") == "tombstone":
+            theirs.forgotten.add(row)
+    lines = sorted(line for key, line in theirs.kept().items() if not here.has(key, line))
     if not lines:
         return Pulled(len(refs), 0, "")
     number = free_number(path.read_bytes()[:100] for path in shard_files(place.tracked))
     day = max(str(row.get("timestamp") or row.get("ended_at") or "")[:10] for row in theirs.rows.values())
-    made = named(f"pulled-{writer(place.state)}", indented(lines, number), day)
+    # A capture reads tombstones from shards of that name alone.
+    marks = f"{GONE}-" if any(row.get("kind") == "tombstone" for row in theirs.rows.values()) else ""
+    made = named(f"{marks}pulled-{writer(place.state)}", indented(lines, number), day)
     write_bodies(place, [made], records)
     return Pulled(len(refs), len(lines), made.name)
 

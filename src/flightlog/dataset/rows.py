@@ -198,13 +198,20 @@ class UpdateRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
 
 
 class TombstoneRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="tombstone"):
-    """The row whose key is `of` is gone for good, wherever a merge brings it back to."""
+    """The row whose key is `of` is gone for good, wherever a merge brings it back to; so is all that a rule names."""
 
     id: str
     timestamp: str
     of: str
     why: str
     rev: int
+    session: str = ""  # with `whole` all rows of it, else its summary alone
+    whole: bool = False
+    chats: list[str] = []
+    lanes: list[str] = []
+    since: str = ""
+    before: str = ""
+    words: str = ""  # withheld: rows up to `before` stay, without their words
 
 
 AnyRow = SessionRow | ChatRow | ActionRow | OrchestrationRow | CommitRow | UpdateRow | TombstoneRow

@@ -16,11 +16,12 @@ from typing import NamedTuple
 from flightlog.dataset.rows import Row
 
 _NAME = re.compile(r"(?P<day>\d{4}-\d\d-\d\d)-(?P<session>[A-Za-z0-9][A-Za-z0-9._-]*)-(?P<sha>[0-9a-f]{12})\.jsonl")
-_COLUMNS = 62
+COLUMNS = 62
 _STRIDE = 11
 _LARGEST_SHARE = 0.45
 FOLD_AT_LEAST = 4
 FOLDED = "folded"
+GONE = "gone"  # what shards with tombstones are named after
 
 
 class Shard(NamedTuple):
@@ -39,13 +40,13 @@ def indented(lines: Iterable[bytes], number: int) -> bytes:
 def column(number: int, session: str = "") -> int:
     """Return where the lines of the shard with this number in its session begin; 0 is for base files."""
     begin = int.from_bytes(hashlib.sha256(session.encode("utf-8", "replace")).digest()[:4], "big") if session else 0
-    return 1 + (begin + number * _STRIDE) % _COLUMNS
+    return 1 + (begin + number * _STRIDE) % COLUMNS
 
 
 def free_number(bodies: Iterable[bytes]) -> int:
     """Return a number whose column none of these shards begins at, if there is one."""
     taken = {len(body) - len(body.lstrip(b" ")) for body in bodies}
-    return next((number for number in range(_COLUMNS) if column(number) not in taken), 0)
+    return next((number for number in range(COLUMNS) if column(number) not in taken), 0)
 
 
 def named(session: str, body: bytes, day: str) -> Shard:

@@ -4,10 +4,13 @@ One damaged line must not hide the 4,999 sound ones around it. A document that a
 instead where it is out of measure: the limits for YAML and JSON are here, so that every reader has the same.
 """
 
+import hashlib
+import re
 from collections.abc import Iterator
 from typing import Any, Literal
 
 from msgspec import DecodeError, Struct
+from msgspec.structs import force_setattr
 
 DEPTH_MAX = 200  # levels; code that walks over a document uses a few of Python's thousand frames for each
 VALUES_MAX = 2_000_000  # of one JSON document; an empty list takes 64 bytes of memory and 3 of the file
@@ -88,11 +91,34 @@ class Damage(Struct, frozen=True, order=True):
     why: str
 
 
-class Incident(Struct, frozen=True):
-    """Something a room found wrong; rooms journal it, retro turns it into a draft."""
+IncidentKind = Literal[
+    "breaker trip", "changed", "corrupt state", "damage", "damaged journal", "damaged recording", "failed command",
+    "failed gate", "failed run", "failed session", "generation", "id", "ignored", "link", "room cannot be read",
+    "schema", "secret", "session health", "size",
+]  # fmt: skip
+IncidentRoom = Literal["dataset", "lab", "live", "loop", "retro", "store"]
+IncidentCount = Literal["bytes", "exit code", "issues", "spans"]
+# A path, a session id or a line of a journal. 160 characters hold the longest shard name; a sentence has spaces.
+_PLACE = re.compile(r"[A-Za-z0-9._~@:#/+-]{1,160}")
 
-    kind: str
+
+class Incident(Struct, frozen=True):
+    """Something a room found wrong: a kind, counts and places. No field can hold text of a file or conversation.
+
+    Incidents become drafts, and drafts become public. A place that does not look like one is replaced by its digest.
+    """
+
+    kind: IncidentKind
     at_ms: int
-    room: str
-    text: str
+    room: IncidentRoom
     evidence: tuple[str, ...] = ()
+    counts: dict[IncidentCount, int] = {}
+
+    def __post_init__(self) -> None:
+        """Replace evidence that may be text."""
+        force_setattr(self, "evidence", tuple(map(_place, self.evidence)))
+
+
+def _place(text: str) -> str:
+    digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+    return text if _PLACE.fullmatch(text) else f"place-{digest[:12]}"

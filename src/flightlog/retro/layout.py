@@ -64,6 +64,7 @@ def issue_page(issue: Issue, redactor: Redactor) -> Page:
         "severity": issue.severity or "unknown",
         "frequency": issue.frequency,
         "created": _stamp(issue.created_ms),
+        "removed": {"secrets": issue.secrets, "personal": issue.personal},
     }
     return Page(issue_name(issue), Tier.TRACKED, Records(redactor).clean_rows([told]))
 
