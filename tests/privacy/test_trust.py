@@ -51,7 +51,7 @@ def test_consent_can_be_taken_back(tmp_path):
 
 
 def test_a_damaged_record_trusts_nothing(tmp_path):
-    (tmp_path / "trust.json").write_text("{")
+    (tmp_path / "trust.json").write_text("{\n")
 
     with pytest.raises(Unreadable):
         Trust(tmp_path / "trust.json").allows(tmp_path, {"push": True})

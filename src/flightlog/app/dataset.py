@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from flightlog.app import now_ms
-from flightlog.app.capturing import OFF, kit, options, place_here, push_if_on, records, said
+from flightlog.app.capturing import OFF, PERSON, allowed_in, kit, options, place_here, push_if_on, records, said
+from flightlog.app.consent import consents
 from flightlog.archive import Archive
 from flightlog.dataset import remote, stats
 from flightlog.dataset.book import FIELDS, Book, read_book, shard_files
-from flightlog.dataset.capture import Kit
 from flightlog.dataset.commits import judged
 from flightlog.dataset.compact import Compaction, compact, compact_and_commit
 from flightlog.dataset.consent import permitted
@@ -26,7 +26,7 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Move
 from flightlog.sources.git import repository as repositories
 
-__all__ = ["place_here", "push_if_on", "records", "said"]
+__all__ = ["PERSON", "allowed_in", "place_here", "push_if_on", "records", "said"]
 
 
 def existing_place(folder: Path | None = None) -> Place:
@@ -39,17 +39,21 @@ def existing_place(folder: Path | None = None) -> Place:
     return place
 
 
-def sync_here(place: Place) -> SyncReport:
-    """Write every row that the files of this repository lack."""
-    tools = kit(place)
+def sync_here(place: Place, allowed: frozenset[str] = PERSON) -> SyncReport:
+    """Write every row that the files of this repository lack; who begins a dataset here allows rows from now on."""
+    if allowed == PERSON and not place.tracked.is_dir():
+        consents().allow_rows(place.repository.top)
+    tools = kit(place, None, allowed)
     default = str(said(place)["dataset.default_branch"].value)
     return sync(tools, belonging(tools.archive, place), default)
 
 
 def sync_commits_here(place: Place) -> int:
     """Note the commits that are new since the last time, as the hook after a commit asks; return how many."""
-    tools = Kit(place, Archive([]), records(place), options(place))
-    return sync_commits(tools) if os.environ.get(OFF) != "0" else 0
+    allowed = allowed_in(place.repository.top)
+    if not allowed or os.environ.get(OFF) == "0":
+        return 0
+    return sync_commits(kit(place, Archive([]), allowed))
 
 
 def compact_here(place: Place, *, dry_run: bool, commit: bool = False) -> Compaction:

@@ -21,7 +21,6 @@ from flightlog.privacy.detect.known import Known as Values
 from flightlog.privacy.detect.known import dotenv_values, secret_values
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor, confidence, masked
-from flightlog.privacy.trust import Trust
 from flightlog.store.reading import raw_lines
 
 SETTINGS = "flightlog.toml"
@@ -83,11 +82,6 @@ def clean_known(known: Mapping[str, Known]) -> dict[str, Known]:
     """Return what is known of threads with every string in it redacted."""
     plain = msgspec.to_builtins(known)
     return msgspec.convert(Records(redactor()).value(plain), dict[str, Known])
-
-
-def trust() -> Trust:
-    """Return the consents of this person."""
-    return Trust(home() / "trust.json")
 
 
 def repository_settings(folder: Path) -> dict[str, Any]:

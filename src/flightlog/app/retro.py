@@ -20,6 +20,7 @@ from flightlog.retro.issues.board import Board
 from flightlog.retro.logs import SWITCH
 from flightlog.retro.room import ANALYSIS, ROOT, Room
 from flightlog.retro.state import Analysis, decoded
+from flightlog.store.files import contained
 
 
 def open_room(folder: Path | None = None) -> Room:
@@ -32,7 +33,7 @@ def open_room(folder: Path | None = None) -> Room:
 def find_room(folder: Path | None = None) -> Room:
     """Return the room of the project at or above `folder`, whether it is there or not; nothing is made."""
     project = project_of(folder or Path.cwd())
-    return Room(project / ROOT, _redactor(project), now_ms, lambda: str(uuid.uuid4()))
+    return Room(contained(project, project / ROOT), _redactor(project), now_ms, lambda: str(uuid.uuid4()))
 
 
 def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:
