@@ -13,6 +13,7 @@ from flightlog.app.hook_check import lost_records
 from flightlog.app.overview import keep_days
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive
+from flightlog.model.errors import Invalid
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.git.repository import Repository
 from flightlog.store.kept import kept_sessions
@@ -80,7 +81,10 @@ def _dataset() -> SafeRows | None:
     from flightlog.dataset.layout import Place  # noqa: PLC0415 - where rows are collected alone
     from flightlog.dataset.remote import safety  # noqa: PLC0415
 
-    told = safety(Place(Repository(top, common(top))))
+    try:
+        told = safety(Place(Repository(top, common(top))))
+    except Invalid:  # a link leads out of the repository; settle and the dataset's own commands report it
+        return None
     return SafeRows(told.last_record_ms, told.last_safe_ms, told.shards, told.shards_unsafe)
 
 
