@@ -34,7 +34,7 @@ DOORS = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A finished run of somebody else."""
+    """A finished run of another person."""
     return finished(tmp_path_factory.mktemp("theirs"))
 
 
@@ -156,7 +156,7 @@ GATEWAY, OTHER, VENDOR = "https://gateway.example/v1", "https://other.example", 
 
 
 @pytest.mark.parametrize(
-    ("own", "given", "key", "told"),
+    ("own", "given", "key", "sent"),
     [
         ("", "", KEY, ("anthropic", VENDOR)),
         ("", GATEWAY, KEY, ("anthropic", GATEWAY)),
@@ -169,8 +169,8 @@ GATEWAY, OTHER, VENDOR = "https://gateway.example/v1", "https://other.example", 
         ("ftp://x", "", KEY, ("anthropic", None)),
     ],
 )
-def test_address_is_the_runs_then_the_environments_then_the_vendors(tmp_path, own, given, key, told):
-    provider, expected = told
+def test_address_is_the_runs_then_the_environments_then_the_vendors(tmp_path, own, given, key, sent):
+    provider, expected = sent
     asked = config(tmp_path, None, "go", base_url=own, provider=provider)
     env = {"ANTHROPIC_BASE_URL": given, "ANTHROPIC_AUTH_TOKEN": key}
 

@@ -160,10 +160,10 @@ def settled(ground, **more):
     [("", 0, None), ("rows", 3, None), ("words", 3, "zebra"), ("push", 3, None), (" words , push", 3, "zebra")],
 )
 def test_clone_gets_rows_only_as_the_environment_allows(ground, said, rows, words):
-    told, _ = settled(cloned(ground), FLIGHTLOG_TRUST=said)
+    report, _ = settled(cloned(ground), FLIGHTLOG_TRUST=said)
     shown = json.loads(run(ground, "trust", "--json", FLIGHTLOG_TRUST=said).out)["dataset"]
 
-    assert told["dataset_rows"] == rows
+    assert report["dataset_rows"] == rows
     assert {row["input"] for row in ground.rows("chat")} == ({words} if rows else set())
     assert shown["rows"] is bool(rows)
     assert (shown["words"], shown["push"]) == ("words" in said, "push" in said)
@@ -171,9 +171,9 @@ def test_clone_gets_rows_only_as_the_environment_allows(ground, said, rows, word
 
 
 def test_own_settings_alone_put_no_words_into_a_clone(ground):
-    told, _ = settled(cloned(ground), FLIGHTLOG_TRUST="rows", FLIGHTLOG_DATASET_TRACK_WORDS="true")
+    report, _ = settled(cloned(ground), FLIGHTLOG_TRUST="rows", FLIGHTLOG_DATASET_TRACK_WORDS="true")
 
-    assert told["dataset_rows"] == 3
+    assert report["dataset_rows"] == 3
     assert ground.rows("chat")[0]["input"] is None
 
 
@@ -214,9 +214,9 @@ def test_hook_of_the_repository_itself_allows_rows_without_words(ground, project
     for command in (user, own) if project else (user,):
         hooking.run_hook(home, event, run=command, CLAUDE_PROJECT_DIR=str(ground.root / project))
 
-    told, _ = settled(ground, FLIGHTLOG_DATASET_TRACK_WORDS="true")
+    report, _ = settled(ground, FLIGHTLOG_DATASET_TRACK_WORDS="true")
 
-    assert told["dataset_rows"] == rows
+    assert report["dataset_rows"] == rows
     assert [row["input"] for row in ground.rows("chat")] == [None] * bool(rows)
 
 
@@ -239,9 +239,9 @@ def test_rows_never_go_where_a_link_in_the_clone_leads(ground):
     (outside / "tracked").mkdir(parents=True)
     (ground.top / ".git-ml").symlink_to(outside)
 
-    told, _ = settled(ground, FLIGHTLOG_TRUST="rows")
+    report, _ = settled(ground, FLIGHTLOG_TRUST="rows")
 
-    assert told["dataset_rows"] == 0
-    assert "a symbolic link leads out of the project" in told["failed"][0]
+    assert report["dataset_rows"] == 0
+    assert "a symbolic link leads out of the project" in report["failed"][0]
     assert list(outside.rglob("*")) == [outside / "tracked"]
     assert run(ground, "status").code == 0

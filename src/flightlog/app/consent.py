@@ -66,6 +66,8 @@ def permit_run(environ: Mapping[str, str], config: RunConfig, path: Path, digest
     address = run.allows[ADDRESS]
     if digest and not run.trusted:
         raise _needed(run, f"this run was not begun here; its key would go to {address[:100]}: {path.name[:60]}")
+    if config.scenario is None:
+        upstream(config, environ)  # a key of another address is refused before anything starts
     seen = consents(environ).get(run.subject).allows.get(ADDRESS)
     target = _address_target(address, environ)
     if address.startswith("http://") and not is_loopback(address) and seen != address and not target.trusted:
@@ -165,8 +167,10 @@ def _needed(target: Target, message: str) -> ConsentNeeded:
 
 def _run_effects(config: RunConfig, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return what carrying on a run can run, send and write, by name."""
-    address = upstream(config, environ).rstrip("/") if config.scenario is None else "a scripted model on this machine"
-    effects: dict[str, Any] = {ADDRESS: address or config.provider, "works in": config.work_dir}
+    address = config.base_url or upstream(config, environ) or config.provider
+    if config.scenario is not None:
+        address = "a scripted model on this machine"
+    effects: dict[str, Any] = {ADDRESS: address.rstrip("/"), "works in": config.work_dir}
     agent = f"{config.engine}, {config.permission_mode}, tools {', '.join(config.allowed_tools)}"
     effects["agent"] = list(config.command) if config.engine == "command" else agent
     if config.load_project_settings:

@@ -62,7 +62,7 @@ def command(
 ) -> str:
     """The hook as settings call it: silent, and exit 0 even when Python or the script is gone.
 
-    `project` says that it stands in a repository's own settings, which the agent asks a person to trust.
+    `project` says that it is in a repository's own settings, which the agent asks a person to trust.
     """
     flags = [*(["--project"] if project else []), *(["--inline"] if inline else [])]
     words = [str(python), "-I", "-S", str(script), agent, *flags]

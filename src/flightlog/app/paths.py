@@ -41,5 +41,5 @@ def project_of(folder: Path) -> Path:
 
 
 def contained(path: Path) -> Path:
-    """Return `path`, or refuse it if a symbolic link leads it out of the project one stands in."""
+    """Return `path`, or refuse it if a symbolic link leads it out of the current project."""
     return files.contained(project_of(Path.cwd()), path)

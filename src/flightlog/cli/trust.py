@@ -32,13 +32,13 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
     if yes:
         consent.grant(found)
     found = consent.find_target(target)
-    told: dict[str, Any] = {found.kind: found.name, "allows": found.allows, "trusted": found.trusted}
+    report: dict[str, Any] = {found.kind: found.name, "allows": found.allows, "trusted": found.trusted}
     if found.kind == "repository":
-        told["dataset"] = consent.describe_dataset(Path(found.name))
+        report["dataset"] = consent.describe_dataset(Path(found.name))
     if as_json:
-        click.echo(json.dumps(told, default=str))
+        click.echo(json.dumps(report, default=str))
     else:
-        _print(told)
+        _print(report)
     return 0 if found.trusted else 1
 
 
@@ -59,14 +59,14 @@ def ask_consent(needed: ConsentNeeded) -> bool:
     return agreed
 
 
-def _print(told: dict[str, Any]) -> None:
-    _print_effects(told["allows"], err=False)
-    for name, allowed in told.get("dataset", {}).get("sources", {}).items():
+def _print(report: dict[str, Any]) -> None:
+    _print_effects(report["allows"], err=False)
+    for name, allowed in report.get("dataset", {}).get("sources", {}).items():
         click.echo(f"training rows by {name}: {', '.join(allowed) or 'no'}", err=True)
-    if not told["allows"]:
+    if not report["allows"]:
         click.echo("nothing here publishes or runs anything", err=True)
     else:
-        click.echo("trusted" if told["trusted"] else "not trusted; allow it with --yes", err=True)
+        click.echo("trusted" if report["trusted"] else "not trusted; allow it with --yes", err=True)
 
 
 def _print_effects(effects: Any, *, err: bool) -> None:
