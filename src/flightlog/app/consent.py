@@ -21,12 +21,11 @@ from flightlog.lab.config import RunConfig
 from flightlog.lab.running.asking import upstream
 from flightlog.model.errors import ConsentNeeded, NotFound
 from flightlog.model.exchange import is_loopback
-from flightlog.privacy.trust import FILE, GRANTS, Trust, environment_grants, risky
+from flightlog.privacy.trust import ADDRESS, FILE, GRANTS, Trust, environment_grants, risky
 
 if TYPE_CHECKING:
     from flightlog.loop.plan.schema import Plan
 
-ADDRESS = "key goes to"
 ROWS = "dataset.rows"
 # How a hook of the repository's own is known: the collector's script, or ours registered with `init --project`.
 OWN_HOOKS = ("ml-session-capture-hook.sh", "claude-code --project")
@@ -68,7 +67,7 @@ def permit_run(environ: Mapping[str, str], config: RunConfig, path: Path, digest
         raise _needed(run, f"this run was not begun here; its key would go to {address[:100]}: {path.name[:60]}")
     if config.scenario is None:
         upstream(config, environ)  # a key of another address is refused before anything starts
-    seen = consents(environ).get(run.subject).allows.get(ADDRESS)
+    seen = consents(environ).get(run.subject).address
     target = _address_target(address, environ)
     if address.startswith("http://") and not is_loopback(address) and seen != address and not target.trusted:
         raise _needed(target, f"the key would be sent without encryption to {address[:100]}")

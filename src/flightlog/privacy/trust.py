@@ -20,6 +20,7 @@ from flightlog.store.lines import TORN_TAIL, append_after, read_together
 
 FILE = "trust.jsonl"
 VARIABLE = "FLIGHTLOG_TRUST"
+ADDRESS = "key goes to"
 # What the variable can allow, and the setting of a repository that each word lets count. A repository's
 # `dataset.remote` is not among them: the variable lets rows be pushed, not where a clone says.
 GRANTS = {"rows": "", "words": "dataset.track_words", "push": "dataset.push"}
@@ -30,11 +31,14 @@ RISKY = frozenset(
 
 
 class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is allowed for one subject from here on; without `digest` and `rows`, nothing is."""
+    """What is allowed for one subject from here on; without `digest` and `rows`, nothing is.
+
+    `digest` is of all that was shown, `address` the one a key was shown to go to.
+    """
 
     subject: str
     digest: str = ""
-    allows: dict[str, Any] = {}
+    address: str = ""
     rows: bool = False
 
 
@@ -67,35 +71,35 @@ class Trust:
 
     def allows(self, repository: Path, allows: Mapping[str, Any]) -> bool:
         """Return whether exactly these settings of `repository` were allowed; no risky settings need no consent."""
-        return not allows or self.get(_place(repository)).digest == _digest(allows)
+        return not allows or self.get(repository).digest == _digest(allows)
 
     def allows_rows(self, repository: Path) -> bool:
         """Return whether training rows may be written into `repository` without a person at work."""
-        return self.get(_place(repository)).rows
+        return self.get(repository).rows
 
     def grant(self, repository: Path, allows: Mapping[str, Any], *, rows: bool = False) -> None:
         """Allow these settings of `repository`, and training rows if `rows`, from now on."""
-        self._append(lambda: Consent(_place(repository), _digest(allows), _plain(allows), rows))
+        self._append(lambda: Consent(_name(repository), _digest(allows), rows=rows))
 
     def allow_rows(self, repository: Path) -> None:
         """Allow training rows in `repository`; what else was allowed there stays allowed."""
-        self._append(lambda: msgspec.structs.replace(self.get(_place(repository)), rows=True))
+        self._append(lambda: msgspec.structs.replace(self.get(repository), rows=True))
 
     def remember(self, subject: str, allows: Mapping[str, Any] | None = None) -> None:
         """Record that `subject` (a run, plan or address) is the person's own, or was allowed with these effects."""
-        self._append(lambda: Consent(subject, _digest(allows or {}), _plain(allows or {})))
+        address = _name(str((allows or {}).get(ADDRESS, "")))
+        self._append(lambda: Consent(_name(subject), _digest(allows or {}), address))
 
     def revoke(self, subject: Path | str) -> bool:
         """Withdraw consent; return whether there was any."""
-        name = _place(subject) if isinstance(subject, Path) else subject
-        had = self.get(name)
+        had = self.get(subject)
         if had.digest or had.rows:
-            self._append(lambda: Consent(name))
+            self._append(lambda: Consent(had.subject))
         return bool(had.digest or had.rows)
 
-    def get(self, subject: str) -> Consent:
+    def get(self, subject: Path | str) -> Consent:
         """Return the consent for `subject`, an empty one if there is none."""
-        found = Consent(subject)
+        found = Consent(_name(subject))
         for item in read_together(self._path):
             if isinstance(item, Damage):
                 if item.why == TORN_TAIL:
@@ -106,7 +110,7 @@ class Trust:
                 line = msgspec.json.decode(item.data, type=Consent)
             except msgspec.DecodeError as error:
                 raise self._unreadable() from error
-            found = line if line.subject == subject else found
+            found = line if line.subject == found.subject else found
         return found
 
     def _append(self, make: Callable[[], Consent]) -> None:
@@ -119,13 +123,10 @@ class Trust:
         )
 
 
-def _place(repository: Path) -> str:
-    return os.path.realpath(repository)
-
-
-def _plain(allows: Mapping[str, Any]) -> dict[str, Any]:
-    plain: dict[str, Any] = json.loads(json.dumps(allows, default=str))
-    return plain
+def _name(subject: Path | str) -> str:
+    """Return a subject as it is recorded: a directory by its real path, no half characters."""
+    text = os.path.realpath(subject) if isinstance(subject, Path) else subject
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _digest(allows: Mapping[str, Any]) -> str:
