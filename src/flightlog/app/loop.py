@@ -16,7 +16,7 @@ from flightlog.agents.claude_code import find as find_claude
 from flightlog.app import home
 from flightlog.app.consent import permit_plan, remember_plan
 from flightlog.app.loop_look import found, root
-from flightlog.app.paths import claude_config_dirs, project_of
+from flightlog.app.paths import claude_config_dirs, contained, project_of
 from flightlog.app.privacy import redactor
 from flightlog.loop.core.state import State
 from flightlog.loop.events import Event, QuestionAsked
@@ -35,7 +35,6 @@ from flightlog.loop.run.world import Request
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.sources.claude_code.discover import session_files
 from flightlog.sources.claude_code.kept import keep
-from flightlog.store import files
 from flightlog.store.files import create
 
 Ask = Callable[[QuestionAsked, float], str | None]
@@ -62,7 +61,7 @@ def start(
 ) -> tuple[Path, bool]:
     """Begin a session, or find the one `where` names; say whether it began before."""
     told, data = load(plan)
-    top = root()
+    top = contained(root())
     settings = _config(told.config, config or {})
     taught = table(sessions(top)) if top.is_dir() else ()
     given = where if "/" not in where and not _exists(top, where) else ""
@@ -87,7 +86,7 @@ def start_at(plan: Path, directory: Path, *, autonomous: bool, config: dict[str,
 
 
 def _at(directory: Path, about: session.Beginning, plan: str) -> tuple[Path, bool]:
-    files.contained(project_of(Path.cwd()), directory)
+    contained(directory)
     if not (directory / JOURNAL).exists():
         return session.begin_at(directory, about, surroundings()), False
     own = session.raw_plan(directory)[1]
@@ -102,7 +101,7 @@ def _at(directory: Path, about: session.Beginning, plan: str) -> tuple[Path, boo
 def conduct(directory: Path, talk: Talk = Talk(), *, steal: bool = False, resume: bool = False,  # noqa: B008 - a value
             budgets: Budgets | None = None) -> State:  # fmt: skip
     """Carry a session on in this process, obeying signals; its plan was named here, or allowed."""
-    permit_plan(files.contained(project_of(Path.cwd()), directory))
+    permit_plan(contained(directory))
     with _signals() as interrupted:
         how = session.Conduct(_who(), steal, resume, budgets)
         return session.carry_on(

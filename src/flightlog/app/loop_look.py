@@ -5,19 +5,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from flightlog.app.paths import project_of
 from flightlog.loop.events import QuestionAsked
 from flightlog.loop.layout.log import entry
 from flightlog.loop.look.session import Told, events, look
 from flightlog.loop.run import where
 from flightlog.model.errors import NotFound
-from flightlog.store.files import contained
 
 
 def root(project: Path | None = None) -> Path:
     """Where the sessions of a project are."""
-    top = project or Path.cwd()
-    return contained(project_of(top), top / where.ROOT)
+    return (project or Path.cwd()) / where.ROOT
 
 
 def found(written: str) -> Path:
