@@ -5,10 +5,15 @@ that a change is judged by what it changed.
 """
 
 import os
+import tempfile
 
 import hypothesis
 
 pytest_plugins = ["real_agent"]
+
+# What runs in this process must not write into the data directory of the person who runs the tests.
+HOME = tempfile.TemporaryDirectory(prefix="flightlog-tests-")
+os.environ["FLIGHTLOG_HOME"] = HOME.name
 
 # Time is measured by the bench, not here: two noisy cores make any deadline a coin toss.
 hypothesis.settings.register_profile("flightlog", deadline=None, max_examples=50)

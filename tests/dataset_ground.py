@@ -13,6 +13,7 @@ from flightlog.dataset.layout import Place, prepare
 from flightlog.dataset.memory import writer
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
+from flightlog.privacy.trust import FILE, Trust
 from flightlog.sources.git.repository import at
 from transcripts import assistant, stamp, user
 
@@ -46,8 +47,9 @@ class Ground:
         return self.git("rev-parse", "HEAD").strip()
 
     def on(self):
-        """Begin a dataset."""
+        """Begin a dataset, as a person on this machine."""
         prepare(self.place, self.kit().records)
+        Trust(self.root / "home" / FILE).allow_rows(self.top)
         return self
 
     def kit(self, *, words=True, local_cache=False):

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from flightlog.app import lab as app
+from flightlog.app.consent import remember_run
 from flightlog.lab.book import Book
 from flightlog.lab.config import TOOLS, RunConfig
 from flightlog.lab.reading import trees_of
@@ -24,7 +25,8 @@ def environment(root, **more):
     """What a person on a bare machine has; nothing of the surroundings."""
     (root / "home").mkdir(exist_ok=True)
     plain = {"PATH": os.environ["PATH"], "HOME": str(root / "home"), "LANG": "C.UTF-8", "TMPDIR": "/tmp"}
-    return plain | {"FLIGHTLOG_CLAUDE": str(agent_program(PINNED))} | more
+    own = {"FLIGHTLOG_CLAUDE": str(agent_program(PINNED)), "FLIGHTLOG_HOME": os.environ["FLIGHTLOG_HOME"]}
+    return plain | own | more
 
 
 def config(root, scenario, *sessions, engine="claude_code", **more):
@@ -39,7 +41,14 @@ def config(root, scenario, *sessions, engine="claude_code", **more):
 
 def run(root, given, name="run", env=None):
     """Carry a run out and return its book."""
-    return begin(root / "runs" / name, given, app.setting(lambda *_: None, env or environment(root)))
+    own = {"FLIGHTLOG_HOME": os.environ["FLIGHTLOG_HOME"]} | (env or environment(root))
+    return begin(root / "runs" / name, given, app.setting(lambda *_: None, own))
+
+
+def reconfigured(path, text):
+    """Write a run's configuration again, as the person whose run it is."""
+    (path / "config.yaml").write_text(text)
+    remember_run(Book(path, now=str, new_id=str).config_digest)
 
 
 def again(root, name="run"):

@@ -32,6 +32,7 @@ root = Path(sys.argv[1])
 """
 # Compiled modules of our own: those others write meanwhile would change how many calls an import takes.
 _CACHE = tempfile.TemporaryDirectory(prefix="compiled-")
+KEPT = ("PATH", "FLIGHTLOG_HOME")
 _PYTHON = (sys.executable, "-I", "-X", f"pycache_prefix={_CACHE.name}")
 Point = tuple[str, int]
 
@@ -44,7 +45,7 @@ def run(code: str, root: Path, *options: str) -> subprocess.CompletedProcess[str
         capture_output=True,
         text=True,
         check=False,
-        env={name: value for name, value in os.environ.items() if name == "PATH" or name.startswith("COVERAGE")},
+        env={name: value for name, value in os.environ.items() if name in KEPT or name.startswith("COVERAGE")},
     )
 
 

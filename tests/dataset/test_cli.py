@@ -1,12 +1,17 @@
 """The commands as a person runs them: consent, the next step in every message, the older name."""
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+import hooking
 from cli_runs import Ran, environment
 from dataset_ground import turn
+from flightlog.app import install
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"
 BIN = Path(sys.executable).parent
@@ -134,3 +139,109 @@ def test_errors_say_what_to_do_next(ground, tmp_path):
     (ground.top / ".git" / "MERGE_HEAD").write_text(ground.git("rev-parse", "HEAD"))
     busy = run(ground, "dataset", "tracked", "compact", "--commit")
     assert (busy.code, "git is in the middle of something (MERGE_HEAD)" in busy.err) == (75, True)
+
+
+def cloned(ground):
+    """A clone that ships training rows and settings that want words and a push."""
+    (ground.top / ".git-ml/tracked/pending").mkdir(parents=True, exist_ok=True)
+    (ground.top / ".git-ml/tracked/pending/.gitkeep").touch()
+    (ground.top / "flightlog.toml").write_text('[dataset]\ntrack_words = true\npush = true\nremote = "../evil.git"\n')
+    ground.write(SESSION, *turn(1, "zebra"))
+    return ground
+
+
+def settled(ground, **more):
+    done = run(ground, "settle", SESSION, "--json", **more)
+    return json.loads(done.out), done
+
+
+@pytest.mark.parametrize(
+    ("said", "rows", "words"),
+    [("", 0, None), ("rows", 3, None), ("words", 3, "zebra"), ("push", 3, None), (" words , push", 3, "zebra")],
+)
+def test_clone_gets_rows_only_as_the_environment_allows(ground, said, rows, words):
+    report, _ = settled(cloned(ground), FLIGHTLOG_TRUST=said)
+    shown = json.loads(run(ground, "trust", "--json", FLIGHTLOG_TRUST=said).out)["dataset"]
+
+    assert report["dataset_rows"] == rows
+    assert {row["input"] for row in ground.rows("chat")} == ({words} if rows else set())
+    assert shown["rows"] is bool(rows)
+    assert (shown["words"], shown["push"]) == ("words" in said, "push" in said)
+    assert shown["sources"]["trust"] == shown["sources"]["hook"] == []
+
+
+def test_own_settings_alone_put_no_words_into_a_clone(ground):
+    report, _ = settled(cloned(ground), FLIGHTLOG_TRUST="rows", FLIGHTLOG_DATASET_TRACK_WORDS="true")
+
+    assert report["dataset_rows"] == 3
+    assert ground.rows("chat")[0]["input"] is None
+
+
+def test_unknown_word_in_the_environment_is_named_and_allows_nothing(ground):
+    settle, asked = (
+        run(cloned(ground), *words, FLIGHTLOG_TRUST="rows,everything") for words in (("settle", SESSION), ("trust",))
+    )
+
+    assert (settle.code, asked.code, ground.rows("chat")) == (4, 4, [])
+    assert "'everything'" in asked.err
+    assert "rows, words, push" in asked.err
+
+
+def test_trust_on_this_machine_allows_rows_words_and_takes_them_back(ground):
+    cloned(ground)
+    before = run(ground, "trust")
+    run(ground, "trust", "--yes")
+    shown = json.loads(run(ground, "trust", "--json").out)["dataset"]
+    (ground.top / "flightlog.toml").write_text("[dataset]\ntrack_words = true\n")
+    changed, _ = settled(ground)
+
+    assert before.code == 1
+    assert "dataset.rows = true" in before.out
+    assert shown["sources"] == {"trust": ["push", "rows", "words"], "environment": [], "hook": []}
+    assert (changed["dataset_rows"], ground.rows("chat")[0]["input"]) == (3, None)
+    run(ground, "trust", "--revoke")
+    ground.write(SESSION, *turn(1, "zebra"), *turn(2, "yak"))
+    assert settled(ground)[0]["dataset_rows"] == 0
+
+
+@pytest.mark.parametrize(("project", "rows"), [("shop", 3), ("elsewhere", 0), ("", 0)])
+def test_hook_of_the_repository_itself_allows_rows_without_words(ground, project, rows):
+    cloned(ground)
+    user = install.command(Path(sys.executable))
+    own = install.command(Path(sys.executable), project=True)
+    event = hooking.payload("PreToolUse", SESSION, cwd=str(ground.top))
+    home = ground.root / "home"
+    for command in (user, own) if project else (user,):
+        hooking.run_hook(home, event, run=command, CLAUDE_PROJECT_DIR=str(ground.root / project))
+
+    report, _ = settled(ground, FLIGHTLOG_DATASET_TRACK_WORDS="true")
+
+    assert report["dataset_rows"] == rows
+    assert [row["input"] for row in ground.rows("chat")] == [None] * bool(rows)
+
+
+def test_collectors_script_writes_rows_without_words_and_a_commit_none(ground):
+    cloned(ground)
+    words = {"FLIGHTLOG_DATASET_TRACK_WORDS": "true"}
+
+    commits = run(ground, "dataset", "session", "sync-to-jsonl", "--commits", **words)
+    assert commits.out.startswith("0 ")
+    run(ground, "dataset", "session", "sync-to-jsonl", "--hook", **words)
+
+    assert ground.rows("chat")[0]["input"] is None
+    assert settled(ground)[0]["dataset_rows"] == 0
+
+
+def test_rows_never_go_where_a_link_in_the_clone_leads(ground):
+    cloned(ground)
+    shutil.rmtree(ground.top / ".git-ml")
+    outside = ground.root / "outside"
+    (outside / "tracked").mkdir(parents=True)
+    (ground.top / ".git-ml").symlink_to(outside)
+
+    report, _ = settled(ground, FLIGHTLOG_TRUST="rows")
+
+    assert report["dataset_rows"] == 0
+    assert "a symbolic link leads out of the project" in report["failed"][0]
+    assert list(outside.rglob("*")) == [outside / "tracked"]
+    assert run(ground, "status").code == 0

@@ -1,10 +1,27 @@
 """Sessions carried out for real: files, verification, gates, reports, questions, torn pages."""
 
 import json
+import shutil
+import subprocess
+import sys
 
+import pytest
 from ruamel.yaml import YAML
 
-from loop.loops import TWO, answered, conduct, ended, journal, kinds, project, ralph, session_of, start
+from loop.loops import (
+    RALPH,
+    TWO,
+    answered,
+    conduct,
+    ended,
+    environment,
+    journal,
+    kinds,
+    project,
+    ralph,
+    session_of,
+    start,
+)
 from waiting import until
 
 
@@ -240,3 +257,68 @@ def test_a_page_that_is_torn_is_made_again_from_the_journal(tmp_path):
 def _kinds(root):
     found = list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl"))
     return kinds(found[0].parent) if found else []
+
+
+def repository(root, plan=TWO):
+    subprocess.run(["git", "init", "-q", root], check=True)
+    return project(root, plan)
+
+
+def files(root, *without):
+    """Every file of a project but git's, the machine's and those below `without`."""
+    apart = [root / name for name in (".git", "home", "config", "flightlog", *without)]
+    found = [path for path in root.rglob("*") if path.is_file()]
+    return sorted(path.name for path in found if not any(path.is_relative_to(each) for each in apart))
+
+
+@pytest.mark.parametrize("name", ["./my-session", "deep/er/session-007-x"], ids=["at the top", "below"])
+def test_session_elsewhere_writes_nothing_outside_its_directory(tmp_path, name):
+    root = repository(tmp_path / "p")
+
+    ran = ralph(root, "run", "--plan", "plan.yaml", "--autonomous", "--session", name)
+
+    assert ran.returncode == 0, ran.stderr
+    assert files(root, name) == ["one.txt", "plan.yaml", "two.txt"]
+    ignored = subprocess.run(["git", "check-ignore", "new.py", f"{name}/journal.jsonl"], cwd=root, capture_output=True,
+                             text=True, check=False).stdout  # fmt: skip
+    assert ignored.splitlines() == [f"{name}/journal.jsonl"]
+
+
+def test_session_directory_from_python_stays_inside_it(tmp_path):
+    root = repository(tmp_path / "p")
+    call = "from ralph_runtime import RalphRuntime\nruntime = RalphRuntime(session_dir='session-001')\n"
+    call += "print(runtime.execute_plan('plan.yaml', autonomous_mode=True)['status'], runtime.status()['status'])"
+
+    ran = subprocess.run([sys.executable, "-c", call], cwd=root, env=environment(root), capture_output=True, text=True,
+                         check=False)  # fmt: skip
+
+    assert ran.stdout == "completed completed\n", ran.stderr
+    assert files(root, "session-001") == ["one.txt", "plan.yaml", "two.txt"]
+
+
+def test_session_outside_the_project_is_refused(tmp_path):
+    root = repository(tmp_path / "p")
+
+    ran = ralph(root, "run", "--plan", "plan.yaml", "--autonomous", "--session", "../evil")
+
+    assert (ran.returncode, "outside the project" in ran.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["p"]
+
+
+def test_foreign_session_runs_nothing_until_its_plan_is_allowed(tmp_path):
+    theirs = repository(tmp_path / "theirs", TWO.replace("cat one.txt", "touch PWNED; exit 1; cat one.txt"))
+    ralph(theirs, "run", "--plan", "plan.yaml", "--autonomous", "--human-intervention", "never")
+    root = tmp_path / "clone"
+    shutil.copytree(theirs, root, ignore=shutil.ignore_patterns("flightlog", "PWNED"))
+
+    refused = ralph(root, "resume", "--session", "session-001")
+
+    assert refused.returncode == 4
+    assert 'task b = "touch PWNED' in refused.stderr
+    assert not (root / "PWNED").exists()
+    (session,) = (root / "ralph-loop-sessions").glob("session-001-*")
+    assert f"flightlog trust --yes {session}" in refused.stderr
+    allowed = subprocess.run([RALPH.with_name("flightlog"), "trust", "--yes", session.name], cwd=root,
+                             env=environment(root), check=False)  # fmt: skip
+    assert (allowed.returncode, ralph(root, "resume", "--session", "session-001").returncode) == (0, 1)
+    assert (root / "PWNED").exists()

@@ -1,7 +1,9 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from flightlog.model.errors import Unreadable
-from flightlog.privacy.trust import Trust, risky
+from flightlog.privacy.trust import ADDRESS, FILE, GRANTS, Trust, environment_grants, risky
 
 SETTINGS = {"dataset": {"track_words": True, "colour": "red"}, "loop": {"gates": ["make test"]}}
 
@@ -51,7 +53,42 @@ def test_consent_can_be_taken_back(tmp_path):
 
 
 def test_a_damaged_record_trusts_nothing(tmp_path):
-    (tmp_path / "trust.json").write_text("{")
+    (tmp_path / "trust.json").write_text("{\n")
 
     with pytest.raises(Unreadable):
         Trust(tmp_path / "trust.json").allows(tmp_path, {"push": True})
+
+
+def test_consents_written_at_once_are_all_kept(tmp_path):
+    trust = Trust(tmp_path / FILE)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: trust.remember(f"run {number}"), range(40)))
+        list(pool.map(trust.allow_rows, [tmp_path / str(number) for number in range(10)]))
+
+    assert all(trust.get(f"run {number}").digest for number in range(40))
+    assert all(trust.allows_rows(tmp_path / str(number)) for number in range(10))
+
+
+def test_rows_and_settings_of_a_repository_are_allowed_apart(tmp_path):
+    trust = Trust(tmp_path / FILE)
+    trust.grant(tmp_path, {"push": True})
+    trust.allow_rows(tmp_path)
+
+    assert trust.allows(tmp_path, {"push": True})
+    trust.grant(tmp_path, {"push": True})
+    assert not trust.allows_rows(tmp_path)
+
+
+def test_consent_for_half_a_character_is_recorded(tmp_path):
+    trust = Trust(tmp_path / FILE)
+    trust.remember("plan \ud83d", {ADDRESS: "http://\ud83d", "prompt 1": "\ud83d"})
+
+    assert trust.get("plan \ud83d").digest
+    assert trust.get("plan \ud83d").address == "http://\\ud83d"
+
+
+@pytest.mark.parametrize(
+    ("said", "allowed"), [("", set()), ("rows", {"rows"}), ("push", {"rows", "push"}), ("words,push,", set(GRANTS))]
+)
+def test_variable_allows_what_it_names_and_rows(said, allowed):
+    assert environment_grants({"FLIGHTLOG_TRUST": said}) == allowed

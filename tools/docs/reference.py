@@ -71,7 +71,13 @@ def _config() -> str:
 
 `flightlog.toml`: the user's (in the configuration directory), then the project's (the nearest one upwards),
 then `FLIGHTLOG_<GROUP>_<NAME>` in the environment; the later wins. `flightlog config show --origin` says what
-holds and why. Settings marked *trust* count from a project's file only after `flightlog trust`.
+holds and why. Settings marked *trust* count from a project's file only after `flightlog trust`, or where
+`FLIGHTLOG_TRUST` allows them.
+
+`FLIGHTLOG_TRUST` is consent for every repository of a machine, set where the machine is defined (a cloud environment,
+a dev container, CI): a comma-separated list of `rows` (write training rows into a repository that collects them),
+`words` (a repository's `dataset.track_words` counts) and `push` (its `dataset.push` counts); the last two include
+rows. A repository's `dataset.remote` needs `flightlog trust`. What holds here: `flightlog trust`.
 """
     return "\n".join([_MADE, said, "| setting | default | trust | meaning |", "|---|---|---|---|", *rows, ""])
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.agents.driver import Ask, Outcome
+from flightlog.agents.driver import Ask, Outcome, without_proxy
 from flightlog.agents.process import JsonProcess
 from flightlog.model.errors import NotFound
 
@@ -67,9 +67,8 @@ class ClaudeCode(Struct, frozen=True):
 
     def start(self, ask: Ask) -> "Session":
         """Start a `-p` session and return at once."""
-        return Session(
-            JsonProcess([*ask.before, *_command(self.program, ask)], cwd=ask.cwd, environment=ask.environment)
-        )
+        environment = without_proxy(ask.environment)
+        return Session(JsonProcess([*ask.before, *_command(self.program, ask)], cwd=ask.cwd, environment=environment))
 
     def run(self, ask: Ask, timeout_s: float) -> Outcome:
         """Run a `-p` session to its end."""

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from flightlog.agents.claude_code import Session
-from flightlog.agents.driver import Ask, Outcome
+from flightlog.agents.driver import Ask, Outcome, without_proxy
 from flightlog.agents.process import JsonProcess
 
 _PLACE = re.compile(r"\{(prompt|session_id|resume|model)\}")
@@ -31,7 +31,8 @@ class Command(Struct, frozen=True):
 
     def start(self, ask: Ask) -> Session:
         """Start the program and return at once."""
-        return Session(JsonProcess([*ask.before, *self._filled(ask)], cwd=ask.cwd, environment=ask.environment))
+        environment = without_proxy(ask.environment)
+        return Session(JsonProcess([*ask.before, *self._filled(ask)], cwd=ask.cwd, environment=environment))
 
     def run(self, ask: Ask, timeout_s: float) -> Outcome:
         """Run the program to its end."""

@@ -10,6 +10,22 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from flightlog.model.exchange import is_loopback
+
+_LOOPBACK = "127.0.0.1,localhost,::1"
+
+
+def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an agent's environment in which a model on this machine is reached directly.
+
+    A client that is given `HTTP_PROXY` sends even loopback requests there, its key in plain text.
+    """
+    if not is_loopback(environment.get("ANTHROPIC_BASE_URL", "")):
+        return dict(environment)
+    exempt = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
+    exempt = f"{exempt},{_LOOPBACK}" if exempt else _LOOPBACK
+    return {**environment, "NO_PROXY": exempt, "no_proxy": exempt}
+
 
 class Ask(Struct, frozen=True):
     """One prompt for one agent: a new session, or more of an old one.

@@ -6,8 +6,10 @@ An agent may be waiting for it, so it loads no more than a capture needs; the re
 import os
 from pathlib import Path
 
-from flightlog.app import is_trusted, now_ms, open_archive
-from flightlog.app.collecting import collecting, common, is_off
+import msgspec
+
+from flightlog.app import home, is_trusted, now_ms, open_archive
+from flightlog.app.collecting import collecting, common, is_off, row_sources
 from flightlog.app.config import Value, settings
 from flightlog.app.privacy import redactor
 from flightlog.archive import Archive, Recording
@@ -20,6 +22,10 @@ from flightlog.model.errors import FlightlogError
 from flightlog.privacy.records import Records
 from flightlog.sources.git import repository as repositories
 from flightlog.sources.git.repository import Repository
+from flightlog.store.kept import session_dir
+
+OWN_HOOK = "own-hook"  # as `app.hook.recorder` names it
+PERSON = frozenset({"rows", "words", "push"})  # what a person's own command may write, as far as settings say so
 
 
 def capture_settled(archive: Archive, recording: Recording, cwd: str) -> int:
@@ -27,12 +33,30 @@ def capture_settled(archive: Archive, recording: Recording, cwd: str) -> int:
     top = None if is_off() else collecting(Path(cwd))
     if top is None or not is_inside(cwd, top):
         return 0
+    allowed = allowed_in(top, own_hook=_ran_own_hook(recording, top))
+    if not allowed:
+        return 0
     place = Place(Repository(top, common(top), is_trusted(top)))
     writer(place.state, os.urandom(4).hex())
-    tools = kit(place, archive)
+    tools = kit(place, archive, allowed)
     rows = capture(tools, recording).rows + sync_commits(tools)
-    push_if_on(place)
+    if "push" in allowed:
+        push_if_on(place)
     return rows
+
+
+def allowed_in(top: Path, *, own_hook: bool = False) -> frozenset[str]:
+    """Return what may be written into a repository without a person's own command: of rows, words and push."""
+    return frozenset().union(*row_sources(top, os.environ, own_hook=own_hook).values())
+
+
+def _ran_own_hook(recording: Recording, top: Path) -> bool:
+    """Return whether a hook of this repository's own recorded the session; the recorder leaves its directory."""
+    try:
+        project = (session_dir(Path(home()), recording.agent, recording.session) / OWN_HOOK).read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return Path(project).is_absolute() and collecting(Path(project)) == top
 
 
 def push_if_on(place: Place) -> FlightlogError | None:
@@ -75,6 +99,8 @@ def records(place: Place) -> Records:
     return Records(redactor(place.repository.top, {str(place.repository.top): "."}), NAMES)
 
 
-def kit(place: Place, archive: Archive | None = None) -> Kit:
-    """Return what a capture works with."""
-    return Kit(place, archive or open_archive(), records(place), options(place))
+def kit(place: Place, archive: Archive | None = None, allowed: frozenset[str] = PERSON) -> Kit:
+    """Return what a capture works with; words are written if the settings say so and they are `allowed`."""
+    wanted = options(place)
+    wanted = msgspec.structs.replace(wanted, words=wanted.words and "words" in allowed)
+    return Kit(place, archive or open_archive(), records(place), wanted)

@@ -2,8 +2,11 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+
+from flightlog.app.paths import home
 
 MARK = "flightlog/dataset/collecting"  # this clone collects, also on branches that have no rows yet
 
@@ -40,3 +43,19 @@ def common(top: Path) -> Path:
             shared = own / "commondir"
             return (own / shared.read_text().strip()).resolve() if shared.exists() else own
     return git.resolve()
+
+
+def row_sources(top: Path, environ: Mapping[str, str], *, own_hook: bool = False) -> dict[str, frozenset[str]]:
+    """Return each consent that holds for a repository's training rows, and what it allows of rows, words and push.
+
+    `trust` on this machine, `environment` (FLIGHTLOG_TRUST), `hook`: the repository's own, which an agent
+    runs only after its own trust dialog. Without any, nothing is written but at a person's own command.
+    """
+    from flightlog.privacy.trust import FILE, GRANTS, Trust, environment_grants  # noqa: PLC0415 - few folders collect
+
+    held = {
+        "trust": frozenset(GRANTS) if Trust(home(environ) / FILE).allows_rows(top) else frozenset(),
+        "environment": environment_grants(environ),
+        "hook": frozenset({"rows"}) if own_hook else frozenset(),
+    }
+    return {name: allowed for name, allowed in held.items() if allowed}

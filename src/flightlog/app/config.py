@@ -2,7 +2,8 @@
 
 `flightlog.toml` of the user, then of the project (the nearest one upwards), then
 `FLIGHTLOG_<GROUP>_<NAME>` variables; the later wins. Settings a repository may not decide by
-itself are marked, and count from a project file only after `flightlog trust`.
+itself are marked, and count from a project file only after `flightlog trust`, or where
+`FLIGHTLOG_TRUST` allows them.
 """
 
 import os
@@ -15,7 +16,8 @@ from msgspec import Struct
 from flightlog.app.paths import config_dir, home
 from flightlog.model.errors import Misconfigured
 from flightlog.model.text import meant
-from flightlog.privacy.trust import RISKY, Trust, risky
+from flightlog.privacy.trust import FILE as TRUST_FILE
+from flightlog.privacy.trust import GRANTS, RISKY, Trust, environment_grants, risky
 
 FILE = "flightlog.toml"
 DEFAULT = "default"
@@ -62,12 +64,8 @@ def settings(environ: Mapping[str, str], cwd: Path) -> dict[str, Value]:
     for path in (user_file(environ), project_file(cwd)):
         if path is not None and path.is_file():
             said = dict(_from_file(path))
-            allowed = path == user_file(environ) or _is_trusted(environ, path, said)
-            values.update(
-                (name, Value(name, value, str(path)))
-                for name, value in said.items()
-                if allowed or name.rpartition(".")[2] not in RISKY
-            )
+            refused = frozenset() if path == user_file(environ) else _refused(environ, path, said)
+            values.update((name, Value(name, value, str(path))) for name, value in said.items() if name not in refused)
     values.update((name, Value(name, value, origin)) for name, value, origin in _from_environment(environ))
     return values
 
@@ -88,13 +86,16 @@ def project_file(cwd: Path) -> Path | None:
     return None
 
 
-def _is_trusted(environ: Mapping[str, str], path: Path, said: Mapping[str, Any]) -> bool:
-    """Whether a person allowed what a project's file publishes or runs; asked only where there is such a thing."""
-    if not any(name.rpartition(".")[2] in RISKY for name in said):
-        return True
+def _refused(environ: Mapping[str, str], path: Path, said: Mapping[str, Any]) -> frozenset[str]:
+    """Return the settings of a project's file that publish or run something and that no person allowed."""
+    wanted = frozenset(name for name in said if name.rpartition(".")[2] in RISKY)
+    if not wanted:
+        return wanted
     import tomllib  # noqa: PLC0415 - as below
 
-    return Trust(home(environ) / "trust.json").allows(path.parent, risky(tomllib.loads(path.read_text("utf-8"))))
+    if Trust(home(environ) / TRUST_FILE).allows(path.parent, risky(tomllib.loads(path.read_text("utf-8")))):
+        return frozenset()
+    return wanted - {GRANTS[word] for word in environment_grants(environ)}
 
 
 def _from_file(path: Path) -> Iterator[tuple[str, bool | int | str]]:

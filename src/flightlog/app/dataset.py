@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 
 from flightlog.app import is_trusted, now_ms
-from flightlog.app.capturing import kit, options, place_here, push_if_on, records, said
+from flightlog.app.capturing import PERSON, allowed_in, kit, options, place_here, push_if_on, records, said
 from flightlog.app.collecting import is_off, say_if_off
+from flightlog.app.consent import consents
 from flightlog.archive import Archive
 from flightlog.dataset import remote, retain, stats
 from flightlog.dataset.book import FIELDS, read_book, shard_files
-from flightlog.dataset.capture import Kit
 from flightlog.dataset.commits import judged
 from flightlog.dataset.compact import Compaction, compact, compact_and_commit
 from flightlog.dataset.consent import permitted
@@ -27,7 +27,7 @@ from flightlog.model.retention import Move
 from flightlog.sources.git import repository as repositories
 from flightlog.sources.git.history import commits, head
 
-__all__ = ["place_here", "push_if_on", "records", "said", "say_if_off"]
+__all__ = ["PERSON", "allowed_in", "place_here", "push_if_on", "records", "said", "say_if_off"]
 
 
 def existing_place(folder: Path | None = None) -> Place:
@@ -40,25 +40,28 @@ def existing_place(folder: Path | None = None) -> Place:
     return place
 
 
-def sync_here(place: Place) -> SyncReport:
-    """Write every row that the files of this repository lack."""
+def sync_here(place: Place, allowed: frozenset[str] = PERSON) -> SyncReport:
+    """Write every row that the files of this repository lack; who begins a dataset here allows rows from now on."""
     if is_off():
         return SyncReport(0, 0, (), 0, options(place).words)
-    tools = kit(place)
+    if allowed == PERSON and not place.tracked.is_dir():
+        consents().allow_rows(place.repository.top)
+    tools = kit(place, None, allowed)
     default = str(said(place)["dataset.default_branch"].value)
     return sync(tools, belonging(tools.archive, place), default)
 
 
 def sync_commits_here(place: Place) -> int:
     """Note the commits that are new since the last time, as the hook after a commit asks; return how many."""
-    if is_off():
+    allowed = allowed_in(place.repository.top)
+    if is_off() or not allowed:
         return 0
     tip = head(place.repository)
     newest = next(commits(place.repository, [tip] if tip else [], limit=1), None)
     # A commit of rows alone is noted with the next one: a row about it would have to be committed, too.
     if newest is None or all(path.startswith(f"{ROOT}/") for path in newest.files):
         return 0
-    return sync_commits(Kit(place, Archive([]), records(place), options(place)))
+    return sync_commits(kit(place, Archive([]), allowed))
 
 
 def compact_here(place: Place, *, dry_run: bool, commit: bool = False) -> Compaction:

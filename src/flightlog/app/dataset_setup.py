@@ -8,7 +8,8 @@ import tomllib
 from pathlib import Path
 
 from flightlog.app import dataset as wiring
-from flightlog.app.privacy import SETTINGS, repository_settings, trust
+from flightlog.app.consent import consents
+from flightlog.app.privacy import SETTINGS, repository_settings
 from flightlog.dataset.layout import Place, prepare
 from flightlog.privacy.trust import risky
 from flightlog.store import files
@@ -36,14 +37,15 @@ def begin(folder: Path, *, words: bool | None) -> list[str]:
     """Begin a dataset, keep the answer about words, tell agents; return what was done."""
     place = wiring.place_here(folder)
     done = [f"made {path}" for path in prepare(place, wiring.records(place))]
+    consents().allow_rows(place.repository.top)
     if words is not None:
         done += _answered(place, words=words)
-    return done + _told(place.repository.top / "CLAUDE.md")
+    return done + _told(files.contained(place.repository.top, place.repository.top / "CLAUDE.md"))
 
 
 def _answered(place: Place, *, words: bool) -> list[str]:
     """Write the answer into the project's settings; who answers yes trusts what the project says from now on."""
-    path = place.repository.top / SETTINGS
+    path = files.contained(place.repository.top, place.repository.top / SETTINGS)
     before = path.read_text("utf-8") if path.exists() else ""
     line = f"track_words = {str(words).lower()}"
     if asked_before(place.repository.top):
@@ -53,7 +55,7 @@ def _answered(place: Place, *, words: bool) -> list[str]:
     tomllib.loads(after)
     files.replace(path, after.encode(), mode=0o644)
     if words:
-        trust().grant(place.repository.top, risky(repository_settings(place.repository.top)))
+        consents().grant(place.repository.top, risky(repository_settings(place.repository.top)), rows=True)
     return [f"{path}: {line}"]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace as with_values
 
 from flightlog.agents.claude_code import find, scrubbed
 from flightlog.agents.scripted import load
@@ -51,7 +52,8 @@ def rewound(tell: Tell, environ: Mapping[str, str] | None = None) -> Iterator[Re
     clean = scrubbed(given) | {name: given[name] for name in ("FLIGHTLOG_CLAUDE",) if name in given}
     with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
         root = Path(folder)
-        setting = lab.setting(tell, clean)
+        # Its runs are gone when it ends, so nothing is remembered of them.
+        setting = with_values(lab.setting(tell, clean, lambda *_: None), remember=lambda _: None)
         engine = _engine(clean)
         book = begin(root / "runs" / "shop", _config(root / "shop", engine), setting)
         source = Source(Book(book.path, now=lab.clock, new_id=lab.new_id), 1, 0, setting.programs)

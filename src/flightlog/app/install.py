@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from flightlog.app import jsonedit
 from flightlog.app.hook_events import events_for
+from flightlog.app.paths import project_settings
 from flightlog.model.errors import Misconfigured
 from flightlog.store import settings_file
 
@@ -56,9 +57,15 @@ class Place(NamedTuple):
     hook: int
 
 
-def command(python: Path, script: Path = SCRIPT, *, agent: str = "claude-code", inline: bool = False) -> str:
-    """The hook as settings call it: silent, and exit 0 even when Python or the script is gone."""
-    words = [str(python), "-I", "-S", str(script), agent, *(["--inline"] if inline else [])]
+def command(
+    python: Path, script: Path = SCRIPT, *, agent: str = "claude-code", inline: bool = False, project: bool = False
+) -> str:
+    """The hook as settings call it: silent, and exit 0 even when Python or the script is gone.
+
+    `project` says that it is in a repository's own settings, which the agent asks a person to trust.
+    """
+    flags = [*(["--project"] if project else []), *(["--inline"] if inline else [])]
+    words = [str(python), "-I", "-S", str(script), agent, *flags]
     return f"{shlex.join(words)} >/dev/null 2>&1 || :"
 
 
@@ -83,7 +90,8 @@ def plan(  # noqa: PLR0913 - one parameter per choice of a person's
     before = settings_file.read(settings)
     text = _text(settings, before)
     timeout_s = TIMEOUT_INLINE_S if inline else TIMEOUT_S
-    hook = {"type": "command", "command": command(python, inline=inline), "timeout": timeout_s}
+    own = settings.name == project_settings(settings).name
+    hook = {"type": "command", "command": command(python, inline=inline, project=own), "timeout": timeout_s}
     events = events_for(versions)
     groups = {event: {"matcher": "", "hooks": [hook]} for event in events}
     line = {"type": "command", "command": line_command(python), "padding": 0} if statusline else None

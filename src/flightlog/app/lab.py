@@ -4,9 +4,10 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 from flightlog import __version__
 from flightlog.agents.namespace import leash, probe
 from flightlog.agents.scripted.scenario import load
+from flightlog.app.consent import permit_run, remember_run
 from flightlog.app.jobs import LOCAL
 from flightlog.lab import book as books
 from flightlog.lab.book import Book
@@ -24,9 +26,10 @@ from flightlog.model.errors import FlightlogError, NotFound
 from flightlog.store.files import process_tag
 
 RUNS = "runs"
+Permit = Callable[[Mapping[str, str], RunConfig, Path, str], None]
 
 
-def setting(tell: Tell, environ: Mapping[str, str] | None = None) -> Setting:
+def setting(tell: Tell, environ: Mapping[str, str] | None = None, permit: Permit = permit_run) -> Setting:
     """What a run is given of this machine."""
     given = dict(os.environ if environ is None else environ)
     path = given.get("PATH", os.defpath)
@@ -42,6 +45,8 @@ def setting(tell: Tell, environ: Mapping[str, str] | None = None) -> Setting:
         leash=leash(path),
         tell=tell,
         version=__version__,
+        permit=partial(permit, given),
+        remember=partial(remember_run, environ=given),
     )
 
 
@@ -76,6 +81,11 @@ def run_name(config: RunConfig) -> str:
     """A name for a run that has none: the time, and the model."""
     slug = re.sub(r"[^a-z0-9]+", "-", config.model.lower()).strip("-")[:40]
     return config.run_name or f"{datetime.now(tz=UTC):%Y%m%dT%H%M%SZ}_{slug}"
+
+
+def permit(book: Book) -> None:
+    """Refuse a run that the person neither began here nor allowed."""
+    permit_run(os.environ, book.config, book.path, book.config_digest)
 
 
 def open_book(runs_dir: Path, written: str) -> Book:

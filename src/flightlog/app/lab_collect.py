@@ -1,13 +1,13 @@
 """Wiring of `harness collect`: which recorded sessions there are, and their bytes."""
 
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from flightlog.app import home, open_archive
+from flightlog.app.consent import remember_run
 from flightlog.app.lab import clock, new_id
 from flightlog.app.tracking import shadow, snapshots
 from flightlog.archive import Archive
@@ -60,7 +60,7 @@ def _one(archive: Archive, recording: Recording, runs_dir: Path, *, write: bool)
         return Collected(recording.session, path.name, "not collected")
     session = archive.session(recording.session)
     found = Recorded(session, dict(_files(recording)), archive.known(recording.session))
-    collect(path, found, made_by(clock, new_id))
+    collect(path, found, made_by(clock, new_id, remember_run))
     return Collected(recording.session, path.name, "collected")
 
 
@@ -89,9 +89,8 @@ def as_run(written: str, runs_dir: Path) -> Book:
         Saved("session_01", 1, each.tree, number, each.lane, each.at_ms, each.call_id)
         for number, each in enumerate(saved, 1)
     )
-    base_url = os.environ.get("ANTHROPIC_BASE_URL", "")
-    whole = Recorded(found, files, archive.known(recording.session), trees, shadow(recording.session), base_url)
-    return collect(path, whole, made_by(clock, new_id))
+    whole = Recorded(found, files, archive.known(recording.session), trees, shadow(recording.session))
+    return collect(path, whole, made_by(clock, new_id, remember_run))
 
 
 def _archive(projects_dir: Path | None) -> Archive:

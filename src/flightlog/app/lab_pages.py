@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from flightlog.agents.namespace import leash
 from flightlog.app import lab
+from flightlog.app.paths import contained
 from flightlog.lab import book as books
 from flightlog.lab.book import Book
 from flightlog.model.errors import NotFound
@@ -28,7 +29,7 @@ class Wanted(Struct, frozen=True):
 
 def runs_dir() -> Path:
     """Where the runs of the project are that the pages are served from."""
-    return Path.cwd() / lab.RUNS
+    return contained(Path.cwd() / lab.RUNS)
 
 
 def all_runs() -> tuple[list[Book], list[str]]:

@@ -66,6 +66,8 @@ def read_sweep(path: Path) -> Sweep:
 
 def resampled(book: Book, sweep: Sweep, sent: Sent, *, dry_run: bool) -> dict[str, Any]:
     """Ask for every cell of a grid as one batch."""
+    if not dry_run:
+        lab.permit(book)
     with _alone(book) as ledger:
         source = Source(book, sweep.session, sweep.replicate, lab.programs())
         if dry_run:
@@ -77,6 +79,7 @@ def resampled(book: Book, sweep: Sweep, sent: Sent, *, dry_run: bool) -> dict[st
 
 def edited(book: Book, sweep: Sweep, body: dict[str, Any], label: str, sent: Sent) -> dict[str, Any]:
     """Make a variant of the one request a sweep names, and ask for samples of it."""
+    lab.permit(book)
     with _alone(book) as ledger:
         session = Source(book, sweep.session, sweep.replicate, "").planned.name
         told = (Label(label, "cli", lab.clock()), _scrubber(book))
@@ -89,6 +92,7 @@ def edited(book: Book, sweep: Sweep, body: dict[str, Any], label: str, sent: Sen
 
 def resumed(book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dict[str, Any]:
     """Go on with a batch that was left, within the limits it had but for those that are said anew."""
+    lab.permit(book)
     with _alone(book) as ledger:
         state = ledger.open_batch(name)
         state.limits = replace(state.limits, **limits)

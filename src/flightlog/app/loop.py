@@ -14,8 +14,9 @@ import msgspec
 
 from flightlog.agents.claude_code import find as find_claude
 from flightlog.app import home
+from flightlog.app.consent import permit_plan, remember_plan
 from flightlog.app.loop_look import found, root
-from flightlog.app.paths import claude_config_dirs
+from flightlog.app.paths import claude_config_dirs, contained, project_of
 from flightlog.app.privacy import redactor
 from flightlog.loop.core.state import State
 from flightlog.loop.events import Event, QuestionAsked
@@ -60,11 +61,14 @@ def start(
 ) -> tuple[Path, bool]:
     """Begin a session, or find the one `where` names; say whether it began before."""
     told, data = load(plan)
-    top = root()
+    top = contained(root())
     settings = _config(told.config, config or {})
     taught = table(sessions(top)) if top.is_dir() else ()
     given = where if "/" not in where and not _exists(top, where) else ""
     about = session.Beginning(told, data, Path.cwd(), given, autonomous, settings, calibration=taught)
+    if "/" in where and not Path(where).resolve().is_relative_to(project_of(Path.cwd()).resolve()):
+        raise Invalid(f"outside the project: {where[:100]}", hint="name a directory in it, or run it there")
+    remember_plan(data, about.project)
     if not where or given:
         return session.begin(top, about, surroundings()), False
     return _at(Path(where) if "/" in where else find(top, where), about, plan.name)
@@ -77,10 +81,12 @@ def start_at(plan: Path, directory: Path, *, autonomous: bool, config: dict[str,
     taught = table(sessions(beside)) if beside.is_dir() else ()
     settings = _config(told.config, config)
     about = session.Beginning(told, data, Path.cwd(), "", autonomous, settings, calibration=taught)
+    remember_plan(data, about.project)
     return _at(directory, about, plan.name)
 
 
 def _at(directory: Path, about: session.Beginning, plan: str) -> tuple[Path, bool]:
+    contained(directory)
     if not (directory / JOURNAL).exists():
         return session.begin_at(directory, about, surroundings()), False
     own = session.raw_plan(directory)[1]
@@ -94,7 +100,8 @@ def _at(directory: Path, about: session.Beginning, plan: str) -> tuple[Path, boo
 
 def conduct(directory: Path, talk: Talk = Talk(), *, steal: bool = False, resume: bool = False,  # noqa: B008 - a value
             budgets: Budgets | None = None) -> State:  # fmt: skip
-    """Carry a session on in this process, obeying signals."""
+    """Carry a session on in this process, obeying signals; its plan was named here, or allowed."""
+    permit_plan(contained(directory))
     with _signals() as interrupted:
         how = session.Conduct(_who(), steal, resume, budgets)
         return session.carry_on(

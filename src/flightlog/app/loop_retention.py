@@ -4,6 +4,7 @@ from msgspec import Struct
 
 from flightlog.app import now_ms
 from flightlog.app.loop_look import root
+from flightlog.app.paths import contained
 from flightlog.loop.look.retention import POLICY, items, summary
 from flightlog.model.retention import Deed, Move, Outcome
 from flightlog.store.retention import carry_out
@@ -34,7 +35,7 @@ class Retained(Struct, frozen=True):
 
 def retain(*, dry_run: bool, delete: bool) -> Retained:
     """Archive what is old; delete raw logs that are older, if `delete` says so."""
-    top = root()
+    top = contained(root())
     moves = plan(POLICY, items(top), now_ms())
     ready = tuple(move for move in moves if delete or move.deed is not Deed.DELETE)
     waiting = tuple(move for move in moves if move not in ready)

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from flightlog.app import places
+from flightlog.store import files
 
 SAMPLES = Path(__file__).parents[1] / "agents/scripted/recordings"
 
@@ -32,3 +33,13 @@ def claude_config_dirs(environ: Mapping[str, str]) -> list[Path]:
 def project_settings(project: Path) -> Path:
     """The agent's settings of a project that are this machine's own."""
     return project / ".claude" / "settings.local.json"
+
+
+def project_of(folder: Path) -> Path:
+    """Return the top of the repository that holds `folder`, else `folder` itself."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+
+
+def contained(path: Path) -> Path:
+    """Return `path`, or refuse it if a symbolic link leads it out of the current project."""
+    return files.contained(project_of(Path.cwd()), path)

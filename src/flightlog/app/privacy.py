@@ -27,7 +27,6 @@ from flightlog.privacy.detect.known import Known as Values
 from flightlog.privacy.detect.known import is_usable, reach_of
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor, confidence, masked
-from flightlog.privacy.trust import Trust
 from flightlog.store.git.command import PersonGit
 from flightlog.store.reading import raw_lines
 
@@ -151,11 +150,6 @@ def clean_known(known: Mapping[str, Known]) -> dict[str, Known]:
     """Return what is known of threads with every string in it redacted."""
     plain = msgspec.to_builtins(known)
     return msgspec.convert(Records(redactor()).value(plain), dict[str, Known])
-
-
-def trust() -> Trust:
-    """Return the consents of this person."""
-    return Trust(home() / "trust.json")
 
 
 def guard_git(folder: Path) -> PersonGit:

@@ -15,6 +15,7 @@ from flightlog.privacy.redact import Redactor
 from flightlog.retro.issues.board import Board
 from flightlog.retro.room import ANALYSIS, ROOT, Room
 from flightlog.retro.state import Analysis, decoded
+from flightlog.store.files import contained
 
 
 def open_room(folder: Path | None = None) -> Room:
@@ -27,9 +28,8 @@ def open_room(folder: Path | None = None) -> Room:
 def find_room(folder: Path | None = None) -> Room:
     """Return the room of the project at or above `folder`, whether it is there or not; nothing is made."""
     project = project_of(folder or Path.cwd())
-    return Room(
-        project / ROOT, redactor(project, {str(project): "."}), now_ms, lambda: str(uuid.uuid4()), own_names(project)
-    )
+    own = contained(project, project / ROOT)
+    return Room(own, redactor(project, {str(project): "."}), now_ms, lambda: str(uuid.uuid4()), own_names(project))
 
 
 def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:

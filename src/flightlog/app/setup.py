@@ -13,10 +13,10 @@ from msgspec import Struct
 from flightlog.agents.claude_code import ClaudeCode
 from flightlog.app import install, jsonedit
 from flightlog.app.config import in_force
-from flightlog.app.paths import claude_config_dirs, project_settings
+from flightlog.app.paths import claude_config_dirs, project_of, project_settings
 from flightlog.app.privacy import guard_git
 from flightlog.privacy import guard
-from flightlog.store import settings_file
+from flightlog.store import files, settings_file
 
 LONG_DAYS = 3650
 _DEFAULT_DAYS = 30
@@ -66,7 +66,7 @@ def _is_repository(place: Place) -> bool:
 def settings_here(place: Place) -> Path:
     """The settings file: a person's own, or a project's local one, since the hook is on this machine only."""
     if place.scope == "project":
-        return project_settings(place.cwd)
+        return files.contained(project_of(place.cwd), project_settings(place.cwd))
     return claude_config_dirs(os.environ)[0] / "settings.json"
 
 

@@ -13,6 +13,7 @@ from flightlog.app.hook_check import lost_records
 from flightlog.app.overview import keep_days
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive
+from flightlog.model.errors import Invalid
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.git.repository import Repository
 from flightlog.store.git.command import GitError
@@ -83,7 +84,7 @@ def _dataset() -> SafeRows | None:
 
     try:
         told = safety(Place(Repository(top, common(top), is_trusted(top))))
-    except GitError:  # a git that must not run here: nothing is known
+    except (GitError, Invalid):  # no git may run here, or a link leads out; the dataset's own commands report it
         return None
     return SafeRows(told.last_record_ms, told.last_safe_ms, told.shards, told.shards_unsafe)
 

@@ -33,8 +33,9 @@ def tracked() -> None:
 @session.command("sync-to-jsonl", epilog="Example: flightlog dataset session sync-to-jsonl --compact")
 @click.option("--compact", "then_compact", is_flag=True, help="Fold shards afterwards.")
 @click.option("--commits", is_flag=True, help="Only the commits since the last time, as the git hook asks.")
+@click.option("--hook", "from_hook", is_flag=True, help="As the repository's own hook: rows without words, no push.")
 @_JSON
-def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
+def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json: bool) -> None:
     """Write every row of this repository that its files lack; running it again writes nothing."""
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
@@ -44,8 +45,9 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
         new = wiring.sync_commits_here(place)
         click.echo(json.dumps({"commits": new}) if as_json else counted(new, "commit"))
         return
-    report = wiring.sync_here(place)
-    problem = None if off else wiring.push_if_on(place)
+    allowed = wiring.allowed_in(place.repository.top, own_hook=True) if from_hook else wiring.PERSON
+    report = wiring.sync_here(place, allowed)
+    problem = wiring.push_if_on(place) if "push" in allowed and not off else None
     if as_json:
         print_json(report)
     else:
@@ -296,6 +298,7 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
 def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     """Put the collector's script, a git hook and the merge driver into this repository, and begin a dataset."""
     from flightlog.app import dataset as wiring
+    from flightlog.app.consent import consents
     from flightlog.dataset import hooks
     from flightlog.dataset.layout import prepare
 
@@ -306,6 +309,7 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
         hooks.apply(place.repository, changes, command)
         if not remove:
             prepare(place, wiring.records(place))
+            consents().allow_rows(place.repository.top)
     told = [{"path": str(change.path), "removed": change.body is None} for change in changes]
     if as_json:
         click.echo(json.dumps({"changes": told, "done": not dry_run}))

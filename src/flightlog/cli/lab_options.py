@@ -12,6 +12,9 @@ from flightlog.model.text import inert
 
 def _swept(_context: click.Context, _parameter: click.Parameter, runs_dir: Path) -> Path:
     """Whoever looks at runs puts right what a killed replay left there; most of the time there is nothing."""
+    from flightlog.app.paths import contained
+
+    contained(runs_dir)
     if any(runs_dir.glob(".work-*/tree")) or any(runs_dir.glob("*/.in_place")):
         from flightlog.app.lab import setting
         from flightlog.lab.replaying.sweeping import swept

@@ -25,7 +25,7 @@ COMMANDS = {
     "settle": ("flightlog.cli.settle", "settle", "Keep sessions for good: copy what is new, update the index."),
     "config": ("flightlog.cli.config", "config", "Show the settings in force, and where each comes from."),
     "privacy": ("flightlog.cli.privacy", "privacy", "Find, take out, preview and guard what is private."),
-    "trust": ("flightlog.cli.trust", "trust", "Allow what a repository's settings publish or run."),
+    "trust": ("flightlog.cli.trust", "trust", "Allow what a repository, a run or a plan may do."),
     "completion": (
         "flightlog.cli.completion",
         "completion",
@@ -113,8 +113,7 @@ def run(command: click.Command, name: str, args: Sequence[str]) -> int:
         said = _for_a_person(error)
         if "--debug" in args or said is None:
             raise
-        _tell(name, said.message, said.hint)
-        return next(code for kind, code in EXIT_CODES if isinstance(said, kind))
+        return _failed(name, said) or run(command, name, args)
     except (click.Abort, KeyboardInterrupt):
         _tell(name, "interrupted", "")
         return 130
@@ -122,6 +121,19 @@ def run(command: click.Command, name: str, args: Sequence[str]) -> int:
         # How click and rich answer when the reader of our output left, as `head` does; nothing is wrong.
         return 0
     return result if isinstance(result, int) else 0
+
+
+def _failed(name: str, error: FlightlogError) -> int:
+    """Report an error and return its exit code; 0 if a person has given the consent that was missing."""
+    from flightlog.model.errors import ConsentNeeded
+
+    if isinstance(error, ConsentNeeded):
+        from flightlog.cli.trust import ask_consent
+
+        if ask_consent(error):
+            return 0
+    _tell(name, error.message, error.hint)
+    return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
 
 
 def run_alias(noun: str, name: str, args: Sequence[str]) -> int:

@@ -32,7 +32,7 @@ os.execvp(beside if os.path.exists(beside) else "ml-data-collector", ["ml-data-c
 CAPTURE = f"""#!/bin/sh
 {MARK}: call this from a Stop hook where `flightlog init` is not used. Never fails, never waits.
 cd "${{CLAUDE_PROJECT_DIR:-.}}" || exit 0
-(nohup python3 scripts/ml_data_collector.py session sync-to-jsonl </dev/null >/dev/null 2>&1 &)
+(nohup python3 scripts/ml_data_collector.py session sync-to-jsonl --hook </dev/null >/dev/null 2>&1 &)
 exit 0
 """
 
@@ -54,6 +54,8 @@ def plan(repository: Repository, command: str) -> list[Change]:
         Change(_hook(repository), _post_commit(command).encode()),
         Change(_attributes(repository), _with_attributes(_attributes(repository)), 0o644),
     ]
+    for change in wanted[:2]:
+        files.contained(top, change.path)
     return [change for change in wanted if _held(change.path) != change.body]
 
 

@@ -23,7 +23,7 @@ from flightlog.model.pages import Page, Tier
 from flightlog.privacy import tiers
 from flightlog.privacy.records import Records
 from flightlog.sources.git.repository import Repository
-from flightlog.store.files import create
+from flightlog.store.files import contained, create
 from flightlog.store.pages import publish
 
 ROOT = ".git-ml"
@@ -38,6 +38,11 @@ class Place(Struct, frozen=True):
     """The dataset of one work tree."""
 
     repository: Repository
+
+    def __post_init__(self) -> None:
+        """Refuse a dataset that a symbolic link puts outside the repository."""
+        for path in (self.root, self.tracked, self.pending):
+            contained(self.repository.top, path)
 
     @property
     def root(self) -> Path:

@@ -9,6 +9,7 @@
 Everything is found from the run's own directory, which can be moved.
 """
 
+import hashlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -39,7 +40,7 @@ class Book:
     def __init__(self, path: Path, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
         """Open the run at `path`; `now` and `new_id` are for what is written from here on."""
         self.path = path
-        self.config = read_config(path)
+        self.config, self.config_digest = read_config(path)
         self._journal: Journal[RunEvent] = Journal(path / JOURNAL, RunEvent, now=now, new_id=new_id)
         self._lock = threading.Lock()
         self.state: State = fold(self._journal.read()) if (path / JOURNAL).exists() else State()
@@ -74,25 +75,42 @@ class Book:
             add(self.state, self._journal.append(event, durable=durable))
 
 
-def create(path: Path, config: RunConfig, *, now: Callable[[], str], new_id: Callable[[], str]) -> Book:
-    """Make a run's directory with its frozen configuration; one that is there is an error."""
+def create(
+    path: Path,
+    config: RunConfig,
+    *,
+    now: Callable[[], str],
+    new_id: Callable[[], str],
+    remember: Callable[[str], None],
+) -> Book:
+    """Make a run's directory with its frozen configuration; one that is there is an error.
+
+    `remember` gets the digest of the configuration, by which the run is later known to be the person's own.
+    """
     if not new_dir(path) and any(each.name[:1] != "." or each.suffix != ".tmp" for each in path.iterdir()):
         # One that died before its configuration was there left an empty directory, or half a file of ours.
         hint = f"choose another --run-name, or take it up again: flightlog lab run --resume {path.name}"
         raise Conflict(f"there is a run of this name: {path}", hint=hint)
     # Runs hold what was said and done: git sees none of it, unless somebody decides otherwise.
     files.create(path.parent / ".gitignore", gitignore(layout("lab"), root="").encode())
-    replace(path / CONFIG, configs.frozen(config).encode())
+    # With an id of the run's own in it, the digest names this run and no other of the same configuration.
+    text = f"# run {new_id()}\n{configs.frozen(config)}".encode()
+    remember(_digest(text))
+    replace(path / CONFIG, text)
     return Book(path, now=now, new_id=new_id)
 
 
-def read_config(path: Path) -> RunConfig:
-    """Read a run's frozen configuration."""
+def read_config(path: Path) -> tuple[RunConfig, str]:
+    """Read a run's frozen configuration, and the digest of the bytes it was read from."""
     try:
-        text = (path / CONFIG).read_text("utf-8")
+        data = (path / CONFIG).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"no such run: {path}", hint="flightlog lab list") from None
-    return configs.parse(text)
+    return configs.parse(data.decode("utf-8")), _digest(data)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
 
 
 def find(runs_dir: Path, written: str) -> Path:
@@ -101,7 +119,7 @@ def find(runs_dir: Path, written: str) -> Path:
     if (given / CONFIG).is_file():
         return given.resolve()
     if (runs_dir / written / CONFIG).is_file() and "/" not in written:
-        return (runs_dir / written).resolve()
+        return files.contained(runs_dir, runs_dir / written).resolve()
     matches = [path for path in paths(runs_dir) if path.name.startswith(written)]
     if len(matches) > 1:
         raise Invalid(
@@ -110,14 +128,16 @@ def find(runs_dir: Path, written: str) -> Path:
         )
     if not matches or not written:
         raise NotFound(f"no such run: {written[:60]!r} in {runs_dir}", hint="flightlog lab list")
-    return matches[0]
+    return files.contained(runs_dir, matches[0])
 
 
 def paths(runs_dir: Path) -> list[Path]:
     """List the runs of a directory, by name."""
     if not runs_dir.is_dir():
         return []
-    return sorted(path.resolve() for path in runs_dir.iterdir() if path.name[:1] != "." and (path / CONFIG).is_file())
+    top = runs_dir.resolve()
+    found = [path.resolve() for path in top.iterdir() if path.name[:1] != "." and (path / CONFIG).is_file()]
+    return sorted(path for path in found if path.is_relative_to(top))  # a link out of here is no run of this project
 
 
 def is_ours(book: Book) -> bool:

@@ -42,7 +42,6 @@ class Recorded(Struct, frozen=True):
     known: Mapping[str, Known]
     saved: tuple[Saved, ...] = ()
     shadow: Path | None = None
-    base_url: str = ""
 
 
 def collect(path: Path, recorded: Recorded, write: Callable[[Path, RunConfig], Book]) -> Book:
@@ -79,9 +78,11 @@ def changes(session: Session, lineage: Lineage) -> list[dict[str, Any]]:
     return [entry for _, lane, step, number in placed for entry in rebuilt.entries(lane, step, number, session.cwd)]
 
 
-def made_by(now: Callable[[], str], new_id: Callable[[], str]) -> Callable[[Path, RunConfig], Book]:
-    """The way a run is made: with a clock and a source of ids."""
-    return lambda path, config: create(path, config, now=now, new_id=new_id)
+def made_by(
+    now: Callable[[], str], new_id: Callable[[], str], remember: Callable[[str], None]
+) -> Callable[[Path, RunConfig], Book]:
+    """The way a run is made: with a clock, a source of ids, and what remembers that it is the person's own."""
+    return lambda path, config: create(path, config, now=now, new_id=new_id, remember=remember)
 
 
 def _config(name: str, recorded: Recorded) -> RunConfig:
@@ -98,7 +99,6 @@ def _config(name: str, recorded: Recorded) -> RunConfig:
         memory_file=None,
         capture_api_requests=False,
         track_changes=bool(recorded.saved),
-        base_url=recorded.base_url,
         allowed_tools=tuple(dict.fromkeys((EVERY_TOOL, *TOOLS, *used))),
     )
 

@@ -5,8 +5,19 @@ byte. Knows nothing of files, servers or transcripts.
 """
 
 import enum
+import ipaddress
+from urllib.parse import urlsplit
 
 from msgspec import Struct
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether an API's address is on this machine."""
+    host = urlsplit(address).hostname or ""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 class Context(enum.Enum):

@@ -1,45 +1,45 @@
-"""Consent: what a repository's settings may publish or run, given by a person, kept elsewhere.
+"""Consent: what foreign files may publish, send, write or run, given by a person and kept in the data directory.
 
-A cloned repository cannot speak for the person who cloned it. Consent is for a directory
-and for exactly the settings that were shown; a changed setting needs consent again.
+A cloned repository cannot speak for the person who cloned it, nor a copied run or plan for the
+person who continues it. Consent is for one subject (a directory, a run's configuration, a plan,
+an address) and for exactly what was shown; a changed setting or configuration needs it again.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from flightlog.model.errors import Unreadable
-from flightlog.store import files
+from flightlog.model.damage import Damage
+from flightlog.model.errors import Misconfigured, Unreadable
+from flightlog.store.lines import TORN_TAIL, append_after, read_together
 
+FILE = "trust.jsonl"
+VARIABLE = "FLIGHTLOG_TRUST"
+ADDRESS = "key goes to"
+# What the variable can allow, and the setting of a repository that each word lets count. A repository's
+# `dataset.remote` is not among them: the variable lets rows be pushed, not where a clone says.
+GRANTS = {"rows": "", "words": "dataset.track_words", "push": "dataset.push"}
 # A setting that publishes words, sends something away or runs a program, by the last part of its name.
 RISKY = frozenset(
-    (
-        "track_words",
-        "push",
-        "publish",
-        "command",
-        "commands",
-        "run",
-        "gates",
-        "gate",
-        "hooks",
-        "upstream",
-        "remote",
-        "tracked",
-    )
+    "track_words push publish command commands run gates gate hooks upstream remote tracked".split()  # noqa: SIM905
 )
 
 
-class Consent(msgspec.Struct, frozen=True):
-    """What was allowed for one repository."""
+class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is allowed for one subject from here on; without `digest` and `rows`, nothing is.
 
-    settings: str
-    allows: dict[str, Any]
+    `digest` is of all that was shown, `address` the one a key was shown to go to.
+    """
+
+    subject: str
+    digest: str = ""
+    address: str = ""
+    rows: bool = False
 
 
 def risky(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -54,53 +54,79 @@ def risky(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def environment_grants(environ: Mapping[str, str]) -> frozenset[str]:
+    """Return what `FLIGHTLOG_TRUST` allows on this machine: of rows, words, push; the last two include rows."""
+    words = {word.strip() for word in environ.get(VARIABLE, "").split(",")} - {""}
+    for word in sorted(words - GRANTS.keys()):
+        raise Misconfigured(f"{VARIABLE} cannot allow {word[:40]!r}", hint=f"one or more of: {', '.join(GRANTS)}")
+    return frozenset(words | {"rows"} if words else ())
+
+
 class Trust:
-    """The consents kept in one file outside all repositories."""
+    """The consents in one append-only file outside all repositories; the last line about a subject counts."""
 
     def __init__(self, path: Path) -> None:
-        """Keep the place; it is read at each question."""
+        """Remember `path`; it is read at each question."""
         self._path = path
 
     def allows(self, repository: Path, allows: Mapping[str, Any]) -> bool:
-        """Say whether exactly these settings of `repository` were allowed; no risky settings need no consent."""
-        consent = self._read().get(_place(repository))
-        return not allows or (consent is not None and consent.settings == _digest(allows))
+        """Return whether exactly these settings of `repository` were allowed; no risky settings need no consent."""
+        return not allows or self.get(repository).digest == _digest(allows)
 
-    def has(self, repository: Path) -> bool:
-        """Return whether consent was given for `repository`, whatever its settings are now."""
-        return _place(repository) in self._read()
+    def allows_rows(self, repository: Path) -> bool:
+        """Return whether training rows may be written into `repository` without a person at work."""
+        return self.get(repository).rows
 
-    def grant(self, repository: Path, allows: Mapping[str, Any]) -> None:
-        """Allow these settings of `repository` from now on."""
-        consents = self._read()
-        consents[_place(repository)] = Consent(_digest(allows), dict(allows))
-        self._write(consents)
+    def grant(self, repository: Path, allows: Mapping[str, Any], *, rows: bool = False) -> None:
+        """Allow these settings of `repository`, and training rows if `rows`, from now on."""
+        self._append(lambda: Consent(_name(repository), _digest(allows), rows=rows))
 
-    def revoke(self, repository: Path) -> bool:
-        """Take consent back; say whether there was any."""
-        consents = self._read()
-        gone = consents.pop(_place(repository), None)
-        if gone is not None:
-            self._write(consents)
-        return gone is not None
+    def allow_rows(self, repository: Path) -> None:
+        """Allow training rows in `repository`; what else was allowed there stays allowed."""
+        self._append(lambda: msgspec.structs.replace(self.get(repository), rows=True))
 
-    def _read(self) -> dict[str, Consent]:
-        try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Consent])
-        except FileNotFoundError:
-            return {}
-        except msgspec.DecodeError as error:
-            raise Unreadable(
-                f"the record of what you trust cannot be read: {self._path}",
-                hint="move it away, then say again what you trust: flightlog trust",
-            ) from error
+    def remember(self, subject: str, allows: Mapping[str, Any] | None = None) -> None:
+        """Record that `subject` (a run, plan or address) is the person's own, or was allowed with these effects."""
+        address = _name(str((allows or {}).get(ADDRESS, "")))
+        self._append(lambda: Consent(_name(subject), _digest(allows or {}), address))
 
-    def _write(self, consents: dict[str, Consent]) -> None:
-        files.replace(self._path, msgspec.json.format(msgspec.json.encode(consents), indent=2) + b"\n")
+    def revoke(self, subject: Path | str) -> bool:
+        """Withdraw consent; return whether there was any."""
+        had = self.get(subject)
+        if had.digest or had.rows:
+            self._append(lambda: Consent(had.subject))
+        return bool(had.digest or had.rows)
+
+    def get(self, subject: Path | str) -> Consent:
+        """Return the consent for `subject`, an empty one if there is none."""
+        found = Consent(_name(subject))
+        for item in read_together(self._path):
+            if isinstance(item, Damage):
+                if item.why == TORN_TAIL:
+                    continue  # being written just now, or by a process that died before it acknowledged anything
+                # A line that cannot be read may have withdrawn a consent, so none counts.
+                raise self._unreadable()
+            try:
+                line = msgspec.json.decode(item.data, type=Consent)
+            except msgspec.DecodeError as error:
+                raise self._unreadable() from error
+            found = line if line.subject == found.subject else found
+        return found
+
+    def _append(self, make: Callable[[], Consent]) -> None:
+        append_after(self._path, lambda _: msgspec.json.encode(make()), durable=True)
+
+    def _unreadable(self) -> Unreadable:
+        return Unreadable(
+            f"the record of what you trust cannot be read: {self._path}",
+            hint="move it away, then allow again what you trust: flightlog trust",
+        )
 
 
-def _place(repository: Path) -> str:
-    return os.path.realpath(repository)
+def _name(subject: Path | str) -> str:
+    """Return a subject as it is recorded: a directory by its real path, no half characters."""
+    text = os.path.realpath(subject) if isinstance(subject, Path) else subject
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _digest(allows: Mapping[str, Any]) -> str:

@@ -212,6 +212,18 @@ def inside(root: Path, name: str) -> Path:
     return path
 
 
+def contained(project: Path, path: Path) -> Path:
+    """Return `path`, or raise Invalid if it lies in `project` by name and a symbolic link leads it out.
+
+    A cloned repository can ship such a link in place of a directory that we would write to.
+    """
+    top, named = os.path.realpath(project), os.path.abspath(path)  # noqa: PTH100 - must not follow links
+    inside_by_name = Path(named).is_relative_to(top) or Path(named).is_relative_to(os.path.abspath(project))  # noqa: PTH100
+    if inside_by_name and not Path(os.path.realpath(path)).is_relative_to(top):
+        raise Invalid(f"a symbolic link leads out of the project: {path}", hint="remove the link, or name its target")
+    return path
+
+
 @contextmanager
 def told(path: Path) -> Iterator[None]:
     """Turn an error of the disk into one a person can act on."""

@@ -17,7 +17,7 @@ from flightlog.lab.config import frozen
 from flightlog.lab.replaying.branch import Asked, carry_on, prepare
 from flightlog.lab.replaying.source import Source
 from flightlog.model.errors import Invalid
-from labs import bash, config, environment, run, script
+from labs import bash, config, environment, reconfigured, run, script
 from replays import fingerprint
 from waiting import command_line, environ, processes, until
 
@@ -86,7 +86,7 @@ def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(t
     before = fingerprint(tmp_path / "work")
     point = Source(book, 1, 0, os.environ["PATH"]).point(2)
     branch = prepare(book, point, Asked(), (tmp_path / "runs" / "b", 1), setting)
-    (branch.path / "config.yaml").write_text(frozen(replace(branch.config, scenario=parse(slow))))
+    reconfigured(branch.path, frozen(replace(branch.config, scenario=parse(slow))))
     running = subprocess.Popen([sys.executable, "-c", KILLED, str(branch.path)], env=env, start_new_session=True)
     until((tmp_path / "wrote").exists, 30)
     os.killpg(running.pid, signal.SIGKILL)

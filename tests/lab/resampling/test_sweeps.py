@@ -10,6 +10,7 @@ from flightlog.lab.resampling.layout import JOURNAL
 from flightlog.lab.resampling.reading import samples
 from flightlog.lab.resampling.sweep import Change, Sweep, parse
 from flightlog.model.errors import Misconfigured, NotFound
+from labs import reconfigured
 from paying import paying
 from sampled import SONNET, ask, book
 
@@ -79,7 +80,7 @@ def test_a_whole_session_is_run_again_as_more_replicates_and_the_totals_tell(run
     work.mkdir()
     (work / "mine").write_text("since then")
     config = run / "config.yaml"
-    config.write_text(re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
+    reconfigured(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
     before = json.loads((run / "run_meta.json").read_text())
 
     lab_resample.session_again(book(run), 1, 2, (None, "local"), lambda *_: None)
@@ -103,7 +104,7 @@ def test_more_of_a_session_cost_no_more_than_is_said(run, tmp_path):
     work = tmp_path / "work"
     work.mkdir()
     config = run / "config.yaml"
-    config.write_text(re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
+    reconfigured(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
 
     again = lab_resample.session_again(book(run), 1, 3, (0.000001, "local"), lambda *_: None)
 

@@ -16,7 +16,7 @@ FINISH = """
 from flightlog.app import lab as app
 from flightlog.lab.book import Book
 from flightlog.lab.running.run import carry_on
-setting = app.setting(lambda *_: None, {"PATH": os.environ["PATH"], "HOME": str(root)})
+setting = app.setting(lambda *_: None, {**os.environ, "HOME": str(root)})
 book = Book(root / "runs" / "run", now=setting.now, new_id=setting.new_id)
 begin()
 carry_on(book, setting, again=False)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cli_runs import FLIGHTLOG
-from labs import again, environment
+from labs import again, environment, reconfigured
 from waiting import command_line, processes, until
 
 SCENARIO = """
@@ -144,7 +144,7 @@ def test_what_was_in_flight_is_marked_and_not_run_again_unless_asked(tmp_path):
     running.send_signal(signal.SIGKILL)
     running.communicate()
     text = (tmp_path / "runs" / "run" / "config.yaml").read_text()
-    (tmp_path / "runs" / "run" / "config.yaml").write_text(text.replace("sleep 30; ", ""))
+    reconfigured(tmp_path / "runs" / "run", text.replace("sleep 30; ", ""))
 
     resumed = harness(tmp_path, "run", "--resume", "run")
     _, said = resumed.communicate(timeout=120)

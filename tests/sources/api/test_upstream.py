@@ -5,8 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from captures import BODY, exchanges, plain, proxied
 from flightlog.model.exchange import Ending
+from flightlog.sources.api.upstream import proxy_for
 from upstream import answering, call, parts
 
 CALL = """
@@ -97,3 +100,35 @@ def test_what_is_no_http_is_no_answer(tmp_path):
 
     assert status == 502
     assert exchanges(tmp_path / "x").read()[0].response.ending is Ending.UNANSWERED
+
+
+def test_upstream_with_tls_is_reached_through_the_machines_proxy(tmp_path):
+    seen = []
+
+    def refuse(connection, request):
+        seen.append(request)
+        connection.sendall(b"HTTP/1.1 502 no\r\ncontent-length: 0\r\n\r\n")
+
+    with answering(refuse) as proxy, proxied("https://api.example.invalid", tmp_path, proxy=proxy) as (url, _):
+        status, *_ = parts(call(url, BODY, "x-api-key: hidden\r\n"))
+
+    assert status == 502
+    assert seen[0].startswith(b"CONNECT api.example.invalid:443 ")
+    assert not [request for request in seen if b"hidden" in request]
+
+
+@pytest.mark.parametrize(
+    ("address", "given", "expected"),
+    [
+        ("https://api.example", {"HTTPS_PROXY": "http://proxy:1"}, "http://proxy:1"),
+        ("https://api.example", {"https_proxy": "proxy:1"}, "http://proxy:1"),
+        ("https://api.example", {"HTTPS_PROXY": "http://proxy:1", "NO_PROXY": "x, .example"}, ""),
+        ("https://api.example", {"HTTPS_PROXY": "http://proxy:1", "no_proxy": "*"}, ""),
+        ("http://api.example", {"HTTPS_PROXY": "http://proxy:1", "HTTP_PROXY": "http://proxy:1"}, ""),
+        ("https://127.0.0.1:8", {"HTTPS_PROXY": "http://proxy:1"}, ""),
+        ("https://localhost", {"HTTPS_PROXY": "http://proxy:1"}, ""),
+        ("https://api.example", {}, ""),
+    ],
+)
+def test_proxy_is_used_for_tls_beyond_this_machine_alone(address, given, expected):
+    assert proxy_for(address, given) == expected

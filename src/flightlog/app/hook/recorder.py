@@ -54,6 +54,9 @@ def main(arguments: list[str]) -> None:
     if recorded is None:
         return
     session, event, cwd, call, lane = recorded
+    directory = os.path.join(home, "sessions", agent, session)
+    if "--project" in arguments:
+        _note_project(directory, os.environ.get("CLAUDE_PROJECT_DIR") or cwd)
     if event in SAVE and cwd and os.path.exists(os.path.join(home, "tracked")):
         import tracking  # type: ignore[import-not-found]  # noqa: PLC0415 - nobody pays who did not ask for it
 
@@ -66,7 +69,7 @@ def main(arguments: list[str]) -> None:
         waits = "--inline" in arguments and event in SETTLE
         patience_s = gate.PATIENCE_S.get(event, gate.PATIENCE_OTHERS_S) if waits else 0.0
         _stop_after(HARD_STOP_S + patience_s)
-        gate.settle(os.path.join(home, "sessions", agent, session), gate.command(session), patience_s)
+        gate.settle(directory, gate.command(session), patience_s)
 
 
 def record(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str, str] | None:
@@ -96,6 +99,17 @@ def record(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str, str] 
     cwd, call, lane = (names.get(name) for name in ("cwd", "tool_use_id", "agent_id"))
     told = [each if isinstance(each, str) and "\0" not in each else "" for each in (cwd, call, lane)]
     return session, event, told[0], told[1][:200], told[2][:200]
+
+
+def _note_project(directory: str, project: str) -> None:
+    """Leave, once for a session, the repository whose own settings call this hook: consent to write rows there."""
+    path = os.path.join(directory, "own-hook")
+    if not os.path.exists(path):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(file, os.fsencode(project))
+        finally:
+            os.close(file)
 
 
 def collects(folder: str) -> bool:

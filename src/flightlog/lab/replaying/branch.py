@@ -68,6 +68,8 @@ class Asked(msgspec.Struct, frozen=True):
 def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], setting: Setting) -> Book:
     """Make the directory of a branch, `where` it is and its number, with all it takes from its source."""
     path, number = where
+    # The branch takes over the source's configuration and is the person's own from then on.
+    setting.permit(source.config, source.path, source.config_digest)
     if setting.means is Means.NONE and asked.count > 1:
         raise Invalid(
             "several branches need mount namespaces, which are not to be had here", hint="replay one at a time"
@@ -75,7 +77,7 @@ def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], s
     if not Path(source.config.work_dir).is_dir():
         raise NotFound(f"the work directory is gone: {source.config.work_dir}", hint="make it, empty, at that path")
     config = _config(source.config, point, asked, path.name)
-    book = create(path, config, now=setting.now, new_id=setting.new_id)
+    book = create(path, config, now=setting.now, new_id=setting.new_id, remember=setting.remember)
     files.replace(files.inside(path, f"{SOURCE}/{TRANSCRIPT}"), b"".join(point.transcript))
     if point.body:
         files.replace(files.inside(path, f"{SOURCE}/{REQUEST}"), point.body)

@@ -12,7 +12,7 @@ from flightlog.agents.process import end_family
 from flightlog.lab import book as books
 from flightlog.lab.book import LOCK, Book
 from flightlog.lab.running.setting import Setting
-from flightlog.model.errors import Conflict, FlightlogError
+from flightlog.model.errors import Conflict, ConsentNeeded, FlightlogError
 from flightlog.store import files
 from flightlog.store.copies import throw_away
 from flightlog.store.git import remove_stale
@@ -30,9 +30,11 @@ def swept(runs_dir: Path, setting: Setting) -> Iterator[str]:
     left = {runs_dir / tree.parent.name.removeprefix(_WORK) for tree in runs_dir.glob(f"{_WORK}*/{TREE}")}
     left |= {mark.parent for mark in runs_dir.glob(f"*/{MARK}")}
     for path in sorted(each for each in left if (each / books.CONFIG).is_file()):
-        with suppress(Conflict), files.lock(path / LOCK, who=f"process {setting.process}"):
+        # What a foreign run says was left by it is not followed: putting back writes where it says.
+        with suppress(Conflict, ConsentNeeded), files.lock(path / LOCK, who=f"process {setting.process}"):
             book = Book(path, now=setting.now, new_id=setting.new_id)
             if book.state.branch is not None:
+                setting.permit(book.config, path, book.config_digest)
                 yield from _one(book, setting)
 
 

@@ -1,14 +1,12 @@
 """What a person asks for, turned into a batch on record: its targets, their numbers, and where they are sent.
 
-Nothing is sent here. A key goes to the provider's own address, to this machine, or to an address that
-is named at that moment; never to one that only stands in a run, which may come from somebody else.
+Nothing is sent here.
 """
 
-import ipaddress
 from collections.abc import Callable, Iterator, Mapping
-from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.lab.book import Book
 from flightlog.lab.config import RunConfig
@@ -20,7 +18,7 @@ from flightlog.lab.resampling.ledger import BatchState, Ledger
 from flightlog.lab.resampling.recorded import Asked, asked, of_turn, recorded_body
 from flightlog.lab.resampling.sweep import Change, Sweep
 from flightlog.lab.resampling.variants import Label, made
-from flightlog.lab.running.asking import UPSTREAMS
+from flightlog.lab.running import asking as running
 from flightlog.model.errors import Invalid
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.views.prices import is_priced
@@ -108,34 +106,14 @@ def begun(ledger: Ledger, name: str, targets: tuple[Target, ...], limits: Limits
 
 def upstream(config: RunConfig, named: str, environ: Mapping[str, str]) -> str:
     """Where samples of a run are sent."""
-    if config.provider not in UPSTREAMS:
+    if config.provider not in running.UPSTREAMS:
         raise Invalid(
             f"samples cannot be asked of provider {config.provider}",
             hint="ask another run: the requests of this provider are signed",
         )
-    said = named or environ.get("ANTHROPIC_BASE_URL", "")
-    if said:
-        return _address(said)
-    if config.base_url and not _is_here(config.base_url) and config.base_url.rstrip("/") != UPSTREAMS[config.provider]:
-        raise Invalid(
-            f"the run names an address of its own, and a key goes there only when you say so: {config.base_url[:100]}",
-            hint=f"--base-url {config.base_url[:100]}",
-        )
-    return config.base_url or UPSTREAMS[config.provider]
-
-
-def _address(said: str) -> str:
-    if not said.startswith(("https://", "http://")):
-        raise Invalid(f"not an address of an API: {said[:80]!r}", hint="it begins with https://")
-    return said
-
-
-def _is_here(address: str) -> bool:
-    host = urlsplit(address).hostname or ""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+    # An address named on the command line is a person's own word on where the key goes.
+    said = {"ANTHROPIC_BASE_URL": named} if named else environ
+    return running.upstream(replace(config, base_url="", provider="anthropic") if named else config, said)
 
 
 def told_of(state: BatchState, reason: str) -> dict[str, object]:

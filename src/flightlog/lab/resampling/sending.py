@@ -14,6 +14,7 @@ from msgspec import Struct
 from yarl import URL
 
 from flightlog.sources.api.scrub import Scrubber
+from flightlog.sources.api.upstream import proxy_for
 
 NOT_SENT = 0
 _ERROR_CHARS_MAX = 500
@@ -73,7 +74,12 @@ async def send(http: aiohttp.ClientSession, ask: Ask, body: bytes, environ: Mapp
     url = URL(ask.url, encoded=True)
     try:
         async with http.post(
-            url, data=body, headers=ask.headers | paying, timeout=timeout, allow_redirects=False
+            url,
+            data=body,
+            headers=ask.headers | paying,
+            timeout=timeout,
+            allow_redirects=False,
+            proxy=proxy_for(ask.url, environ) or None,
         ) as answer:
             came = await answer.read()
             return Came(answer.status, scrubber.clean(came), retry_after_s=_seconds(answer.headers.get("retry-after")))

@@ -9,6 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -17,6 +18,7 @@ from flightlog.agents.command import Command, scripted
 from flightlog.agents.driver import Driver, Outcome
 from flightlog.lab.config import EVERY_TOOL, RunConfig, SessionConfig
 from flightlog.lab.running.setting import Setting
+from flightlog.model.errors import Invalid
 
 AS_ROOT = "root may not bypass permissions: the allowed tools are named and edits accepted instead"
 UPSTREAMS = {"anthropic": "https://api.anthropic.com", "openrouter": "https://openrouter.ai/api"}
@@ -63,6 +65,28 @@ def keys(config: RunConfig, environ: Mapping[str, str]) -> dict[str, str]:
         key = environ.get("OPENROUTER_API_KEY", "")
         return {"ANTHROPIC_AUTH_TOKEN": key} if key else {}
     return {name: environ[name] for name in _KEYS if environ.get(name)}
+
+
+def upstream(config: RunConfig, environ: Mapping[str, str]) -> str:
+    """Return the address a run's requests go to: its own, else the environment's, else the provider's.
+
+    A key that is set beside `ANTHROPIC_BASE_URL` belongs to that address, so another one is refused.
+    """
+    given = environ.get("ANTHROPIC_BASE_URL", "") if config.provider == "anthropic" else ""
+    if config.base_url and given and _origin(config.base_url) != _origin(given) and keys(config, environ):
+        raise Invalid(
+            f"the key in the environment belongs to {given[:100]}, and the run sends to {config.base_url[:100]}",
+            hint="unset ANTHROPIC_BASE_URL, and set the key of the run's address",
+        )
+    address = config.base_url or given or UPSTREAMS.get(config.provider, "")
+    if address and not address.startswith(("https://", "http://")):
+        raise Invalid(f"not an address of an API: {address[:80]!r}", hint="it begins with https://")
+    return address
+
+
+def _origin(address: str) -> tuple[str, str]:
+    parts = urlsplit(address)
+    return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 
 
 def environment(config: RunConfig, setting: Setting, scratch: Path, base_url: str) -> dict[str, str]:

@@ -70,7 +70,9 @@ class Branching(Protocol):
 def begin(path: Path, config: RunConfig, setting: Setting) -> Book:
     """Make a run and carry it out."""
     asking.driver(config, setting)  # an agent that cannot be found is said before anything is made
-    return carry_on(create(path, config, now=setting.now, new_id=setting.new_id), setting, again=False)
+    setting.permit(config, path, "")
+    book = create(path, config, now=setting.now, new_id=setting.new_id, remember=setting.remember)
+    return carry_on(book, setting, again=False)
 
 
 def more(book: Book, index: int, count: int, setting: Setting, budget_usd: float | None) -> Book:
@@ -89,6 +91,7 @@ def more(book: Book, index: int, count: int, setting: Setting, budget_usd: float
             hint="that needs mount namespaces, and a run with track_changes",
         )
     asking.driver(book.config, setting)
+    setting.permit(book.config, book.path, book.config_digest)
     book.note(ReplicatesAdded(index, count), durable=True)
     return carry_on(book, setting, again=False, more_usd=budget_usd)
 
@@ -105,6 +108,7 @@ def carry_on(
 
     `more_usd` is what may be spent from here on, in place of the run's own budget.
     """
+    setting.permit(book.config, book.path, book.config_digest)
     with ExitStack() as held:
         held.enter_context(lock(book.path / LOCK, who=f"process {setting.process}"))
         config = book.config

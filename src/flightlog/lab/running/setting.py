@@ -7,6 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents.namespace import Means
+from flightlog.lab.config import RunConfig
 from flightlog.model.jobs import Job
 
 Tell = Callable[[str, str, float], None]  # session, words (none: it got an answer), spent by the run so far
@@ -16,6 +17,9 @@ Elsewhere = Callable[[Job], "Future[bytes]"]
 class Setting(Struct, frozen=True):
     """The machine as a run sees it. `environ` is the person's own; agents get a part of it.
 
+    `permit` is asked before a run starts, continues or is branched from, with its configuration, its
+    directory and the digest of its `config.yaml` (none for a run that is to be created): it raises
+    ConsentNeeded for what a person has not allowed. `remember` records such a digest as the person's own.
     `elsewhere` carries sessions that can run together out on other machines.
     """
 
@@ -30,6 +34,8 @@ class Setting(Struct, frozen=True):
     leash: tuple[str, ...]
     tell: Tell
     version: str
+    permit: Callable[[RunConfig, Path, str], None]
+    remember: Callable[[str], None]
     elsewhere: Elsewhere | None = None
 
     @property

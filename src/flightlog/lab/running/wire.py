@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from flightlog.lab.events import Saved, Spent
 from flightlog.lab.running.asking import UPSTREAMS, is_captured, keys
+from flightlog.lab.running.asking import upstream as address_of
 from flightlog.lab.running.stage import Stage
 from flightlog.model.errors import Unavailable
 from flightlog.model.exchange import Request
@@ -22,6 +23,7 @@ from flightlog.sources.api.proxy import Rewrite, Settings
 from flightlog.sources.api.recorder import Arrived, Recorder, Sent, Served
 from flightlog.sources.api.serving import capturing
 from flightlog.sources.api.sse import answer
+from flightlog.sources.api.upstream import proxy_for
 from flightlog.sources.api.wire import Said
 from flightlog.store.exchanges import Exchanges
 from flightlog.store.trees import Trees
@@ -43,19 +45,20 @@ def connected(
 ) -> Iterator[tuple[str, list[str]]]:
     """Give the address the agent is to use, and what could not be kept; nothing where it is to use its own."""
     config = stage.book.config
-    upstream = upstream or config.base_url
-    if not is_captured(config):
-        yield upstream, []
-        return
     setting = stage.setting
+    upstream = upstream or address_of(config, setting.environ)
+    if not is_captured(config):
+        yield "" if upstream == UPSTREAMS["anthropic"] else upstream, []
+        return
     exchanges = Exchanges(line.folder, now=setting.now, new_id=setting.new_id)
     recorder = Recorder(exchanges, tuple(keys(config, setting.environ).values()), _paying(stage, line))
     settings = Settings(
-        upstream or UPSTREAMS[config.provider],
+        upstream,
         setting.new_id().replace("-", ""),
         lambda: f"req_{setting.new_id().replace('-', '')[:24]}",
         barrier=_barrier(stage, line),
         rewrite=_within_budget(stage, rewrite),
+        proxy=proxy_for(upstream, setting.environ),
     )
     with capturing(settings, recorder) as base_url:
         yield base_url, recorder.losses

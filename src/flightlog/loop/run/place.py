@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flightlog.loop.layout.templates import readme, templates
-from flightlog.loop.run.where import ARCHIVE, number, sessions
+from flightlog.loop.run.where import ARCHIVE, ROOT, number, sessions
 from flightlog.model.errors import Conflict
 from flightlog.model.pages import Page, Tier
 from flightlog.privacy.tiers import gitignore, layout
@@ -26,14 +26,26 @@ def prepare(root: Path) -> None:
     """Make the place and what stands beside the sessions; what a person changed there stays."""
     for folder in (root, root / ARCHIVE, root / SUMMARIES):
         ensure_dir(folder)
-    for name, body in {"README.md": readme(), ".gitignore": gitignore(layout("loop"), root="")}.items():
+    for name, body in {"README.md": readme().encode(), ".gitignore": _ignored()}.items():
         if not (root / name).exists():
-            create(root / name, body.encode())
+            create(root / name, body)
     missing = {name: body for name, body in templates().items() if not (root / "templates" / name).exists()}
     publish(root, [Page(f"templates/{name}", Tier.PRIVATE, body) for name, body in missing.items()])
     sweep(root)
     for folder in (root, root / "templates"):
         tidy(folder)
+
+
+def prepare_beside(directory: Path) -> None:
+    """Make what belongs beside a session if it is among the project's; elsewhere all stays in its own directory."""
+    if directory.parent.name == ROOT and not (directory.parent / ".git").exists():
+        prepare(directory.parent)
+    else:
+        create(directory / ".gitignore", _ignored())
+
+
+def _ignored() -> bytes:
+    return gitignore(layout("loop"), root="").encode()
 
 
 def tidy(folder: Path) -> None:

@@ -57,7 +57,7 @@ def begin_at(directory: Path, told: Beginning, around: Surroundings) -> Path:
     """Begin a session in exactly this directory, made by hand from the templates or not there yet."""
     if (directory / JOURNAL).exists():
         raise Invalid(f"{directory.name} has begun already", hint=f"flightlog loop resume --session {directory.name}")
-    place.prepare(directory.parent)
+    place.prepare_beside(directory)
     _fill(directory, directory.parent, session_id(directory), _with_metadata(directory, told), around)
     return directory
 

@@ -43,7 +43,8 @@ class Settings(Struct, frozen=True):
     `barrier` is awaited, with the request on record, while the upstream is already at work, and
     before the first byte of its response is passed on. `rewrite` may put another body in the
     place of the client's, or give an answer in the upstream's; when it refuses (a FlightlogError),
-    so does the proxy. `new_id` makes a request id where the upstream gives none.
+    so does the proxy. `new_id` makes a request id where the upstream gives none. `proxy` is the
+    machine's own way out, for an upstream with TLS.
     """
 
     upstream: str
@@ -53,6 +54,7 @@ class Settings(Struct, frozen=True):
     rewrite: Rewrite | None = None
     barrier_s: float = 60.0
     record_s: float = 2.0
+    proxy: str = ""
 
 
 class Proxy:

@@ -51,7 +51,7 @@ async def serving(settings: Settings, recorder: Recorder) -> AsyncIterator[str]:
     """Serve on the running loop; the value is the client's base URL."""
     if not settings.upstream.startswith(("https://", "http://")):
         raise Invalid(f"not an address of an API: {settings.upstream[:80]!r}", hint="it begins with https://")
-    async with upstream(settings.upstream) as way:
+    async with upstream(settings.upstream, settings.proxy) as way:
         server = web.Server(
             Proxy(settings, recorder, way).handle,
             handler_cancellation=True,

@@ -8,6 +8,7 @@ costs more than the rest of the proxy. Bodies come as they were sent: nothing is
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from urllib.request import proxy_bypass_environment  # type: ignore[attr-defined]
 
 import aiohttp
 from aiohttp.connector import Connection
@@ -15,6 +16,8 @@ from aiohttp.http import RawResponseMessage
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDictProxy
 from yarl import URL
+
+from flightlog.model.exchange import is_loopback
 
 _BUFFER_BYTES = 1 << 18
 _CONNECT_S = 30.0
@@ -36,11 +39,12 @@ class Answer:
 class Upstream:
     """One API, at one address."""
 
-    def __init__(self, address: str, connector: aiohttp.TCPConnector) -> None:
+    def __init__(self, address: str, connector: aiohttp.TCPConnector, proxy: str = "") -> None:
         """Take an open connector; `upstream` is the way in."""
         url = URL(address.rstrip("/"))
         # A request only in name: it tells the connector where to connect and how.
-        self._door = aiohttp.ClientRequest("POST", url, loop=asyncio.get_running_loop())
+        way_out = URL(proxy) if proxy else None
+        self._door = aiohttp.ClientRequest("POST", url, loop=asyncio.get_running_loop(), proxy=way_out)
         self._connector = connector
         self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S)
         self._base = url.raw_path.rstrip("/")
@@ -65,11 +69,25 @@ class Upstream:
 
 
 @asynccontextmanager
-async def upstream(address: str) -> AsyncIterator[Upstream]:
-    """Open the way for the length of a block."""
+async def upstream(address: str, proxy: str = "") -> AsyncIterator[Upstream]:
+    """Open the way for the length of a block; `proxy` is a `proxy_for` the address."""
     connector = aiohttp.TCPConnector(limit=0)
     async with connector:
-        yield Upstream(address, connector)
+        yield Upstream(address, connector, proxy)
+
+
+def proxy_for(address: str, environ: Mapping[str, str]) -> str:
+    """Return the proxy that leads to `address` from this machine, or nothing.
+
+    Only an address with TLS gets one: the proxy then passes a tunnel on and never sees the key.
+    """
+    proxy = environ.get("HTTPS_PROXY") or environ.get("https_proxy") or ""
+    exempt = environ.get("NO_PROXY") or environ.get("no_proxy") or ""
+    url = URL(address)
+    direct = url.scheme != "https" or is_loopback(address)
+    if direct or proxy_bypass_environment(f"{url.host}:{url.port}", {"no": exempt}):
+        return ""
+    return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
 
 async def _answered(connection: Connection, method: str, whole: bytes) -> Answer:

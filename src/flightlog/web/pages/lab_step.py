@@ -147,6 +147,7 @@ def _asked(where: Where, prompt: str, count: int) -> dict[str, Any]:
 def _checked(where: Where) -> tuple[Book, Estimate]:
     """Refuse what cannot be gone back to; a replay that could not begin is no replay."""
     book = app.run_named(where.run)
+    lab_app.permit(book)
     found = Source(book, where.session, where.replicate, lab_app.programs())
     found.point(where.turn)
     return book, estimate(found.read.steps(), where.turn)

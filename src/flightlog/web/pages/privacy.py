@@ -5,9 +5,8 @@ from typing import Any
 
 from aiohttp import web
 
-from flightlog.app import privacy as wiring
+from flightlog.app.consent import repository_target
 from flightlog.privacy.tiers import LAYOUTS
-from flightlog.privacy.trust import risky
 from flightlog.web.desk import DESK, Desk, aside
 from flightlog.web.family import Family
 
@@ -25,16 +24,15 @@ def _looked(desk: Desk) -> dict[str, Any]:
     archive = desk.data.archive()
     counts = archive.secrets(SEARCHED_BYTES_MAX)
     holding = [(session, rules) for session, rules in counts.items() if rules]
-    here = Path.cwd()
-    allows = risky(wiring.repository_settings(here))
+    here = repository_target(Path.cwd())
     return {
         "holding": holding[:SHOWN],
         "more": max(len(holding) - SHOWN, 0),
         "looked": len(counts),
         "not_looked": len(archive.recordings) - len(counts),
         "titles": desk.data.titles(),
-        "allows": allows,
-        "trusted": wiring.trust().allows(here, allows),
+        "allows": here.allows,
+        "trusted": here.trusted,
         "layouts": LAYOUTS,
         "can_share": desk.data.sources.redact is not None,
     }
