@@ -208,7 +208,7 @@ def test_key_of_a_gateway_goes_to_the_gateway(tmp_path):
     ("name", "words"),
     [
         ("runs", ("lab", "list")),
-        ("ralph-loop-sessions", ("loop", "run", "--plan", "plan.yaml")),
+        ("ralph-loop-sessions", ("loop", "run", "--plan", "plan.yaml", "--autonomous")),
         (".chat-retro-runtime", ("retro", "prefs", "set", "focus_areas", "x")),
         (".claude", ("init", "--project", "--yes", "--no-guard")),
         (".claude/settings.local.json", ("init", "--project", "--yes", "--no-guard")),

@@ -306,8 +306,9 @@ def test_session_outside_the_project_is_refused(tmp_path):
 
 
 def test_foreign_session_runs_nothing_until_its_plan_is_allowed(tmp_path):
-    theirs = repository(tmp_path / "theirs", TWO.replace("cat one.txt", "touch PWNED; exit 1; cat one.txt"))
-    ralph(theirs, "run", "--plan", "plan.yaml", "--autonomous", "--human-intervention", "never")
+    plan = TWO.replace("cat one.txt", "touch PWNED; exit 1; cat one.txt")
+    theirs = repository(tmp_path / "theirs", plan + "config: {human_intervention: never, max_retries: 0}\n")
+    ralph(theirs, "run", "--plan", "plan.yaml", "--autonomous")
     root = tmp_path / "clone"
     shutil.copytree(theirs, root, ignore=shutil.ignore_patterns("flightlog", "PWNED"))
 

@@ -53,7 +53,7 @@ def allowed_in(top: Path, *, own_hook: bool = False) -> frozenset[str]:
 def _ran_own_hook(recording: Recording, top: Path) -> bool:
     """Return whether a hook of this repository's own recorded the session; the recorder leaves its directory."""
     try:
-        project = (session_dir(Path(home()), recording.agent, recording.session) / OWN_HOOK).read_text("utf-8")
+        project = (session_dir(Path(home()), recording.agent, recording.session) / OWN_HOOK).read_text("utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return False
     return Path(project).is_absolute() and collecting(Path(project)) == top

@@ -105,11 +105,7 @@ def _note_project(directory: str, project: str) -> None:
     """Leave, once for a session, the repository whose own settings call this hook: consent to write rows there."""
     path = os.path.join(directory, "own-hook")
     if not os.path.exists(path):
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(file, os.fsencode(project))
-        finally:
-            os.close(file)
+        writing.append(path, os.fsencode(project), durable=False)
 
 
 def collects(folder: str) -> bool:
