@@ -37,7 +37,7 @@ def let_go_lines(done: LetGo) -> Iterator[str]:
     """Tell which rows went, what repeats them, and how to remove them from history."""
     would = "" if done.done else "would be "
     kinds = ", ".join(counted(number, kind) for kind, number in done.counts.items()) or "no row"
-    yield f"{kinds} {would}removed; {counted(len(done.stripped), 'other row')} {would}without words or links to them"
+    yield f"{kinds} {would}removed; {counted(len(done.stripped), 'other row')} {would}without their words"
     yield from (f"{would}removed, it repeats them: {path}" for path in done.files_removed)
     for path in done.files_left:
         is_row_file = path.startswith(".git-ml/tracked")
