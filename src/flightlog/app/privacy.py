@@ -117,9 +117,12 @@ def root_of(folder: Path) -> Path:
     return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
 
 
-def session_files(written: str) -> list[str]:
-    """Return the files of the session whose id or address begins with `written`."""
-    return [file.path for file in open_archive().find(parse(written).session).files]
+def found_in_session(written: str) -> Iterator[dict[str, Any]]:
+    """Yield what is private in the session whose id or address begins with `written`, knowing its project's secrets."""
+    archive = open_archive()
+    recording = archive.find(parse(written).session)
+    known = redactor(Path(archive.session(recording.session).cwd)).known
+    return found_in((file.path for file in recording.files), known)
 
 
 def found_in(paths: Iterable[str], known: Values) -> Iterator[dict[str, Any]]:

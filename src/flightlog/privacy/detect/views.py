@@ -229,7 +229,7 @@ def with_text(record: Any, path: tuple[str | int, ...], text: str) -> Any:
     """Return a copy of `record` that says `text` at `path`."""
     if not path:
         return text
-    changed = dict(record) if isinstance(record, dict) else list(record)
+    changed: Any = dict(record) if isinstance(record, dict) else list(record)
     changed[path[0]] = with_text(record[path[0]], path[1:], text)
     return changed
 
