@@ -1,6 +1,7 @@
 """Every promise names tests that exist, are not skipped, and are seen to fail when the promise is broken."""
 
 import ast
+import itertools
 import re
 from pathlib import Path
 
@@ -55,6 +56,19 @@ def test_there_is_a_way_to_break_what_every_named_test_shows():
     named = {(promise, test) for promise, row in rows().items() for test in quick(row)}
 
     assert {(each.promise, each.test) for each in BREAKS} == named
+
+
+def test_every_promise_is_broken_in_at_least_three_places():
+    for promise in rows():
+        places = []
+        for each in (each for each in BREAKS if each.promise == promise):
+            start = (ROOT / PACKAGE / each.file).read_text("utf-8").index(each.old)
+            places.append((each.file, start, start + len(each.old)))
+        ordered = sorted(places)
+        overlap = [pair for pair in itertools.pairwise(ordered) if pair[0][0] == pair[1][0] and pair[0][2] > pair[1][1]]
+
+        assert len(places) >= 3, promise
+        assert overlap == [], promise
 
 
 @pytest.mark.parametrize("each", BREAKS, ids=lambda each: f"{each.promise} {each.file}")
