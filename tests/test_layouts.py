@@ -51,8 +51,13 @@ def test_what_a_released_version_wrote_opens_and_says_the_same(version, tmp_path
 
 
 BASE_FILES = {
-    **{"commit": "commits.jsonl", "session": "sessions.jsonl", "chat": "chats.jsonl", "action": "actions.jsonl"},
-    **{"orchestration": "orchestration.jsonl", "update": "updates.jsonl", "tombstone": "tombstones.jsonl"},
+    "commit": "commits.jsonl",
+    "session": "sessions.jsonl",
+    "chat": "chats.jsonl",
+    "action": "actions.jsonl",
+    "orchestration": "orchestration.jsonl",
+    "update": "updates.jsonl",
+    "tombstone": "tombstones.jsonl",
 }
 
 
