@@ -77,7 +77,8 @@ class Pages:
         answer = connection.getresponse()
         text = answer.read().decode("utf-8", "replace")
         connection.close()
-        outside = [found for found in _ADDRESSES.findall(text) if not found.startswith(f"{WEB_ROOT}/")]
+        found = [*_ADDRESSES.findall(text), *answer.headers.get_all("Location", [])]
+        outside = [address for address in found if not address.startswith(f"{WEB_ROOT}/")]
         assert outside == [], f"{path} has addresses that are not below the root"
         return Answer(answer.status, answer.headers, text.replace(f"{WEB_ROOT}/", "/"))
 

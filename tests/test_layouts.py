@@ -50,6 +50,32 @@ def test_what_a_released_version_wrote_opens_and_says_the_same(version, tmp_path
     assert told == json.loads((KEPT / f"{version}.json").read_text())
 
 
+BASE_FILES = {
+    "commit": "commits.jsonl",
+    "session": "sessions.jsonl",
+    "chat": "chats.jsonl",
+    "action": "actions.jsonl",
+    "orchestration": "orchestration.jsonl",
+    "update": "updates.jsonl",
+    "tombstone": "tombstones.jsonl",
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_rows_that_a_released_version_compacted_are_all_read(version, tmp_path):
+    tracked = unpacked(version, tmp_path) / ROOMS["dataset"] / "tracked"
+    for shard in sorted((tracked / "pending").glob("*.jsonl")):
+        for line in shard.read_text().splitlines():
+            row = json.loads(line)
+            with (tracked / BASE_FILES[row.pop("kind")]).open("a") as file:
+                file.write(json.dumps(row) + "\n")
+        shard.unlink()
+
+    told = plain(said(tmp_path))["dataset"]
+
+    assert told == json.loads((KEPT / f"{version}.json").read_text())["dataset"]
+
+
 def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monkeypatch):
     """Of a made-up time when what is kept of a session was called otherwise; nothing of it opens before."""
     home = unpacked(VERSIONS[-1], tmp_path) / "flightlog"

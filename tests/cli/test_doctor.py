@@ -85,16 +85,23 @@ def test_fixing_twice_is_fixing_once_and_no_byte_is_lost(tmp_path):
 
     first = json.loads(within(tmp_path, "doctor", "--fix", "--json").out)
     after = everything(home)
+    within(tmp_path, "session", "usage")
+    assert (home / "index.db").is_file(), "there is a sound index again, which is left alone"
     second = json.loads(within(tmp_path, "doctor", "--fix", "--json").out)
+    settled = everything(home)
+    (home / "index.db").write_bytes(b"damaged once more" * 100)
+    within(tmp_path, "doctor", "--fix")
 
     mended = [each["text"] for each in first if each["about"] == "mended"]
     assert any("set aside" in text for text in mended)
     assert any("notes.txt" in text for text in mended)
     assert set(before.values()) <= set(after.values()), "what was damaged is somewhere else, whole"
     assert [each for each in second if each["about"] == "mended"] == []
-    assert {name: body for name, body in everything(home).items() if "index.db" not in name} == {
+    assert {name: body for name, body in settled.items() if "index.db" not in name} == {
         name: body for name, body in after.items() if "index.db" not in name
     }
+    set_aside = {body for name, body in everything(home).items() if ".damaged-" in name}
+    assert {b"this is no database" * 100, b"damaged once more" * 100} <= set_aside
 
 
 def test_data_of_a_later_version_is_told_and_left_alone(tmp_path):

@@ -107,7 +107,8 @@ def asked_of(model):
     return [seen for seen in model.requests if seen.path.partition("?")[0].endswith("/v1/messages")]
 
 
-ENDLESS = {"rules": [{"replies": [bash("echo again")]}]}
+# Half a dollar a call, so that a budget that is wrong by a few dollars is wrong by a few calls.
+ENDLESS = {"rules": [{"replies": [{**bash("echo again"), "usage": {"input_tokens": 100_000}}]}]}
 
 
 def endless(bench, **more):
@@ -117,7 +118,7 @@ def endless(bench, **more):
 
 @pytest.mark.parametrize(
     ("budgets", "calls"),
-    [({"calls": 4}, 4), ({"tokens": 2500}, None), ({"usd": 0.02}, None), ({"calls_per_hour": 3}, 3)],
+    [({"calls": 4}, 4), ({"tokens": 350_000}, None), ({"usd": 1.2}, None), ({"calls_per_hour": 3}, 3)],
 )
 def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, calls):
     (bench.project / "plan.yaml").write_text(endless(bench, budgets=budgets))
@@ -141,6 +142,9 @@ def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, c
     seen = state.totals.calls
     assert 0 < seen <= len(asked)
     assert len(asked) <= (calls or seen) + 1, "the limit, and one call that was on its way"
+    for unit in budgets.keys() & {"tokens", "usd"}:
+        noted = [event[unit] for event in _journal(bench.project) if event["kind"] == "usage" and event["calls"]]
+        assert sum(noted[:-1]) < budgets[unit] <= sum(noted), "the limit was reached by the last call"
 
 
 def _journal(project):

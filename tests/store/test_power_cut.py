@@ -7,8 +7,9 @@ import sys
 import pytest
 
 SCENARIO = """
-import json, os, subprocess, sys
+import fcntl, json, os, subprocess, sys
 from pathlib import Path
+from flightlog.app.install import SCRIPT
 from flightlog.store import blobs
 from flightlog.store.files import quarantine, replace
 from flightlog.store.lines import Line, append, read
@@ -29,7 +30,8 @@ source.write_bytes(b'{"n":1}\\n' * 5000)
 
 def look(root):
     found = {}
-    for name in ("new/log.jsonl", "late/log.jsonl", "lost.jsonl"):
+    hooks = "hooked/sessions/claude-code/s/hooks.jsonl"
+    for name in ("new/log.jsonl", "late/log.jsonl", "lost.jsonl", hooks):
         if (root / name).exists():
             found[name] = [item.data.decode() for item in read(root / name) if isinstance(item, Line)]
     for name in ("page", "page.damaged-1"):
@@ -60,8 +62,21 @@ after("adopt", lambda: adopt_session(disk / "home", "a", "s", sources))
 source.write_bytes(b'{"n":1}\\n' * 6000)
 after("adopt more", lambda: adopt_session(disk / "home", "a", "s", sources))
 after("seal", lambda: seal_session(disk / "home", "a", "s"))
+# A settle would sync as well: it is kept from running by its own lock.
+held = session_dir(disk / "hooked", "claude-code", "s") / "settle.lock"
+held.parent.mkdir(parents=True)
+settling = held.open("w")
+fcntl.flock(settling, fcntl.LOCK_EX)
+def hook(event):
+    payload = json.dumps({"session_id": "s", "hook_event_name": event}).encode()
+    home = {"FLIGHTLOG_HOME": str(disk / "hooked")}
+    subprocess.run([sys.executable, "-I", "-S", str(SCRIPT)], input=payload, env=home, check=True)
+hook("PreToolUse")
+after("hook at the end of a turn", lambda: hook("Stop"))
+after("hook at the end of the session", lambda: hook("SessionEnd"))
 (disk / "lost.jsonl").touch()
 after("a line nobody called durable", lambda: append(disk / "lost.jsonl", b'{"n":1}'))
+settling.close()
 system("umount", str(disk))
 """
 
@@ -82,5 +97,11 @@ def test_what_was_acknowledged_as_durable_survives_a_power_cut(tmp_path):
     assert (seen["adopt"]["adopted"], seen["adopt"]["meta"]) == (5000, 40_000)
     assert (seen["adopt more"]["adopted"], seen["adopt more"]["meta"]) == (6000, 48_000)
     assert (seen["seal"]["adopted"], seen["seal"]["sealed"]) == (6000, True)
+    assert _events(seen["hook at the end of a turn"]) == ["PreToolUse", "Stop"]
+    assert _events(seen["hook at the end of the session"]) == ["PreToolUse", "Stop", "SessionEnd"]
     # The cut is a real one: what nobody asked to be durable is not there.
     assert seen["a line nobody called durable"]["lost.jsonl"] == []
+
+
+def _events(found):
+    return [json.loads(line)["event"] for line in found["hooked/sessions/claude-code/s/hooks.jsonl"]]

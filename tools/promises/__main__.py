@@ -1,31 +1,54 @@
-"""Breaks promises one after the other and prints a table; exit code 1 when a test did not notice."""
+"""Breaks promises, two at a time, and prints a table; exit code 1 when a test did not notice.
 
+python -m tools.promises [R7 ...] [--runs 3]
+"""
+
+import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tools.promises.breaks import BREAKS
+from tools.promises.breaks import BREAKS, Break
 from tools.promises.trial import copied, noticed, tried
 
+AT_ONCE = 2  # most of these tests wait for disks and processes; with more, those that measure time fail by themselves
 
-def main(wanted: list[str]) -> int:
-    """Try every break, or those of the promises that are named."""
-    chosen = [each for each in BREAKS if not wanted or each.promise in wanted]
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the named tests unbroken once, then every break, or those of the promises that are named."""
+    parser = argparse.ArgumentParser(prog="python -m tools.promises")
+    parser.add_argument("promises", nargs="*", metavar="R1")
+    parser.add_argument("--runs", type=int, default=1, help="Try each break this many times.")
+    given = parser.parse_args(arguments)
+    chosen = [each for each in BREAKS if not given.promises or each.promise in given.promises]
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="promise-") as folder:
         if tried(copied(Path(folder)), sorted({each.test for each in chosen})):
             sys.stdout.write("with nothing broken a test fails already\n")
             return 1
-    missed = 0
-    for each in chosen:
-        began = time.monotonic()
-        with tempfile.TemporaryDirectory(prefix="promise-") as folder:
-            seen = noticed(each, Path(folder))
-        missed += not seen
-        took = f"{time.monotonic() - began:6.1f} s"
-        sys.stdout.write(f"{each.promise:4} {took}  {'noticed' if seen else 'MISSED '}  {each.file}  {each.test}\n")
-        sys.stdout.flush()
+    _say("", time.monotonic() - began, "sound", f"{len({each.test for each in chosen})} tests")
+    wanted = sorted(chosen, key=lambda each: each.test) * given.runs
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        missed = sum(not seen for seen in pool.map(_try, wanted))
+    _say("", time.monotonic() - began, "all", f"{len(wanted)} breaks, {missed} missed")
     return int(missed > 0)
+
+
+def _try(each: Break) -> bool:
+    """Say whether the break was noticed, and print its row of the table."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="promise-") as folder:
+        seen = noticed(each, Path(folder))
+    _say(each.promise, time.monotonic() - began, "noticed" if seen else "MISSED", f"{each.file}  {each.test}")
+    return seen
+
+
+def _say(promise: str, seconds: float, word: str, what: str) -> None:
+    sys.stdout.write(f"{promise:4} {seconds:7.1f} s  {word:8} {what}\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -28,10 +28,45 @@ BREAKS = (
         "tests/store/test_lines.py::test_forty_killed_writers_lose_nothing_and_hurt_no_neighbour",
     ),
     Break(
+        "R1",
+        "app/hook/writing.py",
+        '    is_torn = size > 0 and os.pread(file, 1, size - 1) != b"\\n"\n',
+        "    is_torn = False\n",
+        "tests/app/hook/test_record.py::test_a_line_torn_by_a_crash_is_sealed_off",
+    ),
+    Break(
+        "R1",
+        "store/lines.py",
+        '    is_torn = size > 0 and os.pread(file, 1, size - 1) != b"\\n"\n',
+        "    is_torn = False\n",
+        "tests/store/test_lines.py::test_a_crash_costs_at_most_the_last_record",
+    ),
+    Break(
         "R2",
         "store/lines.py",
         "        if durable:\n            sync_data(file)\n",
         "",
+        "tests/store/test_power_cut.py::test_what_was_acknowledged_as_durable_survives_a_power_cut",
+    ),
+    Break(
+        "R2",
+        "app/hook/writing.py",
+        '        if durable:\n            getattr(os, "fdatasync", os.fsync)(file)\n',
+        "",
+        "tests/store/test_power_cut.py::test_what_was_acknowledged_as_durable_survives_a_power_cut",
+    ),
+    Break(
+        "R2",
+        "app/hook/recorder.py",
+        "durable=event in SETTLE)",
+        'durable=event == "Stop")',
+        "tests/store/test_power_cut.py::test_what_was_acknowledged_as_durable_survives_a_power_cut",
+    ),
+    Break(
+        "R2",
+        "store/files.py",
+        "    if durable:\n        os.fsync(file)\n    temp.rename(path)\n",
+        "    temp.rename(path)\n",
         "tests/store/test_power_cut.py::test_what_was_acknowledged_as_durable_survives_a_power_cut",
     ),
     Break(
@@ -95,6 +130,13 @@ BREAKS = (
         "tests/app/hook/test_record.py::test_where_locks_do_not_work_each_hook_has_a_file_of_its_own",
     ),
     Break(
+        "R4",
+        "cli/status.py",
+        "    if told.lost_events:\n",
+        "    if told.lost_events and told.not_kept:\n",
+        "tests/app/hook/test_record.py::test_status_reports_the_events_that_were_lost",
+    ),
+    Break(
         "R5",
         "app/install.py",
         ">/dev/null 2>&1 || :",
@@ -120,6 +162,27 @@ BREAKS = (
         "dataset/shards.py",
         "{safe}-{hashlib.sha256(body).hexdigest()[:12]}.jsonl",
         "{safe}-{hashlib.sha256(safe.encode()).hexdigest()[:12]}.jsonl",
+        "tests/dataset/test_histories.py::test_a_short_history_loses_nothing",
+    ),
+    Break(
+        "R6",
+        "dataset/book.py",
+        "            if version <= known:\n                return\n",
+        "            if same:\n                return\n",
+        "tests/dataset/test_histories.py::test_a_short_history_loses_nothing",
+    ),
+    Break(
+        "R6",
+        "dataset/book.py",
+        '            self.gone.add(str(row.get("of", "")))\n',
+        '            self.gone.add(str(row.get("id", "")))\n',
+        "tests/dataset/test_histories.py::test_a_short_history_loses_nothing",
+    ),
+    Break(
+        "R6",
+        "dataset/compact.py",
+        "    for version in found.lines.values():\n        book.add(version.line)\n",
+        "",
         "tests/dataset/test_histories.py::test_a_short_history_loses_nothing",
     ),
     Break(
@@ -151,6 +214,20 @@ BREAKS = (
         "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
     ),
     Break(
+        "R8",
+        "store/files.py",
+        "os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)",
+        "os.open(aside, os.O_CREAT | os.O_WRONLY, 0o600)",
+        "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
+    ),
+    Break(
+        "R8",
+        "app/doctor.py",
+        "    if index.exists() and not is_sound(index):\n",
+        "    if index.exists():\n",
+        "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
+    ),
+    Break(
         "R9",
         "live/file/runtime_state.py",
         "    return changed(chunk, plain, _comments(item, places))\n",
@@ -163,6 +240,22 @@ BREAKS = (
         "edited.rewrite(folder / NAME, data, text,",
         "edited.rewrite(folder / NAME, edited.content(folder / NAME), text,",
         "tests/live/file/test_runtime_state.py::test_a_save_between_our_read_and_our_write_is_never_lost",
+    ),
+    Break(
+        "R9",
+        "store/edited.py",
+        "        if temp.read_bytes() != before:\n",
+        "        if temp.stat().st_size != len(before):\n",
+        "tests/live/file/test_runtime_state.py::"
+        "test_a_save_between_our_last_look_and_the_exchange_goes_back_and_is_read_again",
+    ),
+    Break(
+        "R9",
+        "live/file/runtime_state.py",
+        "    files.replace(folder / NAME, late)\n    return late\n",
+        "    return data\n",
+        "tests/live/file/test_runtime_state.py::"
+        "test_a_save_into_the_file_we_had_just_exchanged_is_taken_up_by_the_next_update",
     ),
     Break(
         "R10",
@@ -179,6 +272,13 @@ BREAKS = (
         "tests/archive/test_finder.py::test_an_index_brought_up_to_date_finds_what_a_new_one_finds",
     ),
     Break(
+        "R10",
+        "store/index/files.py",
+        "    return row[4:8] == (source.device, source.inode, source.size, source.changed_ns) and",
+        "    return row[4:7] == (source.device, source.inode, source.size) and",
+        "tests/archive/test_books.py::test_a_file_rewritten_in_place_is_read_again",
+    ),
+    Break(
         "R11",
         "loop/core/fold.py",
         "            state.epoch = event.epoch\n",
@@ -190,6 +290,13 @@ BREAKS = (
         "loop/run/session.py",
         "Surroundings(outside.now, outside.new_id, redactor, lease.check, outside.tell)",
         "Surroundings(outside.now, outside.new_id, redactor, lambda: None, outside.tell)",
+        "tests/loop/test_interrupted.py::test_a_second_runner_is_refused_and_a_zombie_is_fenced",
+    ),
+    Break(
+        "R11",
+        "store/journal.py",
+        "            self._allowed()\n",
+        "",
         "tests/loop/test_interrupted.py::test_a_second_runner_is_refused_and_a_zombie_is_fenced",
     ),
     Break(
@@ -207,10 +314,31 @@ BREAKS = (
         "tests/loop/test_simulate.py::test_a_seed_reproduces",
     ),
     Break(
+        "R12",
+        "loop/core/fold.py",
+        'task.stage, task.retry_at = "idle", at + event.wait_s\n',
+        'task.stage, task.retry_at = "idle", at\n',
+        "tests/loop/test_simulate.py::test_no_promise_is_broken_in_hundreds_of_sessions",
+    ),
+    Break(
         "R13",
         "loop/core/breaker.py",
         "totals.calls >= limits.calls:\n",
         "totals.calls >= limits.calls + 3:\n",
+        "tests/loop/test_with_real_agent.py::test_an_agent_that_never_finishes_is_stopped_by_its_budget",
+    ),
+    Break(
+        "R13",
+        "loop/core/breaker.py",
+        "totals.usd >= limits.usd:\n",
+        "totals.usd >= limits.usd + 3:\n",
+        "tests/loop/test_with_real_agent.py::test_an_agent_that_never_finishes_is_stopped_by_its_budget",
+    ),
+    Break(
+        "R13",
+        "loop/core/breaker.py",
+        "totals.tokens >= limits.tokens:\n",
+        "totals.tokens >= 2 * limits.tokens:\n",
         "tests/loop/test_with_real_agent.py::test_an_agent_that_never_finishes_is_stopped_by_its_budget",
     ),
     Break(
@@ -228,6 +356,13 @@ BREAKS = (
         "tests/app/hook/test_gate.py::test_no_process_outlives_its_work",
     ),
     Break(
+        "R14",
+        "app/hook/gate.py",
+        "    _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S)\n",
+        "",
+        "tests/app/hook/test_gate.py::test_settle_that_hangs_is_killed_and_the_next_one_runs",
+    ),
+    Break(
         "R15",
         "sources/api/upstream.py",
         "auto_decompress=False",
@@ -241,6 +376,15 @@ BREAKS = (
         "[:300])\n            return None\n",
         "[:300])\n            raise\n",
         "tests/sources/api/test_proxy.py::test_r15_when_nothing_can_be_kept_the_call_goes_on",
+    ),
+    Break(
+        "R15",
+        "sources/api/proxy.py",
+        "                if request.transport is not None:\n"
+        "                    request.transport.close()\n"
+        "                return response, Ending.CUT\n",
+        "                break\n",
+        "tests/sources/api/test_proxy.py::test_r15_a_broken_answer_is_broken_for_the_client_too",
     ),
     Break(
         "R16",
@@ -257,11 +401,32 @@ BREAKS = (
         "tests/views/test_order.py::test_a_record_comes_after_the_one_it_replies_to_whatever_the_clock_says",
     ),
     Break(
+        "R16",
+        "store/journal.py",
+        "                if entry.id in seen:\n                    continue\n                seen.add(entry.id)\n",
+        "                if entry.ts in seen:\n                    continue\n                seen.add(entry.ts)\n",
+        "tests/store/test_journal.py::test_a_clock_that_jumps_reorders_loses_and_doubles_nothing",
+    ),
+    Break(
         "R17",
         "store/journal.py",
         "VERSION = 1\n",
         "VERSION = 2\n",
         "tests/test_layouts.py::test_what_a_released_version_wrote_opens_and_says_the_same",
+    ),
+    Break(
+        "R17",
+        "lab/events.py",
+        'tag="session_started"',
+        'tag="session_begun"',
+        "tests/test_layouts.py::test_what_a_released_version_wrote_opens_and_says_the_same",
+    ),
+    Break(
+        "R17",
+        "dataset/rows.py",
+        '    "chat": "chats.jsonl",\n',
+        '    "chat": "conversations.jsonl",\n',
+        "tests/test_layouts.py::test_rows_that_a_released_version_compacted_are_all_read",
     ),
     Break(
         "R18",
@@ -276,5 +441,12 @@ BREAKS = (
         "    names = [*BASES.values(), *([OTHER] if OTHER in lines else [])]\n",
         "    names = [*BASES.values()]\n",
         "tests/test_layouts.py::test_what_a_later_version_added_is_kept_as_it_is",
+    ),
+    Break(
+        "R18",
+        "retro/state.py",
+        "    if version > VERSION:\n",
+        "    if version > VERSION + 1:\n",
+        "tests/test_layouts.py::test_a_file_of_a_later_schema_is_refused_and_stays_where_it_is",
     ),
 )

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import signal
@@ -31,10 +32,10 @@ def counter(tmp_path):
     return script
 
 
-def ask(counter, wait_s=0.0):
+def ask(counter, wait_s=0.0, limit_s=120.0):
     """What the hook does at the end of a turn, with another program to run."""
     run = (
-        f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import gate; "
+        f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import gate; gate.LIMIT_S = {limit_s}; "
         f"gate.settle({str(counter.parent / 'session')!r}, [{str(counter)!r}], {wait_s})"
     )
     subprocess.run(
@@ -92,6 +93,24 @@ def test_a_settle_that_was_killed_blocks_nobody(counter):
     # Dying takes a moment; who asks meanwhile leaves a mark that the next ask settles.
     until(lambda: not any(alive(pid) for pid in processes() if _group(pid) == group))
 
+    ask(counter)
+
+    assert [line.split()[0] for line in settled(counter)] == ["begin", "begin", "end"]
+
+
+def test_settle_that_hangs_is_killed_and_the_next_one_runs(counter):
+    sound = counter.read_text()
+    counter.write_text('#!/bin/sh\ncd "$(dirname "$0")"\necho "begin $$" >>log\nsleep 300\n')
+    ask(counter, limit_s=1.0)
+    (begin,) = until(lambda: log(counter))
+    group = os.getpgid(int(begin.split()[1]))
+
+    try:
+        until(lambda: not any(alive(pid) for pid in processes() if _group(pid) == group), limit_s=10)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)  # where the limit does not work, nothing may be left of this test
+    counter.write_text(sound)
     ask(counter)
 
     assert [line.split()[0] for line in settled(counter)] == ["begin", "begin", "end"]

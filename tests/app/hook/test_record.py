@@ -1,5 +1,6 @@
 """What the hook costs and how it stands up to a bad disk: counted in system calls, not in time."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cli_runs import flightlog
 from flightlog.app.install import SCRIPT
 from hooking import lost, payload, recorded, run_hook
 
@@ -75,6 +77,20 @@ def test_a_full_disk_keeps_what_was_written_and_counts_the_rest(tmp_path):
     assert kept == list(range(len(kept)))
     assert 0 < len(kept) < 30
     assert missing == 30 - len(kept)
+
+
+def test_status_reports_the_events_that_were_lost(tmp_path):
+    run_hook(tmp_path, payload())
+    for _ in range(2):
+        run_hook(tmp_path, payload(), prefix=inject("write:error=EIO"))
+    (tmp_path / "config").mkdir()
+    around = {"FLIGHTLOG_HOME": str(tmp_path), "TMPDIR": str(tmp_path)}
+
+    text = flightlog(tmp_path / "config", "status", **around)
+    told = flightlog(tmp_path / "config", "status", "--json", **around)
+
+    assert "2 hook events could not be written down" in text.out
+    assert json.loads(told.out)["lost_events"] == 2
 
 
 def test_a_lock_that_is_never_given_back_costs_a_shard_not_the_record(tmp_path):

@@ -333,9 +333,9 @@ update(root, 1, change)
         done = pool.submit(strace, code, path.parent, *held)
         until(lambda: [each for each in path.parent.glob(".*.tmp") if b"tokensUsed: 99" in each.read_bytes()])
         time.sleep(0.2)
-        (tmp_path / "editor").write_text(EXAMPLE.replace("Primary Account", "Ada"))
+        (tmp_path / "editor").write_text(EXAMPLE.replace("Primary Account", "Another Account"))  # as long as before
         (tmp_path / "editor").rename(path)
         assert done.result(60).returncode == 0, done.result().stderr
 
-    assert "label: Ada" in path.read_text()
+    assert "label: Another Account" in path.read_text()
     assert "tokensUsed: 99" in path.read_text()
