@@ -16,6 +16,7 @@ from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.store import files
 from flightlog.store.copies import throw_away
 from flightlog.store.git import remove_stale
+from flightlog.store.locks import lock
 from flightlog.store.trees import Place, open_trees
 
 IN_PLACE = ".replay-in-place.lock"
@@ -30,7 +31,7 @@ def swept(runs_dir: Path, setting: Setting) -> Iterator[str]:
     left = {runs_dir / tree.parent.name.removeprefix(_WORK) for tree in runs_dir.glob(f"{_WORK}*/{TREE}")}
     left |= {mark.parent for mark in runs_dir.glob(f"*/{MARK}")}
     for path in sorted(each for each in left if (each / books.CONFIG).is_file()):
-        with suppress(Conflict), files.lock(path / LOCK, who=f"process {setting.process}"):
+        with suppress(Conflict), lock(path / LOCK, who=f"process {setting.process}"):
             book = Book(path, now=setting.now, new_id=setting.new_id)
             if book.state.branch is not None:
                 yield from _one(book, setting)
@@ -42,7 +43,7 @@ def _one(book: Book, setting: Setting) -> Iterator[str]:
             end_family(int(attempt.process.partition("-")[0]))
     if (book.path / MARK).exists():
         try:
-            with files.lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
+            with lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
                 yield put_back(book, setting)
         except FlightlogError as error:
             yield f"{book.config.work_dir} could not be put back as it was before {book.name}: {error}"
