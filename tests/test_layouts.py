@@ -20,7 +20,7 @@ from flightlog.lab.book import Book
 from flightlog.lab.events import TreeSettled
 from flightlog.live.file import runtime_state
 from flightlog.model.damage import Damage
-from flightlog.model.errors import Conflict
+from flightlog.model.errors import Misconfigured
 from flightlog.privacy.redact import Redactor
 from flightlog.retro.room import ANALYSIS, Room
 from flightlog.retro.state import decoded
@@ -182,12 +182,12 @@ def test_a_file_of_a_later_schema_is_refused_and_stays_where_it_is(tmp_path):
     body = path.read_bytes()
     room = Room(root / ROOMS["retro"], Redactor(b"k" * 32), lambda: 1, lambda: "i")
 
-    with pytest.raises(Conflict, match="later flightlog"):
+    with pytest.raises(Misconfigured, match="later flightlog"):
         room.analysis()
 
     assert path.read_bytes() == body
     assert list(path.parent.glob("*.corrupt*")) == []
-    with pytest.raises(Conflict):
+    with pytest.raises(Misconfigured):
         decoded(body)
 
 

@@ -1,10 +1,11 @@
 """Keeping sessions for good, and saying how that stands."""
 
 import json
+import os
 import shutil
 
 from cli_runs import within
-from flightlog.store.files import lock
+from flightlog.store.locks import lock
 from recordings import config_dir
 
 CASES = ("2.1.325/multi-turn-tools", "2.1.325/subagent-foreground")
@@ -71,7 +72,8 @@ def test_a_session_somebody_else_settles_is_named_and_the_code_says_held(tmp_pat
         ran = within(config, "settle")
 
     assert ran.code == 75
-    assert "held by another settle: 2123f2df" in ran.err
+    assert "not kept now: 2123f2df" in ran.err
+    assert f"held by process {os.getpid()}" in ran.err
 
 
 def test_an_unknown_session_is_not_found(tmp_path):
@@ -89,8 +91,6 @@ def test_old_sessions_are_sealed_and_still_told(tmp_path):
     more = within(config, "settle", "--json", FLIGHTLOG_ARCHIVE_SEAL_AFTER_DAYS="0")
     assert (code, told["sealed"], json.loads(more.out)["sealed"]) == (0, 0, 0)
     for path in config.glob("projects/**/*.jsonl"):
-        import os
-
         os.utime(path, (1_600_000_000, 1_600_000_000))
     assert asked(config, "settle")[1]["sealed"] >= 2
     shutil.rmtree(config / "projects")

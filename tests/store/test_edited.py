@@ -1,7 +1,4 @@
-import pytest
-
-from flightlog.model.errors import Conflict
-from flightlog.store.edited import content, rewrite, waiting_lock
+from flightlog.store.edited import content, rewrite
 
 
 def test_a_file_is_rewritten_only_if_it_is_what_we_read(tmp_path):
@@ -15,14 +12,3 @@ def test_a_file_is_rewritten_only_if_it_is_what_we_read(tmp_path):
     assert (content(path), content(aside)) == (b"two", b"one")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "own"]
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_the_lock_waits_and_then_says_so(tmp_path):
-    with (
-        waiting_lock(tmp_path / "lock", 1),
-        pytest.raises(Conflict, match="held by another"),
-        waiting_lock(tmp_path / "lock", 0.05),
-    ):
-        pass
-    with waiting_lock(tmp_path / "lock", 0.05):
-        assert content(tmp_path / "nothing") is None

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.errors import Conflict, Invalid, Unavailable
-from flightlog.store.files import create, ensure_dir, inside, lock, process_tag, quarantine, replace, sweep, sync
-from strace_points import fail_everywhere, kill_everywhere, run
+from flightlog.model.errors import Invalid, Unavailable
+from flightlog.store.files import create, ensure_dir, inside, process_tag, quarantine, replace, sweep, sync
+from strace_points import fail_everywhere, kill_everywhere
 
 REPLACE = """
 from flightlog.store.files import replace
@@ -98,43 +98,6 @@ def test_only_old_litter_of_dead_processes_is_swept(tmp_path):
     assert sweep(tmp_path, 3600, 4000) == []
     assert [path.name for path in sweep(tmp_path, 3600, 5000)] == names[:2]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[2:])
-
-
-def test_a_second_holder_is_told_who_holds_the_lock(tmp_path):
-    with (
-        lock(tmp_path / "made" / "lock", who="loop 7"),
-        pytest.raises(Conflict, match="held by loop 7"),
-        lock(tmp_path / "made" / "lock"),
-    ):
-        pass  # pragma: no cover
-
-    with lock(tmp_path / "made" / "lock"):
-        assert (tmp_path / "made" / "lock").read_text() == f"process {os.getpid()}"
-
-
-def test_a_lock_dies_with_its_holder(tmp_path):
-    code = """
-from flightlog.store.files import lock
-with lock(root / "lock"): os.kill(os.getpid(), 9)
-"""
-    assert run(code, tmp_path, "-o", os.devnull, "-e", "trace=flock").returncode == -9
-
-    with lock(tmp_path / "lock"):
-        pass
-
-
-@pytest.mark.parametrize("error", ["ENOLCK", "EOPNOTSUPP", "ENOSYS", "EIO"])
-def test_a_file_system_without_locks_is_said_to_have_none(tmp_path, error):
-    code = """
-from flightlog.store.files import lock
-from flightlog.model.errors import Unavailable
-try:
-    with lock(root / "lock"): ack("held")
-except Unavailable as error: ack("refused")
-"""
-    done = run(code, tmp_path, "-o", os.devnull, "-e", "trace=flock", "-e", f"inject=flock:error={error}")
-
-    assert done.stdout.split() == ["refused"]
 
 
 @pytest.mark.parametrize(

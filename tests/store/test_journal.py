@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from flightlog.model.damage import Damage
+from flightlog.model.errors import Misconfigured
 from flightlog.store.journal import Journal, Record, Unrecognised
 
 
@@ -156,3 +157,16 @@ def test_a_clock_that_jumps_reorders_loses_and_doubles_nothing(tmp_path):
     records = [item for item in journal(path).read() if isinstance(item, Record)]
     assert [record.event.code for record in records] == list(range(len(times)))
     assert [record.seq for record in records] == sorted({record.seq for record in records})
+
+
+def test_a_journal_of_a_later_version_is_read_and_not_written(tmp_path):
+    book = journal(tmp_path / "j")
+    book.append(Ended(1))
+    later = (tmp_path / "j").read_bytes().replace(b'{"v":1,"id":"0"', b'{"v":9,"id":"later"')
+    with (tmp_path / "j").open("ab") as file:
+        file.write(later)
+
+    with pytest.raises(Misconfigured, match="version 9 needs a later flightlog"):
+        book.append(Ended(2))
+
+    assert [type(item) for item in book.read()] == [Record, Unrecognised]

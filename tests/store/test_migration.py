@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flightlog.model.errors import Conflict, Unreadable
+from flightlog.model.errors import Misconfigured
 from flightlog.store.migration import FIRST, Step, layout_of, migrate
 from strace_points import kill_everywhere
 
@@ -64,11 +64,11 @@ def test_a_step_that_changes_what_it_made_itself_is_refused(tmp_path):
 def test_a_later_layout_and_a_broken_mark_are_refused_and_nothing_is_changed(tmp_path):
     write_old(tmp_path)
     (tmp_path / "layout.json").write_text(json.dumps({"layout": 9}))
-    with pytest.raises(Conflict, match="later flightlog"):
+    with pytest.raises(Misconfigured, match="later flightlog"):
         migrate(tmp_path, STEPS)
     for broken in ("{", "[]", '{"layout": "2"}', '{"layout": 0}'):
         (tmp_path / "layout.json").write_text(broken)
-        with pytest.raises(Unreadable):
+        with pytest.raises(Misconfigured, match="nothing is written"):
             migrate(tmp_path, STEPS)
 
     assert holds(tmp_path) == OLD

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from flightlog.model.errors import Conflict, Invalid, NotFound
-from flightlog.store.files import lock
 from flightlog.store.kept import session_dir
+from flightlog.store.locks import lock
 from flightlog.store.recordings import generation, generations, open_recording
-from flightlog.store.sessions import META, adopt_session, read_meta, seal_session
+from flightlog.store.sessions import META, adopt_session, read_meta, seal_session, verify_session
 from strace_points import fail_everywhere, kill_everywhere, points, run
 
 ADOPT = """
@@ -128,10 +128,12 @@ def test_dying_at_any_system_call_of_an_adoption_repeats_work_and_loses_nothing(
     def check(root, acked):
         directory = session_dir(root / "home", "claude-code", "s1")
         assert whole(directory / "transcript.jsonl").startswith(FIRST)
+        assert verify_session(root / "home", "claude-code", "s1", {}) == []
         adopt_session(root / "home", "claude-code", "s1", {name: root / source for name, source in home.items()})
         assert history(directory / "transcript.jsonl") == [FIRST + MORE]
         assert history(directory / "subagents/agent-1.jsonl") == [FIRST * 2]
         assert set(read_meta(directory).files) == set(home)
+        assert verify_session(root / "home", "claude-code", "s1", {}) == []
 
     assert len(kill_everywhere(ADOPT, tmp_path, prepare, check)) > 20
 

@@ -133,6 +133,28 @@ def named(room: str, path: str) -> str:
     return next((pattern for pattern, _ in FILES[room][1] if _matches(pattern, path)), "")
 
 
+ARCHIVE = """## archive
+
+Below `FLIGHTLOG_HOME/`; all of it is private.
+
+| file | what |
+|---|---|
+| `sessions/<agent>/<session>/transcript.jsonl`, `subagents/*`, `tool-results/*` | verbatim copies |
+| `*.g2.jsonl` | the next generation, after the agent rewrote its file |
+| `*.from-N.zst` | sealed, from byte N on |
+| `*.damaged-N` | a damaged file that was set aside when it was restored |
+| `sessions/<agent>/<session>/hooks.jsonl` | hook events |
+| `sessions/<agent>/<session>/meta.json` | the manifest: size, hashes and source of each file |
+| `sessions/<agent>/<session>/.lock` | held while the session is settled or verified |
+| `sessions/<agent>/.damaged/<session>` | what a check found wrong, until it is repaired |
+| `sessions/<agent>/.rewritten/<session>` | marks a session with several generations |
+| `sessions/<agent>/.verified` | where the next sample begins |
+| `layout.json` | the layout of this directory; without it, the first |
+| `lost` | how many hook events could not be written |
+| `index.db`, `index.db.gate` | the index, which can be deleted, and the lock to open it |
+"""
+
+
 def files_page() -> str:
     """The page."""
     said = """# Files
@@ -146,7 +168,7 @@ Every file of the five layouts and who may see it. What is not named is private.
         lines = [f"| `{path}` | {what} | {tier(room, path)} |" for path, what in rows]
         table = "\n".join(["| file | what | tier |", "|---|---|---|", *lines])
         parts += [f"## {room}\n", f"Below `{root}/`.\n", f"{table}\n"]
-    return "\n".join(parts)
+    return "\n".join([*parts, ARCHIVE])
 
 
 def _matches(pattern: str, path: str) -> bool:

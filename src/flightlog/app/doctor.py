@@ -2,7 +2,7 @@
 
 import enum
 import os
-import shutil
+import re
 import stat
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -14,24 +14,32 @@ from msgspec import Struct
 from flightlog.app import is_trusted, now_ms
 from flightlog.app.collecting import collecting, common
 from flightlog.app.formats import drift, known, read
-from flightlog.app.hook_check import hook_findings, is_registered, line_findings
+from flightlog.app.hook_check import hook_findings, is_registered, line_findings, lost_files
 from flightlog.app.overview import KEEP_DAYS_DEFAULT, keep_days
 from flightlog.app.paths import claude_config_dirs, home, project_settings
 from flightlog.archive import Archive, Progress
 from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
-from flightlog.model.errors import Unreadable
+from flightlog.model.errors import Conflict, Unreadable
 from flightlog.model.text import counted
-from flightlog.sources.claude_code.kept import recorded
+from flightlog.sources.claude_code.discover import AGENT
+from flightlog.sources.claude_code.kept import recorded, sources_of
 from flightlog.sources.git.repository import Repository, ignores
-from flightlog.store.files import quarantine
+from flightlog.store.files import quarantine, renamed
 from flightlog.store.git.command import GitError
 from flightlog.store.index.database import is_sound
-from flightlog.store.migration import Step, layout_of, migrate, newest
+from flightlog.store.kept import kept_sessions
+from flightlog.store.locks import find_holder
+from flightlog.store.migration import Step, ensure_writable, layout_of, migrate, newest
+from flightlog.store.sessions import Fault, read_faults, verify_session
 from flightlog.views.prices import PRICES_FROM
 
 YEAR_MS = 365 * 86_400_000
 FREE_BYTES_MIN = 500_000_000
+FREE_INODES_MIN = 10_000
+# Below these a settle after one turn cannot be stored: its transcript, manifest and lock, and the index.
+FULL_BYTES = 1_000_000
+FULL_INODES = 16
 STEPS: tuple[Step, ...] = ()  # the layout of our own directory has not changed since the first
 
 
@@ -41,7 +49,16 @@ class Level(enum.Enum):
     OK = "ok"
     NOTE = "note"
     WARNING = "warning"
+    FAILURE = "failure"
     DAMAGE = "damage"
+
+
+class Verified(Struct, frozen=True):
+    """What reading the archive back found."""
+
+    sessions: int
+    busy: tuple[str, ...]
+    faults: tuple[Fault, ...]
 
 
 class Finding(Struct, frozen=True):
@@ -66,6 +83,8 @@ def examine(progress: Progress | None = None, steps: Sequence[Step] = STEPS) -> 
         _layout(place, newest(steps)),
         *_open_to_others(place),
         _disk(place),
+        *(finding for root in (place, *(path / FOLDER for path in dirs)) for finding in _stuck_locks(root)),
+        *_known_faults(place),
         *_dataset(),
         *_recordings(archive, progress),
         _prices(),
@@ -88,11 +107,15 @@ def mend(steps: Sequence[Step] = STEPS) -> list[Finding]:
     """Put right what can be put right without taking anything away; doing it twice is doing it once."""
     place = home(os.environ)
     done: list[Finding] = []
+    ensure_writable(place, newest(steps))
     for path in sorted(_ours(place)):
         mode = stat.S_IMODE(path.lstat().st_mode)
         if not path.is_symlink() and mode & 0o077:
             path.chmod(mode & 0o700)
             done.append(Finding(Level.OK, "mended", f"closed to other users: {path}"))
+    for lost in lost_files(place, Path(tempfile.gettempdir())):
+        path = renamed(lost, f"acknowledged-{lost.name}-{now_ms()}")
+        done.append(Finding(Level.OK, "mended", f"lost hook events acknowledged, their number is in {path}"))
     if place.is_dir() and layout_of(place) < newest(steps):
         taken = migrate(place, steps)
         done += [Finding(Level.OK, "mended", f"{step.why}; a copy is in {copy}") for step, copy in taken]
@@ -155,7 +178,8 @@ def _hooks(config: Path, place: Path) -> Iterator[Finding]:
         settings = here  # as `flightlog init --project` does it
     found = hook_findings(settings, place, (), Path(tempfile.gettempdir()))
     for each in found:
-        yield Finding(Level.WARNING, "hooks", f"{each.what}: {each.which}", each.fix)
+        level = Level.FAILURE if each.is_loss else Level.WARNING
+        yield Finding(level, "hooks", f"{each.what}: {each.which}", each.fix)
     if not found:
         yield Finding(Level.OK, "hooks", f"registered: {settings}")
 
@@ -186,10 +210,50 @@ def _open_to_others(place: Path) -> Iterator[Finding]:
 def _disk(place: Path) -> Finding:
     """Whether there is room for what agents will write."""
     there = next(path for path in (place, *place.parents) if path.exists())
-    free = shutil.disk_usage(there).free
+    disk = os.statvfs(there)
+    free, inodes = disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else FREE_INODES_MIN
+    level = Level.FAILURE if free < FULL_BYTES or inodes < FULL_INODES else Level.WARNING
+    if inodes < FREE_INODES_MIN:
+        return Finding(level, "disk", f"{counted(inodes, 'inode')} free: {there}", f"df -i {there}")
     if free < FREE_BYTES_MIN:
-        return Finding(Level.WARNING, "disk", f"{free // 1_000_000:,} MB free: {there}", f"df -h {there}")
+        return Finding(level, "disk", f"{free // 1_000_000:,} MB free: {there}", f"df -h {there}")
     return Finding(Level.OK, "disk", f"{free // 1_000_000_000:,} GB free: {there}")
+
+
+def _stuck_locks(place: Path) -> Iterator[Finding]:
+    """Name locks whose holder is stopped, or gone while a process it started holds on."""
+    names = re.compile(r".*\.gate|.*lock|lost|(hooks|journal)\.jsonl")
+    for path in filter(lambda path: names.fullmatch(path.name), _ours(place)):
+        holder = find_holder(path)
+        if holder is not None and holder.state != "running":
+            wake = f"kill -CONT {holder.pid}" if holder.state == "stopped" else f"fuser -v {path}"
+            yield Finding(Level.FAILURE, "lock", f"held by {holder.describe()}: {path}", wake)
+
+
+def _known_faults(place: Path) -> Iterator[Finding]:
+    for fault in read_faults(place, AGENT):
+        text = f"{fault.session}/{fault.file}: {fault.what}, {fault.text}"
+        yield Finding(Level.DAMAGE, "archive", text, "flightlog doctor --verify")
+
+
+def verify(progress: Progress | None = None, *, accept: bool = False) -> Verified:
+    """Read every archived session back, compare it with its manifest, restore what the agent's own files have."""
+    place = home(os.environ)
+    ensure_writable(place)
+    archive = Archive([str(path) for path in claude_config_dirs(os.environ)], str(place))
+    names = sorted(kept_sessions(place, AGENT)[0])
+    faults: list[Fault] = []
+    busy: list[str] = []
+    for done, session in enumerate(names):
+        if progress is not None:
+            progress(done, len(names))
+        recording = archive.recordings.get(session)
+        sources = sources_of(str(place), recording.files if recording else ())
+        try:
+            faults += verify_session(place, AGENT, session, sources, accept=accept)
+        except Conflict as error:
+            busy.append(error.message)
+    return Verified(len(names) - len(busy), tuple(busy), tuple(faults))
 
 
 def _dataset() -> Iterator[Finding]:

@@ -25,6 +25,7 @@ class Finding(Struct, frozen=True):
     what: str
     which: str
     fix: str
+    is_loss: bool = False
 
 
 def hook_findings(settings: Path, home: Path, versions: Collection[str], temporary: Path) -> list[Finding]:
@@ -43,7 +44,12 @@ def is_registered(settings: Path) -> bool:
 
 def lost_records(home: Path, temporary: Path) -> int:
     """How many events the hook could not write down."""
-    return sum(_number(path) for path in (home / "lost", *temporary.glob("flightlog-lost-*")))
+    return sum(_number(path) for path in lost_files(home, temporary))
+
+
+def lost_files(home: Path, temporary: Path) -> list[Path]:
+    """Return the files that count events the hook could not write down, if they count any."""
+    return [path for path in (home / "lost", *temporary.glob("flightlog-lost-*")) if _number(path)]
 
 
 def _registered(settings: Path, versions: Collection[str]) -> Iterator[Finding]:
@@ -91,8 +97,8 @@ def _home(home: Path) -> Iterator[Finding]:
 def _lost(home: Path, temporary: Path) -> Iterator[Finding]:
     count = lost_records(home, temporary)
     if count:
-        free = f"df -h {shlex.quote(str(home))}"
-        yield Finding(f"{counted(count, 'hook event')} could not be written down", str(home / "lost"), free)
+        text = f"{counted(count, 'hook event')} could not be written down"
+        yield Finding(text, str(home / "lost"), "flightlog doctor --fix", is_loss=True)
 
 
 def _number(path: Path) -> int:

@@ -20,11 +20,13 @@ SEARCHED_BYTES_MAX = 32 << 20
 def overview(progress: Progress | None = None) -> Overview:
     """Say what there is, on this machine or in the samples."""
     dirs = claude_config_dirs(os.environ)
-    archive = Archive([str(path) for path in dirs])
+    archive = open_archive()
     sample = not archive.recordings or dirs == [SAMPLES]
     if sample:
         archive = Archive([str(SAMPLES)])
     told = list(archive.sessions(progress))
+    live = Archive([str(path) for path in dirs]).recordings.keys()
+    archived = archive.recordings.keys() - live if not sample else set()
     report = archive.usage(By.SESSION, UTC)
     days = min(keep_days(path) for path in dirs)
     return Overview(
@@ -38,11 +40,13 @@ def overview(progress: Progress | None = None) -> Overview:
         last_ms=max((each.ended_ms for each in told if each.ended_ms is not None), default=None),
         dearest=dearest(told),
         busiest=busiest(told, PROJECTS_SHOWN),
-        doomed=() if sample else doomed(told, days, now_ms(), SOON_DAYS),
+        doomed=() if sample else doomed([each for each in told if each.session in live], days, now_ms(), SOON_DAYS),
         keep_days=days,
         unknown_records=sum(each.unknown_records for each in told),
         damaged=sum(each.damaged for each in told) + len(archive.damage),
         sample=sample,
+        archived=len(archived),
+        damaged_sessions=tuple(each.session for each in told if each.damaged),
         holding_secrets=() if sample else _holding_secrets(),
     )
 

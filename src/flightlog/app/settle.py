@@ -24,7 +24,8 @@ from flightlog.sources.claude_code.discover import AGENT, session_files
 from flightlog.sources.claude_code.kept import keep
 from flightlog.store.kept import session_dir
 from flightlog.store.lines import read_together
-from flightlog.store.sessions import seal_session
+from flightlog.store.migration import ensure_writable
+from flightlog.store.sessions import Fault, Settled, seal_session, verify_sample
 
 DAY_MS = 86_400_000
 
@@ -39,6 +40,7 @@ class SettleReport(Struct, frozen=True):
     busy: tuple[str, ...]
     notes: tuple[str, ...] = ()
     dataset_rows: int = 0
+    damage: tuple[Fault, ...] = ()
 
 
 def settle_one(written: str) -> SettleReport:
@@ -60,31 +62,37 @@ def settle_all(progress: Callable[[int, int], None] | None = None) -> SettleRepo
 def _settled(
     archive: Archive, recordings: list[Recording], *, seal: bool, progress: Callable[[int, int], None] | None = None
 ) -> SettleReport:
+    ensure_writable(Path(home()))
     days = in_force()["archive.seal_after_days"].value
     quiet_ms = now_ms() - int(days) * DAY_MS if seal and days else 0
     adopted = sealed = rows = 0
     failed: list[str] = []
     busy: list[str] = []
+    damage: list[Fault] = []
     for done, recording in enumerate(recordings):
         if progress is not None:
             progress(done, len(recordings))
+        is_live = any(not file.path.startswith(f"{home()}/") for file in recording.files)
         try:
-            result = keep(home(), recording.session, recording.files)
+            result = keep(home(), recording.session, recording.files) if is_live else Settled(())
             adopted += sum(each.end - each.start for each in result.adopted)
             failed += [f"{recording.session}/{name}: {error.message}" for name, error in result.failed]
+            damage += result.faults
             if recording.changed_ms < quiet_ms:
                 sealed += len(seal_session(Path(home()), AGENT, recording.session))
             if not seal or any(each.end > each.start for each in result.adopted):
                 rows += _captured(archive, recording)
-        except Conflict:
-            busy.append(recording.session)
+        except Conflict as error:
+            busy.append(f"{recording.session}: {error.message}")
         except FlightlogError as error:
-            failed.append(f"{recording.session}: {error.message}")
+            if is_live:  # Otherwise there was nothing to copy, and the sample tells what is wrong with the archive.
+                failed.append(f"{recording.session}: {error.message}")
+    damage += verify_sample(Path(home()), AGENT)
     notes = _index(archive, "" if seal else recordings[0].session)
     if seal:
         # Not after each turn: the hook's settle has a budget, and `up` counts what is missing.
         archive.secrets()
-    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy), notes, rows)
+    return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy), notes, rows, tuple(damage))
 
 
 def _captured(archive: Archive, recording: Recording) -> int:

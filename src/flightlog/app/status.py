@@ -17,7 +17,7 @@ from flightlog.model.errors import Invalid
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.git.repository import Repository
 from flightlog.store.git.command import GitError
-from flightlog.store.kept import kept_sessions
+from flightlog.store.kept import damaged_sessions, kept_sessions
 from flightlog.views.usage import DAY_MS
 
 
@@ -45,6 +45,7 @@ class Status(Struct, frozen=True):
     lost_events: int
     index_bytes: int
     home: str
+    damaged_sessions: int
     dataset: SafeRows | None = None
 
 
@@ -70,6 +71,7 @@ def status() -> Status:
         lost_events=lost_records(place, Path(tempfile.gettempdir())),
         index_bytes=sum(size for path, size in _sizes(place) if Path(path).name.startswith("index.db")),
         home=str(place),
+        damaged_sessions=len(damaged_sessions(place, AGENT)),
         dataset=_dataset(),
     )
 

@@ -23,6 +23,7 @@ from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store.files import replace
 from flightlog.store.kept import session_dir
 from flightlog.store.lines import append, read_together
+from flightlog.store.migration import ensure_writable
 from flightlog.store.trees import Place, open_trees
 
 LIST = "tracked"
@@ -51,6 +52,7 @@ def tracked() -> list[str]:
 def track(folder: Path, *, off: bool = False) -> list[str]:
     """Put a directory on the list, or take it off; return the list."""
     root = folder.resolve()
+    ensure_writable(data_home(os.environ))
     if not off:
         if not root.is_dir():
             raise NotFound(f"no such directory: {folder}", hint="name the directory the agent works in")
@@ -66,6 +68,7 @@ def track(folder: Path, *, off: bool = False) -> list[str]:
 
 def save(root: Path, session: str, call_id: str, lane: str) -> Snapshot:
     """Save the tree below `root` for a session."""
+    ensure_writable(data_home(os.environ))
     folder = session_dir(data_home(os.environ), AGENT, checked(session))
     trees = open_trees(Place(folder / SHADOW, root, Path.home(), os.environ.get("PATH", os.defpath)), now=time.time)
     made = trees.snapshot(f"_hook_{time.time_ns()}")

@@ -8,6 +8,7 @@ import functools
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import tzinfo
 from itertools import groupby
 from pathlib import Path
@@ -38,6 +39,7 @@ from flightlog.sources.claude_code.grep import places
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.claude_code.transcript import entries, entries_at, lane_facts
+from flightlog.store.kept import damaged_sessions
 from flightlog.store.lines import TORN_TAIL
 from flightlog.store.reading import open_reader, raw_lines
 from flightlog.views.addresses import addresses
@@ -128,10 +130,13 @@ class Archive:
         catalogue = Catalogue("summary", SessionSummary, self.index)
         files = {recording.session: recording.files for recording in self._newest_first()}
         own = self.books.sessions()
+        damaged = damaged_sessions(self._home, AGENT) if self._home else ()
         for done, summary in enumerate(catalogue.all(files, self._summary)):
             if progress is not None:
                 progress(done, len(files))
             row = own.get(summary.session)
+            if summary.session in damaged:
+                summary = replace(summary, damaged=max(summary.damaged, 1))  # noqa: PLW2901 - as the archive knows it
             yield replace(summary, usage=row.usage, cost=row.cost) if row else summary
         catalogue.close()
 
@@ -304,7 +309,7 @@ class Archive:
         from flightlog.privacy.stream import secret_counts  # noqa: PLC0415 - its rules take a while to read
 
         files = self.recordings[session].files
-        return secret_counts(line for file in files for line in raw_lines(file.path, 0))
+        return secret_counts(line for file in files for line in _readable_lines(file.path))
 
     def fresh(self, session: str) -> tuple[Transcript, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
@@ -329,6 +334,11 @@ class Archive:
             files = [file for each in self.recordings.values() for file in each.files]
             self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
         return self._noted[folder]
+
+
+def _readable_lines(path: str) -> Iterator[bytes]:
+    with suppress(OSError):
+        yield from raw_lines(path, 0)
 
 
 def _text_of(path: str) -> str:

@@ -2,19 +2,22 @@
 
 import click
 
-from flightlog.cli.output import json_option
+from flightlog.cli.output import examples, json_option
 
 
-@click.command(epilog="Example: flightlog doctor --json")
+@click.command(epilog=examples("flightlog doctor --json", "flightlog doctor --verify"))
 @click.option("--fix", is_flag=True, help="Put right what can be put right; never deletes anything.")
 @click.option("--formats", "by_format", is_flag=True, help="Hold what the agent writes against the formats on file.")
+@click.option("--verify", "by_manifest", is_flag=True, help="Read the archive back, restore what the agent still has.")
 @json_option("Print the findings as JSON.")
-def doctor(*, fix: bool, by_format: bool, as_json: bool) -> int:
-    """Check that everything is in order, and say what is not; exit code 3 means damaged data."""
+def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> int:
+    """Check that everything is in order; exit code 3 means damaged data, 1 lost events or a full disk."""
     from flightlog.app.doctor import Level, examine, formats, mend
     from flightlog.cli.output import Progress, print_json
     from flightlog.model.text import inert
 
+    if by_manifest:
+        return _verify(accept=fix, as_json=as_json)
     progress = Progress("reading sessions")
     findings = formats() if by_format else [*(mend() if fix else []), *examine(progress)]
     progress.close()
@@ -25,4 +28,32 @@ def doctor(*, fix: bool, by_format: bool, as_json: bool) -> int:
             click.echo(f"{finding.level.value:8}{finding.about:12}{inert(finding.text)}")
             if finding.next and finding.level is not Level.OK:
                 click.secho(f"{'':20}{inert(finding.next)}", fg="cyan")
-    return 3 if any(finding.level is Level.DAMAGE for finding in findings) else 0
+    levels = {finding.level for finding in findings}
+    return 3 if Level.DAMAGE in levels else 1 if Level.FAILURE in levels else 0
+
+
+def _verify(*, accept: bool, as_json: bool) -> int:
+    from flightlog.app.doctor import verify
+    from flightlog.cli.output import Progress, print_json
+    from flightlog.model.text import counted, inert
+
+    progress = Progress("reading the archive back")
+    found = verify(progress, accept=accept)
+    progress.close()
+    left = [fault for fault in found.faults if not fault.repaired]
+    code = 3 if left else 75 if found.busy else 0
+    if as_json:
+        print_json(found)
+        return code
+    session = ""
+    for fault in found.faults:
+        if fault.session != session:
+            session = fault.session
+            click.echo(f"session {inert(session)}")
+        done = f"; {fault.repaired}" if fault.repaired else ""
+        click.echo(f"  {fault.what:11}{inert(f'{fault.file}: {fault.text}{done}')}")
+    repaired = counted(len(found.faults) - len(left), "fault")
+    click.echo(f"{counted(found.sessions, 'session')} read back, {repaired} repaired, {len(left):,} left")
+    for message in found.busy:
+        click.echo(f"not read back: {inert(message)}", err=True)
+    return code

@@ -1,15 +1,18 @@
 """`flightlog init`: register the hook with the agent, or take it out again."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import click
 
 from flightlog.app.install import DAYS_KEY, Change, apply, diff, other_line
+from flightlog.app.paths import home
 from flightlog.app.setup import LONG_DAYS, Place, change_here, days_here, guard_here, wants_guard
 from flightlog.cli.output import json_option
 from flightlog.model.text import inert
+from flightlog.store.migration import ensure_writable
 
 
 @click.command(epilog="Example: flightlog init --dry-run")
@@ -41,6 +44,8 @@ def init(  # noqa: PLR0913 - one parameter per option
 ) -> int:
     """Record every session from now on: register a hook with Claude Code."""
     place = Place(scope=scope, cwd=Path.cwd())
+    if not remove:
+        ensure_writable(home(os.environ))
     days = 0 if remove else keep_days or _offered_days(place, ask=not (yes or dry_run or as_json))
     change = change_here(place, remove=remove, keep_days=days, inline=inline, statusline=statusline)
     if not as_json:

@@ -244,6 +244,10 @@ def _zone(name: str) -> tzinfo:
         raise Invalid(f"no such time zone: {name[:40]!r}", hint="write UTC or a name like Europe/Berlin") from None
 
 
+def _title(summary: "SessionSummary") -> str:
+    return summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
+
+
 def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
     from flightlog.cli.output import print_table
     from flightlog.views.story import moment, money
@@ -259,7 +263,7 @@ def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
                 f"{each.usage.total:,}",
                 money(each.cost),
                 Path(each.project).name,
-                each.title or ("(warm-up only)" if each.steps else "(no prompt)"),
+                ("(damaged) " if each.damaged else "") + _title(each),
             ]
             for each in shown
         ],

@@ -21,7 +21,10 @@ def tell(written: str, progress: Callable[[int, int], None] | None = None, *, as
     sys.stdout.flush()
     for line in report.failed:
         sys.stderr.write(f"not kept: {inert(line)}\n")
-    for session in report.busy:
-        sys.stderr.write(f"held by another settle: {session}\n")
+    for line in report.busy:
+        sys.stderr.write(f"not kept now: {inert(line)}\n")
+    for fault in report.damage:
+        done = f"; {fault.repaired}" if fault.repaired else ": flightlog doctor --verify"
+        sys.stderr.write(f"damaged: {inert(f'{fault.session}/{fault.file}: {fault.what}, {fault.text}{done}')}\n")
     sys.stderr.flush()
     return 1 if report.failed else 75 if report.busy else 0

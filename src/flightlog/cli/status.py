@@ -48,6 +48,9 @@ def status(*, as_json: bool) -> None:
         from flightlog.cli.dataset_talk import safety_line
 
         click.echo(f"training rows here: {safety_line(told.dataset, now_ms())}")
+    if told.damaged_sessions:
+        click.echo(f"{counted(told.damaged_sessions, 'archived session')} damaged")
+        click.secho("    flightlog doctor --verify", fg="cyan")
     if told.lost_events:
         click.echo(f"{counted(told.lost_events, 'hook event')} could not be written down")
         click.secho("    flightlog doctor", fg="cyan")

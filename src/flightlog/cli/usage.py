@@ -48,7 +48,7 @@ def print_usage(report: UsageReport) -> None:
     import click
 
     from flightlog.cli.output import print_table
-    from flightlog.model.text import inert
+    from flightlog.model.text import counted, inert
 
     rows = [_cells(row, row.key[:8] if report.by is By.SESSION else row.key) for row in report.rows if row.responses]
     print_table(
@@ -64,6 +64,8 @@ def print_usage(report: UsageReport) -> None:
             [[gap.session[:8], f"{gap.usage.total:,}", f"${gap.cost_usd:,.4f}", gap.reason.value] for gap in gaps],
             right=(1, 2),
         )
+    if report.damaged:
+        click.echo(f"{counted(report.damaged, 'damaged span')} not counted: flightlog doctor", err=True)
     if report.total.unpriced:
         click.echo(f"no price known for: {inert(', '.join(report.total.unpriced))}", err=True)
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)

@@ -37,8 +37,9 @@ from flightlog.live.state import (
 )
 from flightlog.model.errors import NotFound
 from flightlog.sources.claude_code.discover import AGENT
-from flightlog.store import edited, files
+from flightlog.store import files
 from flightlog.store.journal import Journal
+from flightlog.store.locks import lock
 from flightlog.store.pages import publish
 from flightlog.views.digest import SessionDigest
 
@@ -97,7 +98,7 @@ class Live(Struct):
 def gather(where: Where, archive: Archive, effort: Effort | None = None) -> Live:
     """Look, and write down what is different."""
     effort = effort or Effort()
-    with edited.waiting_lock(where.folder / runtime_state.OWN / LOCK, effort.wait_s):
+    with lock(where.folder / runtime_state.OWN / LOCK, limit_s=effort.wait_s):
         return _Gathering(where, archive, effort).run()
 
 

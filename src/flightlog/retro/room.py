@@ -21,6 +21,7 @@ from flightlog.retro.layout import guard_pages
 from flightlog.retro.state import Analysis, Preferences, decoded
 from flightlog.store import files, pages
 from flightlog.store.journal import Journal, Record
+from flightlog.store.locks import lock
 
 ROOT = ".chat-retro-runtime"
 ANALYSIS = "state/analysis.json"
@@ -57,7 +58,7 @@ class Room:
 
     def held(self) -> AbstractContextManager[None]:
         """Hold the directory alone while something is changed."""
-        return files.lock(self.root / "state" / ".lock", "another chat-retro")
+        return lock(self.root / "state" / ".lock", "another chat-retro")
 
     def happened(self) -> Iterator[events.Event]:
         """Yield every event, oldest first."""

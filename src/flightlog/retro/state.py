@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.errors import Conflict
+from flightlog.model.errors import Misconfigured
 
 VERSION = 1
 
@@ -105,10 +105,10 @@ class _Head(Struct):
 
 
 def decoded(data: bytes) -> Analysis:
-    """Read the file's text; `msgspec.DecodeError` when it does not fit, `Conflict` when it is a later version's."""
+    """Decode the file; raise `msgspec.DecodeError` if it does not fit, `Misconfigured` if a later version wrote it."""
     version = msgspec.json.decode(data, type=_Head).schema_version
     if version > VERSION:
-        raise Conflict(
+        raise Misconfigured(
             f"the analysis was written by a later flightlog (schema {version}; this one knows {VERSION})",
             hint="pip install --upgrade flightlog",
         )

@@ -9,6 +9,7 @@ agent would rewrite ours with its own.
 import fcntl
 import os
 import stat
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -29,6 +30,9 @@ _FICLONE = 0x40049409
 _BLOCK_BYTES = 4096
 _BLOCKS = 8
 _COPY_BYTES = 1 << 20
+
+
+Check = Callable[[Recording], bool | None]
 
 
 class Seen(Struct, frozen=True):
@@ -52,29 +56,32 @@ class Adopted(Struct, frozen=True):
     seen: Seen
 
 
-def adopt(source: Path, dest: Path, seen: Seen | None = None) -> Adopted:
-    """Extend our copy `dest` by what is new in `source`; the caller holds the session's lock."""
+def adopt(source: Path, dest: Path, seen: Seen | None = None, check: Check | None = None) -> Adopted:
+    """Extend our copy `dest` by what is new in `source`; the caller holds the session's lock.
+
+    `check` says whether the end of a copy is as the manifest has it; if it does not know, the whole copy is compared.
+    """
     file = _open(source)
     try:
         with told(dest):
-            return _adopt(file, source, dest, seen)
+            return _adopt(file, source, dest, seen, check)
     finally:
         os.close(file)
 
 
-def _adopt(file: int, source: Path, dest: Path, seen: Seen | None) -> Adopted:
+def _adopt(file: int, source: Path, dest: Path, seen: Seen | None, check: Check | None) -> Adopted:
     now = os.fstat(file)
     if seen and _is_unchanged(seen, source, now) and _is_kept(generation(dest, seen.generation)):
         return Adopted(generation(dest, seen.generation), seen.size, seen.size, seen)
     number = max(generations(dest), default=1)
     path = generation(dest, number)
-    start = _continued(file, now.st_size, path)
+    start = _continued(file, now.st_size, path, check)
     if start is None:
         number, start = number + 1, 0
         path = generation(dest, number)
     end = _extend(file, path, start, now.st_size)
     looks = (str(source), now.st_dev, now.st_ino, end, now.st_mtime_ns)
-    return Adopted(path, start, end, Seen(*looks, generation=number, lines_end=_lines_end(path, end)))
+    return Adopted(path, start, end, Seen(*looks, generation=number, lines_end=lines_end(path, end)))
 
 
 def _open(source: Path) -> int:
@@ -100,7 +107,7 @@ def _is_kept(path: Path) -> bool:
     return path.exists() or path.with_name(f"{path.name}.from-0.zst").exists()
 
 
-def _continued(file: int, size: int, path: Path) -> int | None:
+def _continued(file: int, size: int, path: Path, check: Check | None) -> int | None:
     """Where the copy ends, if the source still begins with it; None when it was rewritten."""
     if not segments(path):
         return 0
@@ -108,16 +115,18 @@ def _continued(file: int, size: int, path: Path) -> int | None:
     with open_recording(path) as copy:
         end = copy.size
         try:
-            same = _is_whole_same(file, copy) if size == end else _is_begin_same(file, copy)
+            is_sound = check(copy) if check else True
+            compare = _is_begin_same if is_sound and size != end else _is_whole_same
+            same = is_sound is not False and compare(file, copy)
         except Unreadable:
             return None
     return end if same else None
 
 
 def _is_whole_same(file: int, copy: Recording) -> bool:
-    """Compare all: nothing was added, yet the source looks changed."""
-    places = range(0, copy.size, _COPY_BYTES)
-    return all(copy.read(at, _COPY_BYTES) == os.pread(file, _COPY_BYTES, at) for at in places)
+    """Compare all: nothing was added, yet the source looks changed, or there is no manifest of the copy."""
+    pieces = ((at, copy.read(at, _COPY_BYTES)) for at in range(0, copy.size, _COPY_BYTES))
+    return all(piece == os.pread(file, len(piece), at) for at, piece in pieces)
 
 
 def _is_begin_same(file: int, copy: Recording) -> bool:
@@ -171,7 +180,7 @@ def _moved(file: int, out: int, at: int, count: int, to: int) -> int:
     return os.pwrite(out, os.pread(file, min(count, _COPY_BYTES), at), to)
 
 
-def _lines_end(path: Path, end: int) -> int:
+def lines_end(path: Path, end: int) -> int:
     """Where the last whole line ends; behind it stands a line that is still being written."""
     with open_recording(path) as copy:
         at = end

@@ -8,22 +8,16 @@ into it. After a crash the name holds the old file or the new one, whole.
 
 import ctypes
 import errno
-import fcntl
 import os
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
-from flightlog.model.errors import Conflict, Unavailable
-from flightlog.store.files import NO_LOCKS, commit, ensure_dir, sync_dir, temporary, told, write_all
+from flightlog.store.files import commit, ensure_dir, sync_dir, temporary, told, write_all
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 _RENAME_SWAP = 2
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
-_LOOK_S = 0.002
 
 
 def rewrite(path: Path, before: bytes | None, after: bytes, aside: Path, *, durable: bool = True) -> bool:
@@ -60,35 +54,6 @@ def content(path: Path) -> bytes | None:
             return path.read_bytes()
     except FileNotFoundError:
         return None
-
-
-@contextmanager
-def waiting_lock(path: Path, limit_s: float) -> Iterator[None]:
-    """Hold `path` alone, waiting for others up to `limit_s`; the file stays."""
-    ensure_dir(path.parent)
-    with told(path):
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        _claim(file, path, time.monotonic() + limit_s)
-        yield
-    finally:
-        os.close(file)
-
-
-def _claim(file: int, path: Path, end: float) -> None:
-    while True:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() > end:
-                raise Conflict(f"held by another for long: {path}", hint="run the command again") from error
-            time.sleep(_LOOK_S)
-        except OSError as error:
-            if error.errno in NO_LOCKS:
-                raise Unavailable(f"cannot lock: {path}", hint="use a file system with locks") from error
-            raise
-        else:
-            return
 
 
 def _created(temp: Path, path: Path) -> bool:

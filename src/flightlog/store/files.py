@@ -1,11 +1,10 @@
-"""Whole files: replaced at once, set aside, locked, and kept inside their directory.
+"""Whole files: replaced at once, set aside, and kept inside their directory.
 
 Knows paths and bytes, not what they mean. After a crash a file is the old one or the new one;
 a temporary file may stay behind, and carries its owner's process so that `sweep` can tell.
 """
 
 import errno
-import fcntl
 import functools
 import os
 import re
@@ -14,9 +13,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from flightlog.model.errors import Conflict, Invalid, Unavailable
+from flightlog.model.errors import Invalid, Unavailable
 
-NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _TEMP = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)-\d+\.tmp")
 _PART_BYTES_MAX = 255
 _SYNCS_MAX = 16
@@ -170,22 +168,6 @@ def sweep(directory: Path, older_than_s: float, now: float) -> list[Path]:
     return swept
 
 
-@contextmanager
-def lock(path: Path, who: str = "") -> Iterator[None]:
-    """Hold `path` alone, or say who holds it; the file stays, so that nobody locks a ghost."""
-    ensure_dir(path.parent)
-    with told(path):
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    try:
-        _claim(file, path)
-        with told(path):
-            os.ftruncate(file, 0)
-            os.pwrite(file, (who or f"process {os.getpid()}").encode(), 0)
-        yield
-    finally:
-        os.close(file)
-
-
 def ensure_dir(path: Path, *, durable: bool = True) -> None:
     """Make `path` and its parents, for their owner only, with names that survive a power cut if `durable`."""
     if path.is_dir():
@@ -268,16 +250,6 @@ def is_running(name: str) -> bool:
     """Say whether the process that was named still runs on this machine."""
     pid, started, boot = name.split("-")
     return boot == _boot() and started != "0" and _started(int(pid)) == int(started)
-
-
-def _claim(file: int, path: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.pread(file, 200, 0).decode("utf-8", "replace") or "somebody else"
-        raise Conflict(f"held by {holder}: {path}", hint="wait until it is done") from error
-    except OSError as error:
-        raise Unavailable(f"cannot lock: {error.strerror}: {path}", hint="use a file system with locks") from error
 
 
 def _is_plain(part: str) -> bool:

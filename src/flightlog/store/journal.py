@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct, json
 
 from flightlog.model.damage import UNREADABLE, Damage
+from flightlog.model.errors import Misconfigured
 from flightlog.store import salvage
 from flightlog.store.lines import Last, Line, append_after, read_together
 
@@ -88,7 +89,7 @@ class Journal(Generic[E]):
 
         def line(last: Last) -> bytes:
             self._allowed()
-            header = _Header(VERSION, self._new_id(), _last_seq(last) + 1, self._now())
+            header = _Header(VERSION, self._new_id(), _last_seq(last, self.path) + 1, self._now())
             made.append(header)
             return json.encode(header)[:-1] + b"," + body[1:]
 
@@ -139,14 +140,20 @@ def _encoded(event: Struct) -> bytes:
         return salvage.mended(escaped)[0]
 
 
-def _last_seq(last: Last) -> int:
-    """The number of the last sound record, looking further back while there is none in sight."""
+def _last_seq(last: Last, path: Path) -> int:
+    """Return the number of the last sound record; raise `Misconfigured` when a later version wrote it."""
     count = _TAIL_BYTES
     while True:
         tail = last(count)
         for line in reversed(tail.split(b"\n")):
             with suppress(*UNREADABLE):
-                return json.decode(line, type=_Header).seq
+                header = json.decode(line, type=_Header)
+                if header.v > VERSION:
+                    raise Misconfigured(
+                        f"version {header.v} needs a later flightlog, this one writes version {VERSION}: {path}",
+                        hint="pip install --upgrade flightlog",
+                    )
+                return header.seq
         if len(tail) < count or count >= _TAIL_BYTES_MAX:
             return 0
         count *= 4

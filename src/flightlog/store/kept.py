@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 REWRITTEN = ".rewritten"
+DAMAGED = ".damaged"
 _TRANSCRIPT = r"(transcript|agent-[A-Za-z0-9._-]+?)(?:\.g\d+)?\.jsonl(?:\.from-\d+(?:\.zst)?)?"
 
 
@@ -25,13 +26,19 @@ def session_dir(home: "PathLike[str] | str", agent: str, session: str) -> "Path"
 
 
 def kept_sessions(home: "PathLike[str] | str", agent: str) -> tuple[set[str], set[str]]:
-    """Name the sessions we have copies of, and those of them whose sources were rewritten."""
+    """Name the sessions we have copies of, readable or not, and those of them whose sources were rewritten."""
     root = f"{os.fspath(home)}/sessions/{checked(agent)}"
-    return _folders(root), _folders(f"{root}/{REWRITTEN}")
+    return _listed(root), _listed(f"{root}/{REWRITTEN}")
+
+
+def damaged_sessions(home: "PathLike[str] | str", agent: str) -> set[str]:
+    """Name the sessions whose copies were found damaged and are still there."""
+    root = f"{os.fspath(home)}/sessions/{checked(agent)}"
+    return _listed(f"{root}/{DAMAGED}") & _listed(root)
 
 
 def kept_files(home: "PathLike[str] | str", agent: str, session: str) -> dict[str, list[int]]:
-    """Name the transcripts kept for a session, with their generations."""
+    """Name the transcripts kept for a session, with their generations; raise `OSError` where it cannot be read."""
     from flightlog.store.recordings import generations  # noqa: PLC0415 - as above
 
     root = session_dir(home, agent, session)
@@ -43,10 +50,9 @@ def kept_files(home: "PathLike[str] | str", agent: str, session: str) -> dict[st
     return found
 
 
-def _folders(root: str) -> set[str]:
+def _listed(root: str) -> set[str]:
     try:
-        with os.scandir(root) as entries:
-            return {entry.name for entry in entries if is_safe(entry.name) and entry.is_dir()}
+        return set(filter(is_safe, os.listdir(root)))  # noqa: PTH208 - no report waits for pathlib
     except OSError:
         return set()
 
@@ -54,5 +60,5 @@ def _folders(root: str) -> set[str]:
 def _names(folder: "Path") -> list[str]:
     try:
         return [each.name for each in folder.iterdir()]
-    except OSError:
+    except FileNotFoundError:
         return []

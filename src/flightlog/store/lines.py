@@ -6,7 +6,6 @@ one line, and nothing about what it says.
 """
 
 import errno
-import fcntl
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -20,7 +19,8 @@ from msgspec import Struct
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Invalid
 from flightlog.store import salvage
-from flightlog.store.files import NO_LOCKS, ensure_dir, process_tag, sync_data, sync_dir, told
+from flightlog.store.files import ensure_dir, process_tag, sync_data, sync_dir, told
+from flightlog.store.locks import WAIT_S, NoLocks, claim
 
 LINE_BYTES_MAX = 16 << 20
 READ_BYTES_MAX = 256 << 20
@@ -114,7 +114,7 @@ def _append_locked(path: Path, make: Callable[[Last], bytes], *, durable: bool) 
     """Append under the file's lock, or to a shard of our own; None when the file was moved while we waited."""
     file = _open(path)
     try:
-        if not _is_locked(file):
+        if not _is_locked(file, path):
             return _append_shard(path, make, durable=durable)
         if not os.path.samestat(os.fstat(file), path.stat()):
             return None
@@ -172,13 +172,11 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
 
 
-def _is_locked(file: int) -> bool:
+def _is_locked(file: int, path: Path) -> bool:
     try:
-        fcntl.flock(file, fcntl.LOCK_EX)
-    except OSError as error:
-        if error.errno in NO_LOCKS:
-            return False
-        raise
+        claim(file, path, limit_s=WAIT_S)
+    except NoLocks:
+        return False
     return True
 
 

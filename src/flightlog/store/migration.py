@@ -11,8 +11,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.model.errors import Conflict, Unreadable
-from flightlog.store.files import inside, lock, replace
+from flightlog.model.errors import Misconfigured, Unreadable
+from flightlog.store.files import inside, replace
+from flightlog.store.locks import lock
 
 MARK = "layout.json"
 BACKUPS = "backups"
@@ -45,6 +46,19 @@ def layout_of(root: Path) -> int:
     return said
 
 
+def ensure_writable(root: Path, known: int = FIRST) -> None:
+    """Raise `Misconfigured` when `root` has a layout this version does not know: then it is read and never written."""
+    try:
+        have = layout_of(root)
+    except Unreadable as error:
+        raise Misconfigured(f"{error.message}; nothing is written", hint="flightlog doctor") from error
+    if have > known:
+        raise Misconfigured(
+            f"layout {have} needs a later flightlog, this one writes layout {known}; nothing is written: {root}",
+            hint="pip install --upgrade flightlog",
+        )
+
+
 def newest(steps: Iterable[Step]) -> int:
     """The layout that these steps lead to."""
     return max((step.to for step in steps), default=FIRST)
@@ -54,12 +68,8 @@ def migrate(root: Path, steps: Sequence[Step]) -> list[tuple[Step, Path]]:
     """Take every step that is left, in order; return each with where its copy is."""
     known = newest(steps)
     with lock(root / ".layout.lock", "another flightlog doctor"):
+        ensure_writable(root, known)
         have = layout_of(root)
-        if have > known:
-            raise Conflict(
-                f"layout {have} was written by a later flightlog; this one knows {known}: {root}",
-                hint="pip install --upgrade flightlog",
-            )
         left = [step for step in sorted(steps, key=lambda one: one.to) if step.to > have]
         return [(step, _taken(root, step)) for step in left]
 

@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from flightlog.model.errors import Unavailable
+
 if TYPE_CHECKING:
     from flightlog.model.damage import Damage
     from flightlog.store.lines import Line
@@ -28,6 +30,10 @@ class Reader(Protocol):
 
     def close(self) -> None:
         """Let go of the file."""
+
+    @property
+    def damaged(self) -> int:
+        """Return how many damaged spans were read as NUL bytes."""
 
 
 def open_reader(path: str) -> Reader:
@@ -90,7 +96,7 @@ def raw_lines(path: str, start: int) -> Iterator[bytes]:
     except FileNotFoundError:
         with _recording(path) as recording:
             kept = b""
-            while block := recording.read(start, _BLOCK_BYTES):
+            while block := recording.read_around(start, _BLOCK_BYTES, []):
                 start += len(block)
                 *whole, kept = (kept + block).split(b"\n")
                 yield from (line + b"\n" for line in whole)
@@ -112,6 +118,8 @@ def sound_lines(path: str, start: int = 0) -> Iterator["Line | Damage"]:
 
 
 class _Plain:
+    damaged = 0
+
     def __init__(self, file: int) -> None:
         self._file = file
 
@@ -128,14 +136,19 @@ class _Plain:
 class _Sealed:
     def __init__(self, recording: "Recording") -> None:
         self._recording = recording
+        self._holes: list[range] = []
+
+    @property
+    def damaged(self) -> int:
+        return len(self._holes)
 
     def fill(self, view: memoryview, offset: int) -> int:
-        data = self._recording.read(offset, len(view))
+        data = self.read(offset, len(view))
         view[: len(data)] = data
         return len(data)
 
     def read(self, offset: int, length: int) -> bytes:
-        return self._recording.read(offset, length)
+        return self._recording.read_around(offset, length, self._holes)
 
     def close(self) -> None:
         self._recording.close()
@@ -150,3 +163,6 @@ def _recording(path: str) -> "Recording":
         return Recording(Path(path))
     except FileNotFoundError:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
+    except Unavailable as error:
+        # Every reader of a transcript expects an error of the system, and takes it for damage of this one file.
+        raise OSError(errno.EIO, error.message, path) from error

@@ -16,13 +16,14 @@ from typing import NamedTuple, Self
 from msgspec.structs import replace as changed
 
 from flightlog.model.damage import Damage
-from flightlog.model.errors import NotFound, Unreadable
+from flightlog.model.errors import NotFound, Unavailable, Unreadable
 from flightlog.store import frames
 from flightlog.store.files import commit, quarantine, sync_dir, temporary, told, write_all
 from flightlog.store.frames import Sealed
 from flightlog.store.lines import Line, scan
 
 _TRIES = 5
+_SECTOR_BYTES = 4096  # what a failing disk loses at once
 DAMAGED_FRAME = "sealed data damaged or missing"
 
 
@@ -93,7 +94,7 @@ class Recording:
     def lines(self, start: int = 0) -> Iterator[Line | Damage]:
         """Read every sound record from the line at `start` on, and the damage between them."""
         holes: list[range] = []
-        for item in scan(str(self.path), lambda offset, length: self._forgiving(offset, length, holes), start):
+        for item in scan(str(self.path), lambda offset, length: self.read_around(offset, length, holes), start):
             if isinstance(item, Damage) and any(item.offset in hole for hole in holes):
                 yield changed(item, why=DAMAGED_FRAME)
             else:
@@ -122,15 +123,16 @@ class Recording:
             raise Unreadable(f"a segment is missing: {self.path}", hint="flightlog doctor")
         return b""
 
-    def _forgiving(self, offset: int, length: int, holes: list[range]) -> bytes:
-        """Read on past what is damaged: a hole reads as NUL bytes, which the line reader reports."""
+    def read_around(self, offset: int, length: int, holes: list[range]) -> bytes:
+        """Return what `read` does, with NUL bytes where data is damaged or missing; add those spans to `holes`."""
         pieces: list[bytes] = []
         while length > 0:
             try:
                 piece = self._piece(offset, length)
-            except Unreadable:
+            except (Unreadable, Unavailable):
                 hole = range(offset, self._hole_end(offset))
-                holes.append(hole)
+                if hole not in holes:
+                    holes.append(hole)
                 piece = bytes(min(len(hole), length))
             if not piece:
                 break
@@ -163,7 +165,8 @@ class _Part:
         return self._sealed.unpack(frame)[at - frame.offset :][:length]
 
     def hole_end(self, offset: int) -> int:
-        assert self._sealed is not None, "a live file has no frames to be damaged"
+        if self._sealed is None:
+            return min(self.end, offset + _SECTOR_BYTES)
         frame = self._sealed.frame_at(offset - self.offset)
         return self.offset + frame.offset + frame.length
 

@@ -1,35 +1,52 @@
-"""Sessions: every file of one session adopted and sealed together, under one lock.
+"""Sessions: every file of one session adopted, sealed and verified together, under one lock.
 
-`meta.json` remembers what the sources looked like. It is written after the data is durable and can
-be lost: then files are compared again. Knows names and bytes, not what an agent writes in them.
+The manifest (`store.manifest`) is written after the data is durable. If it is lost, files are compared with their
+sources again. Knows names and bytes, not what an agent writes in them.
 """
 
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+import re
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, json
+from msgspec.structs import replace as replaced
 
 from flightlog.model.damage import UNREADABLE
-from flightlog.model.errors import FlightlogError, NotFound
-from flightlog.store.adoption import Adopted, Seen, adopt
-from flightlog.store.files import ensure_dir, inside, lock, quarantine, replace, told
-from flightlog.store.kept import REWRITTEN, session_dir
-from flightlog.store.recordings import generation, generations, seal, segments
+from flightlog.model.errors import Conflict, FlightlogError, NotFound, Unavailable, Unreadable
+from flightlog.store import manifest
+from flightlog.store.adoption import Adopted, adopt
+from flightlog.store.files import ensure_dir, inside, quarantine, remove, replace
+from flightlog.store.kept import DAMAGED, REWRITTEN, damaged_sessions, kept_sessions, session_dir
+from flightlog.store.locks import is_interrupted, lock
+from flightlog.store.manifest import META, Meta, read_meta, write_meta
+from flightlog.store.migration import ensure_writable
+from flightlog.store.recordings import Recording, generation, generations, seal, segments
 
-META = "meta.json"
 _LOCK = ".lock"
+_LOCK_S = 1.0  # a sample of another settle holds it for 20 ms; who waits longer waits for a whole verification
 _SEAL_BYTES_MIN = 16 << 10
+_CURSOR = ".verified"
+# What each settle may spend on reading old copies back: unnoticed in the 250 ms a settle has.
+SAMPLE_BYTES = 4 << 20
+SAMPLE_S = 0.02
 
 
-class Meta(Struct):
-    """What `meta.json` of a session says."""
+Cursor = tuple[str, str, int]  # session, file and block at which the next sample begins
 
-    agent: str
+
+class Fault(Struct, frozen=True):
+    """One difference between a manifest and the files; `repaired` says what was done about it."""
+
     session: str
-    files: dict[str, Seen] = {}
-    v: int = 1
+    file: str
+    what: str
+    text: str
+    repaired: str = ""
 
 
 class Settled(Struct, frozen=True):
@@ -37,6 +54,8 @@ class Settled(Struct, frozen=True):
 
     adopted: tuple[Adopted, ...]
     failed: tuple[tuple[str, FlightlogError], ...] = ()
+    bytes_hashed: int = 0
+    faults: tuple[Fault, ...] = ()
 
 
 def adopt_session(home: Path, agent: str, session: str, sources: Mapping[str, Path]) -> Settled:
@@ -44,56 +63,200 @@ def adopt_session(home: Path, agent: str, session: str, sources: Mapping[str, Pa
 
     A source that is gone leaves our copy as it is.
     """
-    root = session_dir(home, agent, session)
-    adopted, failed = [], []
-    with lock(root / _LOCK, who=f"process {os.getpid()}, adopting"):
-        meta = read_meta(root) or Meta(agent, session)
-        before = dict(meta.files)
-        for name, source in sources.items():
-            assert name not in {META, _LOCK}, "these names are ours"
-            try:
-                done = adopt(source, inside(root, name), meta.files.get(name))
-            except FileNotFoundError:
-                continue
-            except FlightlogError as error:
-                failed.append((name, error))
-                continue
-            adopted.append(done)
-            meta.files[name] = done.seen
-        if any(done.seen.generation > 1 for done in adopted):
-            _mark_rewritten(root)
-        if meta.files != before:
-            replace(root / META, json.format(json.encode(meta)) + b"\n")
-    return Settled(tuple(adopted), tuple(failed))
+    with _held(home, agent, session, "adopting") as (root, meta):
+        missing = [] if (root / META).exists() else _unrecorded(root, meta)
+        settled = _adopted(root, meta, sources)
+        faults = _recorded_again(root, meta, missing)
+    if faults:
+        note_faults(home, agent, session, faults)
+    return replaced(settled, faults=tuple(faults))
 
 
 def seal_session(home: Path, agent: str, session: str, *, at_least: int = _SEAL_BYTES_MIN) -> list[Path]:
     """Seal the adopted files of a session that have `at_least` so many bytes live."""
-    root = session_dir(home, agent, session)
-    if not root.is_dir():
+    if not session_dir(home, agent, session).is_dir():
         raise NotFound(f"no such session: {session}", hint="flightlog session list")
     made: list[Path] = []
-    with lock(root / _LOCK, who=f"process {os.getpid()}, sealing"):
-        meta = read_meta(root) or Meta(agent, session)
+    with _held(home, agent, session, "sealing") as (root, meta):
         for name in sorted(meta.files):
             path = inside(root, name)
             for number in generations(path):
                 each = generation(path, number)
                 live = sum(part.path.stat().st_size for part in segments(each) if not part.is_sealed)
                 made += seal(each) if live >= at_least else []
+        for segment in made:
+            manifest.record(root, meta, str(segment.relative_to(root)), 0)
     return made
 
 
-def _mark_rewritten(root: Path) -> None:
-    """Leave a mark beside the sessions, so that a report need not look into each of them for old generations."""
-    ensure_dir(root.parent / REWRITTEN / root.name)
+def verify_session(
+    home: Path, agent: str, session: str, sources: Mapping[str, Path], *, accept: bool = False
+) -> list[Fault]:
+    """Read a session back and compare it with its manifest; restore what the agent's own `sources` still have.
+
+    With `accept`, files that no manifest covers are recorded as they are. Faults stay on record until they are gone.
+    """
+    faults: list[Fault] = []
+    try:
+        with _held(home, agent, session, "verifying") as (root, meta):
+            missing = _unrecorded(root, meta)
+            if missing:
+                _adopted(root, meta, sources)
+                if accept:
+                    manifest.record_all(root, meta)
+            faults += _recorded_again(root, meta, missing)
+            for name in sorted({manifest.SEGMENT.sub("", key) for key in meta.hashes}):
+                faults += _verified(root, meta, name, sources)
+    except Conflict:
+        raise
+    except FlightlogError as error:
+        faults.append(Fault(session, "", "unreadable", error.message))
+    note_faults(home, agent, session, faults)
+    return faults
 
 
-def read_meta(root: Path) -> Meta | None:
-    """Read a session's `meta.json`; a damaged one is set aside, for it can be made again."""
-    with suppress(FileNotFoundError), told(root / META):
+def verify_sample(home: Path, agent: str, bytes_max: int = SAMPLE_BYTES, seconds_max: float = SAMPLE_S) -> list[Fault]:
+    """Check a part of the archive, from where the last sample ended; return what is wrong and note it."""
+    end = time.monotonic() + seconds_max
+    left = bytes_max
+
+    def more(count: int) -> bool:
+        nonlocal left
+        left -= count
+        return left > 0 and time.monotonic() < end
+
+    path = home / "sessions" / agent / _CURSOR
+    cursor: Cursor = "", "", 0
+    with suppress(OSError, *UNREADABLE):
+        cursor = json.decode(path.read_bytes(), type=Cursor)
+    names = sorted(kept_sessions(home, agent)[0])
+    first = bisect_left(names, cursor[0])
+    found: list[Fault] = []
+    for session in names[first:] + names[:first]:
+        if not more(0):
+            cursor = session, "", 0
+            break
+        faults, cursor = _sampled(home, agent, session, cursor, more)
+        if faults:
+            note_faults(home, agent, session, faults)
+            found += faults
+        if cursor[0]:
+            break
+    if names:
+        replace(path, json.encode(cursor), durable=False)
+    return found
+
+
+def note_faults(home: Path, agent: str, session: str, faults: list[Fault]) -> None:
+    """Keep what is wrong with a session where reports find it by name; remove the note when all is repaired."""
+    path = home / "sessions" / agent / DAMAGED / session
+    left = [fault for fault in faults if not fault.repaired]
+    if left:
+        replace(path, json.encode(left))
+    elif path.exists():
+        remove([path])
+
+
+def read_faults(home: Path, agent: str) -> list[Fault]:
+    """Return every fault on record, by session."""
+    found: list[Fault] = []
+    for session in sorted(damaged_sessions(home, agent)):
         try:
-            return json.decode((root / META).read_bytes(), type=Meta)
-        except UNREADABLE:
+            found += json.decode((home / "sessions" / agent / DAMAGED / session).read_bytes(), type=list[Fault])
+        except (OSError, *UNREADABLE):
+            found.append(Fault(session, "", "damaged", "the note about it is not readable any more"))
+    return found
+
+
+@contextmanager
+def _held(home: Path, agent: str, session: str, doing: str) -> Iterator[tuple[Path, Meta]]:
+    """Hold a session with its manifest; write the manifest at the end if it changed."""
+    ensure_writable(home)
+    root = session_dir(home, agent, session)
+    was_cut = is_interrupted(root / _LOCK)
+    with lock(root / _LOCK, who=f"process {os.getpid()}, {doing}", limit_s=_LOCK_S):
+        try:
+            meta = read_meta(root) or Meta(agent, session)
+        except Unreadable:
             quarantine(root / META)
-    return None
+            meta = Meta(agent, session)
+        before = dict(meta.files), dict(meta.hashes)
+        if was_cut:
+            # A settle that died has copied bytes it did not record. They came from the agent's own files.
+            manifest.record_all(root, meta)
+        yield root.resolve(), meta
+        if (meta.files, meta.hashes) != before:
+            write_meta(root, meta)
+
+
+def _adopted(root: Path, meta: Meta, sources: Mapping[str, Path]) -> Settled:
+    adopted, failed, hashed = [], [], 0
+    for name, source in sources.items():
+        assert name not in {META, _LOCK}, "these names are ours"
+        try:
+            done = adopt(source, inside(root, name), meta.files.get(name), partial(_is_known, root, meta))
+        except FileNotFoundError:
+            continue
+        except FlightlogError as error:
+            failed.append((name, error))
+            if isinstance(error, Unavailable):
+                manifest.record_all(root, meta)  # A full disk may have taken a part of the new bytes.
+            continue
+        adopted.append(done)
+        meta.files[name] = done.seen
+        hashed += manifest.record(root, meta, str(done.path.relative_to(root)), done.start, done.end)
+    if any(done.seen.generation > 1 for done in adopted):
+        # A mark beside the sessions, so that a report need not look into each of them for old generations.
+        ensure_dir(root.parent / REWRITTEN / root.name)
+    hashed += manifest.record_hooks(root, meta)
+    return Settled(tuple(adopted), tuple(failed), hashed)
+
+
+def _is_known(root: Path, meta: Meta, copy: Recording) -> bool | None:
+    """Return whether the end of a copy is as recorded, None if it is not recorded; a short copy will be extended."""
+    recorded = meta.hashes.get(str(copy.path.relative_to(root)))
+    return None if recorded is None else copy.size < recorded.size or recorded.is_sound(-1, copy.read)
+
+
+def _unrecorded(root: Path, meta: Meta) -> list[str]:
+    return [name for name in manifest.present(root) if name not in meta.hashes]
+
+
+def _recorded_again(root: Path, meta: Meta, missing: list[str]) -> list[Fault]:
+    left = _unrecorded(root, meta) if missing else []
+    text = "not in the manifest, which was lost or damaged"
+    return [Fault(meta.session, name, "unrecorded", text, "" if name in left else "recorded again") for name in missing]
+
+
+def _verified(root: Path, meta: Meta, name: str, sources: Mapping[str, Path]) -> list[Fault]:
+    """Check one file and its sealed segments, put them right if that can be done, and return what was wrong."""
+    keys = sorted(key for key in meta.hashes if key == name or key.startswith(f"{name}.from-"))
+    found = [Fault(meta.session, key, *manifest.check(root, meta, key)[:2]) for key in keys]
+    faults = [fault for fault in found if fault.what][:1]
+    if faults:
+        plain = name if name in meta.files else re.sub(r"\.g\d+(?=\.[^./]*$)", "", name)
+        source = sources.get(plain) or (Path(meta.files[plain].source) if plain in meta.files else None)
+        return [replaced(faults[0], repaired=manifest.repair(root, meta, name, source))]
+    return []
+
+
+def _sampled(
+    home: Path, agent: str, session: str, start: Cursor, more: Callable[[int], bool]
+) -> tuple[list[Fault], Cursor]:
+    """Check a session until `more` says stop; return what is wrong, and where it stopped unless it is done."""
+    _, file, first = start if start[0] == session else ("", "", 0)
+    faults: list[Fault] = []
+    try:
+        with _held(home, agent, session, "verifying") as (root, meta):
+            faults += _recorded_again(root, meta, _unrecorded(root, meta))
+            for name in sorted(name for name in meta.hashes if name >= file):
+                problem, text, block = manifest.check(root, meta, name, first if name == file else 0, more)
+                if problem:
+                    faults.append(Fault(session, name, problem, text))
+                if block:
+                    return faults, (session, name, block)
+    except Conflict:
+        pass  # It is being settled: the next round will come by again.
+    except FlightlogError as error:
+        faults.append(Fault(session, "", "unreadable", error.message))
+    return faults, ("", "", 0)

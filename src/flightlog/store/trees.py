@@ -12,7 +12,6 @@ that parallel sessions share the objects and nothing else. Knows trees, not step
     other = trees.checkout("_step_1_3", into=Path("…"), line="session_01_r02")
 """
 
-import fcntl
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -29,6 +28,7 @@ from flightlog.model.errors import Conflict, Invalid, NotFound, Unavailable
 from flightlog.store import treelook
 from flightlog.store.files import ensure_dir, replace, sync_dir, told
 from flightlog.store.git import GitError, Repository, remove_stale
+from flightlog.store.locks import claim
 from flightlog.store.treediff import Change, changes, patch
 from flightlog.store.treelook import LeftOut, Policy
 
@@ -36,6 +36,7 @@ __all__ = ["Change", "LeftOut", "Place", "Policy", "Snapshot", "Trees", "open_tr
 
 NOTHING = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # git's name for the empty tree
 PACK_FROM = 64
+_LOCK_S = 300.0  # the first snapshot of a large tree takes minutes
 _ZERO = "0" * 40
 _NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]|\.(?!\.|lock$|$)){0,120}", re.ASCII)
 
@@ -303,7 +304,7 @@ class Trees:
         with told(self._own):
             file = os.open(self._own / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            claim(file, self._own / "lock", limit_s=_LOCK_S)
             locked = [self._own / "index", *(self._repository.git_dir / each for each in (self._branch, *refs))]
             remove_stale(*(path.with_name(path.name + ".lock") for path in locked))
             yield file

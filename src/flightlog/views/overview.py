@@ -53,6 +53,8 @@ class Overview(Struct, frozen=True):
     damaged: int
     sample: bool
     holding_secrets: tuple[str, ...] = ()
+    archived: int = 0
+    damaged_sessions: tuple[str, ...] = ()
 
 
 def doomed(summaries: Sequence[SessionSummary], keep_days: int, now_ms: int, within_days: int) -> tuple[Doomed, ...]:
@@ -115,6 +117,11 @@ def facts(told: Overview, zone: tzinfo) -> Iterator[Fact]:
         work = f"{counted(share.sessions, 'session')}, {counted(share.turns, 'turn')}, ${share.cost_usd:,.2f}"
         name = one_line(share.project, PROJECT_WIDTH)
         yield Fact(f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}")
+    if told.archived:
+        yield Fact(f"{counted(told.archived, 'session')} archived (original deleted)", "flightlog status")
+    if told.damaged_sessions:
+        count = counted(len(told.damaged_sessions), "session")
+        yield Fact(f"{count} damaged, {told.damaged_sessions[0]} first", "flightlog doctor --verify")
     yield _keeping(told, zone)
     if told.holding_secrets:
         count = counted(len(told.holding_secrets), "session")

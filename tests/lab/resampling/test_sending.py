@@ -12,7 +12,7 @@ from flightlog.lab.resampling.layout import JOURNAL
 from flightlog.lab.resampling.reading import samples
 from flightlog.lab.resampling.sweep import Change, Sweep
 from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound
-from flightlog.store.files import lock
+from flightlog.store.locks import lock
 from paying import Said, message, paying
 from sampled import KEY, SONNET, answers, ask, book, edit, holds, sent
 

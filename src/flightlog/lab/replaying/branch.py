@@ -43,6 +43,7 @@ from flightlog.sources.api.wire import Said
 from flightlog.store import files
 from flightlog.store.copies import copy_tree, throw_away
 from flightlog.store.git import remove_stale
+from flightlog.store.locks import lock
 from flightlog.store.trees import Place, open_trees
 
 REQUEST = "request.json"
@@ -136,7 +137,7 @@ class _Branching:
             self._restored(book, setting, tree)
             yield tree
             return
-        with files.lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
+        with lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
             place = Place(book.shadow, work_dir, setting.home, setting.programs)
             own = open_trees(place, now=setting.now_s, line="original")
             mark = book.path / MARK

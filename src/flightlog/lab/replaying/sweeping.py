@@ -16,6 +16,7 @@ from flightlog.model.errors import Conflict, ConsentNeeded, FlightlogError
 from flightlog.store import files
 from flightlog.store.copies import throw_away
 from flightlog.store.git import remove_stale
+from flightlog.store.locks import lock
 from flightlog.store.trees import Place, open_trees
 
 IN_PLACE = ".replay-in-place.lock"
@@ -31,7 +32,7 @@ def swept(runs_dir: Path, setting: Setting) -> Iterator[str]:
     left |= {mark.parent for mark in runs_dir.glob(f"*/{MARK}")}
     for path in sorted(each for each in left if (each / books.CONFIG).is_file()):
         # What a foreign run says was left by it is not followed: putting back writes where it says.
-        with suppress(Conflict, ConsentNeeded), files.lock(path / LOCK, who=f"process {setting.process}"):
+        with suppress(Conflict, ConsentNeeded), lock(path / LOCK, who=f"process {setting.process}"):
             book = Book(path, now=setting.now, new_id=setting.new_id)
             if book.state.branch is not None:
                 setting.permit(book.config, path, book.config_digest)
@@ -44,7 +45,7 @@ def _one(book: Book, setting: Setting) -> Iterator[str]:
             end_family(int(attempt.process.partition("-")[0]))
     if (book.path / MARK).exists():
         try:
-            with files.lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
+            with lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
                 yield put_back(book, setting)
         except FlightlogError as error:
             yield f"{book.config.work_dir} could not be put back as it was before {book.name}: {error}"

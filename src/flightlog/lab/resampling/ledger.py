@@ -25,8 +25,8 @@ from flightlog.lab.resampling.events import (
 )
 from flightlog.lab.resampling.layout import Item
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.store.files import lock
 from flightlog.store.journal import Journal, Record
+from flightlog.store.locks import lock
 
 WIDTH = "width_reached"
 

@@ -19,7 +19,7 @@ from flightlog.lab.running.setting import Setting
 from flightlog.lab.running.stage import Stage
 from flightlog.model.errors import NotFound
 from flightlog.model.jobs import Job
-from flightlog.store.files import lock
+from flightlog.store.locks import lock
 
 SESSION = "session"
 

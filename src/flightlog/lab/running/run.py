@@ -42,7 +42,8 @@ from flightlog.lab.state import Attempt
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.sources.api.proxy import Rewrite
 from flightlog.store.copies import set_aside, throw_away
-from flightlog.store.files import is_running, lock
+from flightlog.store.files import is_running
+from flightlog.store.locks import lock
 
 BASELINE = "baseline"
 # The sessions that follow would fail the same way; they stay pending, for another day.

@@ -29,6 +29,7 @@ from flightlog.live.state import (
 )
 from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.store import edited, files
+from flightlog.store.locks import lock
 
 NAME = "runtime-state.yaml"
 OWN = ".flightlog"
@@ -98,7 +99,7 @@ def look(folder: Path, now_ms: int) -> Outcome:
 
 def update(folder: Path, now_ms: int, change: Change, *, durable: bool = True) -> Outcome:
     """Change the state; what the change does not touch keeps every byte."""
-    with edited.waiting_lock(folder / OWN / "lock", LOCK_WAIT_S):
+    with lock(folder / OWN / "lock", limit_s=LOCK_WAIT_S):
         for _ in range(TRIES):
             data = _with_late_edit(folder)
             try:

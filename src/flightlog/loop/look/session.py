@@ -19,8 +19,8 @@ from flightlog.loop.layout import pages
 from flightlog.loop.plan.schema import Plan
 from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.model.errors import NotFound
-from flightlog.store.lease import holder
 from flightlog.store.lines import Line, read, read_together
+from flightlog.store.locks import holder
 
 if TYPE_CHECKING:
     from flightlog.privacy.redact import Redactor

@@ -14,8 +14,9 @@ from flightlog.model.errors import Conflict
 from flightlog.model.pages import Page, Tier
 from flightlog.privacy.tiers import gitignore, layout
 from flightlog.store.directories import appear, aside, sweep
-from flightlog.store.files import create, ensure_dir, lock
+from flightlog.store.files import create, ensure_dir
 from flightlog.store.files import sweep as sweep_files
+from flightlog.store.locks import lock
 from flightlog.store.pages import publish
 
 SUMMARIES = "summaries"

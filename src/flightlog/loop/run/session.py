@@ -24,7 +24,7 @@ from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unreadable
 from flightlog.privacy.redact import Redactor
 from flightlog.store.files import create
-from flightlog.store.lease import Lease
+from flightlog.store.locks import Lease
 
 PLAN = "plan.yaml"
 LEASE = "runner.lock"

@@ -4,11 +4,13 @@ A file the agent still has is read in place. Of a file it deleted, every generat
 copy is read; of one it rewrote, the older generations, which hold what is no longer there.
 """
 
+import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from flightlog.model.damage import Damage
+from flightlog.model.errors import Unavailable
 from flightlog.model.ids import is_safe
 from flightlog.sources.claude_code.discover import (
     AGENT,
@@ -43,6 +45,13 @@ def keep(home: str, session: str, files: Iterable[Transcript]) -> "Settled":
 
     from flightlog.store.sessions import adopt_session  # noqa: PLC0415
 
+    return adopt_session(Path(home), AGENT, session, sources_of(home, files))
+
+
+def sources_of(home: str, files: Iterable[Transcript]) -> "dict[str, Path]":
+    """Return the agent's own files of a session by the names our copies have."""
+    from pathlib import Path  # noqa: PLC0415 - as above
+
     sources: dict[str, Path] = {}
     for file in sorted(files, key=lambda file: file.size):
         path = Path(file.path)
@@ -53,7 +62,7 @@ def keep(home: str, session: str, files: Iterable[Transcript]) -> "Settled":
         if file.lane and facts.is_file():
             sources[f"subagents/{facts.name}"] = facts
         sources.update((f"tool-results/{spilled.name}", spilled) for spilled in _spilled(file))
-    return adopt_session(Path(home), AGENT, session, sources)
+    return sources
 
 
 def kept_name(transcript: Transcript) -> str:
@@ -80,10 +89,24 @@ def _kept(live: Iterable[Transcript], home: str, damage: list[Damage]) -> Iterat
         present[transcript.session].add(kept_name(transcript))
     whole = {session for session, names in present.items() if MAIN in names}
     for session in sorted(sessions - (whole - rewritten)):
-        for name, numbers in sorted(kept_files(home, AGENT, session).items()):
+        root = session_dir(home, AGENT, session)
+        try:
+            kept = kept_files(home, AGENT, session)
+        except OSError as error:
+            damage.append(Damage(str(root), 0, 0, error.strerror or "unreadable"))
+            kept = {}
+        if not kept and not present[session] and not _is_never_kept(root):
+            # Named all the same: a session that was lost is missed where it is listed.
+            yield Transcript(str(root / MAIN), session, 0, 0)
+        for name, numbers in sorted(kept.items()):
             # The newest generation is what the agent still has.
             wanted = numbers[:-1] if name in present[session] else numbers
-            yield from _generations(session_dir(home, AGENT, session) / name, session, wanted, damage)
+            yield from _generations(root / name, session, wanted, damage)
+
+
+def _is_never_kept(root: "Path") -> bool:
+    """Return whether only the hook wrote to a session's directory so far."""
+    return root.is_dir() and os.access(root, os.R_OK | os.X_OK) and not (root / "meta.json").exists()
 
 
 def _generations(path: "Path", session: str, numbers: Iterable[int], damage: list[Damage]) -> Iterator[Transcript]:
@@ -96,7 +119,8 @@ def _generations(path: "Path", session: str, numbers: Iterable[int], damage: lis
         each = generation(path, number)
         try:
             with Recording(each) as recording:
-                # Our copies only grow, so their size says whether they changed.
-                yield Transcript(str(each), session, recording.size, 0, lane)
-        except OSError as error:
-            damage.append(Damage(str(each), 0, 0, error.strerror or "unreadable"))
+                # Our copies only grow, so their size says whether they changed; one that was restored is read again.
+                restored = sum(1 for _ in each.parent.glob(f"{each.name}*.damaged-*"))
+                yield Transcript(str(each), session, recording.size, 0, lane, inode=restored)
+        except (OSError, Unavailable) as error:
+            damage.append(Damage(str(each), 0, 0, getattr(error, "strerror", "") or str(error)))

@@ -124,6 +124,7 @@ class _Reading:
             self._look_back(block.view, block.end)
             self.result.end += block.end
         self.result.fingerprint = fingerprint(file, self.result.end)
+        self.result.damaged += file.damaged
 
     def over(self, view: memoryview) -> None:
         """Go over everything, in windows that stay in the processor's cache for the second search."""

@@ -8,7 +8,6 @@ Whoever throws a file away does so while nobody opens it: SQLite finds its side 
 an opening in between would join the sides of one file to another.
 """
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
@@ -16,8 +15,12 @@ from contextlib import closing, contextmanager, suppress
 from os import PathLike
 from typing import Any, TypeAlias, TypeVar
 
+from flightlog.model.errors import Conflict, Misconfigured, Unavailable
+from flightlog.store.locks import claim
+
 VERSION = 5
 _BUSY_SECONDS = 5.0
+_GATE_SECONDS = 1.0  # making an index takes 20 ms; after fifty times that its holder is taken to be stuck
 _APPLICATION = 0x666C6F67
 _PAGE_BYTES = 1 << 14  # most of it is written in bulk: with SQLite's usual 4 KB that takes half as long again
 _SIDES = ("", "-wal", "-shm", "-journal")
@@ -130,20 +133,21 @@ def _open(path: str | None) -> sqlite3.Connection:
         return _connected(":memory:")
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - no report waits for pathlib
-        with _gate(path, fcntl.LOCK_SH if _is_begun(path) else fcntl.LOCK_EX):
+        with _gate(path, shared=_is_begun(path)):
             _create(path)
             seen = _identity(path)
             return _connected(path)
     except sqlite3.DatabaseError as error:
         return _opened_anew(None if _is_held(error) else path, seen)
-    except OSError:
+    except (OSError, Conflict, Misconfigured):
+        # A gate held for long costs time, never an answer: this once, work without the file.
         return _connected(":memory:")
 
 
 def _opened_anew(path: str | None, seen: tuple[int, int]) -> sqlite3.Connection:
     """Throw away the file that was `seen`, unless somebody did so before; where that fails, answer from memory."""
     if path is not None:
-        with suppress(OSError, sqlite3.Error), _gate(path, fcntl.LOCK_EX):
+        with suppress(OSError, sqlite3.Error, Conflict, Misconfigured), _gate(path):
             if _identity(path) == seen:
                 for side in _SIDES:
                     with suppress(FileNotFoundError):
@@ -172,19 +176,30 @@ def _is_begun(path: str) -> bool:
 
 
 @contextmanager
-def _gate(path: str, how: int) -> Iterator[None]:
-    """Open together, throw away alone; where there are no locks, nobody waits."""
+def _gate(path: str, *, shared: bool = False) -> Iterator[None]:
+    """Open together, throw away alone; raise `Conflict` when another process holds the gate for long."""
+    _check_layout(os.path.dirname(path))  # noqa: PTH120 - as above
     try:
         gate = os.open(f"{path}.gate", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError:
         yield
         return
     try:
-        with suppress(OSError):
-            fcntl.flock(gate, how)
+        with suppress(Unavailable):  # where there are no locks, nothing waits
+            claim(gate, f"{path}.gate", limit_s=_GATE_SECONDS, shared=shared)
         yield
     finally:
         os.close(gate)
+
+
+def _check_layout(home: str) -> None:
+    """Raise `Misconfigured` when the index is part of a store of a later version, which has its own idea of it."""
+    if os.path.exists(f"{home}/layout.json"):  # noqa: PTH110 - as above
+        from pathlib import Path  # noqa: PLC0415
+
+        from flightlog.store.migration import ensure_writable  # noqa: PLC0415
+
+        ensure_writable(Path(home))
 
 
 def _identity(path: str | None) -> tuple[int, int]:

@@ -9,7 +9,7 @@ from flightlog.app.doctor import Finding, Level, examine
 from flightlog.web.desk import DESK, aside
 from flightlog.web.family import Family
 
-_WORST_FIRST = (Level.DAMAGE, Level.WARNING, Level.NOTE, Level.OK)
+_WORST_FIRST = (Level.DAMAGE, Level.FAILURE, Level.WARNING, Level.NOTE, Level.OK)
 
 
 async def doctor(request: web.Request) -> web.StreamResponse:
