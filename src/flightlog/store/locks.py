@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 _NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 # A lock is held for the length of one write or one git command; 30 s is what a very busy disk takes for that.
 WAIT_S = 30.0
-_RETRY_S = 0.001
+# The first retries come soon, for locks held for one write; later ones leave the processor to the holder.
+_RETRY_S, _RETRY_MAX_S = 0.001, 0.05
 _NOTE_BYTES = 200
+_COMMAND_CHARS = 80
 _STATES = {"T": "stopped", "t": "stopped", "Z": "gone", "X": "gone", "x": "gone"}
 
 
@@ -52,7 +54,7 @@ class Holder(NamedTuple):
 def claim(file: int, path: "Path | str", *, limit_s: float = 0.0, shared: bool = False) -> None:
     """Lock the open `file`; raise `Conflict` with its holder after `limit_s`, `NoLocks` where locks do not work."""
     how = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
-    end = time.monotonic() + limit_s
+    end, pause_s = time.monotonic() + limit_s, _RETRY_S
     while True:
         try:
             return fcntl.flock(file, how)
@@ -61,7 +63,8 @@ def claim(file: int, path: "Path | str", *, limit_s: float = 0.0, shared: bool =
                 holder = _holder(file)
                 wake = f"kill -CONT {holder.pid}" if holder.state == "stopped" else "wait until it is done"
                 raise Conflict(f"held by {holder.describe()}: {path}", hint=wake) from error
-            time.sleep(_RETRY_S)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _RETRY_MAX_S)
         except OSError as error:
             kind = NoLocks if error.errno in _NO_LOCKS else Unavailable
             raise kind(f"cannot lock: {error.strerror}: {path}", hint="use a file system with locks") from error
@@ -172,7 +175,8 @@ def _process(pid: int) -> tuple[str, float, str]:
     try:
         fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
         started_s = time.time() - float(_read("/proc/uptime").split()[0]) + int(fields[19]) / os.sysconf("SC_CLK_TCK")
-        command = _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()[:_NOTE_BYTES]
+        # Interpreter, program and verb name the holder; what follows may be long, or hold a secret.
+        command = " ".join(" ".join(_read(f"/proc/{pid}/cmdline").split("\0")[:3]).split())[:_COMMAND_CHARS]
     except (OSError, ValueError, IndexError):
         return ("gone" if pid and os.path.exists("/proc/self") else "running"), 0.0, ""  # noqa: PTH110 - as above
     return _STATES.get(fields[0], "running"), started_s, command
