@@ -99,6 +99,7 @@ def test_damage_stays_in_its_session(archive, harm):
         listed = json.loads(within(archive, "session", "list", "--json").out)
         assert sorted(each["session"] for each in listed) == SESSIONS
         assert within(archive, "settle").code == 0
+        assert within(archive, "privacy", "scan", HURT).code == 0
     usage = json.loads(within(archive, "session", "usage", "--by", "session", "--json").out)
     assert {row["session"] for row in usage["rows"] if row["responses"] == 40} == set(SESSIONS) - {HURT}
 

@@ -80,7 +80,8 @@ def test_a_last_line_without_an_end_is_the_last_line(tmp_path):
 
 
 def test_what_is_nowhere_is_said_to_be_missing(tmp_path):
-    for ask in (open_reader, lambda path: list(raw_lines(path, 0)), lambda path: list(sound_lines(path))):
+    assert list(raw_lines(str(tmp_path / "none"), 0)) == []
+    for ask in (open_reader, lambda path: list(sound_lines(path))):
         with pytest.raises(FileNotFoundError) as missing:
             ask(str(tmp_path / "none"))
         assert missing.value.strerror == "No such file or directory"

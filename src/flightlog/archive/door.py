@@ -8,7 +8,6 @@ import functools
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from datetime import tzinfo
 from itertools import groupby
 from pathlib import Path
@@ -309,7 +308,7 @@ class Archive:
         from flightlog.privacy.stream import secret_counts  # noqa: PLC0415 - its rules take a while to read
 
         files = self.recordings[session].files
-        return secret_counts(line for file in files for line in _readable_lines(file.path))
+        return secret_counts(line for file in files for line in raw_lines(file.path, 0))
 
     def fresh(self, session: str) -> tuple[Transcript, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
@@ -334,11 +333,6 @@ class Archive:
             files = [file for each in self.recordings.values() for file in each.files]
             self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
         return self._noted[folder]
-
-
-def _readable_lines(path: str) -> Iterator[bytes]:
-    with suppress(OSError):
-        yield from raw_lines(path, 0)
 
 
 def _text_of(path: str) -> str:

@@ -7,6 +7,7 @@ import errno
 import mmap
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from flightlog.model.errors import Unavailable
@@ -88,20 +89,30 @@ def blocks(file: Reader, start: int, buffer: bytearray) -> Iterator[Block]:
 
 
 def raw_lines(path: str, start: int) -> Iterator[bytes]:
-    """Yield lines from `start` on, each with its newline; the last may have none."""
+    """Yield lines from `start` on, each with its newline; the last may have none.
+
+    A file that cannot be read has no lines: `sound_lines` reports it as damage, and other files are read on.
+    """
     try:
         with open(path, "rb", buffering=_BLOCK_BYTES) as file:  # noqa: PTH123 - hot
             file.seek(start)
             yield from file
     except FileNotFoundError:
-        with _recording(path) as recording:
-            kept = b""
-            while block := recording.read_around(start, _BLOCK_BYTES, []):
-                start += len(block)
-                *whole, kept = (kept + block).split(b"\n")
-                yield from (line + b"\n" for line in whole)
-            if kept:
-                yield kept
+        with suppress(OSError):
+            yield from _recorded_lines(path, start)
+    except OSError:
+        return
+
+
+def _recorded_lines(path: str, start: int) -> Iterator[bytes]:
+    with _recording(path) as recording:
+        kept = b""
+        while block := recording.read_around(start, _BLOCK_BYTES, []):
+            start += len(block)
+            *whole, kept = (kept + block).split(b"\n")
+            yield from (line + b"\n" for line in whole)
+        if kept:
+            yield kept
 
 
 def sound_lines(path: str, start: int = 0) -> Iterator["Line | Damage"]:

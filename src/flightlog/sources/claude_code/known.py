@@ -6,7 +6,7 @@ clients note nothing, and nothing is claimed of them.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
@@ -67,7 +67,7 @@ def known(transcripts: Iterable[Transcript]) -> dict[str, Known]:
     """Read the files of one session; the answer is by lane, the main thread's is ""."""
     noted = _Noted()
     for transcript in transcripts:
-        for line in _lines(transcript.path):
+        for line in raw_lines(transcript.path, 0):
             if _ATTACHMENT in line:
                 noted.attach(line, transcript.lane)
             if any(needle in line for needle in _NEEDLES):
@@ -75,11 +75,6 @@ def known(transcripts: Iterable[Transcript]) -> dict[str, Known]:
                     noted.take(_decode(line), transcript.lane)
     lanes = dict.fromkeys([*noted.replies, *noted.context])
     return {lane: _known(noted, lane) for lane in lanes}
-
-
-def _lines(path: str) -> Iterator[bytes]:
-    with suppress(OSError):
-        yield from raw_lines(path, 0)
 
 
 def _known(noted: _Noted, lane: str) -> Known:
