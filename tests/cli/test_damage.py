@@ -291,3 +291,24 @@ def test_doctor_exits_1_after_lost_events_until_they_are_acknowledged(archive, t
     assert "failure hooks       33 hook events could not be written down" in ran.out
     assert fixed.code == 0
     assert [path.read_text() for path in (archive / "home").glob("acknowledged-lost-*")] == ["33\n"]
+
+
+def test_verify_misses_a_session_whose_directory_is_gone(archive):
+    shutil.rmtree(archive / "home/sessions/claude-code" / HURT)
+
+    lost = within(archive, "doctor", "--verify")
+    (archive / "agent").rename(archive / "projects")
+    restored = within(archive, "doctor", "--verify")
+
+    assert (lost.code, within(archive, "session", "list").code) == (3, 0)
+    assert f"{HURT}" in lost.out
+    assert restored.code == 0
+    assert within(archive, "doctor", "--verify", "--json").code == 0
+
+
+def test_a_lost_session_is_let_go_once_a_person_says_so(archive):
+    shutil.rmtree(archive / "home/sessions/claude-code" / HURT)
+
+    codes = [within(archive, *words).code for words in (("doctor", "--verify", "--fix"), ("doctor", "--verify"))]
+
+    assert codes == [3, 0]

@@ -28,10 +28,10 @@ from flightlog.sources.git.repository import Repository, ignores
 from flightlog.store.files import quarantine, renamed
 from flightlog.store.git.command import GitError
 from flightlog.store.index.database import is_sound
-from flightlog.store.kept import kept_sessions
+from flightlog.store.kept import kept_sessions, lost_sessions
 from flightlog.store.locks import find_holder
 from flightlog.store.migration import Step, ensure_writable, layout_of, migrate, newest
-from flightlog.store.sessions import Fault, read_faults, verify_session
+from flightlog.store.sessions import Fault, read_faults, restore_session, verify_session
 from flightlog.views.prices import PRICES_FROM
 
 YEAR_MS = 365 * 86_400_000
@@ -231,6 +231,8 @@ def _stuck_locks(place: Path) -> Iterator[Finding]:
 
 
 def _known_faults(place: Path) -> Iterator[Finding]:
+    for session in sorted(lost_sessions(place, AGENT)):
+        yield Finding(Level.DAMAGE, "archive", f"{session}: lost, its directory is gone", "flightlog doctor --verify")
     for fault in read_faults(place, AGENT):
         text = f"{fault.session}/{fault.file}: {fault.what}, {fault.text}"
         yield Finding(Level.DAMAGE, "archive", text, "flightlog doctor --verify")
@@ -241,7 +243,8 @@ def verify(progress: Progress | None = None, *, accept: bool = False) -> Verifie
     place = home(os.environ)
     ensure_writable(place)
     archive = Archive([str(path) for path in claude_config_dirs(os.environ)], str(place))
-    names = sorted(kept_sessions(place, AGENT)[0])
+    lost = lost_sessions(place, AGENT)
+    names = sorted(kept_sessions(place, AGENT)[0] | lost)
     faults: list[Fault] = []
     busy: list[str] = []
     for done, session in enumerate(names):
@@ -250,7 +253,10 @@ def verify(progress: Progress | None = None, *, accept: bool = False) -> Verifie
         recording = archive.recordings.get(session)
         sources = sources_of(str(place), recording.files if recording else ())
         try:
-            faults += verify_session(place, AGENT, session, sources, accept=accept)
+            if session in lost:
+                faults.append(restore_session(place, AGENT, session, sources, accept=accept))
+            else:
+                faults += verify_session(place, AGENT, session, sources, accept=accept)
         except Conflict as error:
             busy.append(error.message)
     return Verified(len(names) - len(busy), tuple(busy), tuple(faults))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 REWRITTEN = ".rewritten"
 DAMAGED = ".damaged"
+ADOPTED = ".adopted"
 _TRANSCRIPT = r"(transcript|agent-[A-Za-z0-9._-]+?)(?:\.g\d+)?\.jsonl(?:\.from-\d+(?:\.zst)?)?"
 
 
@@ -35,6 +36,12 @@ def damaged_sessions(home: "PathLike[str] | str", agent: str) -> set[str]:
     """Name the sessions whose copies were found damaged and are still there."""
     root = f"{os.fspath(home)}/sessions/{checked(agent)}"
     return _listed(f"{root}/{DAMAGED}") & _listed(root)
+
+
+def lost_sessions(home: "PathLike[str] | str", agent: str) -> set[str]:
+    """Name the sessions that were copied once and have no directory any more."""
+    root = f"{os.fspath(home)}/sessions/{checked(agent)}"
+    return _listed(f"{root}/{ADOPTED}") - _listed(root)
 
 
 def kept_files(home: "PathLike[str] | str", agent: str, session: str) -> dict[str, list[int]]:

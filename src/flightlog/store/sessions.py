@@ -21,7 +21,7 @@ from flightlog.model.errors import Conflict, FlightlogError, NotFound, Unavailab
 from flightlog.store import manifest
 from flightlog.store.adoption import Adopted, adopt
 from flightlog.store.files import ensure_dir, inside, quarantine, remove, replace
-from flightlog.store.kept import DAMAGED, REWRITTEN, damaged_sessions, kept_sessions, session_dir
+from flightlog.store.kept import ADOPTED, DAMAGED, REWRITTEN, damaged_sessions, kept_sessions, session_dir
 from flightlog.store.locks import is_interrupted, lock
 from flightlog.store.manifest import META, Meta, read_meta, write_meta
 from flightlog.store.migration import ensure_writable
@@ -64,6 +64,8 @@ def adopt_session(home: Path, agent: str, session: str, sources: Mapping[str, Pa
     A source that is gone leaves our copy as it is.
     """
     with _held(home, agent, session, "adopting") as (root, meta):
+        # A mark beside the sessions: without it, a directory that is lost as a whole would not be missed.
+        ensure_dir(root.parent / ADOPTED / root.name)
         missing = [] if (root / META).exists() else _unrecorded(root, meta)
         settled = _adopted(root, meta, sources)
         faults = _recorded_again(root, meta, missing)
@@ -113,6 +115,16 @@ def verify_session(
         faults.append(Fault(session, "", "unreadable", error.message))
     note_faults(home, agent, session, faults)
     return faults
+
+
+def restore_session(home: Path, agent: str, session: str, sources: Mapping[str, Path], *, accept: bool) -> Fault:
+    """Copy a session again whose directory is lost, if the agent still has it; with `accept`, let it go otherwise."""
+    fault = Fault(session, "", "lost", "its directory is gone")
+    if sources and adopt_session(home, agent, session, sources).adopted:
+        return replaced(fault, repaired="copied again from the agent's own files")
+    if accept:
+        (home / "sessions" / agent / ADOPTED / session).rmdir()
+    return fault
 
 
 def verify_sample(home: Path, agent: str, bytes_max: int = SAMPLE_BYTES, seconds_max: float = SAMPLE_S) -> list[Fault]:
