@@ -3,6 +3,7 @@
 Reads the environment and home so that nothing below has to.
 """
 
+import functools
 import getpass
 import os
 import re
@@ -98,6 +99,7 @@ def dotenv_values(text: str) -> frozenset[str]:
     return frozenset(value for value in secret_values(pairs) | drawn if len(value) >= _DOTENV_CHARS_MIN)
 
 
+@functools.lru_cache(maxsize=64)  # git is asked once per project: redactors are made for each page
 def own_names(project: Path) -> frozenset[str]:
     """Return what the person and the machine are called: user, host, and the project's git identity."""
     names = {socket.gethostname(), socket.gethostname().partition(".")[0]}
