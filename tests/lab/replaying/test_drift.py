@@ -4,12 +4,15 @@ import json
 import re
 import shutil
 
+from labs import reconfigured
+
 
 def planted(ground, name, edit):
     """A copy of the run in which something is not as it was."""
     copy = ground.root / "runs" / name
     shutil.copytree(ground.root / "runs" / "run", copy, symlinks=True)
     edit(copy)
+    reconfigured(copy, (copy / "config.yaml").read_text())
     return name
 
 
