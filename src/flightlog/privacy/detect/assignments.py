@@ -102,6 +102,9 @@ _NEXT_LINE = lazily.linear(
 )
 _NAMED_NEXT = lazily.quick(rb"[\w.-]+ ?[=:]")
 _HEX_WHOLE = lazily.quick(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
+_ASSIGNS = (b"=", b":", b">")
+# Marks that some vendors draw keys with, beside letters and digits; without them it must look random all the same.
+_KEY_MARKS = b"\\%"
 _NOISE = lazily.linear(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
 _HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
 _HEX_LINE = lazily.quick(rb"\s+[0-9a-fA-F]{16}")
@@ -279,7 +282,7 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     plain = view[start:end]
     if not is_cut(view, end) or len(plain) < 2 or _NEXT_LINE.match(view, end, end + 160) is None:
         return end, plain
-    if chance.is_code(plain) or chance.is_placeholder(plain):
+    if chance.is_code(plain) or chance.is_reference(plain):
         return end, plain
     text, back = joined(view, start, _WRAPPED_MAX)
     longer = _BARE.match(text).group()
@@ -325,7 +328,7 @@ def with_lone_line(view: bytes, end: int, text: bytes) -> tuple[int, bytes]:
 
 def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     text = value.text.rstrip(b".")
-    if len(text) < 4 or text.endswith(b":") or chance.is_placeholder(text) or b"\0" in text:
+    if len(text) < 4 or text.endswith(b":") or chance.is_reference(text) or b"\0" in text:
         return 0
     if word.decode("latin-1").startswith(PASSWORDS):
         told = value.operator != b"|" and (word != b"pass" or value.operator in (b"=", b":", b">"))
@@ -333,6 +336,8 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     if b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
         written = value.quoted or (value.operator in (b"=", b":") and not chance.is_code(text))
         return MEDIUM if written and chance.entropy(text) >= 3.5 else 0
+    if value.operator in _ASSIGNS and not chance.is_code(text):
+        text = text.translate(None, _KEY_MARKS)
     if b" " in text or len(text) < 10 or (chance.is_code(text) and not chance.is_headed(text)):
         return 0
     return MEDIUM if _is_key(word.decode("latin-1") in STRONG, name, value._replace(text=text)) else 0

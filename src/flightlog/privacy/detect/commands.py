@@ -60,6 +60,7 @@ _SYNTAXES = (
     (_KEY, "---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY", r"[^\x00]*?---- END SSH2(?P<v>)"),
     (_KEY, "<D>", r"(?P<v>[A-Za-z0-9+/\s]{80,800}={0,2})</D>"),
     (_JWK, r"\\{0,3}\"d\\{0,3}\" ?: ?", r"\\{0,3}\"(?P<v>[A-Za-z0-9_-]{40,900})\\{0,3}\""),
+    (_FLAG, r"\bBUNDLE_[A-Z0-9_]{1,60}__[A-Z]{2,8}", rf" *[=:] *{_QUOTE}?(?P<v>[^\s\x00\"':/]{{3,60}}:[^\s\x00\"';]{{3,60}})"),
     ("pgpass", ":(?:5432|5433|6432|3306):", r"[^\s\x00:]{1,40}:[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
     (_CALL, r"\b(?:mysqli?_connect|new mysqli|new PDO|getConnection)\(", rf"\s*{_ARGUMENT}{_ARGUMENT}{_LAST}"),
     (_CALL, r"\bDBI(?:->|\.)connect\(", rf"\s*(?:{_ARGUMENT}|[^\"',()\n\x00]{{1,60}},\s*){{2}}{_LAST}"),
@@ -107,7 +108,7 @@ def judge(view: bytes, start: int) -> Command | None:
 def _hit(rule: str, view: bytes, start: int, end: int) -> Hit | None:
     value = view[start:end]
     # A hash and a salt may hold any marks.
-    if rule not in (_HASH, _SALT, _KEY, _JWK) and (_STAND_IN.search(value) or chance.is_placeholder(value)):
+    if rule not in (_HASH, _SALT, _KEY, _JWK) and (_STAND_IN.search(value) or chance.is_reference(value)):
         return None
     if rule == _SALT and b"phrase" in value:
         return None

@@ -24,9 +24,16 @@ _WIDTH_MAX = 360
 _WORD_LOOK, _NAME_LOOK, _FORM_LOOK = 250, 80, 40
 _HASHY = lazily.linear(
     rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace"
+    rb"|(?:^|[\W_])(?:sha|rev|ref|h1)[\W_]"
 )
-_EVIDENCE = lazily.linear(rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred)[\w-]*\s| -u $")
-_SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api")
+_EVIDENCE = lazily.linear(
+    rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred|private|access)[\w-]*\s| -u $"
+)
+_SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api|private|access")
+# The name is part of an address, a path or the name of a file: what comes after it needs a reason of its own.
+_LOCATION = lazily.linear(
+    rb"(?i)^[\w-]*(?:/|\.(?:com|org|net|io|dev|co|cloud|app|ai|in|tar|t?gz|zip|whl|jar|deb|rpm)\b)[\w./~+%@-]*"
+)
 _OWNER = lazily.linear(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id")
 # Long enough, or cut by the end of a line.
 _VALUE = lazily.quick(
@@ -47,6 +54,7 @@ _AFTER = lazily.quick(f"(?i){_AFTER_WORD}".encode())
 _WORDY = lazily.quick(rb"\w")
 # A shorter name inside a word is that word.
 _LONG_NAME = 5
+_SHORT_NAME = 4
 _LEADING = lazily.quick(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\.[a-z]{2,9}\(|\Z)" % _SECRETIVE_WORDS.encode())
 # Names that are usual words: only with a word of credentials or a quoted value after them.
 _AMBIGUOUS = """abstract, aha, backlog, bored, box, bubble, canva, chef, circle, cisco, clay, cockroach,
@@ -76,6 +84,11 @@ def _rules_of() -> dict[bytes, tuple[Rule, ...]]:
     for rule in rules():
         for name in rule.near:
             by_name[name.encode()] = (*by_name.get(name.encode(), ()), rule)
+    # A longer name of the same vendor (`sumologic`, `sumo`) has the forms of the shorter one.
+    for name in by_name:
+        for size in range(_SHORT_NAME, len(name)):
+            shared = by_name.get(name[:size], ())
+            by_name[name] = (*(rule for rule in shared if rule.forms), *by_name[name])
     return by_name
 
 
@@ -304,17 +317,22 @@ def _shaped(text: bytes, form: str, rule: Rule) -> Hit | None:
 def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
     if gap.endswith((b"/", b"@", b"#", b"\\")) or gap.count(b"\n") > 3 or not _is_evident(gap, form, rule):
         return False
-    if chance.is_placeholder(value) or _HASHY.search(gap) is not None:
+    place = _LOCATION.match(gap)
+    named = _SECRETIVE.search(gap, place.end() if place else 0) is not None
+    if place and not named:
+        return False
+    vouched = named or _ASSIGNED.fullmatch(gap) is not None
+    if (chance.is_reference(value) if vouched else chance.is_placeholder(value)) or _HASHY.search(gap) is not None:
         return False
     if not rule.forms:
         if form == "{uuid}":
-            return _SECRETIVE.search(gap) is not None or _ASSIGNED.fullmatch(gap) is not None
+            return vouched
         return (
             (chance.is_random(value) or chance.is_grouped(value))
             and not chance.is_uuid(value)
             and _LABEL.search(gap) is None
         )
-    if form == "{uuid}" and b"id" in gap.lower() and _SECRETIVE.search(gap) is None:
+    if form == "{uuid}" and b"id" in gap.lower() and not named:
         return False
     return _mixed(value, form) and chance.entropy(value) >= 2.2
 

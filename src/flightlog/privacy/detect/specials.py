@@ -31,9 +31,6 @@ PATTERN = (
 )
 _TRIGGER = lazily.linear(PATTERN)
 _MANIFEST_MAX = 2_000
-_NO_PASSWORDS = frozenset(
-    b"password pass pwd test token secret changeme changeit yyy xxx apikey password> key>".split()
-)
 _FLAG = lazily.linear(rb"--?(?:user|u|proxy-user)[ =]*")
 _DIGIT = lazily.linear(rb"[0-9]")
 _MARKED = lazily.linear(rb"[0-9#!@%^*]")
@@ -182,7 +179,7 @@ def _address(text: bytes, start: int) -> Hit | None:
         return None  # a port and a path that holds an @
     if password == b"x-oauth-basic" and chance.is_random(text[3:middle]):
         return Hit(start + 3, start + middle, "url-token", text[3:middle], MEDIUM)
-    if chance.is_placeholder(password) or password.lower() in (b"password", b"pass", b"pwd", b"secret", b"token"):
+    if chance.is_reference(password):
         return None
     return Hit(start + middle + 1, start + len(text) - 1, "url-password", password, MEDIUM)
 
@@ -194,12 +191,12 @@ def _header_or_flag(text: bytes, start: int) -> Hit | None:
     value = words[-1] if words else b""
     if word.startswith(b"-"):
         value, rule = _user_password(text), "curl-user"
-        fine = _is_typed(value) and not value.isdigit() and value.lower() not in _NO_PASSWORDS
+        fine = _is_typed(value) and not value.isdigit()
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"
         fine = chance.is_random(value, floor=2.8) or (
             (_PADDED.search(value) if word.lower() == b"basic" else _is_dense(value))
-            and not chance.is_placeholder(value)
+            and not chance.is_reference(value)
         )
     elif word.endswith(b'"') or b"(" in word:
         value, rule = text.rsplit(b'"', 2)[1].rstrip(b"\\"), "credential-call"
@@ -225,4 +222,4 @@ def _is_dense(value: bytes) -> bool:
 
 
 def _is_typed(value: bytes) -> bool:
-    return len(value) >= 4 and not chance.is_placeholder(value) and _STAND_IN.search(value) is None
+    return len(value) >= 4 and not chance.is_reference(value) and _STAND_IN.search(value) is None

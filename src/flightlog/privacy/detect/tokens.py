@@ -24,6 +24,12 @@ _WANTED_ELSE = 1
 # Where a line ends before that, less is enough: the value may go on in the next.
 _WANTED_CUT = {1: 6, 2: 4, 3: 3}
 _HEAD_CHARS = 2
+# `AKIA`, `ghp_`, `xoxb-`: shorter heads (`SK`, `6L`, `sk-`) begin hashes and words as well.
+_PREFIX_MIN = 4
+# A tail of up to three different characters (`xxxx`, `aaaa-aaaa`) is filler, not a name.
+_FILLER_LETTERS = 3
+# A token is no name of a file.
+_FILE = lazily.quick(rb"\.(?:png|jpe?g|gif|svg|ico|webp|css|js|html?)\b")
 
 
 _ADDRESS_LEAD = lazily.quick(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")
@@ -194,12 +200,19 @@ def _try(view: bytes, start: int, form: _Form, lines: _Joined | None) -> Hit | N
         return _around(view, start, form, pattern) or _around_joined(view, start, form, pattern)
     match = pattern.match(view, start, start + _WIDTH_MAX * 4)  # type: ignore[attr-defined]
     whole = _joined(lines, start, form, pattern) if lines is not None else None
+    if _begins_inside_word(view, start, form) or (match and _FILE.match(view, match.end(), match.end() + 6)):
+        return None
     if match and _ends(form.text, view[match.end() : match.end() + 1]):
-        hit = _hit(match.group(), start, match.end(), form.rule)
+        hit = _hit(match.group(), start, match.end(), form)
         if hit and whole and _goes_on(view, hit, whole):
             hit = whole
         return _from_scheme(view, _padded(view, hit, form), form.head)
     return _from_scheme(view, whole, form.head)
+
+
+def _begins_inside_word(view: bytes, start: int, form: _Form) -> bool:
+    """Return whether the head is the end of a longer word: `task_test_…`, `publico-…`."""
+    return start > 0 and form.head[:1].islower() and view[start - 1 : start].islower()
 
 
 def _joined(lines: _Joined, start: int, form: _Form, pattern: object) -> Hit | None:
@@ -208,7 +221,7 @@ def _joined(lines: _Joined, start: int, form: _Form, pattern: object) -> Hit | N
     # Lines of capitals read as one are a list of words, not a token.
     if match is None or _is_words(match.group()[len(form.head) :]):
         return None
-    return _hit(match.group(), start, back(match.end()), form.rule)
+    return _hit(match.group(), start, back(match.end()), form)
 
 
 def _is_words(value: bytes) -> bool:
@@ -262,7 +275,7 @@ def _around(view: bytes, at: int, form: _Form, pattern: object) -> Hit | None:
             and (not before.isalnum() or (before.isalpha() and match.group()[:1].isdigit()))
             and _ends(form.text, view[match.end() :][:1])
         ):
-            return _hit(match.group(), match.start(), match.end(), form.rule)
+            return _hit(match.group(), match.start(), match.end(), form)
     return None
 
 
@@ -282,21 +295,20 @@ def _ends(form: str, after: bytes) -> bool:
     return not (after.isalnum() or (after in b"_" and after != b"")) if not form.endswith("-}") else True
 
 
-def _hit(value: bytes, start: int, end: int, rule: Rule) -> Hit | None:
-    if chance.entropy(value) < rule.entropy or _is_stand_in(value):
+def _hit(value: bytes, start: int, end: int, form: _Form) -> Hit | None:
+    tail = value[value.find(form.head) + len(form.head) :]
+    # A vendor's prefix vouches for an invented value, too; a head that other text has does not.
+    if not _is_prefix(form) and (chance.entropy(value) < form.rule.entropy or chance.is_placeholder(tail)):
         return None
+    if chance.is_reference(tail) or (len(set(tail)) > _FILLER_LETTERS and _is_words(tail)):
+        return None  # `test_…`, `key…`, `ptr_…` begin names of code as well
     if value[1:2] in b"._-" and not chance.count_digits(value):
         return None  # a head of one letter tells little
     if value[3:4] == b"." and _is_words(value[4:]):
         return None  # nor does one of three before a dot, which code has
-    return Hit(start, end, rule.id, value, HIGH)
+    return Hit(start, end, form.rule.id, value, HIGH)
 
 
-def _is_stand_in(value: bytes) -> bool:
-    low = value.lower()
-    return b"xxxx" in low or b"example" in low or b"****" in low or b"abcdefghij" in value or _repeats(value)
-
-
-def _repeats(value: bytes) -> bool:
-    tail = value[-12:]
-    return len(set(tail)) <= 2
+def _is_prefix(form: _Form) -> bool:
+    """Return whether the head is a vendor's own mark: four characters or more that end no word of a language."""
+    return form.lead and len(form.head) >= _PREFIX_MIN and (form.head.isupper() or not form.head.isalpha())
