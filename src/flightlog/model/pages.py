@@ -5,8 +5,11 @@ in the tests holds the rest of the source to that). A tracked page accepts nothi
 """
 
 import enum
+from typing import Generic, TypeVar
 
 from msgspec import Struct
+
+T = TypeVar("T")
 
 
 class Tier(enum.Enum):
@@ -21,6 +24,19 @@ class Clean(Struct, frozen=True):
     """Text from which secrets and personal data were taken out."""
 
     text: str
+
+
+class Redacted(Struct, Generic[T], frozen=True):
+    """A value from which private details were removed, and how many.
+
+    Each replaced occurrence counts, so a token that occurred three times counts three times.
+    Home directories whose owner was removed count as personal details. What was a tag before
+    does not count.
+    """
+
+    value: T
+    secrets: int
+    personal: int
 
 
 class Page(Struct, frozen=True):

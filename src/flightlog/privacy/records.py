@@ -1,13 +1,15 @@
 """Redacting records: every string of a JSON value, keys included, structure kept.
 
-The strings of many records are searched in one go with a NUL between them, which no
-detector crosses; short strings met before are remembered. A record without anything
-private comes back byte for byte, and one line in is one line out.
+A document is read twice: values are collected, then replaced wherever they occur. The strings
+of many records are searched in one go with a NUL between them, which no detector crosses;
+short strings met before are remembered. A record without anything private comes back byte for
+byte, and one line in is one line out.
 """
 
 import functools
 import itertools
 import json
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from operator import add
@@ -16,10 +18,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from flightlog.model.damage import UNREADABLE
-from flightlog.model.pages import Clean
+from flightlog.model.pages import Clean, Redacted
 from flightlog.privacy.detect import contexts, engine, suspects
+from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.people import HOME
-from flightlog.privacy.redact import ROUNDS_MAX, Redactor, is_cut, is_hopeless
+from flightlog.privacy.redact import ROUNDS_MAX, Redactor, count_removed, is_cut, is_hopeless
 
 _BATCH_BYTES = 1 << 20
 # The first batch is small: what it says of home directories spares the next a look at each.
@@ -29,6 +32,8 @@ _COPIES_BYTES = 4 << 20
 _REMEMBERED_MAX = 50_000
 _REMEMBERED_CHARS = 300
 _SHORT_CHARS = 6
+# A batch has a megabyte: more than any file that is read twice.
+_BATCHES_MAX = 100_000
 
 
 class Leaf(NamedTuple):
@@ -46,44 +51,66 @@ class Records:
         self.redactor = redactor
         self._remembered: dict[Leaf, str] = {}
         self._telling: dict[str, bool] = dict.fromkeys(ordinary, False)
+        # For each batch of the first reading, its lines that need a closer look: the second looks at no others,
+        # but for those that hold a value collected elsewhere.
+        self._suspected: dict[int, array[int]] = {}
+        self._growth = 0
+
+    def collect_values(self, lines: Iterable[bytes]) -> None:
+        """Read the lines of a document for the values in it, which every later call replaces wherever they occur.
+
+        Memory stays flat: the last 10,000 values are remembered, and which lines need a closer look.
+        """
+        for batch in _batches(lines):
+            self._batch(batch, first_reading=True)
+
+    def redact_document(self, value: Any) -> Redacted[Any]:
+        """Return the JSON value with every string in it redacted, and how much was removed.
+
+        A value recognized in one string is replaced in all of them.
+        """
+        clean = self.value(value)
+        return Redacted(clean, *count_removed(_encoded(value), _encoded(clean)))
 
     def value(self, value: Any) -> Any:
         """Return the JSON value with every string in it redacted."""
+        known = self.redactor.known
         for _ in range(ROUNDS_MAX):
             leaves: list[Leaf] = []
             names: set[Leaf] = set()
+            growth = known.growth
             self._collect(value, "", leaves, names)
             answers = self._answers([*leaves, *names])
             value = self._rebuilt(value, "", answers) if answers else value
-            if names.isdisjoint(answers):
-                break  # else a key has another name now, which may say something about its value
+            # A key that has another name now may say something about its value.
+            if names.isdisjoint(answers) and known.growth == growth:
+                break
         return value
 
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield each line of JSON redacted; a line that is not JSON is redacted as text."""
-        batch: list[bytes] = []
-        size, enough = 0, _FIRST_BYTES
-        for line in lines:
-            batch.append(line)
-            size += len(line)
-            if size >= enough:
-                _keep_memory()
-                yield from self._batch(batch)
-                batch, size, enough = [], 0, _BATCH_BYTES
-        yield from self._batch(batch)
+        """Yield each line of JSON redacted; a line that is not JSON is redacted as text.
+
+        A value counts from the batch of lines in which it is recognized, or in all lines if
+        `collect_values` read them before.
+        """
+        for batch in _batches(lines):
+            yield from self._batch(batch)
 
     def clean(self, lines: Iterable[bytes]) -> Clean:
         """Return lines of JSON, redacted, as text that may be published."""
-        return Clean(b"".join(line + b"\n" for line in self.lines(lines)).decode("utf-8", "replace"))
+        document = list(lines)
+        self.collect_values(document)
+        return Clean(b"".join(line + b"\n" for line in self.lines(document)).decode("utf-8", "replace"))
 
     def clean_rows(self, rows: list[Any], indent: int = 0) -> Clean:
         """Return values, redacted, one line of JSON each, sorted, as text that may be published."""
         lines = sorted(_encoded(row) for row in self.value(rows))
         return Clean("".join(" " * indent + line.decode("utf-8", "replace") + "\n" for line in lines))
 
-    def _batch(self, lines: list[bytes]) -> list[bytes]:
+    def _batch(self, lines: list[bytes], *, first_reading: bool = False) -> list[bytes]:
         """Redact lines, most of them by one look: what holds no trigger of any detector is done."""
-        data = self.redactor.homeless(b"\0".join(lines))
+        raw = b"\0".join(lines)
+        data = self.redactor.homeless(raw)
         done = data.split(b"\0")
         if len(done) != len(lines):  # a line holds a NUL itself
             data = self.redactor.homeless(b"\n".join(lines))
@@ -91,17 +118,37 @@ class Records:
             if len(done) != len(lines):
                 return [self._line(line) for line in lines]
             data = data.replace(b"\n", b"\0")
-        suspected = suspects.records_in(data, self.redactor.known, self.redactor.meter())
-        if suspected:
-            ends = itertools.accumulate(map(len, done), initial=0)
-            starts = list(map(add, ends, itertools.count()))
-            picked = [bisect_right(starts, each.begin) - 1 for each in suspected]
-            settled = self._settled([done[index] for index in picked], [each.found for each in suspected])
-            for index, line in zip(picked, settled, strict=True):
-                done[index] = line
+        known, growth = self.redactor.known, self.redactor.known.growth
+        place = hash(raw)
+        suspected = self._suspected.get(place)
+        if suspected is None:
+            found = dict(self._suspects(data, done))
+            if first_reading and len(self._suspected) < _BATCHES_MAX:
+                self._suspected[place] = array("I", found)
+            self._replace(done, list(found), list(found.values()))
+        else:
+            self._replace(done, sorted({*suspected, *_holders(known, done)}))
+        for _ in range(ROUNDS_MAX):
+            if known.growth == growth:
+                break
+            growth = known.growth
+            self._replace(done, _holders(known, done))
         return done
 
-    def _settled(self, lines: list[bytes], found: list[list[engine.Found]]) -> list[bytes]:
+    def _suspects(self, data: bytes, lines: list[bytes]) -> Iterator[tuple[int, list[engine.Found]]]:
+        """Yield which lines need a closer look, and what was found in them."""
+        suspected = suspects.records_in(data, self.redactor.known, self.redactor.meter())
+        if suspected:
+            starts = _starts(lines)
+            for suspect in suspected:
+                yield bisect_right(starts, suspect.begin) - 1, suspect.found
+
+    def _replace(self, lines: list[bytes], picked: list[int], found: list[list[engine.Found]] | None = None) -> None:
+        """Redact the lines at `picked` in place."""
+        for index, line in zip(picked, self._settled([lines[index] for index in picked], found), strict=True):
+            lines[index] = line
+
+    def _settled(self, lines: list[bytes], found: list[list[engine.Found]] | None) -> list[bytes]:
         """Redact lines until another look changes nothing: a tag can bring something else to light."""
         done, decoded = self._careful(lines, found)
         # What changed as it stood was looked at until nothing changed; what was decoded, not yet as it now stands.
@@ -183,7 +230,7 @@ class Records:
 
     def _collect(self, value: Any, key: str, leaves: list[Leaf], names: set[Leaf]) -> None:
         if isinstance(value, str):
-            if len(value) >= _SHORT_CHARS and (key or not _is_plain(value)):
+            if len(value) >= _SHORT_CHARS and (key or not _is_plain(value) or value in self.redactor.known):
                 leaves.append(Leaf(key, value))
         elif isinstance(value, dict):
             for name, member in value.items():
@@ -206,9 +253,16 @@ class Records:
         """Return the strings that change, and what they become."""
         if len(self._remembered) > _REMEMBERED_MAX:
             self._remembered.clear()
-        unique = dict.fromkeys(leaves)
-        fresh = [leaf for leaf in unique if leaf not in self._remembered]
-        results = dict(zip(fresh, self._redacted(fresh), strict=True))
+        known, unique = self.redactor.known, dict.fromkeys(leaves)
+        results: dict[Leaf, str] = {}
+        for _ in range(ROUNDS_MAX):
+            if self._growth != known.growth:  # what was remembered may hold a value that is known by now
+                self._remembered.clear()
+                self._growth = known.growth
+            fresh = [leaf for leaf in unique if leaf not in self._remembered and leaf not in results]
+            results |= zip(fresh, self._redacted(fresh), strict=True)
+            if self._growth == known.growth:
+                break
         self._remembered |= {leaf: text for leaf, text in results.items() if len(leaf.text) <= _REMEMBERED_CHARS}
         results |= {leaf: self._remembered[leaf] for leaf in unique if leaf not in results}
         return {leaf: text for leaf, text in results.items() if text != leaf.text}
@@ -217,6 +271,7 @@ class Records:
         documents = [_document(leaf) for leaf in leaves]
         pending = list(range(len(documents)))
         hopeless: list[int] = []
+        known, growth = self.redactor.known, self.redactor.known.growth
         for _ in range(ROUNDS_MAX):
             after = self._round([documents[index] for index in pending])
             changed = [(index, new) for index, new in zip(pending, after, strict=True) if new != documents[index]]
@@ -229,6 +284,9 @@ class Records:
             # All share what a look may cost: where one was cut, the others are seen beside what is left of it.
             again = range(len(documents)) if cut else [index for index, _ in changed]
             pending = [index for index in again if index not in hopeless]
+            if known.growth != growth:
+                growth = known.growth
+                pending = sorted({*pending, *_holders(known, documents)}.difference(hopeless))
             if not pending:
                 break
         for index in (*pending, *hopeless):
@@ -263,6 +321,32 @@ class Records:
                 new += "_"
             made[new] = self._rebuilt(member, name if self._tells(name) else "", answers)
         return made
+
+
+def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    batch: list[bytes] = []
+    size, enough = 0, _FIRST_BYTES
+    for line in lines:
+        batch.append(line)
+        size += len(line)
+        if size >= enough:
+            _keep_memory()
+            yield batch
+            batch, size, enough = [], 0, _BATCH_BYTES
+    if batch:
+        yield batch
+
+
+def _starts(lines: list[bytes]) -> list[int]:
+    """Return where each line begins when they are joined by one byte."""
+    return list(map(add, itertools.accumulate(map(len, lines), initial=0), itertools.count()))
+
+
+def _holders(known: Known, lines: list[bytes]) -> list[int]:
+    """Return which lines hold a known value, in order."""
+    joined = engine.without_tags(b"\0".join(line.replace(b"\0", b"\n") for line in lines))
+    starts = _starts(lines)
+    return sorted({bisect_right(starts, hit.start) - 1 for hit in known.find(joined)}) if known else []
 
 
 @functools.cache

@@ -1,8 +1,8 @@
 """Taking out what is private: the one place where `Clean` text is made.
 
 Each value becomes a tag that is the same for the same value and key, and says nothing of
-the value to whoever has no key. Redacting twice changes nothing. Text is redacted whole,
-before anything cuts it, and never over the border between two records.
+the value to a reader without the key. A value recognized once is replaced wherever else it
+occurs. Redacting twice changes nothing. Text is redacted whole, before anything cuts it.
 """
 
 import hmac
@@ -10,18 +10,20 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from flightlog.model.pages import Clean
-from flightlog.privacy.detect import engine
+from flightlog.model.pages import Clean, Redacted
+from flightlog.privacy.detect import engine, lazily
 from flightlog.privacy.detect.hits import HIGH, LOW, SECRET, holds
-from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.known import Known, Label
 from flightlog.privacy.detect.meter import UNJUDGED, Memory, Meter
 from flightlog.privacy.detect.people import HOME, nobodys, without_owner
 
 _TAG_HEX = 4
 _GIVEN_UP = f"<{SECRET}:{UNJUDGED}:".encode()
 _HOMES_MAX = 16
-# A replacement changes what stands beside it; after this many rounds nothing new was ever found.
-ROUNDS_MAX = 6
+_HOME = lazily.linear(rb"(?:/(?:home|Users)/|-(?:home|Users)-|[A-Za-z]:(?:\\+|/)Users(?:\\+|/))[A-Za-z0-9]")
+# A replacement changes what stands beside it, and a recognized value is replaced elsewhere one round later;
+# after this many rounds nothing new was ever found.
+ROUNDS_MAX = 8
 
 
 class Finding(Struct, frozen=True):
@@ -36,7 +38,7 @@ class Finding(Struct, frozen=True):
 
 
 class Redactor:
-    """Redacts with one key and one set of known values."""
+    """Redacts one document with one key: values it recognized are known in every later text."""
 
     def __init__(self, key: bytes, *, known: Iterable[str] = (), homes: Mapping[str, str] | None = None) -> None:
         """Keep the key; `homes` maps directories to what they are called instead, as the repository to `.`."""
@@ -50,6 +52,12 @@ class Redactor:
             for path, name in sorted((homes or {}).items(), key=lambda pair: -len(pair[0]))
             if len(path) > 1
         }
+
+    def redact_text(self, text: str) -> Redacted[Clean]:
+        """Return `text` without what is private, and how much was removed."""
+        before = text.encode("utf-8", "surrogatepass")
+        after = self.data(before)
+        return Redacted(Clean(after.decode("utf-8", "surrogatepass")), *count_removed(before, after))
 
     def clean(self, text: str) -> Clean:
         """Return `text` as a value that may be published."""
@@ -135,13 +143,25 @@ class Redactor:
             if one.value[:1] in b"/-" and len(self._seen) < _HOMES_MAX:
                 self._seen[one.value] = None
             return nobodys(one.value)
-        return self.tag(one.kind, one.rule, one.value)
+        label = Label(one.kind, one.rule)
+        if one.rule != UNJUDGED:
+            label = self.known.learn(one.value, label)
+        return self.tag(*label, one.value)
 
 
 def redact(text: str, key: bytes, *, known: Iterable[str] = ()) -> tuple[Clean, list[Finding]]:
     """Return `text` redacted, and what was found in it."""
     redactor = Redactor(key, known=known)
     return redactor.clean(text), redactor.find(text)
+
+
+def count_removed(before: bytes, after: bytes) -> tuple[int, int]:
+    """Return how many secrets and how many personal details of `before` are no longer in `after`."""
+    if before == after:
+        return 0, 0
+    secrets, persons = (after.count(head) - before.count(head) for head in (b"<secret:", b"<person:"))
+    homes = len(_HOME.findall(before)) - len(_HOME.findall(after))
+    return max(0, secrets), max(0, persons) + max(0, homes)
 
 
 def is_cut(before: bytes, after: bytes) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from flightlog.privacy.detect import specials, triggers, views
-from flightlog.privacy.detect.hits import PERSON, SECRET, Hit, holds
+from flightlog.privacy.detect.hits import HIGH, PERSON, SECRET, Hit, holds
 from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import UNJUDGED, Meter
 
@@ -82,8 +82,7 @@ def find(data: bytes, known: Known | None = None, meter: Meter | None = None) ->
 def look(data: bytes, known: Known | None = None, meter: Meter | None = None) -> Looked:
     """Return what is private in `data`, and where it must be decoded to be sure."""
     looking = Looking(known, meter or Meter())
-    if holds(data, b"<secret:") or holds(data, b"<person:"):
-        data = TAG.sub(_blank, data)
+    data = without_tags(data)
     sighted = triggers.sight(data, looking.meter)
     hits = [*looking.known.find(data), *sighted.hits] if looking.known else sighted.hits
     found = [_found(hit, ((hit.start, hit.end),)) for hit in hits]
@@ -93,6 +92,11 @@ def look(data: bytes, known: Known | None = None, meter: Meter | None = None) ->
             at = bisect_right(starts, one.start) - 1
             found.append(one.moved(group[at][0] - starts[at]))
     return Looked(_settled(found), [place.start for place in sighted.places if place.text.startswith(_HIDING)])
+
+
+def without_tags(data: bytes) -> bytes:
+    """Return `data` with tags blanked out, each offset kept: what stands for a value holds none."""
+    return TAG.sub(_blank, data) if holds(data, b"<secret:") or holds(data, b"<person:") else data
 
 
 def _blank(tag: re.Match[bytes]) -> bytes:
@@ -178,12 +182,17 @@ def _best(cluster: list[Found]) -> list[Found]:
         return [Found((whole,), UNJUDGED, SECRET, max(one.weight for one in cluster), value)]
     kept: list[Found] = []
     taken: list[tuple[int, int]] = []
-    for one in sorted(cluster, key=lambda one: (one.kind == PERSON, -one.weight, one.start - one.end, one.start)):
+    for one in sorted(cluster, key=_rank):
         if not any(_overlaps(taken, span) for span in one.spans):
             kept.append(one)
             for span in one.spans:
                 insort(taken, span)
     return kept
+
+
+def _rank(one: Found) -> tuple[bool, int, int, int]:
+    # A known value may be a part of a longer secret: what is sure is weighed by its length.
+    return one.kind == PERSON, -min(one.weight, HIGH), one.start - one.end, one.start
 
 
 def _overlaps(taken: list[tuple[int, int]], span: tuple[int, int]) -> bool:

@@ -1,26 +1,89 @@
-"""Values known to be secret: the strongest layer, which needs no pattern.
+"""Private values that are known: searched everywhere, in every way they may be written.
 
-The values of environment variables whose names look secret, the contents of `.env` files
-and the proxy's key are searched as they are and as JSON, addresses and base64 write them.
+Known are the secrets of the environment and of `.env` files, the names of this machine, and
+each value a detector recognized in the document. A value is found bare, quoted, as JSON, HTML,
+addresses and base64 write it, in colors, and where a line end or a margin cuts it.
+
+A text is searched for anchors: a few bytes from both ends of each way of writing. Tens of
+thousands of them are one linear search, and only around an anchor is the text compared.
 """
 
 import base64
+import html
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 import re2
-import stringzilla
 
-from flightlog.privacy.detect.hits import HIGH, LATIN, Hit
+from flightlog.privacy.detect import chance, lazily, views
+from flightlog.privacy.detect.hits import HIGH, LATIN, PERSON, SECRET, Hit
 
 VALUE_CHARS_MIN = 6
+# Memory and time are bounded: of the values recognized in a document, the last so many are remembered.
+REMEMBERED_MAX = 10_000
+# A longer value is a file of its own (a key of 8192 bits has 6,400 characters), found by its frame.
+_VALUE_BYTES_MAX = 8_192
+_RULE = "known-value"
 _SECRET_NAME = re.compile(
     r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature", re.IGNORECASE
 )
 _HARMLESS = frozenset(("true", "false", "none", "null", "localhost", "production", "development", "default"))
-_RULE = "known-value"
+# Six letters or digits are rare in text that does not hold the value; half of a short value may be cut off.
+_ANCHOR_MAX, _ANCHOR_MIN = 6, 4
+# Lines are seldom cut shorter than 30 characters: a piece that long holds an anchor.
+_ANCHOR_STEP = 24
+_ANCHORS_MAX = 32
+# A part of the automaton is compiled again with a new one while it is at most so many times as large.
+_MERGE_BELOW = 4
+_BASE64_MIN = 8
+_BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-=")
+_WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
+_ALNUM_RUN = lazily.quick(rb"[A-Za-z0-9]+")
+# What ends with a letter or digit and yet is no part of the word after it.
+_ESCAPE_BEFORE = lazily.quick(rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\[[0-9;]{0,12}m)\Z")
+_LINE_END = rb"[ \t]*\\?(?:\\{1,4}r)?(?:\\{1,4}n|\r?\n)"
+_TAB = rb"(?:[ \t]|\\{1,4}t)"
+_MARGIN = (
+    rb"(?:" + _TAB + rb"*(?:[0-9]{1,6}(?:\t|\\{1,4}t|\xe2\x86\x92|\\{1,4}u2192|[:|] ?| {2,})|[+>|-] ?))?" + _TAB + rb"*"
+)
+_ESCAPES = (
+    rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z])+"
+    rb"|\\{1,4}u00[2-7][0-9a-fA-F]|%[2-7][0-9a-fA-F]|&(?:quot|apos|amp|lt|gt|#[0-9]{2,3}|#[xX][0-9a-fA-F]{2});"
+    rb"|\\{1,7}[\"'/`]"
+)
+# A margin is no part of a value, unless the value goes on with what looks like one: both are tried.
+_REWRITTEN = (
+    lazily.linear(_LINE_END + _MARGIN + rb"|" + _ESCAPES),
+    lazily.linear(_LINE_END + _TAB + rb"*|" + _ESCAPES),
+)
+
+
+class Label(NamedTuple):
+    """What a tag says of a value: the kind and rule of its first recognition."""
+
+    kind: str
+    rule: str
+
+
+class _Way(NamedTuple):
+    """One way a value is written; base64 has characters around it that hold a part of the value."""
+
+    value: bytes
+    before: int = 0
+    after: int = 0
+    whole_words: bool = False
+
+
+class _Part(NamedTuple):
+    """A part of the automaton: for each anchor, where in which length of text it lies."""
+
+    values: tuple[bytes, ...]
+    pattern: Any
+    places: dict[bytes, set[tuple[int, int]]]
+    widths: tuple[int, ...]
 
 
 def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
@@ -44,35 +107,230 @@ def dotenv_values(text: str) -> frozenset[str]:
 
 
 class Known:
-    """The known values of one run, ready to be searched."""
+    """The known values of one document, ready to be searched; more may be added at any time."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        """Keep each value of six characters or more, with the ways it may be written."""
-        self._values = {way: value for value in values if _usable(value) for way in _ways(value)}
-        ordered = sorted(self._values, key=len, reverse=True)
-        self.pattern = re2.compile(b"|".join(map(_literal, ordered)), LATIN) if ordered else None
-        # What holds another way holds that one: the shortest say whether there is any.
-        self._least = [way for way in ordered if not any(each in way for each in ordered if each != way)]
+        """Keep each value of six characters or more."""
+        self._ways: dict[bytes, _Way] = {}
+        self._labels: dict[bytes, Label] = {}
+        self._pending: list[bytes] = []
+        self._parts: list[_Part] = []
+        self._fixed: set[bytes] = set()
+        self.growth = 0
+        for value in values:
+            if _usable(value):
+                data = value.encode("utf-8", "surrogatepass")
+                self._fixed.add(data)
+                self._add(data, Label(SECRET, _RULE), whole_words=False)
 
     def __bool__(self) -> bool:
         """Say whether there is anything to look for."""
-        return self.pattern is not None
+        return bool(self._labels)
+
+    def __contains__(self, value: str) -> bool:
+        """Say whether `value` is one of those."""
+        return value.encode("utf-8", "surrogatepass") in self._labels
+
+    def learn(self, value: bytes, label: Label) -> Label:
+        """Remember a value recognized in the document, unless it is an ordinary word; return what its tag says."""
+        known = self._labels.get(value)
+        if known is not None:
+            return known
+        whole_words = reach_of(value, label.kind)
+        if whole_words is not None:
+            self._add(value, label, whole_words=whole_words)
+            self.growth += 1
+        return label
+
+    def forget(self) -> None:
+        """Forget the values that were learned: another document begins."""
+        if len(self._labels) > len(self._fixed):
+            self._rebuild([value for value in self._labels if value in self._fixed])
 
     def is_in(self, data: bytes) -> bool:
-        """Say whether a known value stands in `data`: several times faster than the pattern."""
-        return any(stringzilla.find(data, way) >= 0 for way in self._least)
+        """Say whether a known value stands in `data`."""
+        return next(self.find(data), None) is not None
+
+    def hide(self, data: bytes, mark: bytes) -> bytes:
+        """Return `data` with `mark` in place of each known value."""
+        parts, at = [], 0
+        for hit in sorted(self.find(data), key=lambda hit: (hit.start, -hit.end)):
+            if hit.start >= at:
+                parts += [data[at : hit.start], mark]
+            at = max(at, hit.end)
+        return b"".join([*parts, data[at:]])
 
     def find(self, view: bytes) -> Iterator[Hit]:
-        """Yield each place where a known value stands."""
-        if self.pattern is None:
+        """Yield each place where a known value stands; places may overlap."""
+        self._compile()
+        missed: list[tuple[int, int]] = []
+        for part in self._parts:
+            yield from self._exact(view, part, missed)
+        if missed:
+            yield from self._rewritten(view, missed)
+
+    def _add(self, value: bytes, label: Label, *, whole_words: bool) -> None:
+        self._labels[value] = label
+        self._pending.append(value)
+        for way in _ways(value):
+            self._ways.setdefault(way, _Way(value, whole_words=whole_words))
+        for core, before, after in _base64_cores(value):
+            self._ways.setdefault(core, _Way(value, before, after))
+
+    def _compile(self) -> None:
+        """Compile what was added; small parts are put together, so that few are searched and few compiled often."""
+        if not self._pending:
             return
-        for found in self.pattern.finditer(view):
-            value = self._values[found.group()].encode("utf-8", "surrogatepass")
-            yield Hit(found.start(), found.end(), _RULE, value, HIGH + 1)
+        if len(self._labels) > REMEMBERED_MAX * 5 // 4 + len(self._fixed):
+            learned = [value for value in self._labels if value not in self._fixed]
+            self._rebuild([*self._fixed, *learned[-REMEMBERED_MAX:]])
+            return
+        values = tuple(self._pending)
+        self._pending = []
+        while self._parts and len(self._parts[-1].values) <= _MERGE_BELOW * len(values):
+            values = self._parts.pop().values + values
+        self._parts.append(self._part(values))
+
+    def _rebuild(self, values: list[bytes]) -> None:
+        labels = {value: self._labels[value] for value in values}
+        bounded = {way.value for way in self._ways.values() if way.whole_words}
+        self._ways, self._labels, self._parts, self._pending = {}, {}, [], []
+        for value, label in labels.items():
+            self._add(value, label, whole_words=value in bounded)
+        self._compile()
+
+    def _part(self, values: tuple[bytes, ...]) -> _Part:
+        places: dict[bytes, set[tuple[int, int]]] = {}
+        for value in values:
+            for way in (*_ways(value), *(core for core, _, _ in _base64_cores(value))):
+                for offset, width in _anchors(way):
+                    places.setdefault(way[offset : offset + width], set()).add((offset, len(way)))
+        # The shorter of two anchors that begin alike is found, and the longer looked up.
+        ordered = sorted(places, key=lambda anchor: (len(anchor), anchor))
+        pattern = re2.compile(b"|".join(map(_literal, ordered)), LATIN)
+        return _Part(values, pattern, places, tuple(sorted({len(anchor) for anchor in ordered})))
+
+    def _exact(self, view: bytes, part: _Part, missed: list[tuple[int, int]]) -> Iterator[Hit]:
+        """Yield where a value stands as one of its ways; note around which other anchors it may be cut or escaped."""
+        at, search, places = 0, part.pattern.search, part.places
+        while (found := search(view, at)) is not None:
+            start = found.start()
+            at = start + 1
+            longest = 0
+            best: Hit | None = None
+            for width in part.widths:
+                for offset, size in places.get(view[start : start + width], ()):
+                    low = start - offset
+                    longest = max(longest, size)
+                    way = self._ways.get(view[low : low + size]) if low >= 0 else None
+                    if way is None or (way.whole_words and not _is_word(view, low, low + size)):
+                        continue
+                    if best is None or size > best.end - best.start:
+                        best = self._hit(view, way, low, low + size)
+            if best is not None:
+                yield best
+                at = max(at, best.end)
+            else:
+                missed.append((start, longest))
+
+    def _hit(self, view: bytes, way: _Way, start: int, end: int) -> Hit:
+        low, high = max(0, start - way.before), min(len(view), end + way.after)
+        while start > low and view[start - 1] in _BASE64:
+            start -= 1
+        while end < high and view[end] in _BASE64:
+            end += 1
+        kind, rule = self._labels[way.value]
+        return Hit(start, end, rule, way.value, HIGH + 1, kind)
+
+    def _rewritten(self, view: bytes, missed: list[tuple[int, int]]) -> Iterator[Hit]:
+        """Yield the values that show once escapes are decoded and line ends taken out, around anchors."""
+        windows: list[tuple[int, int]] = []
+        for start, size in sorted(missed):
+            # Each character may be written as six, as `\\u0021` is.
+            low, high = max(0, start - 6 * size - 40), start + 6 * size + 40
+            if windows and low <= windows[-1][1]:
+                windows[-1] = windows[-1][0], max(high, windows[-1][1])
+            else:
+                windows.append((low, high))
+        for low, high in windows:
+            for pattern in _REWRITTEN:
+                other = views.reread(view[low:high], pattern, _meaning)
+                for part in self._parts:
+                    for hit in self._exact(other.data, part, []):
+                        ((start, end),) = other.spans(hit.start, hit.end)
+                        yield hit._replace(start=low + start, end=low + end)
+
+
+def reach_of(value: bytes, kind: str = SECRET) -> bool | None:
+    """Return whether a recognized value counts as a whole word only; None if it counts only where it was recognized.
+
+    A password may be an ordinary word. Taking each `production` out of a document because one
+    line says `PASSWORD=production` would remove its meaning and hide nothing.
+    """
+    size = len(value)
+    if not VALUE_CHARS_MIN <= size <= _VALUE_BYTES_MAX or b"\0" in value or len(set(value)) < 4:
+        return None
+    if value.lower() in _COMMON:
+        return None
+    if kind == PERSON:
+        return True
+    letters = value.translate(None, b"_-. ")
+    if letters.isalpha():
+        # Letters alone are a word or words, unless capitals come where no word has them.
+        plain = letters.islower() or letters.isupper() or letters.istitle() or chance.wordiness(value) >= 0.55
+        return None if plain and size < 8 else True if plain else size < 8
+    if value.isdigit():
+        return None if size < 8 else True
+    return size < 8
 
 
 def _usable(value: str) -> bool:
     return len(value) >= VALUE_CHARS_MIN and value.lower() not in _HARMLESS and not value.isspace()
+
+
+def _is_word(view: bytes, start: int, end: int) -> bool:
+    """Say whether no letter, digit or underscore touches `start`:`end`, but that of an escape."""
+    if end < len(view) and view[end] in _WORD:
+        return False
+    if start == 0 or view[start - 1] not in _WORD:
+        return True
+    return _ESCAPE_BEFORE.search(view, max(0, start - 16), start) is not None
+
+
+def _anchors(way: bytes) -> list[tuple[int, int]]:
+    """Return places in `way` by which it is searched: where they begin, and how wide they are.
+
+    Letters and digits are written alike everywhere. Both ends have a place, so that a value
+    that is cut once is found by the other half.
+    """
+    width = max(_ANCHOR_MIN, min(_ANCHOR_MAX, len(way) // 2))
+    usable = [offset for run in _ALNUM_RUN.finditer(way) for offset in range(run.start(), run.end() - width + 1)] or [
+        0,
+        len(way) - width,
+    ]
+    # A word such as `github` would be an anchor in each line.
+    telling = [offset for offset in usable if _is_telling(way[offset : offset + width])] or usable
+    chosen = [telling[0]]
+    for offset in telling:
+        if offset >= chosen[-1] + _ANCHOR_STEP and len(chosen) < _ANCHORS_MAX:
+            chosen.append(offset)
+    return [(offset, width) for offset in dict.fromkeys([*chosen, telling[-1]])]
+
+
+def _is_telling(text: bytes) -> bool:
+    return not text.isdigit() and not (text.isalpha() and (text.islower() or text[1:].islower() or text.isupper()))
+
+
+def _meaning(written: bytes) -> bytes:
+    """Return the character an escape stands for; nothing for a line end or a color."""
+    if written[:1] == b"%":
+        return bytes((int(written[1:], 16),))
+    if written[:1] == b"&":
+        return html.unescape(written.decode()).encode()[:1]
+    text = written.lstrip(b"\\")
+    if text[:1] == b"u" and len(text) == 5:
+        return bytes((int(text[1:], 16),))
+    return text if len(text) == 1 and text in b"\"'/`" and written != text else b""
 
 
 def _literal(way: bytes) -> bytes:
@@ -82,22 +340,52 @@ def _literal(way: bytes) -> bytes:
     )
 
 
-def _ways(value: str) -> set[bytes]:
-    once = json.dumps(value, ensure_ascii=False)[1:-1]
+def _ways(value: bytes) -> set[bytes]:
+    """Return how plain text, JSON, HTML and addresses write `value`."""
+    if value.isalnum():
+        return {value}
+    text = value.decode("utf-8", "surrogatepass")
+    once = json.dumps(text, ensure_ascii=False)[1:-1]
     twice = json.dumps(once, ensure_ascii=False)[1:-1]
-    texts = {value, once, twice, json.dumps(value)[1:-1], quote(value, safe=""), quote(value), quote_plus(value)}
-    ways = {text.encode("utf-8", "surrogatepass") for text in texts}
-    return ways | _base64_cores(value.encode("utf-8", "surrogatepass"))
+    ascii_once = json.dumps(text)[1:-1]
+    texts = {text, once, twice, ascii_once, json.dumps(ascii_once)[1:-1], html.escape(text)}
+    raw = {way.encode("utf-8", "surrogatepass") for way in texts}
+    return raw | {way.encode() for way in (quote(value, safe=""), quote(value), quote_plus(value))}
 
 
-def _base64_cores(value: bytes) -> set[bytes]:
-    """Return the part of the base64 text that does not depend on what stands around, at each alignment."""
-    cores = set()
+def _base64_cores(value: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yield the part of the base64 text that does not depend on what is around, at each alignment.
+
+    With it come how many characters before and after it hold the other bits of the value.
+    """
     for lead in range(3):
         whole = base64.b64encode(b"\0" * lead + value)
         first = (0, 2, 3)[lead]
-        last = len(whole) - (0, 4, 4)[(lead + len(value)) % 3]
-        core = whole[first:last]
-        if len(core) >= 8:
-            cores |= {core, core.replace(b"+", b"-").replace(b"/", b"_")}
-    return cores
+        rest = (0, 4, 4)[(lead + len(value)) % 3]
+        core = whole[first : len(whole) - rest]
+        if len(core) >= _BASE64_MIN:
+            for way in {core, core.replace(b"+", b"-").replace(b"/", b"_")}:
+                yield way, first, rest
+
+
+# Words that passwords, users and machines share with ordinary text.
+_COMMON = frozenset(
+    b"""
+    access account active admin administrator another api-key apikey application argument basic bearer before boolean
+    browser builder button cancel change changeit changeme channel client command common config configuration content
+    context cookie create created current custom database debian default delete description desktop developer
+    development disabled docker document domain editor element enabled encrypted environment error example expected
+    expired export external false filter folder format function github gitlab global header hidden hostname hunter
+    import input internal invalid jenkins kubernetes length letmein library localhost locked machine manager master
+    message method missing module monitor mysecret mypassword nobody number object operator option optional options
+    oracle output package parameter passwd password password1 passphrase people person placeholder player please
+    plugin policy postgres prefix present private process production profile project prompt properties property
+    provider public python qwerty random readonly reader record redacted redis reference regular release remote
+    removed request required reserved resource response result return runner sample sandbox schema script search
+    secret secrets secure select server service session setting settings simple single source staging standard start
+    status storage stream string student subject submit support switch symbol system target template temporary
+    testing testuser thread ticket token tokens traffic ubuntu undefined unique unknown update upload user username
+    users validate value values vagrant variable version vscode warning website welcome window windows worker
+    workspace writer yourpassword
+    """.split()
+)

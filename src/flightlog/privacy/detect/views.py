@@ -103,14 +103,14 @@ def has_escaped_marks(data: bytes) -> bool:
 def others(data: bytes) -> Iterator[View]:
     """Yield the views that this text needs, but for base64: most need none."""
     if b"\x1b" in data or b"1b[" in data:
-        yield _reread(data, _ANSI, lambda _: b"")
+        yield reread(data, _ANSI, lambda _: b"")
     if b"%" in data and _TELLING_PERCENT.search(data) is not None:
-        yield _reread(data, _PERCENT, lambda code: bytes((int(code[1:], 16),)))
+        yield reread(data, _PERCENT, lambda code: bytes((int(code[1:], 16),)))
     if b"data: {" in data or b"data:{" in data:
         yield from _stream(data)
 
 
-def _reread(data: bytes, pattern: Any, meaning: Callable[[bytes], bytes]) -> View:
+def reread(data: bytes, pattern: Any, meaning: Callable[[bytes], bytes]) -> View:
     """Replace what `pattern` finds by its meaning, keeping only the text around: the rest is as it was."""
     parts: list[bytes] = []
     segments: list[Segment] = []

@@ -43,8 +43,7 @@ class Scrubber:
 
     def clean(self, data: bytes) -> bytes:
         """Return `data` with every known value replaced."""
-        pattern = self._known.pattern
-        return pattern.sub(MARK, data) if pattern is not None and self._known.is_in(data) else data
+        return self._known.hide(data, MARK)
 
     def clean_text(self, text: str) -> str:
         """Return `text` with every known value replaced."""
