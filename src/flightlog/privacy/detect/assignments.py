@@ -57,10 +57,11 @@ _LEAST_WORD = lazily.quick(
 )
 _OPERATOR = lazily.quick(rb"[=:>(|,]|<-|\s-\s")
 _NEXT_FIELD = lazily.quick(rb"&(?:amp;)?[\w.\[\]-]{1,40}=")
+_MASKED = lazily.quick(rb"[#*.]{3,}\s")
 _OPENED = lazily.quick(rb"(?:[\"'`]|&quot;)\s*$")
 _BARE = lazily.quick(rb"[^\s\"'`<>,;\x00\\)\]}]+")
 _BORING = lazily.linear(
-    rb"(?i)pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
+    rb"(?i)(?-i:[a-z]p[sS]k)|pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
     rb"|code|s?tore|ring|s\b|map|chain|less|note|noun|down|up\b|left|right|selector|mesh|pair|alias|id\b|vault|tab|ing)"
     rb"|monkeys?\b|monkey[_-]|turkey|hockey|donkey|whiskey|jockey|mickey"
     rb"|(?:primary|foreign|cache|sort|partition|hash|index|idx|hot|bucket|schema|sequence|natural|issuer|package).?key"
@@ -77,6 +78,8 @@ _BORING = lazily.linear(
 _SECRET_ID = lazily.quick(rb"(?i)secret[_-]id\Z")
 _NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
 _DIGIT = lazily.quick(rb"[0-9]")
+# As many as the least length of a key, `_FILLER_MIN`.
+_REPEATED = lazily.quick(rb"([A-Za-z])\1{15}")
 _MARKED = lazily.quick(rb"[0-9#!@%^*]")
 _TYPED = lazily.quick(rb"[0-9!@#$%^&*+=?~-]")
 _HUMPED = lazily.linear(rb"[a-z][A-Z].*[a-z][A-Z]")
@@ -84,12 +87,14 @@ _PROSE = lazily.quick(rb"[A-Za-z]{1,14}[.:!?]?\Z")
 # Other marks make it another thing than a key; a percent sign only as addresses write it.
 _USER = lazily.quick(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:>])\s*[^\s=]")
 _USER_REACH = 120
+# In YAML and notes a word alone after `password:` ends its line; types in code are followed by a mark or have humps.
+_LAST_WORD = lazily.quick(rb"[A-Za-z][a-z]{5,30}(?: ?\n|\r|\Z|\0|\"(?:[,}]|\Z))")
 _LONE = lazily.quick(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
 _NETRC = frozenset(b"default machine login account macdef".split())
 # Types, selectors, variables, pages about passwords.
 _NO_PASSWORD = lazily.quick(
     rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
-    rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|^!vault\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
+    rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|(?-i:^[A-Z0-9_]*(?:PASSW|PWD)[A-Z0-9_]*$)|^!vault\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
 )
 _ALPHABET = lazily.quick(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
 _LATER = lazily.quick(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,400})(?=[\s\"'`<>,;}\])]|\Z)")
@@ -102,9 +107,17 @@ _NEXT_LINE = lazily.linear(
 )
 _NAMED_NEXT = lazily.quick(rb"[\w.-]+ ?[=:]")
 _HEX_WHOLE = lazily.quick(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
+# A mere `key` names entries of caches, stores and lists: short ids, paths, and slugs such as `Linux-pip-<hash>`.
+_BARE_KEY_MIN = 16
+_SLUG = lazily.quick(rb"[A-Za-z]{2,}[0-9.]*[-/:](?:[A-Za-z0-9._]+[-/:])*[0-9a-f]{32,}|[a-z]{3,}/.*/|/[^/]*\.[a-z]{2,4}$")
 _ASSIGNS = (b"=", b":", b">")
 # Marks that some vendors draw keys with, beside letters and digits; without them it must look random all the same.
 _KEY_MARKS = b"\\%"
+# Names under which even a repeated character or a number counts; a mere `key` or `token` has numbers as ids.
+_SURE_NAMES = (b"secret", b"api", b"access", b"auth", b"private")
+_FILLER_MIN = 16
+_NUMBER_MAX = 20  # digits of the largest number of 64 bits
+_FILLER_LETTERS = 3
 _NOISE = lazily.linear(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
 _HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
 _HEX_LINE = lazily.quick(rb"\s+[0-9a-fA-F]{16}")
@@ -159,16 +172,22 @@ def is_worth_judging(view: bytes, start: int) -> bool:
     """Say, of text with its escapes, whether the word at `start` may introduce a secret: most do not."""
     end = word_end(view, start)
     word = view[start:end].lower()
-    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _TELLING) is None:
+    if not word.startswith(_NEED_NO_DIGIT) and not _may_be_key(view, end):
         return False
     tail = _TAIL.match(view, end, end + NAME_MAX)
     return not _is_boring(_name_before(view, start) + view[start : tail.end() if tail else end])
 
 
+def _may_be_key(view: bytes, end: int) -> bool:
+    """Return whether something within reach has a digit, or repeats a letter as fillers of keys do."""
+    stop = end + _TELLING
+    return _DIGIT.search(view, end, stop) is not None or _REPEATED.search(view, end, stop) is not None
+
+
 def judge(view: bytes, start: int, end: int) -> Hit | None:
     """Return the secret value that the word at `start`:`end` introduces, if it does."""
     word = view[start:end].lower()
-    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _TELLING) is None:
+    if not word.startswith(_NEED_NO_DIGIT) and not _may_be_key(view, end):
         return None
     tail = _TAIL.match(view, end, end + NAME_MAX).end()
     name = _name_before(view, start) + view[start:tail]
@@ -235,7 +254,8 @@ def _name_before(view: bytes, start: int) -> bytes:
 def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     gap = view[low:high]
     operator = _OPERATOR.search(gap)
-    empty = b'""' in gap or b"''" in gap  # and what follows is something else
+    # An empty or masked value, or a list: what follows is something else.
+    empty = b'""' in gap or b"''" in gap or _MASKED.search(gap) is not None or (b"[" in gap and b"," in gap)
     if empty or (operator is None and not (name.startswith(b"-") or gap.strip() == b"" or _OPENED.search(gap))):
         return None
     marks = operator.group() if operator else b""
@@ -338,6 +358,8 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
         return MEDIUM if written and chance.entropy(text) >= 3.5 else 0
     if value.operator in _ASSIGNS and not chance.is_code(text):
         text = text.translate(None, _KEY_MARKS)
+    if name.strip(b"_-.") == b"key" and (len(text) < _BARE_KEY_MIN or _SLUG.search(text)):
+        return 0
     if b" " in text or len(text) < 10 or (chance.is_code(text) and not chance.is_headed(text)):
         return 0
     return MEDIUM if _is_key(word.decode("latin-1") in STRONG, name, value._replace(text=text)) else 0
@@ -348,6 +370,8 @@ def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 -
         return any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
     if _ALPHABET.fullmatch(value.text) is None:
         return False
+    if value.operator in _ASSIGNS and _is_filler(value.text):
+        return any(mark in name for mark in _SURE_NAMES) or len(value.text) > _NUMBER_MAX
     if value.operator and chance.is_grouped(value.text):
         return True
     if not strong:
@@ -357,9 +381,15 @@ def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 -
     return chance.is_random(value.text, floor=3.0 if len(value.text) >= 20 else 2.9)
 
 
+def _is_filler(text: bytes) -> bool:
+    """Return whether `text` is as long as a key, but one repeated character or a mere number."""
+    return len(text) >= _FILLER_MIN and (text.isdigit() or len(set(text)) <= _FILLER_LETTERS)
+
+
 def _typed_by_a_person(text: bytes, value: _Value) -> int:
-    listed = value.operator[:1] in (b"(", b",")
-    if chance.is_code(text) or _NO_PASSWORD.search(text) or (listed and not (value.quoted and _TYPED.search(text))):
+    listed = value.operator[:1] in (b"(", b",") and not value.told
+    mixed = value.quoted and _TYPED.search(text) and chance.wordiness(text) < 0.5
+    if chance.is_code(text) or _NO_PASSWORD.search(text) or (listed and not mixed):
         return 0
     if value.quoted:
         return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _sentence(text) else 0
@@ -374,20 +404,27 @@ def _typed_by_a_person(text: bytes, value: _Value) -> int:
 
 def _is_told(view: bytes, start: int, value: _Value, name: bytes) -> bool:
     """Say whether any word after `password` is one: beside a user's name, or in an environment's syntax."""
-    if value.operator not in (b"=", b":", b">") or value.quoted:
+    if value.quoted:  # the last argument of a call; in lists of names more follow
+        return view[value.end : value.end + 4].lstrip(b"\\\"'`")[:1] == b")"
+    if value.operator not in (b"=", b":", b">"):
         return False
     if value.operator == b">":
         closed = view[value.end : value.end + 2] == b"</"
         return closed and _USER.search(view, max(0, start - _USER_REACH), start) is not None
     if view[value.start - 1 : value.start] not in (b"=", b":", b" "):
         return False
+    if value.operator == b":" and _LAST_WORD.match(view, value.start, value.end + 3):
+        return True
     if value.operator == b"=" and name.isupper() and view[value.start - 1 : value.start] == b"=":
         return True
     return _USER.search(view, max(0, start - _USER_REACH), start) is not None
 
 
 def _sentence(text: bytes) -> bool:
-    return text.count(b" ") > 0 and chance.wordiness(text) > 0.5 and not _TYPED.search(text)
+    if text.count(b" ") == 0 or _TYPED.search(text):
+        return False
+    # Small letters alone are a passphrase, unless grammar holds the words together.
+    return chance.wordiness(text) > 0.5 and (chance.is_prose(text) or not text.replace(b" ", b"").islower())
 
 
 def _rule(word: bytes) -> str:

@@ -55,6 +55,10 @@ _PLACEHOLDER = lazily.linear(
     rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|dummy|sample|insert|replace.?(?:me|with|this)"
     rb"|not.?a.?real|fake|my.?(?:secret|token|key|pass)|todo|fixme|abcdef123|0123456789|123456789|00000000|abcdefgh"
 )
+_GRAMMAR = frozenset(
+    b"the your you a an is are was be to of for and or in on at by with must may not no this that it if from as please enter"
+    b" new old use set has have can will password passphrase".split()
+)
 # One character class each: the standard library is linear here, and quicker to call.
 _DIGIT_RUN = lazily.quick(rb"[0-9]+")
 _HUMP = lazily.quick(rb"[a-z][A-Z]")
@@ -91,6 +95,11 @@ def is_reference(value: bytes) -> bool:
 def is_placeholder(value: bytes) -> bool:
     """Return whether `value` is a reference, or reads as invented for a document: a veto where no name vouches for it."""
     return is_reference(value) or _PLACEHOLDER.search(value) is not None or len(set(value)) <= 3
+
+
+def is_prose(value: bytes) -> bool:
+    """Return whether words are a sentence about something: a passphrase holds no words of grammar."""
+    return not _GRAMMAR.isdisjoint(value.lower().split())
 
 
 def is_uuid(value: bytes) -> bool:

@@ -25,9 +25,9 @@ _SALTED = "(?:SECURE_|LOGGED_IN_|NONCE_)?(?:AUTH_)?(?:KEY|SALT)"
 _BASE64 = "[A-Za-z0-9+/]"
 _PADDED = rf"(?:{LINE_END})?{_BASE64}{{12,120}}={{1,2}}"
 _SHARE = rf"(?:{_BASE64}{{40,88}}|{_BASE64}{{12,60}}(?:{LINE_END}){_BASE64}{{12,60}})={{0,2}}"
-_MNEMONIC = r"(?i:\bmnemonic|\b(?:seed|recovery|secret).?phrase)"
+_MNEMONIC = r"(?i:\bmnemonic|\b(?:seed|recovery|secret).?(?:phrase|words))"
 _HASH, _SALT, _PHRASE = "password-hash", "wordpress-salt", "seed-phrase"
-_FLAG, _UNSEAL = "command-password", "vault-unseal-key"
+_FLAG, _UNSEAL, _SPOKEN = "command-password", "vault-unseal-key", "spoken-password"
 _CALL = "credential-call"
 _KEY, _JWK = "private-key", "json-web-key"
 # What is looked for in every text, and what follows it: counted there, that would have more states than there is room.
@@ -42,7 +42,10 @@ _SYNTAXES = (
     (_FLAG, r"\b(?:smbclient|rpcclient|smbget) ", rf"{_LINE}-U +[^\s\x00%]+%{_WORD}"),
     (_FLAG, r"\b(?:mysql|mysqldump|mysqladmin) +-", rf"(?:{_LINE} -)?p{_WORD}"),
     (_FLAG, r"\bredis-cli +-", rf"(?:{_LINE} -)?a +{_WORD}"),
-    (_FLAG, r"(?i:\b(?:docker login|psexec) )", rf"{_LINE}-p ?{_WORD}"),
+    (_FLAG, r"(?i:\b(?:docker login|psexec(?:\.exe)?) )", rf"(?:{_LINE} )?-p ?{_WORD}"),
+    (_FLAG, r"(?i:\bidentified by )", rf" *{_LAST}"),
+    (_SPOKEN, rf"(?i:\bpass(?:word|phrase|code) (?:for [\w.@-]{{1,30}} )?(?:is|was) )", r"[\"'`]?(?P<v>[\w!@#$%^&*+-]{5,40})"),
+    (_PHRASE, r"(?i:\bpassphrase)", rf"(?:{_QUOTE})?\s{{0,2}}(?:[:=]|is )\s{{0,2}}(?:{_QUOTE})?(?P<v>[a-z]+(?: [a-z]+){{2,11}})(?:[\"'\\\n;]|\z)"),
     (_FLAG, r"\bhtpasswd +-", rf"[a-zA-Z]*b[a-zA-Z]* +[^\s\x00]+ +[^\s\x00]+ +{_WORD}"),
     (_FLAG, r"\b(?:un)?zip (?:-\w{1,6} ){0,3}-P ", rf" *{_WORD}"),
     (_FLAG, r"\brabbitmqctl +(?:add_user|change_password) ", rf" *[^\s\x00]+ +{_WORD}"),
@@ -61,6 +64,7 @@ _SYNTAXES = (
     (_KEY, "<D>", r"(?P<v>[A-Za-z0-9+/\s]{80,800}={0,2})</D>"),
     (_JWK, r"\\{0,3}\"d\\{0,3}\" ?: ?", r"\\{0,3}\"(?P<v>[A-Za-z0-9_-]{40,900})\\{0,3}\""),
     (_FLAG, r"\bBUNDLE_[A-Z0-9_]{1,60}__[A-Z]{2,8}", rf" *[=:] *{_QUOTE}?(?P<v>[^\s\x00\"':/]{{3,60}}:[^\s\x00\"';]{{3,60}})"),
+    ("pgpass", r"\*:\*:\*:", r"[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
     ("pgpass", ":(?:5432|5433|6432|3306):", r"[^\s\x00:]{1,40}:[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
     (_CALL, r"\b(?:mysqli?_connect|new mysqli|new PDO|getConnection)\(", rf"\s*{_ARGUMENT}{_ARGUMENT}{_LAST}"),
     (_CALL, r"\bDBI(?:->|\.)connect\(", rf"\s*(?:{_ARGUMENT}|[^\"',()\n\x00]{{1,60}},\s*){{2}}{_LAST}"),
@@ -69,7 +73,7 @@ _SYNTAXES = (
     (_HASH, r"\{S?(?:SHA|MD5)(?:256|384|512)?\}", rf"(?P<v>{_BASE64}{{8,120}}(?:{_PADDED}|{_BASE64}{{12}}))"),
     (_PHRASE, _MNEMONIC, rf"[^\n\x00]{{0,12}}?(?P<v>\b(?:[a-z]{{3,8}}(?: |{LINE_END} ?)){{11,23}}[a-z]{{3,8}})\b"),
 )
-_PIPED = r"\|\s*ConvertTo-SecureString"
+_PIPED = r"\|\s*ConvertTo-SecureString|\|[^|\n\x00]{0,120}--password-stdin"
 _FIELD = rf"\btype={_QUOTE}password{_QUOTE}"
 _FOLLOWS = {_SALT: r"\s*,\s*'[^'\x00]{20}"}
 _OPENINGS = (opening + _FOLLOWS.get(rule, "") for rule, opening, _ in _SYNTAXES)
@@ -77,9 +81,21 @@ PATTERN = "|".join(dict.fromkeys([*_OPENINGS, _PIPED, _FIELD])).encode()
 _READERS = tuple((rule, lazily.linear(f"(?:{opening}){rest}".encode())) for rule, opening, rest in _SYNTAXES)
 _OPENING = lazily.linear(PATTERN)
 _PIPED_BEFORE = lazily.linear(rb"[\"']([^\"'\x00]{4,80}?)\\{0,3}[\"']\s*\z")
+_ECHOED_BEFORE = lazily.linear(
+    rb"\b(?:echo|printf)(?: -\w+| '%s(?:\\+n)?')* (?:\\{0,3}[\"'])?([^\"'\x00|\s][^\"'\x00|]{3,80}?)(?:\\{0,3}[\"'])?\s*\z"
+)
+_TYPED = lazily.quick(rb"[0-9!@#$%^&*+]")
 _FIELD_BEFORE = lazily.linear(rb"(?i)\svalue=\\{0,3}[\"']([^\s\"'<>\x00]{4,80}?)\\{0,3}[\"']\s[^<>\x00]*\z")
 _STAND_IN = lazily.linear(
     rb"(?i)^[$<{%*]|^\[|^x+$|^[0-9]+:[0-9]+$|\{\w+|^(?:passw(?:or)?d|pass|pwd|secret|word|public|private)\W*$"
+)
+
+
+# What prose says of a password: `is required`, `is not set`, `is hashed`.
+_SAID = lazily.quick(
+    rb"(?i)(?:not|now|never|always|also|only|being|still|stored|empty|wrong|incorrect|correct|valid|invalid|missing|optional"
+    rb"|default|equal|safe|secure|weak|strong|blank|null|none|hidden|secret|known|unknown|longer|shorter|different|unique"
+    rb"|temporary|about|their|there|these|those|where|which|given|shown|written|taken|\w*(?:ed|ing|able|ible))\Z"
 )
 
 
@@ -95,7 +111,8 @@ def judge(view: bytes, start: int) -> Command | None:
         return None
     if view.startswith((b"|", b"type="), start):  # what was piped, or is the value of a field, stands before
         low = max(0, start - 100)
-        before = (_PIPED_BEFORE if view[start] == 124 else _FIELD_BEFORE).search(view[low:start])
+        piped = _PIPED_BEFORE if b"ConvertTo" in view[start : start + 20] else _ECHOED_BEFORE
+        before = (piped if view[start] == 124 else _FIELD_BEFORE).search(view[low:start])
         return Command(_hit(_FLAG, view, low + before.start(1), low + before.end(1)) if before else None)
     for rule, reader in _READERS:
         found = reader.match(view, start, start + _REACHES.get(rule, _REACH))
@@ -107,6 +124,8 @@ def judge(view: bytes, start: int) -> Command | None:
 
 def _hit(rule: str, view: bytes, start: int, end: int) -> Hit | None:
     value = view[start:end]
+    if (rule == _SPOKEN and not _is_spoken(value, view[end : end + 2])) or (rule == _PHRASE and chance.is_prose(value)):
+        return None
     # A hash and a salt may hold any marks.
     if rule not in (_HASH, _SALT, _KEY, _JWK) and (_STAND_IN.search(value) or chance.is_reference(value)):
         return None
@@ -115,4 +134,12 @@ def _hit(rule: str, view: bytes, start: int, end: int) -> Hit | None:
     if len(value) < _SHORT and not is_cut(view, end):
         return None
     whole = b"".join(value.split()) if b"\n" in value else value
-    return Hit(start, end, rule, whole, LOW if rule in (_FLAG, _CALL, _PHRASE) else MEDIUM)
+    return Hit(start, end, rule, whole, LOW if rule in (_FLAG, _CALL, _PHRASE, _SPOKEN) else MEDIUM)
+
+
+def _is_spoken(value: bytes, after: bytes) -> bool:
+    """Return whether `password is VALUE` gives the password: it has a digit or a mark, or ends the sentence."""
+    if _TYPED.search(value):
+        return True
+    ends = after[:1] in (b"", b"\n", b"\r", b"\0", b'"', b"`") or after in (b".", b".\n", b". ", b'."', b"\\n")
+    return ends and _SAID.match(value) is None

@@ -32,7 +32,7 @@ _EVIDENCE = lazily.linear(
 _SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api|private|access")
 # The name is part of an address, a path or the name of a file: what comes after it needs a reason of its own.
 _LOCATION = lazily.linear(
-    rb"(?i)^[\w-]*(?:/|\.(?:com|org|net|io|dev|co|cloud|app|ai|in|tar|t?gz|zip|whl|jar|deb|rpm)\b)[\w./~+%@-]*"
+    rb"(?i)[\w-]*(?:/|\.(?:com|org|net|io|dev|co|cloud|app|ai|in|tar|t?gz|zip|whl|jar|deb|rpm)\b)[\w./~+%@-]*"
 )
 _OWNER = lazily.linear(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id")
 # Long enough, or cut by the end of a line.
@@ -45,7 +45,7 @@ _CUT_RUN = lazily.quick(rb"[A-Za-z0-9_\-+/.=:~$!]{2,}")
 _SHORT_HEX = lazily.quick(rb"[0-9a-f]{1,31}")
 _DIGIT = lazily.quick(rb"[0-9]")
 _HUMP = lazily.quick(rb"[a-z][A-Z]")
-_SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers"
+_SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers|priv"
 _AFTER_WORD = (
     rf"[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?(?:\\{{0,7}}[\"'`]|[A-Za-z0-9_-]{{8}})"
     r"| \\{0,7}[\"'`][A-Za-z0-9]|\.[A-Za-z]{2,9}\(\\{0,7}[\"'`]"
@@ -145,8 +145,11 @@ def _known_name(text: bytes) -> bytes | None:
 
 
 def has_value(view: bytes, end: int) -> bool:
-    """Say whether something long stands within reach of a name that ends at `end`."""
-    value = _VALUE.search(view, end, end + _REACH + 1 + _LEAST)
+    """Return whether something long is within reach of a name that ends at `end`, which is no mere address."""
+    stop = end + _REACH + 1 + _LEAST
+    if view[end : end + 1] in b"./-" and _LOCATION.match(view, end, stop) and not _SECRETIVE.search(view, end, stop):
+        return False
+    value = _VALUE.search(view, end, stop)
     return value is not None and view.find(b"\0", end, value.end()) < 0
 
 
@@ -315,7 +318,7 @@ def _shaped(text: bytes, form: str, rule: Rule) -> Hit | None:
 
 
 def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
-    if gap.endswith((b"/", b"@", b"#", b"\\")) or gap.count(b"\n") > 3 or not _is_evident(gap, form, rule):
+    if gap.endswith((b"/", b"@", b"#", b"\\")) or (gap.endswith(b".") and gap[-2:-1].isdigit()) or gap.count(b"\n") > 3 or not _is_evident(gap, form, rule):
         return False
     place = _LOCATION.match(gap)
     named = _SECRETIVE.search(gap, place.end() if place else 0) is not None

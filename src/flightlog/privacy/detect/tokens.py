@@ -211,15 +211,18 @@ def _try(view: bytes, start: int, form: _Form, lines: _Joined | None) -> Hit | N
 
 
 def _begins_inside_word(view: bytes, start: int, form: _Form) -> bool:
-    """Return whether the head is the end of a longer word: `task_test_…`, `publico-…`."""
-    return start > 0 and form.head[:1].islower() and view[start - 1 : start].islower()
+    """Return whether the head is the end of a longer word or hash: `task_test_…`, `publico-…`, `sha512-6L…`."""
+    before = view[start - 1 : start] if start else b""
+    if len(form.head) < _PREFIX_MIN and before in (b"-", b"+"):
+        return True
+    return form.head[:1].islower() and before.islower()
 
 
 def _joined(lines: _Joined, start: int, form: _Form, pattern: object) -> Hit | None:
     text, back = lines
     match = pattern.match(text)  # type: ignore[attr-defined]
     # Lines of capitals read as one are a list of words, not a token.
-    if match is None or _is_words(match.group()[len(form.head) :]):
+    if match is None or _is_words(match.group()[len(form.head) :]) or not _ends(form.text, text[match.end() :][:1]):
         return None
     return _hit(match.group(), start, back(match.end()), form)
 
