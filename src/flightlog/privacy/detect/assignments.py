@@ -48,7 +48,7 @@ _FILLERS = (
 # Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
 _TAIL = lazily.quick(rb"[\w.\-]*")
 _MARKS = lazily.quick(rb"[^A-Za-z0-9\x00]+")
-_NUMBER = lazily.quick(rb"[0-9]{1,6}(?:\t|\xe2\x86\x92)[ \t]*")
+_NUMBER = lazily.quick(rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*")
 _FILLER = lazily.linear(f"(?i)(?:{_FILLERS})\\b".encode())
 _WORD = lazily.quick("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
 # Each word for a secret holds one of these.

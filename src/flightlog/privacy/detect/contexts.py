@@ -32,7 +32,7 @@ _EVIDENCE = lazily.linear(
 _SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api|private|access")
 # The name is part of an address, a path or the name of a file: what comes after it needs a reason of its own.
 _LOCATION = lazily.linear(
-    rb"(?i)[\w-]*(?:/|\.(?:com|org|net|io|dev|co|cloud|app|ai|in|tar|t?gz|zip|whl|jar|deb|rpm)\b)[\w./~+%@-]*"
+    rb"(?i)[\w-]*(?:/|\.(?:com|org|net|io|dev|co|cloud|app|ai|in|de|eu|uk|fr|jp|cn|ru|us|me|tar|t?gz|zip|whl|jar|deb|rpm)\b)[\w./~+%@-]*"
 )
 _OWNER = lazily.linear(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id")
 # Long enough, or cut by the end of a line.
@@ -125,8 +125,8 @@ def _name_at(data: bytes, start: int) -> bytes | None:
         if name.decode() in AMBIGUOUS:
             if begins and _AFTER.match(data, start + size, start + size + 20):
                 return name
-        elif begins or size >= _LONG_NAME:
-            return name
+        elif size >= _LONG_NAME or (begins and data[start : start + size] in (name, name.upper(), name.title())):
+            return name  # `sumOfItems` holds no `sumo`
     return None
 
 
@@ -324,12 +324,13 @@ def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
     named = _SECRETIVE.search(gap, place.end() if place else 0) is not None
     if place and not named:
         return False
-    vouched = named or _ASSIGNED.fullmatch(gap) is not None
+    assigned = _ASSIGNED.fullmatch(gap) is not None
+    vouched = named or (assigned and b"=" in gap)
     if (chance.is_reference(value) if vouched else chance.is_placeholder(value)) or _HASHY.search(gap) is not None:
         return False
     if not rule.forms:
         if form == "{uuid}":
-            return vouched
+            return named or assigned
         return (
             (chance.is_random(value) or chance.is_grouped(value))
             and not chance.is_uuid(value)

@@ -212,6 +212,8 @@ def _user_password(text: bytes) -> bytes:
     """Return the password of `-u name:password`, however quoted; the name where there is no password."""
     flag = _FLAG.match(text)
     name, mark, password = text[flag.end() if flag else 0 :].partition(b":")
+    if name.startswith(b"<"):
+        return b""
     password = password.strip(b"\"'{}")
     name = name.strip(b"\"'{}")
     return password or (name if mark and _DIGIT.search(name) and len(name) >= 10 else b"")

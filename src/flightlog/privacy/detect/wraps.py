@@ -14,7 +14,7 @@ _LINE_MAX = 2_000
 _RAGGED = 8
 _BLANK = b" \t"
 # Tried at the beginning of a line alone, over a few bytes.
-_NUMBER = lazily.quick(rb"[ \t]*[0-9]{1,6}(?:\t|\xe2\x86\x92|[:|] ?| {2,})")
+_NUMBER = lazily.quick(rb"[ \t]*[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+|[:|] ?| {2,})")
 _SIGN = lazily.quick(rb"[ \t]*[+-] ?")
 _QUOTE = lazily.quick(rb"[ \t]*[>|] ?")
 _LEADS = {b"+": _SIGN, b"-": _SIGN, b">": _QUOTE, b"|": _QUOTE}
