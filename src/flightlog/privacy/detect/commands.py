@@ -44,7 +44,7 @@ _SYNTAXES = (
     (_FLAG, r"\bredis-cli +-", rf"(?:{_LINE} -)?a +{_WORD}"),
     (_FLAG, r"(?i:\b(?:docker login|psexec(?:\.exe)?) )", rf"(?:{_LINE} )?-p ?{_WORD}"),
     (_FLAG, r"(?i:\bidentified by )", rf" *{_LAST}"),
-    (_SPOKEN, rf"(?i:\bpass(?:word|phrase|code) (?:for [\w.@-]{{1,30}} )?(?:is|was) )", r"[\"'`]?(?P<v>[\w!@#$%^&*+-]{5,40})"),
+    (_SPOKEN, r"(?i:\bpass(?:word|phrase|code) (?:for|is|was) )", r"(?:[\w.@-]{1,30} (?:is|was) )?[\"'`]?(?P<v>[\w!@#$%^&*+-]{5,40})"),
     (_PHRASE, r"(?i:\bpassphrase)", rf"(?:{_QUOTE})?\s{{0,2}}(?:[:=]|is )\s{{0,2}}(?:{_QUOTE})?(?P<v>[a-z]+(?: [a-z]+){{2,11}})(?:[\"'\\\n;]|\z)"),
     (_FLAG, r"\bhtpasswd +-", rf"[a-zA-Z]*b[a-zA-Z]* +[^\s\x00]+ +[^\s\x00]+ +{_WORD}"),
     (_FLAG, r"\b(?:un)?zip (?:-\w{1,6} ){0,3}-P ", rf" *{_WORD}"),
@@ -63,7 +63,7 @@ _SYNTAXES = (
     (_KEY, "---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY", r"[^\x00]*?---- END SSH2(?P<v>)"),
     (_KEY, "<D>", r"(?P<v>[A-Za-z0-9+/\s]{80,800}={0,2})</D>"),
     (_JWK, r"\\{0,3}\"d\\{0,3}\" ?: ?", r"\\{0,3}\"(?P<v>[A-Za-z0-9_-]{40,900})\\{0,3}\""),
-    (_FLAG, r"\bBUNDLE_[A-Z0-9_]{1,60}__[A-Z]{2,8}", rf" *[=:] *{_QUOTE}?(?P<v>[^\s\x00\"':/]{{3,60}}:[^\s\x00\"';]{{3,60}})"),
+    (_FLAG, r"\bBUNDLE_[A-Z]", rf"[A-Z0-9_]{{1,60}}__[A-Z]{{2,8}} *[=:] *{_QUOTE}?(?P<v>[^\s\x00\"':/]{{3,60}}:[^\s\x00\"';]{{3,60}})"),
     ("pgpass", r"\*:\*:\*:", r"[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
     ("pgpass", ":(?:5432|5433|6432|3306):", r"[^\s\x00:]{1,40}:[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
     (_CALL, r"\b(?:mysqli?_connect|new mysqli|new PDO|getConnection)\(", rf"\s*{_ARGUMENT}{_ARGUMENT}{_LAST}"),
@@ -73,7 +73,7 @@ _SYNTAXES = (
     (_HASH, r"\{S?(?:SHA|MD5)(?:256|384|512)?\}", rf"(?P<v>{_BASE64}{{8,120}}(?:{_PADDED}|{_BASE64}{{12}}))"),
     (_PHRASE, _MNEMONIC, rf"[^\n\x00]{{0,12}}?(?P<v>\b(?:[a-z]{{3,8}}(?: |{LINE_END} ?)){{11,23}}[a-z]{{3,8}})\b"),
 )
-_PIPED = r"\|\s*ConvertTo-SecureString|\|[^|\n\x00]{0,120}--password-stdin"
+_PIPED = r"\|\s*ConvertTo-SecureString|--password-stdin"
 _FIELD = rf"\btype={_QUOTE}password{_QUOTE}"
 _FOLLOWS = {_SALT: r"\s*,\s*'[^'\x00]{20}"}
 _OPENINGS = (opening + _FOLLOWS.get(rule, "") for rule, opening, _ in _SYNTAXES)
@@ -82,10 +82,13 @@ _READERS = tuple((rule, lazily.linear(f"(?:{opening}){rest}".encode())) for rule
 _OPENING = lazily.linear(PATTERN)
 _PIPED_BEFORE = lazily.linear(rb"[\"']([^\"'\x00]{4,80}?)\\{0,3}[\"']\s*\z")
 _ECHOED_BEFORE = lazily.linear(
-    rb"\b(?:echo|printf)(?: -\w+| '%s(?:\\+n)?')* (?:\\{0,3}[\"'])?([^\"'\x00|\s][^\"'\x00|]{3,80}?)(?:\\{0,3}[\"'])?\s*\z"
+    rb"\b(?:echo|printf)(?: -\w+| '%s(?:\\+n)?')* (?:\\{0,3}[\"'])?([^\"'\x00|\s][^\"'\x00|]{3,80}?)(?:\\{0,3}[\"'])?\s*\|[^|\n\x00]*\z"
 )
 _TYPED = lazily.quick(rb"[0-9!@#$%^&*+]")
 _FIELD_BEFORE = lazily.linear(rb"(?i)\svalue=\\{0,3}[\"']([^\s\"'<>\x00]{4,80}?)\\{0,3}[\"']\s[^<>\x00]*\z")
+# By what follows the secret; a pipe, its command and the options before the flag fit in 200 bytes.
+_BEFORE = {b"|": _PIPED_BEFORE, b"type=": _FIELD_BEFORE, b"--password": _ECHOED_BEFORE}
+_BEFORE_REACH = 200
 _STAND_IN = lazily.linear(
     rb"(?i)^[$<{%*]|^\[|^x+$|^[0-9]+:[0-9]+$|\{\w+|^(?:passw(?:or)?d|pass|pwd|secret|word|public|private)\W*$"
 )
@@ -109,11 +112,11 @@ def judge(view: bytes, start: int) -> Command | None:
     """Return the command, call or line that begins at `start`, if one does."""
     if _OPENING.match(view, start, start + _REACH) is None:
         return None
-    if view.startswith((b"|", b"type="), start):  # what was piped, or is the value of a field, stands before
-        low = max(0, start - 100)
-        piped = _PIPED_BEFORE if b"ConvertTo" in view[start : start + 20] else _ECHOED_BEFORE
-        before = (piped if view[start] == 124 else _FIELD_BEFORE).search(view[low:start])
-        return Command(_hit(_FLAG, view, low + before.start(1), low + before.end(1)) if before else None)
+    for mark, reader in _BEFORE.items():  # what was piped, or is the value of a field, comes before
+        if view.startswith(mark, start):
+            low = max(0, start - _BEFORE_REACH)
+            before = reader.search(view[low:start])
+            return Command(_hit(_FLAG, view, low + before.start(1), low + before.end(1)) if before else None)
     for rule, reader in _READERS:
         found = reader.match(view, start, start + _REACHES.get(rule, _REACH))
         if found is not None and (rule != _JWK or b"kty" in view[max(0, start - _REACH) : found.end() + _REACH]):
