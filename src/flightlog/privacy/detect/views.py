@@ -25,8 +25,8 @@ _PERCENT = lazily.linear(rb"%[0-9A-Fa-f]{2}")
 TELLING_PERCENT = rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])"
 _TELLING_PERCENT = lazily.linear(TELLING_PERCENT)
 # Marks and letters of ASCII as JSON and HTML may write them, and what such text always holds.
-_WRITTEN = lazily.linear(
-    rb"\\+u00[2-7][0-9a-fA-F]|&(?:quot|apos|lt|gt|amp|#(?:[xX][2-7][0-9a-fA-F]|3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));"
+_WRITTEN = lazily.quick(
+    rb"\\{1,3}u00[2-7][0-9a-fA-F]|&(?:quot|apos|lt|gt|amp|#(?:[xX][2-7][0-9a-fA-F]|3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));"
 )
 _NAMED = {b"&quot;": b'"', b"&apos;": b"'", b"&lt;": b"<", b"&gt;": b">", b"&amp;": b"&"}
 WRITTEN_MARKS = (b"\\u00", b"&quot;", b"&gt;", b"&#")
@@ -141,7 +141,8 @@ def reread(data: bytes, pattern: Any, meaning: Callable[[bytes], bytes]) -> View
             at, source = _take(parts, segments, at, source, data[source : source + _AROUND] + b"\0")
         if start - source > _AROUND:
             source = start - _AROUND
-        at, source = _take(parts, segments, at, source, data[source:start])
+        if start > source:
+            at, source = _take(parts, segments, at, source, data[source:start])
         read = meaning(data[start:end])
         if read:
             parts.append(read)
