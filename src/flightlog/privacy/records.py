@@ -116,7 +116,7 @@ class Records:
             data = self.redactor.homeless(b"\n".join(lines))
             done = data.split(b"\n")
             if len(done) != len(lines):
-                return [self._line(line) for line in lines]
+                return self._decoded(lines)
             data = data.replace(b"\n", b"\0")
         known, growth = self.redactor.known, self.redactor.known.growth
         place = hash(raw)
@@ -171,25 +171,23 @@ class Records:
 
         `found` is what was already found in each of them.
         """
-        decoded: set[int] = set()
         if any(b"\0" in line for line in lines):
-            return [self._line(line) for line in lines], set(range(len(lines)))
+            return self._decoded(lines), set(range(len(lines)))
         done = list(lines)
         pending = list(range(len(lines)))
+        decoded: set[int] = set()
         for _ in range(ROUNDS_MAX):
             changed, unsafe, final = self._round_in_place([done[index] for index in pending], found)
             found = None
-            for at in unsafe:
-                done[pending[at]] = self._line(lines[pending[at]])
-                decoded.add(pending[at])
+            decoded |= {pending[at] for at in unsafe}
             for at, new in changed.items():
                 done[pending[at]] = new
             pending = [pending[at] for at in changed if at not in final]
             if not pending:
-                return done, decoded
-        for index in pending:
-            done[index] = self._line(lines[index])
-            decoded.add(index)
+                break
+        decoded |= set(pending)
+        for index, new in zip(decoded, self._decoded([lines[index] for index in decoded]), strict=True):
+            done[index] = new
         return done, decoded
 
     def _round_in_place(
@@ -221,12 +219,14 @@ class Records:
                     unsafe.add(at)
         return changed, unsafe, final
 
-    def _line(self, line: bytes) -> bytes:
-        value = _decoded(line)
-        if isinstance(value, _Unread):
-            return self.redactor.data(line)
-        clean = self.value(value)
-        return line if clean == value else _encoded(clean)
+    def _decoded(self, lines: list[bytes]) -> list[bytes]:
+        """Redact lines string by string; all of them in one go, so that each value is learned once."""
+        values = [_decoded(line) for line in lines]
+        clean = self.value([None if isinstance(value, _Unread) else value for value in values])
+        return [
+            self.redactor.data(line) if isinstance(value, _Unread) else line if value == new else _encoded(new)
+            for line, value, new in zip(lines, values, clean, strict=True)
+        ]
 
     def _collect(self, value: Any, key: str, leaves: list[Leaf], names: set[Leaf]) -> None:
         if isinstance(value, str):

@@ -13,7 +13,7 @@ from msgspec import Struct
 from flightlog.model.pages import Clean, Redacted
 from flightlog.privacy.detect import engine, lazily
 from flightlog.privacy.detect.hits import HIGH, LOW, SECRET, holds
-from flightlog.privacy.detect.known import Known, Label
+from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import UNJUDGED, Memory, Meter
 from flightlog.privacy.detect.people import HOME, nobodys, without_owner
 
@@ -143,10 +143,10 @@ class Redactor:
             if one.value[:1] in b"/-" and len(self._seen) < _HOMES_MAX:
                 self._seen[one.value] = None
             return nobodys(one.value)
-        label = Label(one.kind, one.rule)
-        if one.rule != UNJUDGED:
-            label = self.known.learn(one.value, label)
-        return self.tag(*label, one.value)
+        kind, rule = one.kind, one.rule
+        if rule != UNJUDGED:
+            kind, rule = self.known.learn(one.value, kind, rule)
+        return self.tag(kind, rule, one.value)
 
 
 def redact(text: str, key: bytes, *, known: Iterable[str] = ()) -> tuple[Clean, list[Finding]]:

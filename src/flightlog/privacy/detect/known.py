@@ -19,7 +19,7 @@ from urllib.parse import quote, quote_plus
 import re2
 
 from flightlog.privacy.detect import chance, lazily, views
-from flightlog.privacy.detect.hits import HIGH, LATIN, PERSON, SECRET, Hit
+from flightlog.privacy.detect.hits import HIGH, PERSON, SECRET, Hit
 
 VALUE_CHARS_MIN = 6
 # Memory and time are bounded: of the values recognized in a document, the last so many are remembered.
@@ -38,10 +38,14 @@ _ANCHOR_STEP = 24
 _ANCHORS_MAX = 32
 # A part of the automaton is compiled again with a new one while it is at most so many times as large.
 _MERGE_BELOW = 4
+# Within its bound on memory an automaton takes so many anchors; beyond, a search takes a hundred times as long.
+_PART_ANCHORS_MAX = 40_000
+_AUTOMATON = re2.Options()
+_AUTOMATON.encoding = re2.Options.Encoding.LATIN1
+_AUTOMATON.max_mem = 256 << 20
 _BASE64_MIN = 8
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-=")
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
-_ALNUM_RUN = lazily.quick(rb"[A-Za-z0-9]+")
 # What ends with a letter or digit and yet is no part of the word after it.
 _ESCAPE_BEFORE = lazily.quick(rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\[[0-9;]{0,12}m)\Z")
 _LINE_END = rb"[ \t]*\\?(?:\\{1,4}r)?(?:\\{1,4}n|\r?\n)"
@@ -61,11 +65,12 @@ _REWRITTEN = (
 )
 
 
-class Label(NamedTuple):
-    """What a tag says of a value: the kind and rule of its first recognition."""
+class _Value(NamedTuple):
+    """What a tag says of a value, as first recognized, and whether it counts as a whole word only."""
 
     kind: str
     rule: str
+    whole_words: bool = False
 
 
 class _Way(NamedTuple):
@@ -81,6 +86,7 @@ class _Part(NamedTuple):
     """A part of the automaton: for each anchor, where in which length of text it lies."""
 
     values: tuple[bytes, ...]
+    ways: dict[bytes, _Way]
     pattern: Any
     places: dict[bytes, set[tuple[int, int]]]
     widths: tuple[int, ...]
@@ -111,41 +117,36 @@ class Known:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         """Keep each value of six characters or more."""
-        self._ways: dict[bytes, _Way] = {}
-        self._labels: dict[bytes, Label] = {}
-        self._pending: list[bytes] = []
+        fixed = [value.encode("utf-8", "surrogatepass") for value in values if _usable(value)]
+        self._values = {value: _Value(SECRET, _RULE) for value in fixed}
+        self._fixed = list(self._compiled(fixed))
         self._parts: list[_Part] = []
-        self._fixed: set[bytes] = set()
+        self._pending: list[bytes] = []
         self.growth = 0
-        for value in values:
-            if _usable(value):
-                data = value.encode("utf-8", "surrogatepass")
-                self._fixed.add(data)
-                self._add(data, Label(SECRET, _RULE), whole_words=False)
 
     def __bool__(self) -> bool:
         """Say whether there is anything to look for."""
-        return bool(self._labels)
+        return bool(self._values)
 
     def __contains__(self, value: str) -> bool:
         """Say whether `value` is one of those."""
-        return value.encode("utf-8", "surrogatepass") in self._labels
+        return value.encode("utf-8", "surrogatepass") in self._values
 
-    def learn(self, value: bytes, label: Label) -> Label:
+    def learn(self, value: bytes, kind: str, rule: str) -> tuple[str, str]:
         """Remember a value recognized in the document, unless it is an ordinary word; return what its tag says."""
-        known = self._labels.get(value)
+        known = self._values.get(value)
         if known is not None:
-            return known
-        whole_words = reach_of(value, label.kind)
+            return known.kind, known.rule
+        whole_words = reach_of(value, kind)
         if whole_words is not None:
-            self._add(value, label, whole_words=whole_words)
+            self._values[value] = _Value(kind, rule, whole_words)
+            self._pending.append(value)
             self.growth += 1
-        return label
+        return kind, rule
 
     def forget(self) -> None:
         """Forget the values that were learned: another document begins."""
-        if len(self._labels) > len(self._fixed):
-            self._rebuild([value for value in self._labels if value in self._fixed])
+        self._keep_last(0)
 
     def is_in(self, data: bytes) -> bool:
         """Say whether a known value stands in `data`."""
@@ -162,53 +163,53 @@ class Known:
 
     def find(self, view: bytes) -> Iterator[Hit]:
         """Yield each place where a known value stands; places may overlap."""
-        self._compile()
+        if self._pending:
+            self._compile()
         missed: list[tuple[int, int]] = []
-        for part in self._parts:
+        for part in (*self._fixed, *self._parts):
             yield from self._exact(view, part, missed)
         if missed:
             yield from self._rewritten(view, missed)
 
-    def _add(self, value: bytes, label: Label, *, whole_words: bool) -> None:
-        self._labels[value] = label
-        self._pending.append(value)
-        for way in _ways(value):
-            self._ways.setdefault(way, _Way(value, whole_words=whole_words))
-        for core, before, after in _base64_cores(value):
-            self._ways.setdefault(core, _Way(value, before, after))
-
     def _compile(self) -> None:
         """Compile what was added; small parts are put together, so that few are searched and few compiled often."""
-        if not self._pending:
-            return
-        if len(self._labels) > REMEMBERED_MAX * 5 // 4 + len(self._fixed):
-            learned = [value for value in self._labels if value not in self._fixed]
-            self._rebuild([*self._fixed, *learned[-REMEMBERED_MAX:]])
-            return
-        values = tuple(self._pending)
+        self._keep_last(REMEMBERED_MAX)
+        values = self._pending
         self._pending = []
         while self._parts and len(self._parts[-1].values) <= _MERGE_BELOW * len(values):
-            values = self._parts.pop().values + values
-        self._parts.append(self._part(values))
+            if len(self._parts[-1].places) > _PART_ANCHORS_MAX // 2:
+                break
+            values = [*self._parts.pop().values, *values]
+        self._parts += self._compiled(values)
 
-    def _rebuild(self, values: list[bytes]) -> None:
-        labels = {value: self._labels[value] for value in values}
-        bounded = {way.value for way in self._ways.values() if way.whole_words}
-        self._ways, self._labels, self._parts, self._pending = {}, {}, [], []
-        for value, label in labels.items():
-            self._add(value, label, whole_words=value in bounded)
-        self._compile()
+    def _keep_last(self, count: int) -> None:
+        """Forget what was learned before the last `count` values, but for a part of the automaton that has both."""
+        left = sum(len(part.values) for part in self._parts) + len(self._pending)
+        while self._parts and left - len(self._parts[0].values) >= count:
+            forgotten = self._parts.pop(0).values
+            left -= len(forgotten)
+            for value in forgotten:
+                del self._values[value]
+        if not self._parts and left > count:
+            for value in self._pending[: left - count]:
+                del self._values[value]
+            self._pending = self._pending[left - count :]
 
-    def _part(self, values: tuple[bytes, ...]) -> _Part:
+    def _compiled(self, values: list[bytes]) -> Iterator[_Part]:
+        ways: dict[bytes, _Way] = {}
         places: dict[bytes, set[tuple[int, int]]] = {}
-        for value in values:
-            for way in (*_ways(value), *(core for core, _, _ in _base64_cores(value))):
+        first = 0
+        for last, value in enumerate(values, 1):
+            for way, meaning in _ways(value, whole_words=self._values[value].whole_words):
+                ways.setdefault(way, meaning)
                 for offset, width in _anchors(way):
                     places.setdefault(way[offset : offset + width], set()).add((offset, len(way)))
-        # The shorter of two anchors that begin alike is found, and the longer looked up.
-        ordered = sorted(places, key=lambda anchor: (len(anchor), anchor))
-        pattern = re2.compile(b"|".join(map(_literal, ordered)), LATIN)
-        return _Part(values, pattern, places, tuple(sorted({len(anchor) for anchor in ordered})))
+            if len(places) >= _PART_ANCHORS_MAX or last == len(values):
+                # The shorter of two anchors that begin alike is found, and the longer looked up.
+                ordered = sorted(sorted(places), key=len)
+                pattern = re2.compile(b"|".join(map(_literal, ordered)), _AUTOMATON)
+                yield _Part(tuple(values[first:last]), ways, pattern, places, tuple(sorted(set(map(len, ordered)))))
+                ways, places, first = {}, {}, last
 
     def _exact(self, view: bytes, part: _Part, missed: list[tuple[int, int]]) -> Iterator[Hit]:
         """Yield where a value stands as one of its ways; note around which other anchors it may be cut or escaped."""
@@ -222,7 +223,7 @@ class Known:
                 for offset, size in places.get(view[start : start + width], ()):
                     low = start - offset
                     longest = max(longest, size)
-                    way = self._ways.get(view[low : low + size]) if low >= 0 else None
+                    way = part.ways.get(view[low : low + size]) if low >= 0 else None
                     if way is None or (way.whole_words and not _is_word(view, low, low + size)):
                         continue
                     if best is None or size > best.end - best.start:
@@ -239,8 +240,8 @@ class Known:
             start -= 1
         while end < high and view[end] in _BASE64:
             end += 1
-        kind, rule = self._labels[way.value]
-        return Hit(start, end, rule, way.value, HIGH + 1, kind)
+        known = self._values[way.value]
+        return Hit(start, end, known.rule, way.value, HIGH + 1, known.kind)
 
     def _rewritten(self, view: bytes, missed: list[tuple[int, int]]) -> Iterator[Hit]:
         """Yield the values that show once escapes are decoded and line ends taken out, around anchors."""
@@ -255,7 +256,7 @@ class Known:
         for low, high in windows:
             for pattern in _REWRITTEN:
                 other = views.reread(view[low:high], pattern, _meaning)
-                for part in self._parts:
+                for part in (*self._fixed, *self._parts):
                     for hit in self._exact(other.data, part, []):
                         ((start, end),) = other.spans(hit.start, hit.end)
                         yield hit._replace(start=low + start, end=low + end)
@@ -304,20 +305,25 @@ def _anchors(way: bytes) -> list[tuple[int, int]]:
     that is cut once is found by the other half.
     """
     width = max(_ANCHOR_MIN, min(_ANCHOR_MAX, len(way) // 2))
-    usable = [offset for run in _ALNUM_RUN.finditer(way) for offset in range(run.start(), run.end() - width + 1)] or [
-        0,
-        len(way) - width,
-    ]
-    # A word such as `github` would be an anchor in each line.
-    telling = [offset for offset in usable if _is_telling(way[offset : offset + width])] or usable
-    chosen = [telling[0]]
-    for offset in telling:
-        if offset >= chosen[-1] + _ANCHOR_STEP and len(chosen) < _ANCHORS_MAX:
-            chosen.append(offset)
-    return [(offset, width) for offset in dict.fromkeys([*chosen, telling[-1]])]
+    last = len(way) - width
+    middle = range(_ANCHOR_STEP, min(last - _ANCHOR_STEP, _ANCHOR_STEP * _ANCHORS_MAX), _ANCHOR_STEP)
+    stretches = [range(last + 1), range(last, -1, -1), *(range(low, low + _ANCHOR_STEP) for low in middle)]
+    return [(offset, width) for offset in {_anchor(way, stretch, width) for stretch in stretches}]
+
+
+def _anchor(way: bytes, offsets: range, width: int) -> int:
+    plain = -1
+    for offset in offsets:
+        text = way[offset : offset + width]
+        if text.isalnum():
+            if _is_telling(text):
+                return offset
+            plain = offset if plain < 0 else plain
+    return plain if plain >= 0 else offsets[0]
 
 
 def _is_telling(text: bytes) -> bool:
+    # A word such as `github` would be an anchor in each line.
     return not text.isdigit() and not (text.isalpha() and (text.islower() or text[1:].islower() or text.isupper()))
 
 
@@ -340,17 +346,20 @@ def _literal(way: bytes) -> bytes:
     )
 
 
-def _ways(value: bytes) -> set[bytes]:
-    """Return how plain text, JSON, HTML and addresses write `value`."""
-    if value.isalnum():
-        return {value}
-    text = value.decode("utf-8", "surrogatepass")
-    once = json.dumps(text, ensure_ascii=False)[1:-1]
-    twice = json.dumps(once, ensure_ascii=False)[1:-1]
-    ascii_once = json.dumps(text)[1:-1]
-    texts = {text, once, twice, ascii_once, json.dumps(ascii_once)[1:-1], html.escape(text)}
-    raw = {way.encode("utf-8", "surrogatepass") for way in texts}
-    return raw | {way.encode() for way in (quote(value, safe=""), quote(value), quote_plus(value))}
+def _ways(value: bytes, *, whole_words: bool) -> Iterator[tuple[bytes, _Way]]:
+    """Yield how plain text, JSON, HTML, addresses and base64 write `value`."""
+    plain = _Way(value, whole_words=whole_words)
+    yield value, plain
+    if not value.isalnum():
+        text = value.decode("utf-8", "surrogateescape")
+        once, escaped = json.dumps(text, ensure_ascii=False)[1:-1], json.dumps(text)[1:-1]
+        twice = json.dumps(once, ensure_ascii=False)[1:-1]
+        for way in {once, twice, escaped, json.dumps(escaped)[1:-1], html.escape(text)}:
+            yield way.encode("utf-8", "surrogateescape"), plain
+        for way in {quote(value, safe=""), quote(value), quote_plus(value)}:
+            yield way.encode(), plain
+    for core, before, after in _base64_cores(value):
+        yield core, _Way(value, before, after)
 
 
 def _base64_cores(value: bytes) -> Iterator[tuple[bytes, int, int]]:
