@@ -350,6 +350,8 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     text = value.text.rstrip(b".")
     if len(text) < 4 or text.endswith(b":") or chance.is_reference(text) or b"\0" in text:
         return 0
+    if not value.quoted and text.endswith(b"=") and text[:-1].isalpha():
+        return 0  # the next attribute: `name="password" placeholder="…"`
     if word.decode("latin-1").startswith(PASSWORDS):
         told = value.operator != b"|" and (word != b"pass" or value.operator in (b"=", b":", b">"))
         return _typed_by_a_person(text, value) if told and text.lower().rstrip(b":*?") not in name else 0
@@ -367,6 +369,8 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
 
 def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 - a fact about the word
     if chance.is_uuid(value.text):
+        if len(set(value.text)) <= _FILLER_LETTERS:
+            return False  # the nil UUID stands for none
         return any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
     if _ALPHABET.fullmatch(value.text) is None:
         return False

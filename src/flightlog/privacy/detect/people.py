@@ -38,7 +38,7 @@ _COUNTED = lazily.linear(
 )
 _COUNTED_REACH = 20
 # The commands of SVG path data, with numbers that share their dots: `c.5.3.2.1`.
-_DRAWN = lazily.linear(rb"(?i)[mlhvcsqta][-. 0-9][-., 0-9]*$|\.$")
+_DRAWN = lazily.linear(rb"(?i)(?:^|[^a-z])[mlhvcsqta] ?[-.0-9][-., 0-9]*$|\.$")
 _PACKAGED = lazily.quick(rb"\.(?:[0-9]|(?:jar|tar|t?gz|zip|whl|deb|rpm|exe|msi|dll|so|nupkg)\b)")
 # One in 4,000 public addresses has only such small numbers; most section numbers have no others.
 _SMALL = 32

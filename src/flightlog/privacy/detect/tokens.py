@@ -26,6 +26,8 @@ _WANTED_CUT = {1: 6, 2: 4, 3: 3}
 _HEAD_CHARS = 2
 # `AKIA`, `ghp_`, `xoxb-`: shorter heads (`SK`, `6L`, `sk-`) begin hashes and words as well.
 _PREFIX_MIN = 4
+# Of a token with its mark in the middle, what comes after the mark is looked at alone if it is as long as this.
+_TAIL_MIN = 20
 # A tail of up to three different characters (`xxxx`, `aaaa-aaaa`) is filler, not a name.
 _FILLER_LETTERS = 3
 # A token is no name of a file.
@@ -300,16 +302,28 @@ def _ends(form: str, after: bytes) -> bool:
 
 def _hit(value: bytes, start: int, end: int, form: _Form) -> Hit | None:
     tail = value[value.find(form.head) + len(form.head) :]
+    tail = tail if form.lead or len(tail) >= _TAIL_MIN else value
     # A vendor's prefix vouches for an invented value, too; a head that other text has does not.
-    if not _is_prefix(form) and (chance.entropy(value) < form.rule.entropy or chance.is_placeholder(tail)):
+    if not _is_prefix(form) and (chance.entropy(value) < form.rule.entropy or _is_stand_in(value)):
         return None
-    if chance.is_reference(tail) or (len(set(tail)) > _FILLER_LETTERS and _is_words(tail)):
-        return None  # `test_…`, `key…`, `ptr_…` begin names of code as well
+    if chance.is_reference(tail) or _is_named(tail, form.head):
+        return None
     if value[1:2] in b"._-" and not chance.count_digits(value):
         return None  # a head of one letter tells little
     if value[3:4] == b"." and _is_words(value[4:]):
         return None  # nor does one of three before a dot, which code has
     return Hit(start, end, form.rule.id, value, HIGH)
+
+
+def _is_named(tail: bytes, head: bytes) -> bool:
+    """Return whether a head goes on as a name of code or prose: `test_…`, `key…`, `ptr_…` begin such as well."""
+    wordy = len(set(tail)) > _FILLER_LETTERS and _is_words(tail)
+    return wordy and (head.islower() or not chance.count_digits(tail))
+
+
+def _is_stand_in(value: bytes) -> bool:
+    low = value.lower()
+    return b"xxxx" in low or b"example" in low or b"abcdefghij" in value or len(set(value[-12:])) <= 2
 
 
 def _is_prefix(form: _Form) -> bool:
