@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from flightlog.app.privacy import redactor
 from flightlog.privacy.redact import Redactor
 from privacy import labelled
 
@@ -16,9 +17,10 @@ def run(tmp_path):
     clean = {name: value for name, value in os.environ.items() if name in ("PATH", "HOME", "LANG")}
     environment = {**clean, "FLIGHTLOG_HOME": str(tmp_path / "home")}
 
-    def run(*words, given="", cwd=tmp_path):
-        return subprocess.run([sys.executable, "-m", "flightlog", *words], input=given, capture_output=True, text=True,
-                              check=False, env=environment, cwd=cwd)  # fmt: skip
+    def run(*words, given="", stdin=None, cwd=tmp_path):
+        source = {"input": given} if stdin is None else {"stdin": stdin}
+        return subprocess.run([sys.executable, "-m", "flightlog", *words], capture_output=True, text=True,
+                              check=False, env=environment, cwd=cwd, **source)  # fmt: skip
 
     return run
 
@@ -59,6 +61,66 @@ def test_redact_keeps_lines_of_json(run):
     assert ONE.secret not in done.stdout
     assert clean[2:] == lines[2:]
     assert json.loads(clean[0])
+
+
+BARE = "sent 9fQ2xL7vKp3W" + "zR8tYb6N"
+NAMED = "export ACME_TOKEN=" + BARE.split()[1]
+
+
+@pytest.mark.parametrize("jsonl", [False, True])
+def test_redact_reads_a_file_twice_and_a_pipe_once(run, tmp_path, jsonl):
+    texts = [BARE, "x" * 2_000_000, NAMED, BARE]
+    lines = "".join((json.dumps({"a": text}) if jsonl else text) + "\n" for text in texts)
+    (tmp_path / "x.txt").write_text(lines)
+    words = ["privacy", "redact", *(["--jsonl"] if jsonl else [])]
+
+    named, piped = run(*words, "x.txt").stdout, run(*words, given=lines).stdout
+    with (tmp_path / "x.txt").open() as source:
+        redirected = run(*words, stdin=source).stdout
+
+    assert BARE.split()[1] not in named
+    assert redirected == named
+    assert piped.count(BARE.split()[1]) == 1
+    assert piped.splitlines()[1:] == named.splitlines()[1:]
+
+
+def test_redact_separate_takes_each_line_as_a_document(run, tmp_path):
+    lines = [json.dumps({"a": text}) for text in (NAMED, BARE)]
+    (tmp_path / "x.jsonl").write_text("\n".join(lines))
+
+    done = run("privacy", "redact", "--jsonl", "--separate", "x.jsonl")
+    refused = run("privacy", "redact", "--separate", "x.jsonl")
+
+    assert done.stdout.split("\n")[1] == lines[1]
+    assert BARE.split()[1] not in done.stdout.split("\n")[0]
+    assert refused.returncode == 2
+    assert "--jsonl" in refused.stderr
+
+
+def test_scan_reports_every_occurrence_that_redact_removes(run, tmp_path):
+    (tmp_path / "x.txt").write_text(f"{BARE}\n{NAMED}\n{BARE}\n")
+
+    found = run("privacy", "scan", "x.txt", "--json").stdout.splitlines()
+    clean = run("privacy", "redact", "x.txt").stdout
+
+    assert [json.loads(line)["line"] for line in found] == [1, 2, 3]
+    assert clean.count("<secret:") == 3
+
+
+def test_redactor_knows_the_project_it_is_given_and_its_git_identity(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLIGHTLOG_HOME", str(tmp_path / "home"))
+    project = tmp_path / "shop"
+    (project / "src").mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(project)], check=True)
+    subprocess.run(["git", "-C", str(project), "config", "user.name", "Mirabelle Plum"], check=True)
+    (project / ".env").write_text("DB_PASSWORD=tree-in-the-yard\nPORT=8080-8090\nMODE=blue-green-mode\nPIN=12345\n")
+
+    clean = redactor(project / "src").text("tree-in-the-yard 8080-8090 blue-green-mode 12345 by Mirabelle Plum")
+
+    assert "tree" not in clean
+    assert "Mirabelle" not in clean
+    assert "8080-8090 blue-green-mode 12345 by <person:name:" in clean
+    assert "tree" in redactor(tmp_path).text("tree-in-the-yard")
 
 
 def test_preview_shows_what_would_be_public_and_not_what_is_taken_out(run, tmp_path):

@@ -3,8 +3,13 @@
 Reads the environment and home so that nothing below has to.
 """
 
+import getpass
 import os
-from collections.abc import Iterator, Mapping
+import re
+import socket
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +22,9 @@ from flightlog.model.known import Known
 from flightlog.model.session import Session
 from flightlog.privacy import key as keys
 from flightlog.privacy import stream
+from flightlog.privacy.detect import chance
 from flightlog.privacy.detect.known import Known as Values
-from flightlog.privacy.detect.known import dotenv_values, secret_values
+from flightlog.privacy.detect.known import is_usable, reach_of
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor, confidence, masked
 from flightlog.privacy.trust import Trust
@@ -27,6 +33,14 @@ from flightlog.store.reading import raw_lines
 SETTINGS = "flightlog.toml"
 _DOTENV = (".env", ".env.local", ".envrc")
 _DOTENV_BYTES_MAX = 1 << 20
+# A file of settings has many short values that are no secrets: ports, modes, names.
+_DOTENV_CHARS_MIN = 8
+_SECRET_NAME = re.compile(
+    r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature", re.IGNORECASE
+)
+_GIT_SECONDS = 10
+# Names that point at no person and no machine.
+_NAMELESS = frozenset(("", "root", "localhost"))
 
 
 def home(environment: Mapping[str, str] | None = None) -> Path:
@@ -40,30 +54,83 @@ def key_path() -> Path:
 
 
 def redactor(folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:
-    """Return the redactor of this person, knowing the secrets of the environment and of `folder`'s `.env` files."""
-    return Redactor(keys.load(key_path()), known=known_values(folder or Path.cwd()), homes=homes)
+    """Return a redactor for one document of the project at `folder`: for a session, the directory it ran in.
+
+    It knows the secrets of the environment and of the project's `.env` files, and the names of
+    the person and the machine.
+    """
+    project = folder or Path.cwd()
+    own = Path.home()
+    known_homes = {str(own): "~"} if own.name not in _NAMELESS else {}
+    names = own_names(project)
+    return Redactor(
+        keys.load(key_path()), known=known_values(project), names=names, homes={**known_homes, **(homes or {})}
+    )
 
 
 def known_values(folder: Path) -> frozenset[str]:
-    """Return the values that are secret here whatever they look like."""
+    """Return the values that are secret in a project whatever they look like."""
     values = secret_values(os.environ)
     for name in _DOTENV:
-        path = folder / name
-        if path.is_file() and path.stat().st_size <= _DOTENV_BYTES_MAX:
-            values |= dotenv_values(path.read_text(errors="replace"))
-    return values
+        for path in {folder / name, root_of(folder) / name}:
+            if path.is_file() and path.stat().st_size <= _DOTENV_BYTES_MAX:
+                values |= dotenv_values(path.read_text(errors="replace"))
+    return frozenset(value for value in values if reach_of(value.encode("utf-8", "surrogatepass")) is not None)
 
 
-def session_lines(written: str) -> Iterator[tuple[str, Iterator[bytes]]]:
-    """Yield the files of the session whose id or address begins with `written`, and their lines."""
-    archive = open_archive()
-    for file in archive.find(parse(written).session).files:
-        yield file.path, raw_lines(file.path, 0)
+def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the values of variables whose names look secret."""
+    return frozenset(
+        value
+        for name, value in environment.items()
+        if _SECRET_NAME.search(name) and is_usable(value) and not value.startswith(("/", "~/", "./"))
+    )
 
 
-def found_in(path: str, known: Values) -> Iterator[dict[str, Any]]:
-    """Yield what is private in a transcript, values masked."""
-    yield from (fields_of(path, place) for place in stream.in_lines(raw_lines(path, 0), known))
+def dotenv_values(text: str) -> frozenset[str]:
+    """Return the values of a `.env` file that have a secret name or look random, of eight characters or more."""
+    pairs = {}
+    for line in text.splitlines():
+        name, mark, value = line.strip().removeprefix("export ").partition("=")
+        if mark and not name.startswith("#"):
+            pairs[name.strip()] = value.strip().strip("\"'")
+    drawn = {value for value in pairs.values() if chance.is_random(value.encode("utf-8", "surrogatepass"))}
+    return frozenset(value for value in secret_values(pairs) | drawn if len(value) >= _DOTENV_CHARS_MIN)
+
+
+def own_names(project: Path) -> frozenset[str]:
+    """Return what the person and the machine are called: user, host, and the project's git identity."""
+    names = {socket.gethostname(), socket.gethostname().partition(".")[0]}
+    with suppress(KeyError, OSError):
+        names.add(getpass.getuser())
+    with suppress(OSError, subprocess.SubprocessError):
+        asked = subprocess.run(
+            ["git", "config", "--get-regexp", r"^user\.(name|email)$"],
+            cwd=project, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS,
+        )  # fmt: skip
+        names |= {line.partition(" ")[2] for line in asked.stdout.splitlines()}
+    return frozenset(names - _NAMELESS)
+
+
+def root_of(folder: Path) -> Path:
+    """Return the nearest directory upwards that is a repository, else `folder`."""
+    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
+
+
+def session_files(written: str) -> list[str]:
+    """Return the files of the session whose id or address begins with `written`."""
+    return [file.path for file in open_archive().find(parse(written).session).files]
+
+
+def found_in(paths: Iterable[str], known: Values) -> Iterator[dict[str, Any]]:
+    """Yield what is private in the transcripts of one session, values masked."""
+    files = list(paths)
+
+    def look() -> Iterator[tuple[str, stream.Located]]:
+        for path in files:
+            yield from ((path, place) for place in stream.in_lines(raw_lines(path, 0), known))
+
+    return (fields_of(path, place) for path, place in stream.twice(look, known))
 
 
 def fields_of(name: str, place: stream.Located) -> dict[str, Any]:
@@ -76,7 +143,7 @@ def fields_of(name: str, place: stream.Located) -> dict[str, Any]:
 def clean_session(told: Session) -> Session:
     """Return a session with every string in it redacted, before anything shortens or lays it out."""
     plain = msgspec.to_builtins(told, enc_hook=str)
-    return msgspec.convert(Records(redactor()).value(plain), Session)
+    return msgspec.convert(Records(redactor(Path(told.cwd))).value(plain), Session)
 
 
 def clean_known(known: Mapping[str, Known]) -> dict[str, Known]:

@@ -3,15 +3,12 @@
 Reads the environment so that the room does not.
 """
 
-import getpass
 import os
-import subprocess
 import uuid
-from contextlib import suppress
 from pathlib import Path
 
 from flightlog.app import now_ms
-from flightlog.app.privacy import key_path, known_values
+from flightlog.app.privacy import key_path, redactor
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Conflict
 from flightlog.privacy import key as keys
@@ -32,7 +29,7 @@ def open_room(folder: Path | None = None) -> Room:
 def find_room(folder: Path | None = None) -> Room:
     """Return the room of the project at or above `folder`, whether it is there or not; nothing is made."""
     project = project_of(folder or Path.cwd())
-    return Room(project / ROOT, _redactor(project), now_ms, lambda: str(uuid.uuid4()))
+    return Room(project / ROOT, redactor(project, {str(project): "."}), now_ms, lambda: str(uuid.uuid4()))
 
 
 def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:
@@ -67,20 +64,3 @@ def wants_full_log() -> bool:
 def new_session() -> str:
     """Return an id for a session of retro."""
     return str(uuid.uuid4())
-
-
-def _redactor(project: Path) -> Redactor:
-    """Know the secrets of the environment, and the person's own names: reports carry them unasked."""
-    return Redactor(key(), known=known_values(project) | _own_names(project), homes={str(project): "."})
-
-
-def _own_names(project: Path) -> frozenset[str]:
-    said = set()
-    for name in ("user.name", "user.email"):
-        asked = subprocess.run(
-            ["git", "config", "--get", name], cwd=project, capture_output=True, text=True, check=False, timeout=10
-        )
-        said.add(asked.stdout.strip())
-    with suppress(KeyError, OSError):
-        said.add(getpass.getuser())
-    return frozenset(name for name in said if name not in {"", "root"})

@@ -112,8 +112,8 @@ def carried_out(payload: bytes) -> bytes:
 
 def _one(archive: Archive, session: str, asked: Asked, made: Made, rows: dict[str, list[Any]]) -> None:
     if asked.kind == SECRETS:
-        for file in archive.find(session).files:
-            made.findings += ({"session": session, **each} for each in found_in(file.path, redactor().known))
+        files = (file.path for file in archive.find(session).files)
+        made.findings += ({"session": session, **each} for each in found_in(files, redactor().known))
         return
     told = archive.session(session)
     if asked.kind == ATIF:

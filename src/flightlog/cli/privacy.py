@@ -7,6 +7,7 @@ import difflib
 import json
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -37,7 +38,7 @@ def privacy() -> None:
 @ON
 def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool, sessions: bool, on: str) -> int:
     """Report what is private in files or a session, values masked; exit 1 if there are secrets."""
-    from flightlog.app.privacy import fields_of, redactor
+    from flightlog.app.privacy import redactor
 
     if sessions:
         from flightlog.app.whole_archive import SECRETS, How, scanned
@@ -45,7 +46,7 @@ def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool, sessions: bool
 
         listed = scanned(How(SECRETS, on), Progress("scanning"))
     else:
-        listed = (fields_of(name, place) for name, place in _located(paths or (".",), redactor().known))
+        listed = _found(paths or (".",), redactor().known)
     worst = count = 0
     for fields in listed:
         if "error" in fields:
@@ -59,22 +60,40 @@ def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool, sessions: bool
     return worst
 
 
-@privacy.command(epilog="Example: flightlog privacy redact --jsonl < session.jsonl > shared.jsonl")
+@privacy.command(epilog="Example: flightlog privacy redact --jsonl session.jsonl > shared.jsonl")
 @click.argument("path", default=_STDIN)
 @click.option("--jsonl", is_flag=True, help="Redact every string of each line of JSON; one line in, one line out.")
-def redact(path: str, *, jsonl: bool) -> None:
-    """Write PATH (or standard input) without what is private."""
+@click.option("--separate", is_flag=True, help="With --jsonl: each line is a document of its own.")
+def redact(path: str, *, jsonl: bool, separate: bool) -> None:
+    """Write PATH (or standard input) without what is private.
+
+    A file is read twice: a value recognized anywhere in it is replaced at every other occurrence.
+    A pipe is read once: a value counts from the line in which it is recognized, and the last
+    10,000 values are remembered.
+    """
     from flightlog.app.privacy import redactor
     from flightlog.privacy import stream
     from flightlog.privacy.records import Records
 
-    out = sys.stdout.buffer
+    if separate and not jsonl:
+        raise Invalid("--separate needs --jsonl", hint="flightlog privacy redact --jsonl --separate session.jsonl")
+    out, cleaner = sys.stdout.buffer, redactor()
+    records = Records(cleaner)
     with _opened(path) as source:
+        if source.seekable() and not separate:
+            begin = source.tell()
+            if jsonl:
+                records.collect_values(line.rstrip(b"\r\n") for line in source)
+            else:
+                for _ in stream.redacted(cleaner, source):
+                    pass
+            source.seek(begin)
         if not jsonl:
-            out.writelines(stream.redacted(redactor(), source))
+            out.writelines(stream.redacted(cleaner, source))
             return
         ends: list[bytes] = []
-        for line in Records(redactor()).lines(_chopped(source, ends)):
+        read = records.separate_lines if separate else records.lines
+        for line in read(_chopped(source, ends)):
             out.write(line + ends.pop(0))
 
 
@@ -208,25 +227,33 @@ def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             yield str(file), file.read_text("utf-8", "replace")
 
 
-def _located(paths: tuple[str, ...], known: "Known") -> "Iterator[tuple[str, Located]]":
-    from flightlog.app.privacy import session_lines
+def _found(paths: tuple[str, ...], known: "Known") -> Iterator[dict[str, object]]:
+    from flightlog.app.privacy import fields_of, found_in, session_files
     from flightlog.privacy import stream
 
     for path in paths:
         if path == _STDIN:
-            yield from ((_STDIN, place) for place in stream.in_text(sys.stdin.buffer, known))
+            known.forget()
+            places = ((_STDIN, place) for place in stream.in_text(sys.stdin.buffer, known))
+            yield from (fields_of(*each) for each in stream.learning(places, known))
         elif Path(path).exists():
             for file in _files(Path(path)):
-                with file.open("rb") as source:
-                    found = stream.in_lines(source, known) if file.suffix == ".jsonl" else stream.in_text(source, known)
-                    yield from ((str(file), place) for place in found)
+                yield from (fields_of(*each) for each in stream.twice(partial(_in_file, file, known), known))
         else:
             try:
-                for name, lines in session_lines(path):
-                    yield from ((name, place) for place in stream.in_lines(lines, known))
+                files = session_files(path)
             except (NotFound, Invalid) as error:
                 hint = "name files, directories, a session, or - for standard input"
                 raise NotFound(f"no such file, directory or session: {path}", hint=hint) from error
+            yield from found_in(files, known)
+
+
+def _in_file(file: Path, known: "Known") -> "Iterator[tuple[str, Located]]":
+    from flightlog.privacy import stream
+
+    with file.open("rb") as source:
+        look = stream.in_lines if file.suffix == ".jsonl" else stream.in_text
+        yield from ((str(file), place) for place in look(source, known))
 
 
 def _files(root: Path) -> Iterator[Path]:

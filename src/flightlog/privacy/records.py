@@ -6,13 +6,11 @@ short strings met before are remembered. A record without anything private comes
 byte, and one line in is one line out.
 """
 
-import functools
 import itertools
 import json
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
-from operator import add
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,15 +18,11 @@ import msgspec
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.pages import Clean, Redacted
 from flightlog.privacy.detect import contexts, engine, suspects
-from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.hits import holds
 from flightlog.privacy.detect.people import HOME
 from flightlog.privacy.redact import ROUNDS_MAX, Redactor, count_removed, is_cut, is_hopeless
+from flightlog.privacy.stream import batches
 
-_BATCH_BYTES = 1 << 20
-# The first batch is small: what it says of home directories spares the next a look at each.
-_FIRST_BYTES = 64 << 10
-# What the copies of a batch take together.
-_COPIES_BYTES = 4 << 20
 _REMEMBERED_MAX = 50_000
 _REMEMBERED_CHARS = 300
 _SHORT_CHARS = 6
@@ -61,7 +55,7 @@ class Records:
 
         Memory stays flat: the last 10,000 values are remembered, and which lines need a closer look.
         """
-        for batch in _batches(lines):
+        for batch in batches(lines):
             self._batch(batch, first_reading=True)
 
     def redact_document(self, value: Any) -> Redacted[Any]:
@@ -75,6 +69,8 @@ class Records:
     def value(self, value: Any) -> Any:
         """Return the JSON value with every string in it redacted."""
         known = self.redactor.known
+        if isinstance(value, list):
+            value = self.redactor.without_split_values(value)
         for _ in range(ROUNDS_MAX):
             leaves: list[Leaf] = []
             names: set[Leaf] = set()
@@ -93,8 +89,14 @@ class Records:
         A value counts from the batch of lines in which it is recognized, or in all lines if
         `collect_values` read them before.
         """
-        for batch in _batches(lines):
+        for batch in batches(lines):
             yield from self._batch(batch)
+
+    def separate_lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Yield each line of JSON redacted as a document of its own."""
+        for line in lines:
+            self.redactor.known.forget()
+            yield from self._batch([line])
 
     def clean(self, lines: Iterable[bytes]) -> Clean:
         """Return lines of JSON, redacted, as text that may be published."""
@@ -110,6 +112,10 @@ class Records:
     def _batch(self, lines: list[bytes], *, first_reading: bool = False) -> list[bytes]:
         """Redact lines, most of them by one look: what holds no trigger of any detector is done."""
         raw = b"\0".join(lines)
+        place = hash(raw)
+        if holds(raw, b'"delta"'):
+            lines = self._with_whole_blocks(lines)
+            raw = b"\0".join(lines)
         data = self.redactor.homeless(raw)
         done = data.split(b"\0")
         if len(done) != len(lines):  # a line holds a NUL itself
@@ -119,7 +125,6 @@ class Records:
                 return self._decoded(lines)
             data = data.replace(b"\n", b"\0")
         known, growth = self.redactor.known, self.redactor.known.growth
-        place = hash(raw)
         suspected = self._suspected.get(place)
         if suspected is None:
             found = dict(self._suspects(data, done))
@@ -127,19 +132,32 @@ class Records:
                 self._suspected[place] = array("I", found)
             self._replace(done, list(found), list(found.values()))
         else:
-            self._replace(done, sorted({*suspected, *_holders(known, done)}))
+            self._replace(done, sorted({*suspected, *suspects.holders_in(done, known)}))
         for _ in range(ROUNDS_MAX):
             if known.growth == growth:
                 break
             growth = known.growth
-            self._replace(done, _holders(known, done))
+            self._replace(done, suspects.holders_in(done, known))
         return done
+
+    def _with_whole_blocks(self, lines: list[bytes]) -> list[bytes]:
+        """Return the lines without values that are split over the deltas of a content block."""
+        heads = [5 if line.startswith(b"data:") else 0 for line in lines]
+        values = [
+            _decoded(line[head:]) if b'"delta"' in line or b'_start"' in line else None
+            for line, head in zip(lines, heads, strict=True)
+        ]
+        joined = self.redactor.without_split_values(values)
+        return [
+            line if new is old else line[:head] + b" " * (head > 0) + _encoded(new)
+            for line, head, old, new in zip(lines, heads, values, joined, strict=True)
+        ]
 
     def _suspects(self, data: bytes, lines: list[bytes]) -> Iterator[tuple[int, list[engine.Found]]]:
         """Yield which lines need a closer look, and what was found in them."""
         suspected = suspects.records_in(data, self.redactor.known, self.redactor.meter())
         if suspected:
-            starts = _starts(lines)
+            starts = suspects.starts_of(lines)
             for suspect in suspected:
                 yield bisect_right(starts, suspect.begin) - 1, suspect.found
 
@@ -286,7 +304,7 @@ class Records:
             pending = [index for index in again if index not in hopeless]
             if known.growth != growth:
                 growth = known.growth
-                pending = sorted({*pending, *_holders(known, documents)}.difference(hopeless))
+                pending = sorted({*pending, *suspects.holders_in(documents, known)}.difference(hopeless))
             if not pending:
                 break
         for index in (*pending, *hopeless):
@@ -321,42 +339,6 @@ class Records:
                 new += "_"
             made[new] = self._rebuilt(member, name if self._tells(name) else "", answers)
         return made
-
-
-def _batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
-    batch: list[bytes] = []
-    size, enough = 0, _FIRST_BYTES
-    for line in lines:
-        batch.append(line)
-        size += len(line)
-        if size >= enough:
-            _keep_memory()
-            yield batch
-            batch, size, enough = [], 0, _BATCH_BYTES
-    if batch:
-        yield batch
-
-
-def _starts(lines: list[bytes]) -> list[int]:
-    """Return where each line begins when they are joined by one byte."""
-    return list(map(add, itertools.accumulate(map(len, lines), initial=0), itertools.count()))
-
-
-def _holders(known: Known, lines: list[bytes]) -> list[int]:
-    """Return which lines hold a known value, in order."""
-    joined = engine.without_tags(b"\0".join(line.replace(b"\0", b"\n") for line in lines))
-    starts = _starts(lines)
-    return sorted({bisect_right(starts, hit.start) - 1 for hit in known.find(joined)}) if known else []
-
-
-@functools.cache
-def _keep_memory() -> None:
-    """Have the memory of a batch kept for the next.
-
-    What is freed goes back to the system, and each page of it is paid for again when it is next
-    needed; but never less is kept than the largest piece that was once freed.
-    """
-    bytes(_COPIES_BYTES)
 
 
 class _Unread:

@@ -7,11 +7,12 @@ occurs. Redacting twice changes nothing. Text is redacted whole, before anything
 
 import hmac
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from flightlog.model.pages import Clean, Redacted
-from flightlog.privacy.detect import engine, lazily
+from flightlog.privacy.detect import engine, lazily, views
 from flightlog.privacy.detect.hits import HIGH, LOW, SECRET, holds
 from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import UNJUDGED, Memory, Meter
@@ -40,10 +41,20 @@ class Finding(Struct, frozen=True):
 class Redactor:
     """Redacts one document with one key: values it recognized are known in every later text."""
 
-    def __init__(self, key: bytes, *, known: Iterable[str] = (), homes: Mapping[str, str] | None = None) -> None:
-        """Keep the key; `homes` maps directories to what they are called instead, as the repository to `.`."""
+    def __init__(
+        self,
+        key: bytes,
+        *,
+        known: Iterable[str] = (),
+        names: Iterable[str] = (),
+        homes: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep the key, the `known` secrets, and the `names` of the person and the machine.
+
+        `homes` maps directories to what they are called instead, as the repository to `.`.
+        """
         self._key = key
-        self.known = Known(known)
+        self.known = Known(known, names)
         self._memory: Memory = {}
         # Paths repeat in each record of a transcript; renaming those seen before, in their order, costs one pass.
         self._seen: dict[bytes, None] = {}
@@ -129,14 +140,48 @@ class Redactor:
 
     def replaced(self, data: bytes, found: list[engine.Found]) -> bytes:
         """Return `data` with a tag in place of each that was found."""
-        parts, at = [], 0
+        return b"".join(self._replaced([data], found))
+
+    def without_split_values(self, records: list[Any]) -> list[Any]:
+        """Return the records, those as they are in which no delta of a content block changes."""
+        done = list(records)
+        for block in views.delta_blocks(records):
+            pieces = [delta.text.encode("utf-8", "surrogatepass") for delta in block]
+            for delta, old, new in zip(block, pieces, self.pieces(pieces), strict=True):
+                if new != old:
+                    text = new.decode("utf-8", "surrogatepass")
+                    done[delta.record] = views.with_text(done[delta.record], delta.path, text)
+        return done
+
+    def pieces(self, pieces: list[bytes]) -> list[bytes]:
+        """Return the pieces of one text without what is private in it, also where a piece holds only a part."""
+        for _ in range(ROUNDS_MAX):
+            found = self.found(b"".join(pieces))
+            if not found:
+                break
+            pieces = self._replaced(pieces, found)
+        return pieces
+
+    def _replaced(self, pieces: list[bytes], found: list[engine.Found]) -> list[bytes]:
+        """Return the pieces of a text with a tag in the piece where each that was found begins."""
         cuts = sorted(
             (span, self._stand_in(one) if index == 0 else b"") for one in found for index, span in enumerate(one.spans)
         )
-        for (start, end), stand_in in cuts:
-            parts += [data[at:start], stand_in]
-            at = end
-        return b"".join([*parts, data[at:]])
+        done, low, number, at = [], 0, 0, 0
+        for piece in pieces:
+            parts, high = [], low + len(piece)
+            while number < len(cuts) and cuts[number][0][0] < high:
+                (start, end), stand_in = cuts[number]
+                if start >= low:
+                    parts += [piece[max(at, low) - low : start - low], stand_in]
+                at = end
+                if end > high:
+                    break
+                number += 1
+            parts.append(piece[max(at, low) - low :])
+            done.append(b"".join(parts))
+            low = high
+        return done
 
     def _stand_in(self, one: engine.Found) -> bytes:
         if one.rule == HOME:
@@ -147,12 +192,6 @@ class Redactor:
         if rule != UNJUDGED:
             kind, rule = self.known.learn(one.value, kind, rule)
         return self.tag(kind, rule, one.value)
-
-
-def redact(text: str, key: bytes, *, known: Iterable[str] = ()) -> tuple[Clean, list[Finding]]:
-    """Return `text` redacted, and what was found in it."""
-    redactor = Redactor(key, known=known)
-    return redactor.clean(text), redactor.find(text)
 
 
 def count_removed(before: bytes, after: bytes) -> tuple[int, int]:

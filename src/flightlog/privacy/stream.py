@@ -5,22 +5,30 @@ value over the border between two pieces is seen whole. Lines of JSON are search
 `suspects` names them, and strings that need another reading are searched decoded.
 """
 
+import functools
 import json
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import accumulate
 from typing import Any, BinaryIO, NamedTuple
 
 from flightlog.privacy.detect import engine, suspects
 from flightlog.privacy.detect.hits import MEDIUM, SECRET
 from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.meter import UNJUDGED
 from flightlog.privacy.detect.people import HOME, without_owner
 from flightlog.privacy.redact import Redactor
 
 _PIECE_BYTES = 1 << 20
 _BEFORE_BYTES = 4 << 10
 _AFTER_BYTES = 32 << 10
+# The first batch is small: what it says of home directories spares the next a look at each.
+_FIRST_BYTES = 64 << 10
+# The deltas of a content block are read together, up to so many bytes.
+_BATCH_BYTES_MAX = 4 << 20
+# What the copies of a batch take together.
+_COPIES_BYTES = 4 << 20
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
@@ -41,7 +49,7 @@ class _Piece(NamedTuple):
 
 
 def redacted(redactor: Redactor, source: BinaryIO) -> Iterator[bytes]:
-    """Yield the text of `source` without what is private."""
+    """Yield the text of `source` without what is private; a value counts from the piece in which it is recognized."""
     for piece in _pieces(source, redactor.known):
         clean = redactor.replaced(piece.window[: piece.end], piece.found)[piece.begin :]
         yield redactor.data(clean) if piece.found else clean
@@ -64,16 +72,50 @@ def in_lines(lines: Iterable[bytes], known: Known) -> Iterator[Located]:
     """Yield what is private in lines of JSON, each with its end; a home directory once, where it is first met."""
     number = chars = 0
     homes: set[bytes] = set()
+    for batch in batches(lines):
+        yield from _in_batch(batch, (number, chars), known, homes)
+        number, chars = number + len(batch), chars + sum(map(_chars, batch))
+
+
+def twice(look: Callable[[], Iterator[tuple[str, Located]]], known: Known) -> Iterator[tuple[str, Located]]:
+    """Yield what is private in one document that is read twice: a value found once is found everywhere."""
+    known.forget()
+    for _ in learning(look(), known):
+        pass
+    yield from look()
+
+
+def learning(places: Iterable[tuple[str, Located]], known: Known) -> Iterator[tuple[str, Located]]:
+    """Yield files and places in them, remembering each value for the rest of the document."""
+    for name, place in places:
+        if place.found.rule not in (HOME, UNJUDGED):
+            known.learn(place.found.value, place.found.kind, place.found.rule)
+        yield name, place
+
+
+def batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+    """Yield lines by the megabyte; the deltas of a content block stay together."""
     batch: list[bytes] = []
-    size = 0
+    size, enough = 0, _FIRST_BYTES
     for line in lines:
         batch.append(line)
         size += len(line)
-        if size >= _PIECE_BYTES:
-            yield from _in_batch(batch, (number, chars), known, homes)
-            number, chars = number + len(batch), chars + sum(map(_chars, batch))
-            batch, size = [], 0
-    yield from _in_batch(batch, (number, chars), known, homes)
+        if size >= enough and (b'"delta"' not in line or size >= _BATCH_BYTES_MAX):
+            _keep_memory()
+            yield batch
+            batch, size, enough = [], 0, _PIECE_BYTES
+    if batch:
+        yield batch
+
+
+@functools.cache
+def _keep_memory() -> None:
+    """Have the memory of a batch kept for the next.
+
+    What is freed goes back to the system, and each page of it is paid for again when it is next
+    needed; but never less is kept than the largest piece that was once freed.
+    """
+    bytes(_COPIES_BYTES)
 
 
 def secret_counts(lines: Iterable[bytes]) -> dict[str, int]:

@@ -11,24 +11,27 @@ thousands of them are one linear search, and only around an anchor is the text c
 import base64
 import html
 import json
-import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
 import re2
 
 from flightlog.privacy.detect import chance, lazily, views
-from flightlog.privacy.detect.hits import HIGH, PERSON, SECRET, Hit
+from flightlog.privacy.detect.hits import HIGH, LATIN, PERSON, SECRET, Hit
 
 VALUE_CHARS_MIN = 6
+_NAME_LETTERS_MIN = 6
 # Memory and time are bounded: of the values recognized in a document, the last so many are remembered.
 REMEMBERED_MAX = 10_000
 # A longer value is a file of its own (a key of 8192 bits has 6,400 characters), found by its frame.
 _VALUE_BYTES_MAX = 8_192
 _RULE = "known-value"
-_SECRET_NAME = re.compile(
-    r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature", re.IGNORECASE
+_NAME_RULE = "name"
+# Where a user, a group or a host is written: the output of `id`, `whoami` and `ls -l`, a prompt.
+_POSITIONS = (
+    rb"(?:[0-9]\(|\bwhoami(?:\\r|\\n|\s)+|[rwxsStT-]{9}[+.@]? +[0-9]+ +(?:[^ ]{1,40} +)?)(NAME)(?:[) \\]|\s|$)"
+    rb"|(?:^|[^A-Za-z0-9._-]|\\[nt])(NAME)@[A-Za-z0-9._-]+:[~/]|[A-Za-z0-9_\x00-]@(NAME):[~/]"
 )
 _HARMLESS = frozenset(("true", "false", "none", "null", "localhost", "production", "development", "default"))
 # Six letters or digits are rare in text that does not hold the value; half of a short value may be cut off.
@@ -92,41 +95,30 @@ class _Part(NamedTuple):
     widths: tuple[int, ...]
 
 
-def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the values of variables whose names look secret."""
-    return frozenset(
-        value
-        for name, value in environment.items()
-        if _SECRET_NAME.search(name) and _usable(value) and not value.startswith(("/", "~/", "./"))
-    )
-
-
-def dotenv_values(text: str) -> frozenset[str]:
-    """Return the values of a `.env` file that could be secret: all but words, numbers and paths."""
-    pairs = {}
-    for line in text.splitlines():
-        name, mark, value = line.strip().removeprefix("export ").partition("=")
-        if mark and not name.startswith("#"):
-            pairs[name.strip()] = value.strip().strip("\"'")
-    plain = {value for name, value in pairs.items() if _usable(value) and not re.fullmatch(r"[\w./:-]*", value)}
-    return secret_values(pairs) | frozenset(value for value in plain if any(c.isdigit() for c in value))
-
-
 class Known:
     """The known values of one document, ready to be searched; more may be added at any time."""
 
-    def __init__(self, values: Iterable[str] = ()) -> None:
-        """Keep each value of six characters or more."""
-        fixed = [value.encode("utf-8", "surrogatepass") for value in values if _usable(value)]
-        self._values = {value: _Value(SECRET, _RULE) for value in fixed}
-        self._fixed = list(self._compiled(fixed))
+    def __init__(self, values: Iterable[str] = (), names: Iterable[str] = ()) -> None:
+        """Keep each secret value of six characters or more, and the names of a person and a machine.
+
+        A name counts anywhere if it has six letters and is no common word, else only in
+        identity positions: `bo@` at a prompt, `uid=1000(bo)`, the owner in `ls -l`, after `whoami`.
+        """
+        fixed = [value.encode("utf-8", "surrogatepass") for value in values if is_usable(value)]
+        self._values = {value: _Value(SECRET, _RULE, reach_of(value) is True) for value in fixed}
+        named = {name.encode("utf-8", "surrogatepass") for name in names}
+        telling = {name for name in named if _is_telling_name(name)}
+        self._values |= {name: _Value(PERSON, _NAME_RULE, whole_words=True) for name in telling}
+        self._fixed = list(self._compiled(list(self._values)))
+        others = b"|".join(map(_literal, sorted(named - telling)))
+        self._positions = re2.compile(_POSITIONS.replace(b"NAME", others), LATIN) if others else None
         self._parts: list[_Part] = []
         self._pending: list[bytes] = []
         self.growth = 0
 
     def __bool__(self) -> bool:
         """Say whether there is anything to look for."""
-        return bool(self._values)
+        return bool(self._values) or self._positions is not None
 
     def __contains__(self, value: str) -> bool:
         """Say whether `value` is one of those."""
@@ -146,6 +138,7 @@ class Known:
 
     def forget(self) -> None:
         """Forget the values that were learned: another document begins."""
+        self.growth += len(self._values) > sum(len(part.values) for part in self._fixed)
         self._keep_last(0)
 
     def is_in(self, data: bytes) -> bool:
@@ -165,6 +158,10 @@ class Known:
         """Yield each place where a known value stands; places may overlap."""
         if self._pending:
             self._compile()
+        if self._positions is not None:
+            for found in self._positions.finditer(view):
+                start, end = found.span(found.lastindex)
+                yield Hit(start, end, _NAME_RULE, view[start:end], HIGH, PERSON)
         missed: list[tuple[int, int]] = []
         for part in (*self._fixed, *self._parts):
             yield from self._exact(view, part, missed)
@@ -285,8 +282,14 @@ def reach_of(value: bytes, kind: str = SECRET) -> bool | None:
     return size < 8
 
 
-def _usable(value: str) -> bool:
+def is_usable(value: str) -> bool:
+    """Say whether a value is long enough to be searched for, and says something."""
     return len(value) >= VALUE_CHARS_MIN and value.lower() not in _HARMLESS and not value.isspace()
+
+
+def _is_telling_name(name: bytes) -> bool:
+    letters = sum(chr(byte).isalpha() for byte in name)
+    return b"@" in name or (letters >= _NAME_LETTERS_MIN and name.lower() not in _COMMON)
 
 
 def _is_word(view: bytes, start: int, end: int) -> bool:
@@ -305,9 +308,9 @@ def _anchors(way: bytes) -> list[tuple[int, int]]:
     that is cut once is found by the other half.
     """
     width = max(_ANCHOR_MIN, min(_ANCHOR_MAX, len(way) // 2))
-    last = len(way) - width
+    last, half = len(way) - width, max(1, len(way) // 2 - width + 1)
     middle = range(_ANCHOR_STEP, min(last - _ANCHOR_STEP, _ANCHOR_STEP * _ANCHORS_MAX), _ANCHOR_STEP)
-    stretches = [range(last + 1), range(last, -1, -1), *(range(low, low + _ANCHOR_STEP) for low in middle)]
+    stretches = [range(half), range(last, last - half, -1), *(range(low, low + _ANCHOR_STEP) for low in middle)]
     return [(offset, width) for offset in {_anchor(way, stretch, width) for stretch in stretches}]
 
 

@@ -3,8 +3,10 @@
 Reads lines as they stand in a file, escapes and all, so that most are never decoded.
 """
 
+import itertools
+from bisect import bisect_right
 from collections.abc import Iterator
-from operator import itemgetter
+from operator import add, itemgetter
 from typing import Any, NamedTuple
 
 from flightlog.privacy.detect import engine, lazily
@@ -42,6 +44,18 @@ def records_in(records: bytes, known: Known, meter: Meter | None = None) -> list
         if one is not None:
             suspects[-1].found.append(one.moved(-suspects[-1].begin))
     return suspects
+
+
+def holders_in(lines: list[bytes], known: Known) -> list[int]:
+    """Return which lines hold a known value, in order."""
+    joined = engine.without_tags(b"\0".join(line.replace(b"\0", b"\n") for line in lines))
+    starts = starts_of(lines)
+    return sorted({bisect_right(starts, hit.start) - 1 for hit in known.find(joined)})
+
+
+def starts_of(lines: list[bytes]) -> list[int]:
+    """Return where each line begins when they are joined by one byte."""
+    return list(map(add, itertools.accumulate(map(len, lines), initial=0), itertools.count()))
 
 
 def deep_lines_in(records: bytes) -> Iterator[int]:

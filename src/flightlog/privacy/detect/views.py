@@ -9,7 +9,8 @@ import base64
 import binascii
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -211,6 +212,47 @@ def _deltas(event: object, depth: int = 0) -> Iterator[tuple[str, str]]:
     elif isinstance(event, list):
         for value in event:
             yield from _deltas(value, depth + 1)
+
+
+class Delta(NamedTuple):
+    """A piece of a content block: in which record it is, by which keys it is reached, and what it says."""
+
+    record: int
+    path: tuple[str | int, ...]
+    text: str
+
+
+def delta_blocks(records: Iterable[object]) -> Iterator[list[Delta]]:
+    """Yield the deltas of each content block that came in several records, as `stream-json` and raw events write them.
+
+    A block belongs to a session, a subagent and a place in its message, and ends where the next begins.
+    """
+    blocks: dict[tuple[object, ...], list[Delta]] = {}
+    messages: Counter[tuple[object, ...]] = Counter()
+    for number, record in enumerate(records):
+        if not isinstance(record, dict):
+            continue
+        event, path = (record["event"], ("event",)) if isinstance(record.get("event"), dict) else (record, ())
+        sender = record.get("session_id"), record.get("parent_tool_use_id"), event.get("id")
+        messages[sender] += str(event.get("type", "")).endswith("_start")
+        choices = event.get("choices")
+        if isinstance(choices, list) and choices and isinstance(choices[0], dict):
+            event, path = choices[0], (*path, "choices", 0)
+        delta = event.get("delta")
+        for field, text in delta.items() if isinstance(delta, dict) else ():
+            if field in _DELTAS and isinstance(text, str):
+                block = (*sender, messages[sender], event.get("index"), field)
+                blocks.setdefault(block, []).append(Delta(number, (*path, "delta", field), text))
+    yield from (block for block in blocks.values() if len(block) > 1)
+
+
+def with_text(record: Any, path: tuple[str | int, ...], text: str) -> Any:
+    """Return a copy of `record` that says `text` at `path`."""
+    if not path:
+        return text
+    copy = record.copy()
+    copy[path[0]] = with_text(record[path[0]], path[1:], text)
+    return copy
 
 
 def base64_texts(data: bytes) -> Iterator[View]:
