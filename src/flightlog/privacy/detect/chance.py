@@ -52,12 +52,13 @@ _REFERENCE = lazily.linear(
     rb"|getenv|^env[.(\[]|secrets\.|<secret:|<person:"
 )
 _PLACEHOLDER = lazily.linear(
-    rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|dummy|sample|insert|replace.?(?:me|with|this)"
-    rb"|not.?a.?real|fake|my.?(?:secret|token|key|pass)|todo|fixme|abcdef123|0123456789|123456789|00000000|abcdefgh"
+    rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|dummy|sample|insert"
+    rb"|replace.?(?:me|with|this)|not.?a.?real|fake|my.?(?:secret|token|key|pass)|todo|fixme"
+    rb"|abcdef123|123456789|00000000|abcdefgh"
 )
 _GRAMMAR = frozenset(
-    b"the your you a an is are was be to of for and or in on at by with must may not no this that it if from as please enter"
-    b" new old use set has have can will password passphrase".split()
+    b"the your you a an is are was be to of for and or in on at by with must may not no this that it if from as please"
+    b" enter new old use set has have can will password passphrase".split()
 )
 # One character class each: the standard library is linear here, and quicker to call.
 _DIGIT_RUN = lazily.quick(rb"[0-9]+")
@@ -93,7 +94,7 @@ def is_reference(value: bytes) -> bool:
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Return whether `value` is a reference, or reads as invented for a document: a veto where no name vouches for it."""
+    """Return whether `value` is a reference or reads as invented: a veto where no name vouches for it."""
     return is_reference(value) or _PLACEHOLDER.search(value) is not None or len(set(value)) <= 3
 
 
@@ -139,9 +140,8 @@ def is_random(value: bytes, *, floor: float = 3.0) -> bool:
         return False
     if not _is_mixed(value, digits) or is_reference(value):
         return False
-    return not is_code(value) or (
-        len(value) >= _LONG and digits * 10 >= len(value) and _RUN.fullmatch(value) is not None
-    )
+    long = len(value) >= _LONG and digits * 10 >= len(value) and _RUN.fullmatch(value) is not None
+    return not is_code(value) or long or is_headed(value)
 
 
 def is_grouped(value: bytes) -> bool:

@@ -44,8 +44,17 @@ _SYNTAXES = (
     (_FLAG, r"\bredis-cli +-", rf"(?:{_LINE} -)?a +{_WORD}"),
     (_FLAG, r"(?i:\b(?:docker login|psexec(?:\.exe)?) )", rf"(?:{_LINE} )?-p ?{_WORD}"),
     (_FLAG, r"(?i:\bidentified by )", rf" *{_LAST}"),
-    (_SPOKEN, r"(?i:\bpass(?:word|phrase|code) (?:for|is|was) )", r"(?:[\w.@-]{1,30} (?:is|was) )?[\"'`]?(?P<v>[\w!@#$%^&*+-]{5,40})"),
-    (_PHRASE, r"(?i:\bpassphrase)", rf"(?:{_QUOTE})?\s{{0,2}}(?:[:=]|is )\s{{0,2}}(?:{_QUOTE})?(?P<v>[a-z]+(?: [a-z]+){{2,11}})(?:[\"'\\\n;]|\z)"),
+    (
+        _SPOKEN,
+        r"(?i:\bpass(?:word|phrase|code) (?:for|is|was) )",
+        r"(?:[\w.@-]{1,30} (?:is|was) )?[\"'`]?(?P<v>[\w!@#$%^&*+-]{5,40})",
+    ),
+    (
+        _PHRASE,
+        r"(?i:\bpassphrase)",
+        rf"(?:{_QUOTE})?\s{{0,2}}(?:[:=]|is )\s{{0,2}}(?:{_QUOTE})?"
+        r"(?P<v>[a-z]+(?: [a-z]+){2,11}) {0,2}(?:[\"'\\\n;]|\z)",
+    ),
     (_FLAG, r"\bhtpasswd +-", rf"[a-zA-Z]*b[a-zA-Z]* +[^\s\x00]+ +[^\s\x00]+ +{_WORD}"),
     (_FLAG, r"\b(?:un)?zip (?:-\w{1,6} ){0,3}-P ", rf" *{_WORD}"),
     (_FLAG, r"\brabbitmqctl +(?:add_user|change_password) ", rf" *[^\s\x00]+ +{_WORD}"),
@@ -63,7 +72,11 @@ _SYNTAXES = (
     (_KEY, "---- BEGIN SSH2 (?:ENCRYPTED )?PRIVATE KEY", r"[^\x00]*?---- END SSH2(?P<v>)"),
     (_KEY, "<D>", r"(?P<v>[A-Za-z0-9+/\s]{80,800}={0,2})</D>"),
     (_JWK, r"\\{0,3}\"d\\{0,3}\" ?: ?", r"\\{0,3}\"(?P<v>[A-Za-z0-9_-]{40,900})\\{0,3}\""),
-    (_FLAG, r"\bBUNDLE_[A-Z]", rf"[A-Z0-9_]{{1,60}}__[A-Z]{{2,8}} *[=:] *{_QUOTE}?(?P<v>[^\s\x00\"':/]{{3,60}}:[^\s\x00\"';]{{3,60}})"),
+    (
+        _FLAG,
+        r"\bBUNDLE_[A-Z]",
+        rf"[A-Z0-9_]{{1,60}}__[A-Z]{{2,8}} *[=:] *{_QUOTE}?(?P<v>[^\s\x00\"':/]{{3,60}}:[^\s\x00\"';]{{3,60}})",
+    ),
     ("pgpass", r"\*:\*:\*:", r"[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
     ("pgpass", ":(?:5432|5433|6432|3306):", r"[^\s\x00:]{1,40}:[^\s\x00:]{1,40}:(?P<v>[^\s\x00:\"'\\<$]{4,60})"),
     (_CALL, r"\b(?:mysqli?_connect|new mysqli|new PDO|getConnection)\(", rf"\s*{_ARGUMENT}{_ARGUMENT}{_LAST}"),
@@ -82,7 +95,8 @@ _READERS = tuple((rule, lazily.linear(f"(?:{opening}){rest}".encode())) for rule
 _OPENING = lazily.linear(PATTERN)
 _PIPED_BEFORE = lazily.linear(rb"[\"']([^\"'\x00]{4,80}?)\\{0,3}[\"']\s*\z")
 _ECHOED_BEFORE = lazily.linear(
-    rb"\b(?:echo|printf)(?: -\w+| '%s(?:\\+n)?')* (?:\\{0,3}[\"'])?([^\"'\x00|\s][^\"'\x00|]{3,80}?)(?:\\{0,3}[\"'])?\s*\|[^|\n\x00]*\z"
+    rb"\b(?:echo|printf)(?: -\w+| '%s(?:\\+n)?')* (?:\\{0,3}[\"'])?([^\"'\x00|\s][^\"'\x00|]{3,80}?)"
+    rb"(?:\\{0,3}[\"'])?\s*\|[^|\n\x00]*\z"
 )
 _TYPED = lazily.quick(rb"[0-9!@#$%^&*+]")
 _FIELD_BEFORE = lazily.linear(rb"(?i)\svalue=\\{0,3}[\"']([^\s\"'<>\x00]{4,80}?)\\{0,3}[\"']\s[^<>\x00]*\z")

@@ -15,7 +15,7 @@ from flightlog.privacy.detect import assignments, chance, forms, lazily, tokens
 from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Hit, holds
 from flightlog.privacy.detect.meter import Judged
 from flightlog.privacy.detect.rules import Rule, rules
-from flightlog.privacy.detect.wraps import is_cut, joined
+from flightlog.privacy.detect.wraps import is_cut, joined, unwrapped
 
 _REACH = 48
 _LEAST = 12
@@ -29,7 +29,7 @@ _HASHY = lazily.linear(
 _EVIDENCE = lazily.linear(
     rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred|private|access)[\w-]*\s| -u $"
 )
-_SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api|private|access")
+_SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api|private|access|login")
 # The name is part of an address, a path or the name of a file: what comes after it needs a reason of its own.
 _LOCATION = lazily.linear(
     rb"(?i)[\w-]*(?:/|\.(?:com|org|net|io|dev|co|cloud|app|ai|in|de|eu|uk|fr|jp|cn|ru|us|me|tar|t?gz|zip|whl|jar|deb|rpm)\b)[\w./~+%@-]*"
@@ -85,10 +85,10 @@ def _rules_of() -> dict[bytes, tuple[Rule, ...]]:
         for name in rule.near:
             by_name[name.encode()] = (*by_name.get(name.encode(), ()), rule)
     # A longer name of the same vendor (`sumologic`, `sumo`) has the forms of the shorter one.
-    for name in by_name:
-        for size in range(_SHORT_NAME, len(name)):
-            shared = by_name.get(name[:size], ())
-            by_name[name] = (*(rule for rule in shared if rule.forms), *by_name[name])
+    prefixes = {longer: [longer[:size] for size in range(_SHORT_NAME, len(longer))] for longer in by_name}
+    for longer, shorter in prefixes.items():
+        shared = (rule for prefix in shorter for rule in by_name.get(prefix, ()) if rule.forms)
+        by_name[longer] = (*shared, *by_name[longer])
     return by_name
 
 
@@ -234,7 +234,7 @@ def _is_path(value: bytes) -> bool:
 
 
 def _placed(view: bytes, hit: Hit) -> Hit:
-    stop, value = assignments.unwrapped(view, hit.start, hit.end) if hit.weight == MEDIUM else (hit.end, hit.value)
+    stop, value = unwrapped(view, hit.start, hit.end) if hit.weight == MEDIUM else (hit.end, hit.value)
     return hit._replace(end=stop, value=value)
 
 
@@ -318,26 +318,25 @@ def _shaped(text: bytes, form: str, rule: Rule) -> Hit | None:
 
 
 def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
-    if gap.endswith((b"/", b"@", b"#", b"\\")) or (gap.endswith(b".") and gap[-2:-1].isdigit()) or gap.count(b"\n") > 3 or not _is_evident(gap, form, rule):
+    if (
+        gap.endswith((b"/", b"@", b"#", b"\\"))
+        or (gap.endswith(b".") and gap[-2:-1].isdigit())
+        or gap.count(b"\n") > 3
+        or not _is_evident(gap, form, rule)
+    ):
         return False
     place = _LOCATION.match(gap)
     named = _SECRETIVE.search(gap, place.end() if place else 0) is not None
-    if place and not named:
-        return False
     assigned = _ASSIGNED.fullmatch(gap) is not None
     vouched = named or (assigned and b"=" in gap)
-    if (chance.is_reference(value) if vouched else chance.is_placeholder(value)) or _HASHY.search(gap) is not None:
+    invented = chance.is_reference(value) if vouched else chance.is_placeholder(value)
+    if (place and not named) or invented or _HASHY.search(gap) is not None:
         return False
+    if form == "{uuid}":
+        return (named or assigned) if not rule.forms else (named or b"id" not in gap.lower())
     if not rule.forms:
-        if form == "{uuid}":
-            return named or assigned
-        return (
-            (chance.is_random(value) or chance.is_grouped(value))
-            and not chance.is_uuid(value)
-            and _LABEL.search(gap) is None
-        )
-    if form == "{uuid}" and b"id" in gap.lower() and not named:
-        return False
+        drawn = (chance.is_random(value) or chance.is_grouped(value)) and not chance.is_uuid(value)
+        return drawn and _LABEL.search(gap) is None
     return _mixed(value, form) and chance.entropy(value) >= 2.2
 
 

@@ -34,7 +34,8 @@ _RESERVED = ((b"example", b"com"), (b"example", b"net"), (b"example", b"org"))
 _RESERVED_TOP = frozenset(b"example test invalid localhost".split())
 # Four numbers after such words are a version or the number of a section; 20 bytes hold the word and its marks.
 _COUNTED = lazily.linear(
-    rb"(?i)(?:version|\bver|release|section|sect|chapter|clause|appendix|\bsec|\bv|\xc2\xa7)[\"'(:=. ]{0,4}$|[a-z_]/$|[^0-9]-$"
+    rb"(?i)(?:version|\bver|release|section|sect|chapter|clause|appendix|\bsec|\bv|\xc2\xa7)[\"'(:=. ]{0,4}$"
+    rb"|[a-z_]/$|[^0-9]-$"
 )
 _COUNTED_REACH = 20
 # The commands of SVG path data, with numbers that share their dots: `c.5.3.2.1`.
@@ -42,7 +43,9 @@ _DRAWN = lazily.linear(rb"(?i)(?:^|[^a-z])[mlhvcsqta] ?[-.0-9][-., 0-9]*$|\.$")
 _PACKAGED = lazily.quick(rb"\.(?:[0-9]|(?:jar|tar|t?gz|zip|whl|deb|rpm|exe|msi|dll|so|nupkg)\b)")
 # One in 4,000 public addresses has only such small numbers; most section numbers have no others.
 _SMALL = 32
-_ADDRESSED = lazily.linear(rb"(?i)(?:://|@|\b(?:ip|host|server|addr(?:ess)?|ssh|ping|peer|from|to|client|dns)\b\W{0,4})$")
+_ADDRESSED = lazily.linear(
+    rb"(?i)(?:://|@|\b(?:ip|host|server|addr(?:ess)?|ssh|ping|peer|from|to|client|dns)\b\W{0,4})$"
+)
 # Luhn's digit lets every tenth number pass: groups of four or a word near it must say that it is a card.
 _CARD_WORDS = lazily.linear(rb"(?i)card|visa|amex|american express|discover|credit|debit|\bpan\b|\bcc\b|payment")
 _CARD_REACH = 40
@@ -132,7 +135,12 @@ def _email(text: bytes, start: int, view: bytes) -> Hit | None:
     if b"." not in host or not host.rsplit(b".", 1)[1].isalpha() or host.endswith((b".local", b".py", b".js", b".ts")):
         return None
     labels = tuple(host.split(b"."))
-    if labels[-2:] in _RESERVED or labels[-1] in _RESERVED_TOP or box.lower() in _FUNCTION_BOXES or view[start - 3 : start] == b"://":
+    if (
+        labels[-2:] in _RESERVED
+        or labels[-1] in _RESERVED_TOP
+        or box.lower() in _FUNCTION_BOXES
+        or view[start - 3 : start] == b"://"
+    ):
         return None
     if view[start + len(text) : start + len(text) + 1] == b"/" or host.split(b".")[0].isdigit():
         return None  # a package and its version, or an address with a user

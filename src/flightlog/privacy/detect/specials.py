@@ -7,10 +7,10 @@ records, and every look ahead is bounded.
 from collections.abc import Iterator
 from typing import Any
 
-from flightlog.privacy.detect import assignments, chance, commands, lazily
+from flightlog.privacy.detect import chance, commands, lazily
 from flightlog.privacy.detect.hits import HIGH, LOW, MEDIUM, Hit, search
 from flightlog.privacy.detect.meter import Meter
-from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
+from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined, with_lone_line
 
 _PEM_MAX = 20_000
 _CUT = LINE_END.encode()
@@ -113,7 +113,7 @@ def _goes_on(more: bytes) -> bool:
 
 def _to_the_end(view: bytes, secret: Hit) -> Hit:
     """Return the password with the next line, if that is one word and the last one."""
-    end, value = assignments.with_lone_line(view, secret.end, secret.value)
+    end, value = with_lone_line(view, secret.end, secret.value)
     last = view[end : end + 8].strip()[:1] in (b"", b"\0", b'"')
     return secret._replace(end=end, value=value) if last and b"\n" not in view[secret.start : secret.end] else secret
 
@@ -195,8 +195,7 @@ def _header_or_flag(text: bytes, start: int) -> Hit | None:
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"
         fine = chance.is_random(value, floor=2.8) or (
-            (_PADDED.search(value) if word.lower() == b"basic" else _is_dense(value))
-            and not chance.is_reference(value)
+            (_PADDED.search(value) if word.lower() == b"basic" else _is_dense(value)) and not chance.is_reference(value)
         )
     elif word.endswith(b'"') or b"(" in word:
         value, rule = text.rsplit(b'"', 2)[1].rstrip(b"\\"), "credential-call"

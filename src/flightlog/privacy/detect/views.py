@@ -7,6 +7,7 @@ way back from its offsets to spans of the original. `flat` keeps every offset.
 
 import base64
 import binascii
+import functools
 import json
 from bisect import bisect_right
 from collections import Counter
@@ -29,6 +30,8 @@ _TELLING_PERCENT = lazily.linear(TELLING_PERCENT)
 _WRITTEN = lazily.quick(
     rb"\\{1,3}u00[2-7][0-9a-fA-F]|&(?:quot|apos|lt|gt|amp|#(?:[xX][2-7][0-9a-fA-F]|3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));"
 )
+# A run of them, or an escaped backslash, after which a `u` is a letter.
+_ESCAPES = lazily.quick(rb"\\\\|(?:\\u(?!00[0-7])[0-9a-fA-F]{4})+")
 _NAMED = {b"&quot;": b'"', b"&apos;": b"'", b"&lt;": b"<", b"&gt;": b">", b"&amp;": b"&"}
 WRITTEN_MARKS = (b"\\u00", b"&quot;", b"&gt;", b"&#")
 # Other characters, as JSON in ASCII writes them; a character beyond the first plane is a pair.
@@ -99,18 +102,34 @@ def flat(data: bytes) -> bytes:
 
 
 def widened(data: bytes) -> bytes:
-    """Return `data` with characters escaped as `\\u2192` in UTF-8, each repeated to keep every offset."""
+    """Return `data` with escaped characters beyond ASCII in UTF-8, each repeated to keep every offset."""
     return _WIDE.sub(_widened, data) if holds(data, b"\\u") else data
 
 
 def _widened(escape: Any) -> bytes:
     text = escape.group()
-    try:
-        read = json.loads(b'"' + text + b'"').encode()
-    except (ValueError, UnicodeEncodeError):  # half a pair
-        return bytes(text)
-    # Two, three or four bytes fill the six or twelve of the escape exactly.
+    # Two, three or four bytes fill the six or twelve of the escape exactly; half a pair stays as it is.
+    read = _unescaped_run(text)
     return read * (len(text) // len(read))
+
+
+def unescaped(lines: list[bytes]) -> list[bytes]:
+    """Return lines of JSON with characters beyond ASCII in UTF-8; the same list if none of them is escaped."""
+    if not any(b"\\u" in line for line in lines):
+        return lines
+    return [_ESCAPES.sub(_unescaped, line) if b"\\u" in line else line for line in lines]
+
+
+def _unescaped(escapes: Any) -> bytes:
+    return _unescaped_run(escapes.group())
+
+
+@functools.lru_cache(maxsize=4096)
+def _unescaped_run(run: bytes) -> bytes:
+    try:
+        return run if run == b"\\\\" else json.loads(b'"' + run + b'"').encode()
+    except UnicodeEncodeError:  # half a pair
+        return run
 
 
 def _unwritten(text: bytes) -> bytes:
