@@ -3,6 +3,7 @@
 Reads the environment and home so that nothing below has to.
 """
 
+import functools
 import getpass
 import os
 import re
@@ -98,6 +99,7 @@ def dotenv_values(text: str) -> frozenset[str]:
     return frozenset(value for value in secret_values(pairs) | drawn if len(value) >= _DOTENV_CHARS_MIN)
 
 
+@functools.lru_cache(maxsize=64)  # git is asked once per project: redactors are made for each page
 def own_names(project: Path) -> frozenset[str]:
     """Return what the person and the machine are called: user, host, and the project's git identity."""
     names = {socket.gethostname(), socket.gethostname().partition(".")[0]}
@@ -117,9 +119,12 @@ def root_of(folder: Path) -> Path:
     return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
 
 
-def session_files(written: str) -> list[str]:
-    """Return the files of the session whose id or address begins with `written`."""
-    return [file.path for file in open_archive().find(parse(written).session).files]
+def found_in_session(written: str) -> Iterator[dict[str, Any]]:
+    """Yield what is private in the session whose id or address begins with `written`, knowing its project's secrets."""
+    archive = open_archive()
+    recording = archive.find(parse(written).session)
+    known = redactor(Path(archive.session(recording.session).cwd)).known
+    return found_in((file.path for file in recording.files), known)
 
 
 def found_in(paths: Iterable[str], known: Values) -> Iterator[dict[str, Any]]:

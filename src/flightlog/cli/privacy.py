@@ -228,7 +228,7 @@ def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
 
 
 def _found(paths: tuple[str, ...], known: "Known") -> Iterator[dict[str, object]]:
-    from flightlog.app.privacy import fields_of, found_in, session_files
+    from flightlog.app.privacy import fields_of, found_in_session
     from flightlog.privacy import stream
 
     for path in paths:
@@ -241,11 +241,11 @@ def _found(paths: tuple[str, ...], known: "Known") -> Iterator[dict[str, object]
                 yield from (fields_of(*each) for each in stream.twice(partial(_in_file, file, known), known))
         else:
             try:
-                files = session_files(path)
+                found = found_in_session(path)
             except (NotFound, Invalid) as error:
                 hint = "name files, directories, a session, or - for standard input"
                 raise NotFound(f"no such file, directory or session: {path}", hint=hint) from error
-            yield from found_in(files, known)
+            yield from found
 
 
 def _in_file(file: Path, known: "Known") -> "Iterator[tuple[str, Located]]":

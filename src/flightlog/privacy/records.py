@@ -67,21 +67,8 @@ class Records:
         return Redacted(clean, *count_removed(_encoded(value), _encoded(clean)))
 
     def value(self, value: Any) -> Any:
-        """Return the JSON value with every string in it redacted."""
-        known = self.redactor.known
-        if isinstance(value, list):
-            value = self.redactor.without_split_values(value)
-        for _ in range(ROUNDS_MAX):
-            leaves: list[Leaf] = []
-            names: set[Leaf] = set()
-            growth = known.growth
-            self._collect(value, "", leaves, names)
-            answers = self._answers([*leaves, *names])
-            value = self._rebuilt(value, "", answers) if answers else value
-            # A key that has another name now may say something about its value.
-            if names.isdisjoint(answers) and known.growth == growth:
-                break
-        return value
+        """Return the JSON value with every string in it redacted; deltas in a list of records are joined."""
+        return self._value(self.redactor.without_split_values(value) if isinstance(value, list) else value)
 
     def lines(self, lines: Iterable[bytes]) -> Iterator[bytes]:
         """Yield each line of JSON redacted; a line that is not JSON is redacted as text.
@@ -108,6 +95,20 @@ class Records:
         """Return values, redacted, one line of JSON each, sorted, as text that may be published."""
         lines = sorted(_encoded(row) for row in self.value(rows))
         return Clean("".join(" " * indent + line.decode("utf-8", "replace") + "\n" for line in lines))
+
+    def _value(self, value: Any) -> Any:
+        known = self.redactor.known
+        for _ in range(ROUNDS_MAX):
+            leaves: list[Leaf] = []
+            names: set[Leaf] = set()
+            growth = known.growth
+            self._collect(value, "", leaves, names)
+            answers = self._answers([*leaves, *names])
+            value = self._rebuilt(value, "", answers) if answers else value
+            # A key that has another name now may say something about its value.
+            if names.isdisjoint(answers) and known.growth == growth:
+                break
+        return value
 
     def _batch(self, lines: list[bytes], *, first_reading: bool = False) -> list[bytes]:
         """Redact lines, most of them by one look: what holds no trigger of any detector is done."""
@@ -243,7 +244,7 @@ class Records:
     def _decoded(self, lines: list[bytes]) -> list[bytes]:
         """Redact lines string by string; all of them in one go, so that each value is learned once."""
         values = [_decoded(line) for line in lines]
-        clean = self.value([None if isinstance(value, _Unread) else value for value in values])
+        clean = self._value([None if isinstance(value, _Unread) else value for value in values])
         return [
             self.redactor.data(line) if isinstance(value, _Unread) else line if value == new else _encoded(new)
             for line, value, new in zip(lines, values, clean, strict=True)

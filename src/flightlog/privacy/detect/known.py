@@ -22,6 +22,8 @@ from flightlog.privacy.detect.hits import HIGH, LATIN, PERSON, SECRET, Hit
 
 VALUE_CHARS_MIN = 6
 _NAME_LETTERS_MIN = 6
+# Shorter values are found in longer words by chance, and shorter words in any text.
+_PLAIN_MIN = 8
 # Memory and time are bounded: of the values recognized in a document, the last so many are remembered.
 REMEMBERED_MAX = 10_000
 # A longer value is a file of its own (a key of 8192 bits has 6,400 characters), found by its frame.
@@ -46,6 +48,8 @@ _PART_ANCHORS_MAX = 40_000
 _AUTOMATON = re2.Options()
 _AUTOMATON.encoding = re2.Options.Encoding.LATIN1
 _AUTOMATON.max_mem = 256 << 20
+# An anchor without its value is rare; so many are looked into. A hostile text may pile them up.
+_MISSED_MIN, _MISSED_EVERY = 200, 1_000
 _BASE64_MIN = 8
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-=")
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
@@ -243,7 +247,7 @@ class Known:
     def _rewritten(self, view: bytes, missed: list[tuple[int, int]]) -> Iterator[Hit]:
         """Yield the values that show once escapes are decoded and line ends taken out, around anchors."""
         windows: list[tuple[int, int]] = []
-        for start, size in sorted(missed):
+        for start, size in sorted(missed)[: _MISSED_MIN + len(view) // _MISSED_EVERY]:
             # Each character may be written as six, as `\\u0021` is.
             low, high = max(0, start - 6 * size - 40), start + 6 * size + 40
             if windows and low <= windows[-1][1]:
@@ -273,13 +277,12 @@ def reach_of(value: bytes, kind: str = SECRET) -> bool | None:
     if kind == PERSON:
         return True
     letters = value.translate(None, b"_-. ")
-    if letters.isalpha():
-        # Letters alone are a word or words, unless capitals come where no word has them.
-        plain = letters.islower() or letters.isupper() or letters.istitle() or chance.wordiness(value) >= 0.55
-        return None if plain and size < 8 else True if plain else size < 8
-    if value.isdigit():
-        return None if size < 8 else True
-    return size < 8
+    # Letters alone are a word or words, unless capitals come where no word has them.
+    cased = letters.islower() or letters.isupper() or letters.istitle() or chance.wordiness(value) >= 0.55
+    if value.isdigit() or (letters.isalpha() and cased):
+        # A name such as `config.token` was taken for its value.
+        return None if size < _PLAIN_MIN or chance.is_code(value) else True
+    return size < _PLAIN_MIN
 
 
 def is_usable(value: str) -> bool:
@@ -326,8 +329,9 @@ def _anchor(way: bytes, offsets: range, width: int) -> int:
 
 
 def _is_telling(text: bytes) -> bool:
-    # A word such as `github` would be an anchor in each line.
-    return not text.isdigit() and not (text.isalpha() and (text.islower() or text[1:].islower() or text.isupper()))
+    # A word such as `github` would be an anchor in each line, a repetition at each place of a hostile text.
+    word = text.isalpha() and (text.islower() or text[1:].islower() or text.isupper())
+    return not word and not text.isdigit() and len(set(text)) > 3
 
 
 def _meaning(written: bytes) -> bytes:
@@ -361,23 +365,15 @@ def _ways(value: bytes, *, whole_words: bool) -> Iterator[tuple[bytes, _Way]]:
             yield way.encode("utf-8", "surrogateescape"), plain
         for way in {quote(value, safe=""), quote(value), quote_plus(value)}:
             yield way.encode(), plain
-    for core, before, after in _base64_cores(value):
-        yield core, _Way(value, before, after)
-
-
-def _base64_cores(value: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yield the part of the base64 text that does not depend on what is around, at each alignment.
-
-    With it come how many characters before and after it hold the other bits of the value.
-    """
+    # Of base64 the part that does not depend on what is around, at each alignment.
     for lead in range(3):
         whole = base64.b64encode(b"\0" * lead + value)
         first = (0, 2, 3)[lead]
         rest = (0, 4, 4)[(lead + len(value)) % 3]
         core = whole[first : len(whole) - rest]
         if len(core) >= _BASE64_MIN:
-            for way in {core, core.replace(b"+", b"-").replace(b"/", b"_")}:
-                yield way, first, rest
+            for coded in {core, core.replace(b"+", b"-").replace(b"/", b"_")}:
+                yield coded, _Way(value, first, rest)
 
 
 # Words that passwords, users and machines share with ordinary text.

@@ -269,9 +269,9 @@ def with_text(record: Any, path: tuple[str | int, ...], text: str) -> Any:
     """Return a copy of `record` that says `text` at `path`."""
     if not path:
         return text
-    copy = record.copy()
-    copy[path[0]] = with_text(record[path[0]], path[1:], text)
-    return copy
+    changed: Any = dict(record) if isinstance(record, dict) else list(record)
+    changed[path[0]] = with_text(record[path[0]], path[1:], text)
+    return changed
 
 
 def base64_texts(data: bytes) -> Iterator[View]:
