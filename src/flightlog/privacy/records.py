@@ -112,11 +112,10 @@ class Records:
 
     def _batch(self, lines: list[bytes], *, first_reading: bool = False) -> list[bytes]:
         """Redact lines, most of them by one look: what holds no trigger of any detector is done."""
-        if (plain := views.unescaped(lines)) is not lines and plain != lines:
+        if (plain := views.unescaped(lines)) != lines:
             after = self._batch(plain, first_reading=first_reading)
             return [old if new == read else new for old, read, new in zip(lines, plain, after, strict=True)]
-        raw = b"\0".join(lines)
-        place = hash(raw)
+        place = hash(raw := b"\0".join(lines))
         if holds(raw, b'"delta"'):
             lines = self._with_whole_blocks(lines)
             raw = b"\0".join(lines)

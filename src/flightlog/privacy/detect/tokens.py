@@ -236,20 +236,7 @@ def _is_words(value: bytes) -> bool:
 def _goes_on(view: bytes, hit: Hit, whole: Hit) -> bool:
     """Say whether a token that could end with its line goes on in the next, which then holds nothing else."""
     extra = whole.value[len(hit.value) :]
-    alone = view[whole.end : whole.end + 1] in (
-        b"",
-        b"\n",
-        b"\r",
-        b'"',
-        b"'",
-        b"`",
-        b"<",
-        b"\\",
-        b"\0",
-        b";",
-        b",",
-        b" ",
-    )
+    alone = view[whole.end : whole.end + 1] in (*(b"%c" % byte for byte in b"\n\r\"'`<\\\0;, "), b"")
     return alone and len(extra) >= 4 and (chance.count_digits(extra) > 1 or chance.wordiness(extra) < 0.5)
 
 

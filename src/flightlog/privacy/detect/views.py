@@ -114,9 +114,7 @@ def _widened(escape: Any) -> bytes:
 
 
 def unescaped(lines: list[bytes]) -> list[bytes]:
-    """Return lines of JSON with characters beyond ASCII in UTF-8; the same list if none of them is escaped."""
-    if not any(b"\\u" in line for line in lines):
-        return lines
+    """Return lines of JSON with escaped characters beyond ASCII in UTF-8."""
     return [_ESCAPES.sub(_unescaped, line) if b"\\u" in line else line for line in lines]
 
 
