@@ -3,11 +3,14 @@
 import json
 import random
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flightlog.privacy.detect import contexts, engine, suspects, tokens
 from flightlog.privacy.detect.known import Known
+from flightlog.privacy.records import Records
+from flightlog.privacy.redact import Redactor
 from privacy import labelled
 
 STYLES = (labelled.config_style, labelled.nearby_style, labelled.tool_style)
@@ -63,6 +66,44 @@ def test_a_line_that_is_not_named_holds_nothing(text, twice, ascii_only):
     line = json.dumps({"text": inner}, ensure_ascii=ascii_only).encode()
 
     assert named(line) or not holds(line)
+
+
+def redacted(line):
+    return json.loads(next(iter(Records(Redactor(bytes(32))).lines([line.encode()]))))["text"]
+
+
+def with_escaped_marks(text):
+    """Return a line of JSON in which every mark, blank and character beyond ASCII is escaped as \\uXXXX."""
+    plain = (c if c.isascii() and c.isalnum() else json.dumps(c)[1:-1] for c in text)
+    return '{"text":"' + "".join(c if len(c) != 1 or c.isalnum() else f"\\u{ord(c):04x}" for c in plain) + '"}'
+
+
+WIDE = st.sampled_from(["\u2192", "\u201c", "\u201d", "é", "ß", "漢", "\U0001f511", "\u2028"])
+EVERYDAY = st.sampled_from(
+    ["PASSWORD=", "correcthorse", "     2\u2192", "password: ", "jane@acme.io", "/home/jane/", "\n"]
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(WIDE | EVERYDAY | st.sampled_from([one.text for one in LABELLED[::3]]), max_size=6).map("".join))
+def test_a_line_and_its_ascii_form_get_the_same_tags(text):
+    plain = redacted(json.dumps({"text": text}, ensure_ascii=False))
+
+    assert redacted(json.dumps({"text": text})) == plain
+    assert redacted(with_escaped_marks(text)) == plain
+
+
+@pytest.mark.parametrize(
+    "text", ["     2\u2192PASSWORD=correcthorse\n", "\u201cpassword\u201d: \u201cthisismypassword1\u201d"]
+)
+def test_a_password_beside_an_escaped_character_is_found(text):
+    assert "secret:password" in redacted(json.dumps({"text": text}))
+
+
+def test_a_clean_line_with_escaped_characters_stays_as_it_is():
+    line = json.dumps({"text": "3\u2192 nothing \U0001f511 \\\\u2192"}).encode()
+
+    assert list(Records(Redactor(bytes(32))).lines([line])) == [line]
 
 
 def test_only_the_lines_that_hold_something_are_named():

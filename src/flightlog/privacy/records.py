@@ -17,7 +17,7 @@ import msgspec
 
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.pages import Clean, Redacted
-from flightlog.privacy.detect import contexts, engine, suspects
+from flightlog.privacy.detect import contexts, engine, suspects, views
 from flightlog.privacy.detect.hits import holds
 from flightlog.privacy.detect.people import HOME
 from flightlog.privacy.redact import ROUNDS_MAX, Redactor, count_removed, is_cut, is_hopeless
@@ -112,8 +112,10 @@ class Records:
 
     def _batch(self, lines: list[bytes], *, first_reading: bool = False) -> list[bytes]:
         """Redact lines, most of them by one look: what holds no trigger of any detector is done."""
-        raw = b"\0".join(lines)
-        place = hash(raw)
+        if (plain := views.unescaped(lines)) != lines:
+            after = self._batch(plain, first_reading=first_reading)
+            return [old if new == read else new for old, read, new in zip(lines, plain, after, strict=True)]
+        place = hash(raw := b"\0".join(lines))
         if holds(raw, b'"delta"'):
             lines = self._with_whole_blocks(lines)
             raw = b"\0".join(lines)

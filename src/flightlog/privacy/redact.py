@@ -18,7 +18,7 @@ from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import UNJUDGED, Memory, Meter
 from flightlog.privacy.detect.people import HOME, nobodys, without_owner
 
-_TAG_HEX = 4
+_TAG_HEX = 6
 _GIVEN_UP = f"<{SECRET}:{UNJUDGED}:".encode()
 _HOMES_MAX = 16
 _HOME = lazily.linear(rb"(?:/(?:home|Users)/|-(?:home|Users)-|[A-Za-z]:(?:\\+|/)Users(?:\\+|/))[A-Za-z0-9]")

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from flightlog.privacy.detect import chance, lazily, quotes
 from flightlog.privacy.detect.hits import LOW, MEDIUM, Hit
-from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
+from flightlog.privacy.detect.wraps import BARE, LINE_END, NEXT_FIELD, WRAPPED_MAX, joined, unwrapped, with_lone_line
 
 PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "psk", "securestring", "mnemonic")
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
@@ -37,7 +37,6 @@ _NAME_BYTES = (string.ascii_letters + string.digits + "_-.").encode()
 _GAP_MAX = 40
 _FILLERS_MAX = 5
 _VALUE_MAX = 560
-_WRAPPED_MAX = 300
 _TELLING = 150
 # How far after a word is looked to tell whether it is worth a judgement: the word itself, and half a value.
 WORTH_MAX = 60 + _TELLING
@@ -48,7 +47,7 @@ _FILLERS = (
 # Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
 _TAIL = lazily.quick(rb"[\w.\-]*")
 _MARKS = lazily.quick(rb"[^A-Za-z0-9\x00]+")
-_NUMBER = lazily.quick(rb"[0-9]{1,6}(?:\t|\xe2\x86\x92)[ \t]*")
+_NUMBER = lazily.quick(rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*")
 _FILLER = lazily.linear(f"(?i)(?:{_FILLERS})\\b".encode())
 _WORD = lazily.quick("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
 # Each word for a secret holds one of these.
@@ -56,11 +55,10 @@ _LEAST_WORD = lazily.quick(
     b"|".join(re.escape(word.encode()) for word in WORDS if not any(each in word for each in WORDS if each != word))
 )
 _OPERATOR = lazily.quick(rb"[=:>(|,]|<-|\s-\s")
-_NEXT_FIELD = lazily.quick(rb"&(?:amp;)?[\w.\[\]-]{1,40}=")
+_MASKED = lazily.quick(rb"[#*.]{3,}\s")
 _OPENED = lazily.quick(rb"(?:[\"'`]|&quot;)\s*$")
-_BARE = lazily.quick(rb"[^\s\"'`<>,;\x00\\)\]}]+")
 _BORING = lazily.linear(
-    rb"(?i)pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
+    rb"(?i)(?-i:[a-z]p[sS]k)|pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
     rb"|code|s?tore|ring|s\b|map|chain|less|note|noun|down|up\b|left|right|selector|mesh|pair|alias|id\b|vault|tab|ing)"
     rb"|monkeys?\b|monkey[_-]|turkey|hockey|donkey|whiskey|jockey|mickey"
     rb"|(?:primary|foreign|cache|sort|partition|hash|index|idx|hot|bucket|schema|sequence|natural|issuer|package).?key"
@@ -77,35 +75,41 @@ _BORING = lazily.linear(
 _SECRET_ID = lazily.quick(rb"(?i)secret[_-]id\Z")
 _NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
 _DIGIT = lazily.quick(rb"[0-9]")
-_MARKED = lazily.quick(rb"[0-9#!@%^*]")
+# As many as the least length of a key, `_FILLER_MIN`.
+_REPEATED = lazily.quick(rb"([A-Za-z])\1{15}")
 _TYPED = lazily.quick(rb"[0-9!@#$%^&*+=?~-]")
 _HUMPED = lazily.linear(rb"[a-z][A-Z].*[a-z][A-Z]")
 _PROSE = lazily.quick(rb"[A-Za-z]{1,14}[.:!?]?\Z")
 # Other marks make it another thing than a key; a percent sign only as addresses write it.
 _USER = lazily.quick(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:>])\s*[^\s=]")
 _USER_REACH = 120
-_LONE = lazily.quick(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
-_NETRC = frozenset(b"default machine login account macdef".split())
+# In YAML and notes a word alone after `password:` ends its line; types in code are followed by a mark or have humps.
+_LAST_WORD = lazily.quick(rb"[A-Za-z][a-z]{5,30}(?: {0,2}\n|\r|\Z|\0|\"(?:[,}]|\Z))")
 # Types, selectors, variables, pages about passwords.
 _NO_PASSWORD = lazily.quick(
     rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
-    rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|^!vault\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
+    rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|(?-i:^[A-Z0-9_]*(?:PASSW|PWD)[A-Z0-9_]*$)|^!vault\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
 )
 _ALPHABET = lazily.quick(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
 _LATER = lazily.quick(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,400})(?=[\s\"'`<>,;}\])]|\Z)")
 _LATER_MAX = 460
 _HASHY = lazily.quick(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
-_LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0", b"&", b"}")
-# The next line begins with a run of a value, not with a name and its own value.
-_NEXT_LINE = lazily.linear(
-    rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])"
-)
 _NAMED_NEXT = lazily.quick(rb"[\w.-]+ ?[=:]")
-_HEX_WHOLE = lazily.quick(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
+# A mere `key` names entries of caches, stores and lists: short ids, paths, and slugs such as `Linux-pip-<hash>`.
+_BARE_KEY_MIN = 16
+_SLUG = lazily.quick(
+    rb"[A-Za-z]{2,}[0-9.]*[-/:](?:[A-Za-z0-9._]+[-/:])*[0-9a-f]{32,}|[a-z]{3,}/.*/|/[^/]*\.[a-z]{2,4}$"
+)
+_ASSIGNS = (b"=", b":", b">")
+# Marks that some vendors draw keys with, beside letters and digits; without them it must look random all the same.
+_KEY_MARKS = b"\\%"
+# Names under which even a repeated character or a number counts; a mere `key` or `token` has numbers as ids.
+_SURE_NAMES = (b"secret", b"api", b"access", b"auth", b"private")
+_FILLER_MIN = 16
+_NUMBER_MAX = 20  # digits of the largest number of 64 bits
+_FILLER_LETTERS = 3
 _NOISE = lazily.linear(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
 _HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
-_HEX_LINE = lazily.quick(rb"\s+[0-9a-fA-F]{16}")
-_MIXED = lazily.quick(rb"[a-z].*[A-Z]|[A-Z].*[a-z]|[0-9].*[a-zA-Z].*[0-9]")
 
 
 class _Value(NamedTuple):
@@ -156,16 +160,22 @@ def is_worth_judging(view: bytes, start: int) -> bool:
     """Say, of text with its escapes, whether the word at `start` may introduce a secret: most do not."""
     end = word_end(view, start)
     word = view[start:end].lower()
-    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _TELLING) is None:
+    if not word.startswith(_NEED_NO_DIGIT) and not _may_be_key(view, end):
         return False
     tail = _TAIL.match(view, end, end + NAME_MAX)
     return not _is_boring(_name_before(view, start) + view[start : tail.end() if tail else end])
 
 
+def _may_be_key(view: bytes, end: int) -> bool:
+    """Return whether something within reach has a digit, or repeats a letter as fillers of keys do."""
+    stop = end + _TELLING
+    return _DIGIT.search(view, end, stop) is not None or _REPEATED.search(view, end, stop) is not None
+
+
 def judge(view: bytes, start: int, end: int) -> Hit | None:
     """Return the secret value that the word at `start`:`end` introduces, if it does."""
     word = view[start:end].lower()
-    if not word.startswith(_NEED_NO_DIGIT) and _DIGIT.search(view, end, end + _TELLING) is None:
+    if not word.startswith(_NEED_NO_DIGIT) and not _may_be_key(view, end):
         return None
     tail = _TAIL.match(view, end, end + NAME_MAX).end()
     name = _name_before(view, start) + view[start:tail]
@@ -232,7 +242,9 @@ def _name_before(view: bytes, start: int) -> bytes:
 def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     gap = view[low:high]
     operator = _OPERATOR.search(gap)
-    empty = b'""' in gap or b"''" in gap  # and what follows is something else
+    # An empty or masked value, or a list: what follows is something else.
+    marks = gap.replace(b"\\", b"")
+    empty = b'""' in marks or b"''" in marks or _MASKED.search(gap) is not None or (b"[" in gap and b"," in gap)
     if empty or (operator is None and not (name.startswith(b"-") or gap.strip() == b"" or _OPENED.search(gap))):
         return None
     marks = operator.group() if operator else b""
@@ -245,11 +257,11 @@ def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
     if gap.endswith((b"{", b"[")):
         return None  # a field of a template, or a subscript
     begin = low + len(gap.rstrip(b"$!@#%^&*+/.~-_?")) if gap.rstrip(b"$!@#%^&*+/.~-_?") else high
-    bare = _BARE.match(view, begin, begin + _VALUE_MAX)
+    bare = BARE.match(view, begin, begin + _VALUE_MAX)
     if bare is None:
         return None
     # In the query of an address the next name ends it.
-    query = _NEXT_FIELD.search(view, begin, bare.end()) if marks == b"=" or name.endswith(b"=") else None
+    query = NEXT_FIELD.search(view, begin, bare.end()) if marks == b"=" or name.endswith(b"=") else None
     return _unwrapped(view, begin, query.start() if query else bare.end(), marks)
 
 
@@ -257,10 +269,10 @@ def _inside_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _Valu
     close = view.find(quote, start, start + _VALUE_MAX)
     line = view.find(b"\n", start, start + _VALUE_MAX)
     if close < 0 and line < 0:
-        bare = _BARE.match(view, start, start + _VALUE_MAX)
+        bare = BARE.match(view, start, start + _VALUE_MAX)
         return _Value(start, bare.end(), bare.group(), quoted=False, operator=marks) if bare else None
     if line >= 0 and (close < 0 or line < close):
-        text, back = joined(view, start, _WRAPPED_MAX)
+        text, back = joined(view, start, WRAPPED_MAX)
         end = text.find(quote)
         whole = text[:end].rstrip(b"\\") if end >= 0 else b""
         end = len(whole)
@@ -274,58 +286,11 @@ def _unwrapped(view: bytes, start: int, end: int, marks: bytes) -> _Value:
     return _Value(start, stop, text, quoted=False, operator=marks)
 
 
-def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
-    """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
-    plain = view[start:end]
-    if not is_cut(view, end) or len(plain) < 2 or _NEXT_LINE.match(view, end, end + 160) is None:
-        return end, plain
-    if chance.is_code(plain) or chance.is_placeholder(plain):
-        return end, plain
-    text, back = joined(view, start, _WRAPPED_MAX)
-    longer = _BARE.match(text).group()
-    query = _NEXT_FIELD.search(longer)
-    longer = longer[: query.start()] if query and query.start() > len(plain) else longer
-    stop, extra = back(len(longer)), longer[len(plain) :]
-    # The next line goes on with the value only if it holds nothing else.
-    after = view[stop : stop + 1]
-    after = b"\n" if after == b" " and is_cut(view, stop) else after  # blanks stand where JSON wrote a line end
-    ends = (
-        after in _LINE_ENDS
-        or view[stop : stop + 3] == b" --"
-        or chance.is_random(extra, floor=2.5)
-        or _is_rest(plain, extra)
-    )
-    alone = extra and ends and not chance.is_code(extra)
-    if alone and _HEX.fullmatch(longer) and (not _HEX_WHOLE.fullmatch(plain) or _is_half(view, stop, plain, extra)):
-        return stop, longer
-    digits = chance.count_digits(extra)
-    more = len(extra) < 4 or digits * 8 >= len(extra) or chance.wordiness(extra) < 0.62
-    return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
-
-
-def _is_rest(plain: bytes, extra: bytes) -> bool:
-    """Say whether `extra`, with more on its line, is the rest of a key: no word is so mixed."""
-    return len(plain) >= 16 and len(extra) >= 4 and bool(_DIGIT.search(extra)) and bool(_MIXED.search(extra))
-
-
-def _is_half(view: bytes, stop: int, plain: bytes, extra: bytes) -> bool:
-    """Say whether two lines of equal length are one number in hex: a list of such would go on."""
-    return len(plain) == len(extra) and _HEX_LINE.match(view, stop, stop + len(plain) + 8) is None
-
-
-def with_lone_line(view: bytes, end: int, text: bytes) -> tuple[int, bytes]:
-    """Return where the typed value ends and how it reads with the next line, if that is one word without a mark."""
-    lone = _LONE.match(view, end, end + NAME_MAX * 2) if len(text) >= 2 else None
-    if lone is None or lone[1].lower() in _NETRC:
-        return end, text
-    if view[lone.end() : lone.end() + 1] in (b" ", b"\t") and not _MARKED.search(lone[1]):
-        return end, text
-    return lone.end(1), text + lone[1]
-
-
 def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     text = value.text.rstrip(b".")
-    if len(text) < 4 or text.endswith(b":") or chance.is_placeholder(text) or b"\0" in text:
+    # Unquoted, a word and `=` are the next attribute: `name="password" placeholder="…"`.
+    attribute = not value.quoted and text.endswith(b"=") and text[:-1].isalpha()
+    if len(text) < 4 or text.endswith(b":") or attribute or chance.is_reference(text) or b"\0" in text:
         return 0
     if word.decode("latin-1").startswith(PASSWORDS):
         told = value.operator != b"|" and (word != b"pass" or value.operator in (b"=", b":", b">"))
@@ -333,18 +298,22 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     if b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
         written = value.quoted or (value.operator in (b"=", b":") and not chance.is_code(text))
         return MEDIUM if written and chance.entropy(text) >= 3.5 else 0
-    if b" " in text or len(text) < 10 or (chance.is_code(text) and not chance.is_headed(text)):
+    if value.operator in _ASSIGNS and not chance.is_code(text):
+        text = text.translate(None, _KEY_MARKS)
+    listed = name.strip(b"_-.") == b"key" and (len(text) < _BARE_KEY_MIN or _SLUG.search(text))
+    if listed or b" " in text or len(text) < 10 or (chance.is_code(text) and not chance.is_headed(text)):
         return 0
     return MEDIUM if _is_key(word.decode("latin-1") in STRONG, name, value._replace(text=text)) else 0
 
 
 def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 - a fact about the word
     if chance.is_uuid(value.text):
-        return any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
-    if _ALPHABET.fullmatch(value.text) is None:
-        return False
-    if value.operator and chance.is_grouped(value.text):
-        return True
+        named = any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
+        return named and len(set(value.text)) > _FILLER_LETTERS  # the nil UUID stands for none
+    if value.operator in _ASSIGNS and _is_filler(value.text):
+        return any(mark in name for mark in _SURE_NAMES) or len(value.text) > _NUMBER_MAX
+    if _ALPHABET.fullmatch(value.text) is None or (value.operator and chance.is_grouped(value.text)):
+        return _ALPHABET.fullmatch(value.text) is not None
     if not strong:
         return len(value.text) >= 16 and value.operator != b"" and chance.is_random(value.text, floor=3.5)
     if _HEX.fullmatch(value.text):
@@ -352,9 +321,15 @@ def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 -
     return chance.is_random(value.text, floor=3.0 if len(value.text) >= 20 else 2.9)
 
 
+def _is_filler(text: bytes) -> bool:
+    """Return whether `text` is as long as a key, but one repeated character or a mere number."""
+    return len(text) >= _FILLER_MIN and (text.isdigit() or len(set(text)) <= _FILLER_LETTERS)
+
+
 def _typed_by_a_person(text: bytes, value: _Value) -> int:
-    listed = value.operator[:1] in (b"(", b",")
-    if chance.is_code(text) or _NO_PASSWORD.search(text) or (listed and not (value.quoted and _TYPED.search(text))):
+    listed = value.operator[:1] in (b"(", b",") and not value.told
+    mixed = value.quoted and _TYPED.search(text) and chance.wordiness(text) < 0.5
+    if chance.is_code(text) or _NO_PASSWORD.search(text) or (listed and not mixed):
         return 0
     if value.quoted:
         return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _sentence(text) else 0
@@ -369,20 +344,23 @@ def _typed_by_a_person(text: bytes, value: _Value) -> int:
 
 def _is_told(view: bytes, start: int, value: _Value, name: bytes) -> bool:
     """Say whether any word after `password` is one: beside a user's name, or in an environment's syntax."""
-    if value.operator not in (b"=", b":", b">") or value.quoted:
-        return False
+    if value.quoted:  # the last argument of a call; in lists of names more follow
+        return view[value.end : value.end + 4].lstrip(b"\\\"'`")[:1] == b")"
+    before, user = view[value.start - 1 : value.start], _USER.search(view, max(0, start - _USER_REACH), start)
     if value.operator == b">":
-        closed = view[value.end : value.end + 2] == b"</"
-        return closed and _USER.search(view, max(0, start - _USER_REACH), start) is not None
-    if view[value.start - 1 : value.start] not in (b"=", b":", b" "):
+        return view[value.end : value.end + 2] == b"</" and user is not None
+    if value.operator not in (b"=", b":") or before not in (b"=", b":", b" "):
         return False
-    if value.operator == b"=" and name.isupper() and view[value.start - 1 : value.start] == b"=":
-        return True
-    return _USER.search(view, max(0, start - _USER_REACH), start) is not None
+    alone = value.operator == b":" and _LAST_WORD.match(view, value.start, value.end + 4)
+    exported = value.operator == b"=" and name.isupper() and before == b"="
+    return bool(alone or exported or user)
 
 
 def _sentence(text: bytes) -> bool:
-    return text.count(b" ") > 0 and chance.wordiness(text) > 0.5 and not _TYPED.search(text)
+    if text.count(b" ") == 0 or _TYPED.search(text):
+        return False
+    # Small letters alone are a passphrase, unless grammar holds the words together.
+    return chance.wordiness(text) > 0.5 and (chance.is_prose(text) or not text.replace(b" ", b"").islower())
 
 
 def _rule(word: bytes) -> str:

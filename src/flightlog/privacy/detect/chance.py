@@ -46,11 +46,19 @@ _SHORT_MAX = 300
 _TELLING_CHARS = 100
 _N_LOG_N = [0.0, *(n * math.log2(n) for n in range(1, _SHORT_MAX + 1))]
 _LETTERS = string.ascii_letters.encode()
+# Where a value comes from, or a mask over it: never the value, whatever name it is assigned to.
+_REFERENCE = lazily.linear(
+    rb"(?i)\*\*\*|\.\.\.|<[^>]*>|\$\{|\$\(|\{\{|%\(\w|^%[a-z]|^\$[A-Za-z_]+$|#\{|redacted|undefined|process\.env|environ"
+    rb"|getenv|^env[.(\[]|secrets\.|<secret:|<person:"
+)
 _PLACEHOLDER = lazily.linear(
-    rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|\*\*\*|\.\.\.|dummy|sample|insert|replace.?(?:me|with|this)"
-    rb"|redacted|not.?a.?real|fake|my.?(?:secret|token|key|pass)|<[^>]*>|\$\{|\$\(|\{\{|%\(\w|^%[a-z]|^\$[A-Za-z_]+$"
-    rb"|todo|fixme|undefined|process\.env|environ|getenv|^env[.(\[]|secrets\.|abcdef123|0123456789|123456789"
-    rb"|00000000|abcdefgh|<secret:|<person:"
+    rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|dummy|sample|insert"
+    rb"|replace.?(?:me|with|this)|not.?a.?real|fake|my.?(?:secret|token|key|pass)|todo|fixme"
+    rb"|abcdef123|123456789|00000000|abcdefgh"
+)
+_GRAMMAR = frozenset(
+    b"the your you a an is are was be to of for and or in on at by with must may not no this that it if from as please"
+    b" enter new old use set has have can will password passphrase".split()
 )
 # One character class each: the standard library is linear here, and quicker to call.
 _DIGIT_RUN = lazily.quick(rb"[0-9]+")
@@ -63,7 +71,8 @@ _CODE = lazily.linear(
 # A name of code with a digit among ten letters is not so long.
 _LONG = 40
 _RUN = lazily.quick(rb"[A-Za-z0-9_.-]+")
-_HEADED = lazily.quick(rb"[a-z]{1,8}\.([A-Za-z0-9_-]{24,200})")
+# One key in 64 begins with a slash, as paths do.
+_HEADED = lazily.quick(rb"(?:[a-z]{1,8}\.|/)([A-Za-z0-9_+/=-]{24,200})")
 _GROUPS = lazily.quick(rb"[A-Z0-9]{3,8}(?:-[A-Z0-9]{3,8}){3,7}")
 _DATE = lazily.linear(
     rb"^\d{4}-\d\d-\d\d|^\d+(?:\.\d+)+$|^[v^~<>=]{0,2}\d+\.\d+\.\d+|^(?i:sha(?:1|256|384|512)|md5)[=:-]"
@@ -79,9 +88,19 @@ def entropy(value: bytes) -> float:
     return math.log2(size) - sum(map(_N_LOG_N.__getitem__, counts)) / size if size else 0.0
 
 
+def is_reference(value: bytes) -> bool:
+    """Return whether `value` is a variable, a template field or a mask instead of a value."""
+    return _REFERENCE.search(value) is not None
+
+
 def is_placeholder(value: bytes) -> bool:
-    """Say whether `value` stands for a secret rather than being one."""
-    return _PLACEHOLDER.search(value) is not None or len(set(value)) <= 3
+    """Return whether `value` is a reference or reads as invented: a veto where no name vouches for it."""
+    return is_reference(value) or _PLACEHOLDER.search(value) is not None or len(set(value)) <= 3
+
+
+def is_prose(value: bytes) -> bool:
+    """Return whether words are a sentence about something: a passphrase holds no words of grammar."""
+    return not _GRAMMAR.isdisjoint(value.lower().split())
 
 
 def is_uuid(value: bytes) -> bool:
@@ -95,7 +114,7 @@ def is_code(value: bytes) -> bool:
 
 
 def is_headed(value: bytes) -> bool:
-    """Say whether `value` is a key with a head before a dot, which reads as code: `hvs.…`."""
+    """Return whether `value` is a key that begins as code or a path does: `hvs.…`, `/…`."""
     headed = _HEADED.fullmatch(value)
     if headed is None or count_digits(headed[1]) * 8 < len(headed[1]):
         return False
@@ -114,16 +133,15 @@ def count_digits(value: bytes) -> int:
 
 
 def is_random(value: bytes, *, floor: float = 3.0) -> bool:
-    """Say whether `value` looks drawn at random: mixed, dense and not made of words."""
+    """Return whether `value` looks drawn at random: mixed, dense and not made of words. Counting values do, too."""
     digits = count_digits(value)
     letters = len(value) - len(value.translate(None, _LETTERS))
     if letters < 2 or entropy(value) < floor or not _has_long_part(value):
         return False
-    if not _is_mixed(value, digits) or is_placeholder(value):
+    if not _is_mixed(value, digits) or is_reference(value):
         return False
-    return not is_code(value) or (
-        len(value) >= _LONG and digits * 10 >= len(value) and _RUN.fullmatch(value) is not None
-    )
+    long = len(value) >= _LONG and digits * 10 >= len(value) and _RUN.fullmatch(value) is not None
+    return not is_code(value) or long or is_headed(value)
 
 
 def is_grouped(value: bytes) -> bool:

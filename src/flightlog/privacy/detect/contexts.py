@@ -15,7 +15,7 @@ from flightlog.privacy.detect import assignments, chance, forms, lazily, tokens
 from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Hit, holds
 from flightlog.privacy.detect.meter import Judged
 from flightlog.privacy.detect.rules import Rule, rules
-from flightlog.privacy.detect.wraps import is_cut, joined
+from flightlog.privacy.detect.wraps import is_cut, joined, unwrapped
 
 _REACH = 48
 _LEAST = 12
@@ -24,9 +24,16 @@ _WIDTH_MAX = 360
 _WORD_LOOK, _NAME_LOOK, _FORM_LOOK = 250, 80, 40
 _HASHY = lazily.linear(
     rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace"
+    rb"|(?:^|[\W_])(?:sha|rev|ref|h1)[\W_]"
 )
-_EVIDENCE = lazily.linear(rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred)[\w-]*\s| -u $")
-_SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api")
+_EVIDENCE = lazily.linear(
+    rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred|private|access)[\w-]*\s| -u $"
+)
+_SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api|private|access|login")
+# The name is part of an address, a path or the name of a file: what comes after it needs a reason of its own.
+_LOCATION = lazily.linear(
+    rb"(?i)[\w-]*(?:/|\.(?:com|org|net|io|dev|co|cloud|app|ai|in|de|eu|uk|fr|jp|cn|ru|us|me|tar|t?gz|zip|whl|jar|deb|rpm)\b)[\w./~+%@-]*"
+)
 _OWNER = lazily.linear(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id")
 # Long enough, or cut by the end of a line.
 _VALUE = lazily.quick(
@@ -38,7 +45,7 @@ _CUT_RUN = lazily.quick(rb"[A-Za-z0-9_\-+/.=:~$!]{2,}")
 _SHORT_HEX = lazily.quick(rb"[0-9a-f]{1,31}")
 _DIGIT = lazily.quick(rb"[0-9]")
 _HUMP = lazily.quick(rb"[a-z][A-Z]")
-_SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers"
+_SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers|priv"
 _AFTER_WORD = (
     rf"[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?(?:\\{{0,7}}[\"'`]|[A-Za-z0-9_-]{{8}})"
     r"| \\{0,7}[\"'`][A-Za-z0-9]|\.[A-Za-z]{2,9}\(\\{0,7}[\"'`]"
@@ -47,6 +54,7 @@ _AFTER = lazily.quick(f"(?i){_AFTER_WORD}".encode())
 _WORDY = lazily.quick(rb"\w")
 # A shorter name inside a word is that word.
 _LONG_NAME = 5
+_SHORT_NAME = 4
 _LEADING = lazily.quick(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\.[a-z]{2,9}\(|\Z)" % _SECRETIVE_WORDS.encode())
 # Names that are usual words: only with a word of credentials or a quoted value after them.
 _AMBIGUOUS = """abstract, aha, backlog, bored, box, bubble, canva, chef, circle, cisco, clay, cockroach,
@@ -76,6 +84,11 @@ def _rules_of() -> dict[bytes, tuple[Rule, ...]]:
     for rule in rules():
         for name in rule.near:
             by_name[name.encode()] = (*by_name.get(name.encode(), ()), rule)
+    # A longer name of the same vendor (`sumologic`, `sumo`) has the forms of the shorter one.
+    prefixes = {longer: [longer[:size] for size in range(_SHORT_NAME, len(longer))] for longer in by_name}
+    for longer, shorter in prefixes.items():
+        shared = (rule for prefix in shorter for rule in by_name.get(prefix, ()) if rule.forms)
+        by_name[longer] = (*shared, *by_name[longer])
     return by_name
 
 
@@ -112,8 +125,8 @@ def _name_at(data: bytes, start: int) -> bytes | None:
         if name.decode() in AMBIGUOUS:
             if begins and _AFTER.match(data, start + size, start + size + 20):
                 return name
-        elif begins or size >= _LONG_NAME:
-            return name
+        elif size >= _LONG_NAME or (begins and data[start : start + size] in (name, name.upper(), name.title())):
+            return name  # `sumOfItems` holds no `sumo`
     return None
 
 
@@ -132,8 +145,11 @@ def _known_name(text: bytes) -> bytes | None:
 
 
 def has_value(view: bytes, end: int) -> bool:
-    """Say whether something long stands within reach of a name that ends at `end`."""
-    value = _VALUE.search(view, end, end + _REACH + 1 + _LEAST)
+    """Return whether something long is within reach of a name that ends at `end`, which is no mere address."""
+    stop = end + _REACH + 1 + _LEAST
+    if view[end : end + 1] in b"./-" and _LOCATION.match(view, end, stop) and not _SECRETIVE.search(view, end, stop):
+        return False
+    value = _VALUE.search(view, end, stop)
     return value is not None and view.find(b"\0", end, value.end()) < 0
 
 
@@ -218,7 +234,7 @@ def _is_path(value: bytes) -> bool:
 
 
 def _placed(view: bytes, hit: Hit) -> Hit:
-    stop, value = assignments.unwrapped(view, hit.start, hit.end) if hit.weight == MEDIUM else (hit.end, hit.value)
+    stop, value = unwrapped(view, hit.start, hit.end) if hit.weight == MEDIUM else (hit.end, hit.value)
     return hit._replace(end=stop, value=value)
 
 
@@ -302,20 +318,25 @@ def _shaped(text: bytes, form: str, rule: Rule) -> Hit | None:
 
 
 def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
-    if gap.endswith((b"/", b"@", b"#", b"\\")) or gap.count(b"\n") > 3 or not _is_evident(gap, form, rule):
+    if (
+        gap.endswith((b"/", b"@", b"#", b"\\"))
+        or (gap.endswith(b".") and gap[-2:-1].isdigit())
+        or gap.count(b"\n") > 3
+        or not _is_evident(gap, form, rule)
+    ):
         return False
-    if chance.is_placeholder(value) or _HASHY.search(gap) is not None:
+    place = _LOCATION.match(gap)
+    named = _SECRETIVE.search(gap, place.end() if place else 0) is not None
+    assigned = _ASSIGNED.fullmatch(gap) is not None
+    vouched = named or (assigned and b"=" in gap)
+    invented = chance.is_reference(value) if vouched else chance.is_placeholder(value)
+    if (place and not named) or invented or _HASHY.search(gap) is not None:
         return False
+    if form == "{uuid}":
+        return (named or assigned) if not rule.forms else (named or b"id" not in gap.lower())
     if not rule.forms:
-        if form == "{uuid}":
-            return _SECRETIVE.search(gap) is not None or _ASSIGNED.fullmatch(gap) is not None
-        return (
-            (chance.is_random(value) or chance.is_grouped(value))
-            and not chance.is_uuid(value)
-            and _LABEL.search(gap) is None
-        )
-    if form == "{uuid}" and b"id" in gap.lower() and _SECRETIVE.search(gap) is None:
-        return False
+        drawn = (chance.is_random(value) or chance.is_grouped(value)) and not chance.is_uuid(value)
+        return drawn and _LABEL.search(gap) is None
     return _mixed(value, form) and chance.entropy(value) >= 2.2
 
 

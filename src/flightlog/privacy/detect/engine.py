@@ -83,8 +83,10 @@ def look(data: bytes, known: Known | None = None, meter: Meter | None = None) ->
     """Return what is private in `data`, and where it must be decoded to be sure."""
     looking = Looking(known, meter or Meter())
     data = without_tags(data)
+    known_hits = looking.known.find(data) if looking.known else ()
+    data = views.widened(data)
     sighted = triggers.sight(data, looking.meter)
-    hits = [*looking.known.find(data), *sighted.hits] if looking.known else sighted.hits
+    hits = [*known_hits, *sighted.hits]
     found = [_found(hit, ((hit.start, hit.end),)) for hit in hits]
     for group in _grouped(data, _windows(data, sighted.places)):
         starts = list(itertools.accumulate((high - low + 1 for low, high in group), initial=0))
@@ -141,15 +143,13 @@ def _grouped(data: bytes, windows: Iterable[tuple[int, int]]) -> Iterator[list[t
 def _closer(window: bytes, looking: Looking) -> Iterator[Found]:
     """Yield what has a syntax of its own, and what shows when the window is read another way."""
     plain = views.flat(window)
-    if views.has_escaped_marks(window):
-        yield from (_found(hit, ((hit.start, hit.end),)) for hit in triggers.sight(plain, looking.meter).hits)
     for hit in specials.find(plain, looking.meter):
         yield _found(hit, ((hit.start, hit.end),))
     for view in itertools.chain(views.others(window), views.base64_texts(plain)):
         hidden = views.flat(view.data)
         if looking.known:
             yield from (_found(hit, view.spans(hit.start, hit.end)) for hit in looking.known.find(hidden))
-        sighted = triggers.sight(hidden, looking.meter, another=True)
+        sighted = triggers.sight(hidden, looking.meter, another=True, persons=view.persons)
         more = specials.find(hidden, looking.meter, another=True) if sighted.places else ()
         for hit in itertools.chain(sighted.hits, more):
             yield _found(hit, view.spans(hit.start, hit.end))

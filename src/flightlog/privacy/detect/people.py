@@ -7,13 +7,14 @@ on loopback or in private networks are left alone. No names of people are guesse
 import functools
 import ipaddress
 
+from flightlog.privacy.detect import lazily
 from flightlog.privacy.detect.hits import HIGH, MEDIUM, PERSON, Hit, where
 
 HOME = "home-path"
 LOOK = 90
 PATTERN = (
     rb"[A-Za-z0-9][A-Za-z0-9._%+-]*@[A-Za-z0-9][A-Za-z0-9-]*\.[A-Za-z0-9.-]*[A-Za-z0-9]"
-    rb"|/(?:home|Users)/[A-Za-z0-9._-]+|[A-Za-z]:(?:\\+|/)Users(?:\\+|/)[A-Za-z0-9._-]+|-(?:home|Users)-[a-z][a-z0-9]+"
+    rb"|/(?:(?:mnt/)?[a-z]/Users|(?:srv|export|var|data|nfs)/homes?|home|Users)/[A-Za-z0-9._-]+|[A-Za-z]:(?:\\+|/)Users(?:\\+|/)[A-Za-z0-9._-]+|-(?:home|Users)-[a-z][a-z0-9]+"
     rb"|\b[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\.[0-9]{1,3}\b"
     rb"|\+[1-9][0-9]{0,2}[ .(-]{0,2}[0-9][0-9 .()-]{6,14}[0-9]|\([2-9][0-9]{2}\) ?[0-9]{3}-[0-9]{4}"
     rb"|\b[2-9][0-9]{2}-[2-9][0-9]{2}-[0-9]{4}\b|\b[0-9]{3}-[0-9]{2}-[0-9]{4}\b"
@@ -28,7 +29,27 @@ _BEFORE_SLUG = (b"/", b"\\", b'"', b" ", b"")
 _INSIDE_PATH = (b".", b"-", b"_", b"~")
 _AFTER_SLUG = frozenset(bytes((byte,)) for byte in b"abcdefghijklmnopqrstuvwxyz0123456789")
 _AFTER_HOME = _AFTER_SLUG | {bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._-"}
-_DOCUMENT_HOSTS = (b"example.com", b"example.org", b"example.net", b"example", b"invalid", b"localhost", b"test")
+# RFC 2606: these domains and all below them never receive mail. Compared by labels: `myexample.com` is a real one.
+_RESERVED = ((b"example", b"com"), (b"example", b"net"), (b"example", b"org"))
+_RESERVED_TOP = frozenset(b"example test invalid localhost".split())
+# Four numbers after such words are a version or the number of a section; 20 bytes hold the word and its marks.
+_COUNTED = lazily.linear(
+    rb"(?i)(?:version|\bver|release|section|sect|chapter|clause|appendix|\bsec|\bv|\xc2\xa7)[\"'(:=. ]{0,4}$"
+    rb"|[a-z_]/$|[^0-9]-$"
+)
+_COUNTED_REACH = 20
+# The commands of SVG path data, with numbers that share their dots: `c.5.3.2.1`.
+_DRAWN = lazily.linear(rb"(?i)(?:^|[^a-z])[mlhvcsqta] ?[-.0-9][-., 0-9]*$|\.$")
+_PACKAGED = lazily.quick(rb"\.(?:[0-9]|(?:jar|tar|t?gz|zip|whl|deb|rpm|exe|msi|dll|so|nupkg)\b)")
+# One in 4,000 public addresses has only such small numbers; most section numbers have no others.
+_SMALL = 32
+_ADDRESSED = lazily.linear(
+    rb"(?i)(?:://|@|\b(?:ip|host|server|addr(?:ess)?|ssh|ping|peer|from|to|client|dns)\b\W{0,4})$"
+)
+# Luhn's digit lets every tenth number pass: groups of four or a word near it must say that it is a card.
+_CARD_WORDS = lazily.linear(rb"(?i)card|visa|amex|american express|discover|credit|debit|\bpan\b|\bcc\b|payment")
+_CARD_REACH = 40
+_IMPORTED = lazily.linear(rb"(?i)(?:\b(?:import|from|package|module|require|include|use|using)\b[ (\"']*)$")
 _FUNCTION_BOXES = frozenset(b"noreply no-reply git donotreply".split())
 _DOCUMENT_NET = ipaddress.ip_network("2001:db8::/32")
 _DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")  # twice a digit, its own digits added up
@@ -46,8 +67,17 @@ def judge(text: bytes, start: int, view: bytes) -> Hit | None:
     if text[:2].isupper() and text[:2].isalpha():
         return _hit(text, start, "iban") if _is_iban(text) else None
     if b"." in text and text.replace(b".", b"").isdigit():
-        return _hit(text, start, "ip") if text.count(b".") == 3 and _is_public(text) else None
+        return _ip(text, start, view) if text.count(b".") == 3 else None
     return _number_or_name(text, start, view)
+
+
+def _ip(text: bytes, start: int, view: bytes) -> Hit | None:
+    before = view[max(0, start - _COUNTED_REACH) : start]
+    if _COUNTED.search(before) or _DRAWN.search(before) or _PACKAGED.match(view, start + len(text)):
+        return None
+    if max(map(int, text.split(b"."))) < _SMALL and not _ADDRESSED.search(before):
+        return None
+    return _hit(text, start, "ip") if _is_public(text) else None
 
 
 def _phone(text: bytes, start: int, view: bytes) -> Hit | None:
@@ -63,8 +93,19 @@ def _number_or_name(text: bytes, start: int, view: bytes) -> Hit | None:
     if b":" in text and not text[:4].isalpha():
         return _hit(text, start, "ip", MEDIUM) if _is_public(text) else None
     if text.endswith((b".internal", b".corp", b".lan", b".intranet", b".ts.net")):
-        return _hit(text, start, "host", MEDIUM)
+        return _hit(text, start, "host", MEDIUM) if _is_host(text, start, view) else None
     return _hit(text, start, "device-id") if text.startswith(b"user_") else _account(text, start)
+
+
+def _is_host(text: bytes, start: int, view: bytes) -> bool:
+    """Return whether `text` is a machine and not a package that code imports: `hypothesis.internal`."""
+    before, after = view[max(0, start - _COUNTED_REACH) : start], view[start + len(text) : start + len(text) + 2]
+    if not text.endswith(b".internal"):
+        return True
+    if _IMPORTED.search(before) or (after[:1] == b"." and after[1:].isalpha()) or after[:1] == b"(":
+        return False
+    numbered = b"-" in text or any(48 <= byte <= 57 for byte in text) or after[:1] == b":"
+    return numbered or _ADDRESSED.search(before) is not None
 
 
 def _number(text: bytes, digits: bytes, start: int, view: bytes) -> Hit | None:
@@ -74,7 +115,8 @@ def _number(text: bytes, digits: bytes, start: int, view: bytes) -> Hit | None:
         return _hit(text, start, "phone", MEDIUM) if spoken else None
     if len(text) == 11 and text.count(b"-") == 2:
         return _hit(text, start, "ssn", MEDIUM) if b"ssn" in before or b"social" in before else None
-    return _hit(text, start, "card") if _is_card(digits) else None
+    named = len(digits) < len(text) or _CARD_WORDS.search(view, max(0, start - _CARD_REACH), start)
+    return _hit(text, start, "card") if named and before[-1:] != b"." and _is_card(digits) else None
 
 
 def _account(text: bytes, start: int) -> Hit | None:
@@ -88,9 +130,17 @@ def _account(text: bytes, start: int) -> Hit | None:
 def _email(text: bytes, start: int, view: bytes) -> Hit | None:
     box, _, host = text.rpartition(b"@")
     host = host.lower()
+    if host.replace(b".", b"").isdigit() and host.count(b".") == 3:
+        return _ip(host, start + len(box) + 1, view)
     if b"." not in host or not host.rsplit(b".", 1)[1].isalpha() or host.endswith((b".local", b".py", b".js", b".ts")):
         return None
-    if host.endswith(_DOCUMENT_HOSTS) or box.lower() in _FUNCTION_BOXES or view[start - 3 : start] == b"://":
+    labels = tuple(host.split(b"."))
+    if (
+        labels[-2:] in _RESERVED
+        or labels[-1] in _RESERVED_TOP
+        or box.lower() in _FUNCTION_BOXES
+        or view[start - 3 : start] == b"://"
+    ):
         return None
     if view[start + len(text) : start + len(text) + 1] == b"/" or host.split(b".")[0].isdigit():
         return None  # a package and its version, or an address with a user

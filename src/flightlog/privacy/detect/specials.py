@@ -7,10 +7,10 @@ records, and every look ahead is bounded.
 from collections.abc import Iterator
 from typing import Any
 
-from flightlog.privacy.detect import assignments, chance, commands, lazily
+from flightlog.privacy.detect import chance, commands, lazily
 from flightlog.privacy.detect.hits import HIGH, LOW, MEDIUM, Hit, search
 from flightlog.privacy.detect.meter import Meter
-from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined
+from flightlog.privacy.detect.wraps import LINE_END, is_cut, joined, with_lone_line
 
 _PEM_MAX = 20_000
 _CUT = LINE_END.encode()
@@ -31,9 +31,6 @@ PATTERN = (
 )
 _TRIGGER = lazily.linear(PATTERN)
 _MANIFEST_MAX = 2_000
-_NO_PASSWORDS = frozenset(
-    b"password pass pwd test token secret changeme changeit yyy xxx apikey password> key>".split()
-)
 _FLAG = lazily.linear(rb"--?(?:user|u|proxy-user)[ =]*")
 _DIGIT = lazily.linear(rb"[0-9]")
 _MARKED = lazily.linear(rb"[0-9#!@%^*]")
@@ -116,7 +113,7 @@ def _goes_on(more: bytes) -> bool:
 
 def _to_the_end(view: bytes, secret: Hit) -> Hit:
     """Return the password with the next line, if that is one word and the last one."""
-    end, value = assignments.with_lone_line(view, secret.end, secret.value)
+    end, value = with_lone_line(view, secret.end, secret.value)
     last = view[end : end + 8].strip()[:1] in (b"", b"\0", b'"')
     return secret._replace(end=end, value=value) if last and b"\n" not in view[secret.start : secret.end] else secret
 
@@ -182,7 +179,7 @@ def _address(text: bytes, start: int) -> Hit | None:
         return None  # a port and a path that holds an @
     if password == b"x-oauth-basic" and chance.is_random(text[3:middle]):
         return Hit(start + 3, start + middle, "url-token", text[3:middle], MEDIUM)
-    if chance.is_placeholder(password) or password.lower() in (b"password", b"pass", b"pwd", b"secret", b"token"):
+    if chance.is_reference(password):
         return None
     return Hit(start + middle + 1, start + len(text) - 1, "url-password", password, MEDIUM)
 
@@ -194,12 +191,11 @@ def _header_or_flag(text: bytes, start: int) -> Hit | None:
     value = words[-1] if words else b""
     if word.startswith(b"-"):
         value, rule = _user_password(text), "curl-user"
-        fine = _is_typed(value) and not value.isdigit() and value.lower() not in _NO_PASSWORDS
+        fine = _is_typed(value) and not value.isdigit()
     elif word.lower() in (b"bearer", b"basic", b"ssws"):
         rule = "auth-header"
         fine = chance.is_random(value, floor=2.8) or (
-            (_PADDED.search(value) if word.lower() == b"basic" else _is_dense(value))
-            and not chance.is_placeholder(value)
+            (_PADDED.search(value) if word.lower() == b"basic" else _is_dense(value)) and not chance.is_reference(value)
         )
     elif word.endswith(b'"') or b"(" in word:
         value, rule = text.rsplit(b'"', 2)[1].rstrip(b"\\"), "credential-call"
@@ -215,6 +211,8 @@ def _user_password(text: bytes) -> bytes:
     """Return the password of `-u name:password`, however quoted; the name where there is no password."""
     flag = _FLAG.match(text)
     name, mark, password = text[flag.end() if flag else 0 :].partition(b":")
+    if name.startswith(b"<"):
+        return b""
     password = password.strip(b"\"'{}")
     name = name.strip(b"\"'{}")
     return password or (name if mark and _DIGIT.search(name) and len(name) >= 10 else b"")
@@ -225,4 +223,4 @@ def _is_dense(value: bytes) -> bool:
 
 
 def _is_typed(value: bytes) -> bool:
-    return len(value) >= 4 and not chance.is_placeholder(value) and _STAND_IN.search(value) is None
+    return len(value) >= 4 and not chance.is_reference(value) and _STAND_IN.search(value) is None

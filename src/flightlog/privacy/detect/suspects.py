@@ -14,7 +14,7 @@ from flightlog.privacy.detect.known import Known
 from flightlog.privacy.detect.meter import Meter
 
 # What no raw line hides: text to be read in another way before it is searched.
-_DEEP = lazily.linear(rb"\\u00[0-7]|\x1b|1b\[|data: ?\{")
+_DEEP = lazily.linear(rb"\\u[0-9a-fA-F]{4}|\x1b|1b\[|data: ?\{")
 
 
 class Suspect(NamedTuple):

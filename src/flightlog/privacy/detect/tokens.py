@@ -24,6 +24,14 @@ _WANTED_ELSE = 1
 # Where a line ends before that, less is enough: the value may go on in the next.
 _WANTED_CUT = {1: 6, 2: 4, 3: 3}
 _HEAD_CHARS = 2
+# `AKIA`, `ghp_`, `xoxb-`: shorter heads (`SK`, `6L`, `sk-`) begin hashes and words as well.
+_PREFIX_MIN = 4
+# Of a token with its mark in the middle, what comes after the mark is looked at alone if it is as long as this.
+_TAIL_MIN = 20
+# A tail of up to three different characters (`xxxx`, `aaaa-aaaa`) is filler, not a name.
+_FILLER_LETTERS = 3
+# A token is no name of a file.
+_FILE = lazily.quick(rb"\.(?:png|jpe?g|gif|svg|ico|webp|css|js|html?)\b")
 
 
 _ADDRESS_LEAD = lazily.quick(rb"(?:https?://)?[A-Za-z0-9.-]{0,40}\Z")
@@ -194,21 +202,31 @@ def _try(view: bytes, start: int, form: _Form, lines: _Joined | None) -> Hit | N
         return _around(view, start, form, pattern) or _around_joined(view, start, form, pattern)
     match = pattern.match(view, start, start + _WIDTH_MAX * 4)  # type: ignore[attr-defined]
     whole = _joined(lines, start, form, pattern) if lines is not None else None
+    if _begins_inside_word(view, start, form) or (match and _FILE.match(view, match.end(), match.end() + 6)):
+        return None
     if match and _ends(form.text, view[match.end() : match.end() + 1]):
-        hit = _hit(match.group(), start, match.end(), form.rule)
+        hit = _hit(match.group(), start, match.end(), form)
         if hit and whole and _goes_on(view, hit, whole):
             hit = whole
         return _from_scheme(view, _padded(view, hit, form), form.head)
     return _from_scheme(view, whole, form.head)
 
 
+def _begins_inside_word(view: bytes, start: int, form: _Form) -> bool:
+    """Return whether the head is the end of a longer word or hash: `task_test_…`, `publico-…`, `sha512-6L…`."""
+    before = view[start - 1 : start] if start else b""
+    if len(form.head) < _PREFIX_MIN and before in (b"-", b"+"):
+        return True
+    return form.head[:1].islower() and before.islower()
+
+
 def _joined(lines: _Joined, start: int, form: _Form, pattern: object) -> Hit | None:
     text, back = lines
     match = pattern.match(text)  # type: ignore[attr-defined]
     # Lines of capitals read as one are a list of words, not a token.
-    if match is None or _is_words(match.group()[len(form.head) :]):
+    if match is None or _is_words(match.group()[len(form.head) :]) or not _ends(form.text, text[match.end() :][:1]):
         return None
-    return _hit(match.group(), start, back(match.end()), form.rule)
+    return _hit(match.group(), start, back(match.end()), form)
 
 
 def _is_words(value: bytes) -> bool:
@@ -218,20 +236,7 @@ def _is_words(value: bytes) -> bool:
 def _goes_on(view: bytes, hit: Hit, whole: Hit) -> bool:
     """Say whether a token that could end with its line goes on in the next, which then holds nothing else."""
     extra = whole.value[len(hit.value) :]
-    alone = view[whole.end : whole.end + 1] in (
-        b"",
-        b"\n",
-        b"\r",
-        b'"',
-        b"'",
-        b"`",
-        b"<",
-        b"\\",
-        b"\0",
-        b";",
-        b",",
-        b" ",
-    )
+    alone = view[whole.end : whole.end + 1] in (*(b"%c" % byte for byte in b"\n\r\"'`<\\\0;, "), b"")
     return alone and len(extra) >= 4 and (chance.count_digits(extra) > 1 or chance.wordiness(extra) < 0.5)
 
 
@@ -262,7 +267,7 @@ def _around(view: bytes, at: int, form: _Form, pattern: object) -> Hit | None:
             and (not before.isalnum() or (before.isalpha() and match.group()[:1].isdigit()))
             and _ends(form.text, view[match.end() :][:1])
         ):
-            return _hit(match.group(), match.start(), match.end(), form.rule)
+            return _hit(match.group(), match.start(), match.end(), form)
     return None
 
 
@@ -282,21 +287,32 @@ def _ends(form: str, after: bytes) -> bool:
     return not (after.isalnum() or (after in b"_" and after != b"")) if not form.endswith("-}") else True
 
 
-def _hit(value: bytes, start: int, end: int, rule: Rule) -> Hit | None:
-    if chance.entropy(value) < rule.entropy or _is_stand_in(value):
+def _hit(value: bytes, start: int, end: int, form: _Form) -> Hit | None:
+    tail = value[value.find(form.head) + len(form.head) :]
+    tail = tail if form.lead or len(tail) >= _TAIL_MIN else value
+    # A vendor's prefix vouches for an invented value, too; a head that other text has does not.
+    if not _is_prefix(form) and (chance.entropy(value) < form.rule.entropy or _is_stand_in(value)):
+        return None
+    if chance.is_reference(tail) or _is_named(tail, form.head):
         return None
     if value[1:2] in b"._-" and not chance.count_digits(value):
         return None  # a head of one letter tells little
     if value[3:4] == b"." and _is_words(value[4:]):
         return None  # nor does one of three before a dot, which code has
-    return Hit(start, end, rule.id, value, HIGH)
+    return Hit(start, end, form.rule.id, value, HIGH)
+
+
+def _is_named(tail: bytes, head: bytes) -> bool:
+    """Return whether a head goes on as a name of code or prose: `test_…`, `key…`, `ptr_…` begin such as well."""
+    wordy = len(set(tail)) > _FILLER_LETTERS and _is_words(tail)
+    return wordy and (head.islower() or not chance.count_digits(tail))
 
 
 def _is_stand_in(value: bytes) -> bool:
     low = value.lower()
-    return b"xxxx" in low or b"example" in low or b"****" in low or b"abcdefghij" in value or _repeats(value)
+    return b"xxxx" in low or b"example" in low or b"abcdefghij" in value or len(set(value[-12:])) <= 2
 
 
-def _repeats(value: bytes) -> bool:
-    tail = value[-12:]
-    return len(set(tail)) <= 2
+def _is_prefix(form: _Form) -> bool:
+    """Return whether the head is a vendor's own mark: four characters or more that end no word of a language."""
+    return form.lead and len(form.head) >= _PREFIX_MIN and (form.head.isupper() or not form.head.isalpha())

@@ -28,6 +28,8 @@ _LONG = 200
 _SHORT = 32 << 10
 _PARTS_MAX = 12
 _PLACE_LOOK = 60
+# Half of what the engine reads after a place, so that each mark in between has as much read after it.
+_WRITTEN_STEP = 600
 # Text behind base64 is decoded and searched three times more.
 _BASE64_LOOK = 240
 _BASE64_MIN = 20
@@ -42,7 +44,7 @@ _REMEMBERED_MAX = 10_000
 _MARK = rb"[^A-Za-z0-9\x00]"
 _ESCAPED = rb"\\[nt]"
 # Text to be read in another way before it is searched.
-OTHER_VIEWS = rb"\\u00[0-7]|&quot;|\x1b|1b\[|" + views.TELLING_PERCENT
+OTHER_VIEWS = rb"\x1b|1b\[|" + views.TELLING_PERCENT
 _WORD_MAX = 11
 _WORD_FIRST = frozenset(
     b"".join(word[:1].lower().encode() + word[:1].upper().encode() for word in assignments.WORDS) + b"Aa"
@@ -127,17 +129,17 @@ def _rawly(pattern: bytes) -> bytes:
     return raw.replace(rb"[ \t]", rb"(?:[ \t]|" + _ESCAPED + rb")")
 
 
-def sight(data: bytes, meter: Meter, *, another: bool = False) -> Sighted:
+def sight(data: bytes, meter: Meter, *, another: bool = False, persons: bool = True) -> Sighted:
     """Return what is private in `data` at first sight, and where another look is needed.
 
-    `another` says that it is a text read in another way, where nobody looks for persons.
+    `another` says that it is a text read in another way; `persons`, whether to look for personal details.
     """
     tables = _tables(data)
     looker = _Looker(data, meter, tables)
     places: list[Place] = []
     hits: list[Hit] = []
     for pattern, judge in (
-        (tables.words, lambda start, end: looker.word_or_person(start, end, persons=not another)),
+        (tables.words, lambda start, end: looker.word_or_person(start, end, persons=persons)),
         (tables.named, looker.token_or_name),
         (tables.shapes, lambda start, end: looker.token_or_place(start, end, places)),
     ):
@@ -147,6 +149,8 @@ def sight(data: bytes, meter: Meter, *, another: bool = False) -> Sighted:
         meter.begin(another=another)
         hits += _scan(data, pattern, judge)
     places += _events(data)
+    if not another:
+        places += _written(data)
     return Sighted(hits, places)
 
 
@@ -161,6 +165,15 @@ def _events(data: bytes) -> Iterator[Place]:
             at = where(data, _EVENT, stop if stop >= 0 else at + EVENTS_REACH // 2)
         else:
             at = where(data, _EVENT, at + len(_EVENT))
+
+
+def _written(data: bytes) -> Iterator[Place]:
+    """Yield where marks are written as JSON or HTML may write them, once for what is read together."""
+    for mark in views.WRITTEN_MARKS:
+        at = where(data, mark, 0)
+        while at >= 0:
+            yield Place(at, at + len(mark), mark)
+            at = where(data, mark, at + _WRITTEN_STEP)
 
 
 def _without_unjudged(data: bytes, hits: list[Hit]) -> bytes:
@@ -265,8 +278,6 @@ class _Looker:
         marked = end - start < _BASE64_MIN or self.data[start:end].translate(None, _BASE64) != b""
         if not self._meter.affords(start, _PLACE_LOOK if marked else _BASE64_LOOK):
             return self._unjudged(start)
-        if self.data.startswith(b"\\u00", raw):
-            start = raw
         text = self.data[start : min(end, start + 40)]
         places.append(Place(start, end, text))
         # What follows a scheme may be a token of its own.

@@ -7,6 +7,7 @@ way back from its offsets to spans of the original. `flat` keeps every offset.
 
 import base64
 import binascii
+import functools
 import json
 from bisect import bisect_right
 from collections import Counter
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from flightlog.privacy.detect import lazily
+from flightlog.privacy.detect.hits import holds
 
 _ANSI = lazily.linear(
     rb"(?:(?:\x1b|\\+u001[bB]|\\+x1[bB]|\\+033|\\+e)\[[0-9;:?]*[A-Za-z]|\x1b[@-Z\\-_]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\))+"
@@ -24,7 +26,16 @@ _ANSI = lazily.linear(
 _PERCENT = lazily.linear(rb"%[0-9A-Fa-f]{2}")
 TELLING_PERCENT = rb"%(?:3[aAdD]|2[0-9a-fA-F]|40|5[bB]|7[bB])"
 _TELLING_PERCENT = lazily.linear(TELLING_PERCENT)
-_UNICODE_ESCAPE = lazily.linear(rb"\\u00[2-7][0-9a-fA-F]")
+# Marks and letters of ASCII as JSON and HTML may write them, and what such text always holds.
+_WRITTEN = lazily.quick(
+    rb"\\{1,3}u00[2-7][0-9a-fA-F]|&(?:quot|apos|lt|gt|amp|#(?:[xX][2-7][0-9a-fA-F]|3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6]));"
+)
+# A run of them, or an escaped backslash, after which a `u` is a letter.
+_ESCAPES = lazily.quick(rb"\\\\|(?:\\u(?!00[0-7])[0-9a-fA-F]{4})+")
+_NAMED = {b"&quot;": b'"', b"&apos;": b"'", b"&lt;": b"<", b"&gt;": b">", b"&amp;": b"&"}
+WRITTEN_MARKS = (b"\\u00", b"&quot;", b"&gt;", b"&#")
+# Other characters, as JSON in ASCII writes them; a character beyond the first plane is a pair.
+_WIDE = lazily.quick(rb"\\u(?:[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?!00[0-7])[0-9a-fA-F]{4})")
 # In base64 of plain ASCII the first three characters of each group have one bit clear.
 BASE64_TEXT = rb"(?:[CI-Za-f][A-HQ-Xg-nw-z0-3][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]){5,}[A-Za-z0-9+/_-]*"
 _BASE64_TEXT = lazily.linear(BASE64_TEXT)
@@ -53,6 +64,7 @@ class View(NamedTuple):
     data: bytes
     segments: tuple[Segment, ...]
     split: bool = False
+    persons: bool = False  # personal details are looked for, too
 
     def spans(self, start: int, end: int) -> tuple[tuple[int, int], ...]:
         """Return the spans of the original that `start`:`end` of this view was read from."""
@@ -79,26 +91,49 @@ def _source(part: Segment, offset: int) -> tuple[int, int]:
 
 
 def flat(data: bytes) -> bytes:
-    """Return `data` with JSON and HTML escapes blanked out, each offset kept."""
-    if b"&" in data and b"&quot;" in data:
-        data = data.replace(b"&quot;", b'     "').replace(b"&#34;", b'    "').replace(b"&#39;", b"    '")
+    """Return `data` with the line ends and tabs of JSON blanked out, each offset kept."""
     if b"\\" not in data:
         return data
     if b"\\\\" in data:  # escaped twice
         data = data.replace(b"\\\\n", b"  \n").replace(b"\\\\t", b"  \t")
     if b"\\r" in data:
         data = data.replace(b"\\r\\n", b"   \n")
-    data = data.replace(b"\\n", b" \n").replace(b"\\t", b" \t")
-    if b"\\u00" in data:
-        data = _UNICODE_ESCAPE.sub(lambda match: b"     " + bytes((int(match.group()[4:], 16),)), data)
-    return data
+    return data.replace(b"\\n", b" \n").replace(b"\\t", b" \t")
 
 
-def has_escaped_marks(data: bytes) -> bool:
-    """Say whether letters or marks of ASCII are written as JSON or HTML may write them."""
-    if b"&quot;" in data:
-        return True
-    return b"\\u00" in data and _UNICODE_ESCAPE.search(data) is not None
+def widened(data: bytes) -> bytes:
+    """Return `data` with escaped characters beyond ASCII in UTF-8, each repeated to keep every offset."""
+    return _WIDE.sub(_widened, data) if holds(data, b"\\u") else data
+
+
+def _widened(escape: Any) -> bytes:
+    text = escape.group()
+    # Two, three or four bytes fill the six or twelve of the escape exactly; half a pair stays as it is.
+    read = _unescaped_run(text)
+    return read * (len(text) // len(read))
+
+
+def unescaped(lines: list[bytes]) -> list[bytes]:
+    """Return lines of JSON with escaped characters beyond ASCII in UTF-8."""
+    return [_ESCAPES.sub(_unescaped, line) if b"\\u" in line else line for line in lines]
+
+
+def _unescaped(escapes: Any) -> bytes:
+    return _unescaped_run(escapes.group())
+
+
+@functools.lru_cache(maxsize=4096)
+def _unescaped_run(run: bytes) -> bytes:
+    try:
+        return run if run == b"\\\\" else json.loads(b'"' + run + b'"').encode()
+    except UnicodeEncodeError:  # half a pair
+        return run
+
+
+def _unwritten(text: bytes) -> bytes:
+    if text.startswith(b"&#"):
+        return bytes((int(text[3:-1], 16) if text[2:3] in b"xX" else int(text[2:-1]),))
+    return _NAMED.get(text) or bytes((int(text[-2:], 16),))
 
 
 def others(data: bytes) -> Iterator[View]:
@@ -107,6 +142,8 @@ def others(data: bytes) -> Iterator[View]:
         yield reread(data, _ANSI, lambda _: b"")
     if b"%" in data and _TELLING_PERCENT.search(data) is not None:
         yield reread(data, _PERCENT, lambda code: bytes((int(code[1:], 16),)))
+    if any(mark in data for mark in WRITTEN_MARKS):
+        yield reread(data, _WRITTEN, _unwritten)._replace(persons=True)
     if b"data: {" in data or b"data:{" in data:
         yield from _stream(data)
 
@@ -122,7 +159,8 @@ def reread(data: bytes, pattern: Any, meaning: Callable[[bytes], bytes]) -> View
             at, source = _take(parts, segments, at, source, data[source : source + _AROUND] + b"\0")
         if start - source > _AROUND:
             source = start - _AROUND
-        at, source = _take(parts, segments, at, source, data[source:start])
+        if start > source:
+            at, source = _take(parts, segments, at, source, data[source:start])
         read = meaning(data[start:end])
         if read:
             parts.append(read)

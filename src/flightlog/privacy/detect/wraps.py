@@ -8,13 +8,13 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flightlog.privacy.detect import lazily
+from flightlog.privacy.detect import chance, lazily
 
 _LINE_MAX = 2_000
 _RAGGED = 8
 _BLANK = b" \t"
 # Tried at the beginning of a line alone, over a few bytes.
-_NUMBER = lazily.quick(rb"[ \t]*[0-9]{1,6}(?:\t|\xe2\x86\x92|[:|] ?| {2,})")
+_NUMBER = lazily.quick(rb"[ \t]*[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+|[:|] ?| {2,})")
 _SIGN = lazily.quick(rb"[ \t]*[+-] ?")
 _QUOTE = lazily.quick(rb"[ \t]*[>|] ?")
 _LEADS = {b"+": _SIGN, b"-": _SIGN, b">": _QUOTE, b"|": _QUOTE}
@@ -23,6 +23,24 @@ _ENDS = (b"\n", b"\r", b"\\")
 
 # A line end, also as raw JSON writes it: part of a pattern.
 LINE_END = r"\\{0,2}(?:\\r)?(?:\\n|\r?\n)"
+
+# A bare value, and in the query of an address the next name, which ends it.
+BARE = lazily.quick(rb"[^\s\"'`<>,;\x00\\)\]}]+")
+NEXT_FIELD = lazily.quick(rb"&(?:amp;)?[\w.\[\]-]{1,40}=")
+# The next line begins with a run of a value, not with a name and its own value.
+_NEXT_LINE = lazily.linear(
+    rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])"
+)
+_LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0", b"&", b"}")
+_HEX_WHOLE = lazily.quick(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
+_HEX_LINE = lazily.quick(rb"\s+[0-9a-fA-F]{16}")
+_MIXED = lazily.quick(rb"[a-z].*[A-Z]|[A-Z].*[a-z]|[0-9].*[a-zA-Z].*[0-9]")
+_LONE = lazily.quick(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
+_NETRC = frozenset(b"default machine login account macdef".split())
+WRAPPED_MAX = 300
+_MARKED = lazily.quick(rb"[0-9#!@%^*]")
+_DENSE_HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
+_LONE_MAX = 80
 
 Back = Callable[[int], int]
 
@@ -102,3 +120,56 @@ def _skip(line: bytes, lead: Any) -> int:
     marks = lead.match(line, 0, _LEAD_MAX + _RAGGED) if lead else None
     at = marks.end() if marks else 0
     return at + len(line) - at - len(line[at:].lstrip(_BLANK))
+
+
+def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
+    """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
+    plain = view[start:end]
+    if not is_cut(view, end) or len(plain) < 2 or _NEXT_LINE.match(view, end, end + 160) is None:
+        return end, plain
+    if chance.is_code(plain) or chance.is_reference(plain):
+        return end, plain
+    text, back = joined(view, start, WRAPPED_MAX)
+    longer = BARE.match(text).group()
+    query = NEXT_FIELD.search(longer)
+    longer = longer[: query.start()] if query and query.start() > len(plain) else longer
+    stop, extra = back(len(longer)), longer[len(plain) :]
+    # The next line goes on with the value only if it holds nothing else.
+    after = view[stop : stop + 1]
+    after = b"\n" if after == b" " and is_cut(view, stop) else after  # blanks stand where JSON wrote a line end
+    ends = (
+        after in _LINE_ENDS
+        or view[stop : stop + 3] == b" --"
+        or chance.is_random(extra, floor=2.5)
+        or _is_rest(plain, extra)
+    )
+    alone = extra and ends and not chance.is_code(extra)
+    if (
+        alone
+        and _DENSE_HEX.fullmatch(longer)
+        and (not _HEX_WHOLE.fullmatch(plain) or _is_half(view, stop, plain, extra))
+    ):
+        return stop, longer
+    digits = chance.count_digits(extra)
+    more = len(extra) < 4 or digits * 8 >= len(extra) or chance.wordiness(extra) < 0.62
+    return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
+
+
+def _is_rest(plain: bytes, extra: bytes) -> bool:
+    """Say whether `extra`, with more on its line, is the rest of a key: no word is so mixed."""
+    return len(plain) >= 16 and len(extra) >= 4 and bool(chance.count_digits(extra)) and bool(_MIXED.search(extra))
+
+
+def _is_half(view: bytes, stop: int, plain: bytes, extra: bytes) -> bool:
+    """Say whether two lines of equal length are one number in hex: a list of such would go on."""
+    return len(plain) == len(extra) and _HEX_LINE.match(view, stop, stop + len(plain) + 8) is None
+
+
+def with_lone_line(view: bytes, end: int, text: bytes) -> tuple[int, bytes]:
+    """Return where the typed value ends and how it reads with the next line, if that is one word without a mark."""
+    lone = _LONE.match(view, end, end + _LONE_MAX) if len(text) >= 2 else None
+    if lone is None or lone[1].lower() in _NETRC:
+        return end, text
+    if view[lone.end() : lone.end() + 1] in (b" ", b"\t") and not _MARKED.search(lone[1]):
+        return end, text
+    return lone.end(1), text + lone[1]
