@@ -170,3 +170,17 @@ def test_a_journal_of_a_later_version_is_read_and_not_written(tmp_path):
         book.append(Ended(2))
 
     assert [type(item) for item in book.read()] == [Record, Unrecognised]
+
+
+def test_rewrite_changes_events_and_keeps_everything_around_them(tmp_path):
+    book = journal(tmp_path / "j")
+    for event in (Started("a secret"), Ended(3), Started("plain")):
+        book.append(event)
+    with (tmp_path / "j").open("ab") as file:
+        file.write(b"damaged {\n")
+    before = (tmp_path / "j").read_text()
+
+    book.rewrite(lambda event: Started("a tag") if event == Started("a secret") else event)
+
+    assert (tmp_path / "j").read_text() == before.replace("a secret", "a tag")
+    assert book.append(Ended(4)).seq == 4

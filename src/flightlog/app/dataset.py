@@ -13,12 +13,11 @@ from flightlog.app import is_trusted, now_ms
 from flightlog.app.capturing import PERSON, allowed_in, kit, options, place_here, push_if_on, records, said
 from flightlog.app.collecting import is_off, say_if_off
 from flightlog.app.consent import consents
-from flightlog.archive import Archive
 from flightlog.dataset import remote, retain, stats
 from flightlog.dataset.book import FIELDS, read_book, shard_files
 from flightlog.dataset.commits import judged
 from flightlog.dataset.compact import Compaction, compact, compact_and_commit
-from flightlog.dataset.consent import permitted
+from flightlog.dataset.consent import permitted, values_of
 from flightlog.dataset.layout import ROOT, Place, total_bytes, write_shard
 from flightlog.dataset.rows import Row, moment
 from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
@@ -28,6 +27,7 @@ from flightlog.sources.git import repository as repositories
 from flightlog.sources.git.history import commits, head
 
 __all__ = ["PERSON", "allowed_in", "place_here", "push_if_on", "records", "said", "say_if_off"]
+_RECENT_MS = 86_400_000
 
 
 def existing_place(folder: Path | None = None) -> Place:
@@ -61,7 +61,11 @@ def sync_commits_here(place: Place) -> int:
     # A commit of rows alone is noted with the next one: a row about it would have to be committed, too.
     if newest is None or all(path.startswith(f"{ROOT}/") for path in newest.files):
         return 0
-    return sync_commits(kit(place, Archive([]), allowed))
+    tools = kit(place, None, allowed)
+    # The sessions of the last day: one of them may have made the commit, and know what in its message is a secret.
+    recent = now_ms() - _RECENT_MS
+    sessions = (session for session in belonging(tools.archive, place) if session.changed_ms >= recent)
+    return sync_commits(tools, sessions)
 
 
 def compact_here(place: Place, *, dry_run: bool, commit: bool = False) -> Compaction:
@@ -115,7 +119,7 @@ def judge(place: Place, name: str, field: str, value: object) -> str:
     key = retain.named(book, name)
     if field not in FIELDS:
         raise Invalid(f"no such judgement: {field[:40]!r}", hint=f"one of: {', '.join(sorted(FIELDS))}")
-    rows = permitted(judged(key, {field: value}, now_ms()), records(place), words=True)
+    rows = values_of(permitted(judged(key, {field: value}, now_ms()), records(place), words=True))
     write_shard(place, "judged", rows, now_ms(), records(place))
     return key
 
