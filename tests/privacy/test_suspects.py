@@ -122,3 +122,13 @@ def test_a_known_value_names_its_line():
 def test_no_head_of_a_token_reads_as_a_name():
     for form in tokens._forms():
         assert not contexts.name_size(form.head + b"0")
+
+
+@pytest.mark.parametrize("written", ["password: “{}”", "“password”: “{}”", "PASSWORD=“{}”"])
+def test_curly_quotes_are_quotes_also_where_json_escapes_them(written):
+    word = "correct" + "horse"
+    text = written.format(word)
+
+    assert word not in Redactor(b"k").text(text)
+    (line,) = Records(Redactor(b"k")).lines([json.dumps({"t": text}).encode()])
+    assert word.encode() not in line

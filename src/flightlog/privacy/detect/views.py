@@ -44,6 +44,7 @@ _DELTAS = frozenset(
 )
 
 
+_CURLY, _CLOSING = "“".encode(), "”".encode()
 _AROUND = 400
 _at = itemgetter(0)
 
@@ -91,7 +92,11 @@ def _source(part: Segment, offset: int) -> tuple[int, int]:
 
 
 def flat(data: bytes) -> bytes:
-    """Return `data` with the line ends and tabs of JSON blanked out, each offset kept."""
+    """Return `data` with the line ends and tabs of JSON blanked out and curly quotes straight, each offset kept."""
+    if holds(data, _CURLY[:2]):
+        # An escaped quote is two here (`widened`). Single ones stay: most of them are apostrophes.
+        data = data.replace(2 * _CURLY, b'     "').replace(_CURLY, b'  "')
+        data = data.replace(2 * _CLOSING, b'"     ').replace(_CLOSING, b'"  ')
     if b"\\" not in data:
         return data
     if b"\\\\" in data:  # escaped twice
