@@ -4,7 +4,7 @@ import labs
 from flightlog.lab.incidents import incidents
 
 
-def test_a_session_that_failed_is_told_with_its_reason(tmp_path):
+def test_a_session_that_failed_is_an_incident_with_its_place(tmp_path):
     refused = {"rules": [{"replies": [{"errors": [{"status": 401}]}]}]}
     wrong = labs.run(tmp_path, labs.config(tmp_path, refused, "go", engine="scripted"), "wrong")
     right = labs.run(tmp_path, labs.config(tmp_path, labs.script("done"), "go", engine="scripted"), "right")
@@ -12,6 +12,5 @@ def test_a_session_that_failed_is_told_with_its_reason(tmp_path):
     (found,) = incidents(wrong.name, wrong.state)
 
     assert (found.kind, found.room, found.evidence[0]) == ("failed run", "lab", "wrong/session_01")
-    assert "401" in found.text
     assert found.at_ms > 0
     assert list(incidents(right.name, right.state)) == []

@@ -20,6 +20,7 @@ def test_only_what_is_critical_is_told_and_a_secret_is_named_so():
     assert [(each.kind, each.evidence) for each in found] == [
         ("session health", ("a",)),
         ("secret", ("c",)),
-        ("corrupt state", ()),
+        ("corrupt state", ("runtime-state.yaml",)),
     ]
-    assert found[0].text == "Transcript missing; Hooks missing"
+    assert found[0].counts == {"issues": 2}
+    assert "line 3" not in str(found)

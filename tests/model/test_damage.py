@@ -1,3 +1,8 @@
+import re
+
+import msgspec
+import pytest
+
 from flightlog.model.damage import Damage, Incident
 
 
@@ -9,4 +14,22 @@ def test_damage_stands_in_the_order_of_its_place():
 
 
 def test_an_incident_names_its_room_and_its_evidence():
-    assert Incident("breaker", 1, "loop", "three failures in a row").evidence == ()
+    assert Incident("breaker trip", 1, "loop").evidence == ()
+
+
+def test_an_incident_has_no_field_that_holds_text_of_a_file():
+    kinds = {field.name: field.type for field in msgspec.structs.fields(Incident)}
+
+    assert {name for name, kind in kinds.items() if kind is str} == set()
+    assert msgspec.convert({"kind": "secret", "at_ms": 1, "room": "lab"}, Incident).kind == "secret"
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"kind": "How do I tell her", "at_ms": 1, "room": "lab"}, Incident)
+
+
+def test_evidence_that_is_no_place_becomes_a_digest():
+    said = "How do I tell my wife that I was diagnosed"
+
+    found = Incident("corrupt state", 1, "retro", ("state/analysis.json.corrupt-1", said))
+
+    assert found.evidence[0] == "state/analysis.json.corrupt-1"
+    assert re.fullmatch("place-[0-9a-f]{12}", found.evidence[1])

@@ -11,6 +11,7 @@ from flightlog.model.errors import Conflict, Invalid
 from flightlog.retro import workflow
 from flightlog.retro.issues import cluster, drafts
 from flightlog.retro.issues.board import MOVES, STATUSES, Issue, check_move
+from flightlog.retro.state import Pattern
 from fresh import seeds
 from retro.planted import name as invented
 from retro.rooms import DAY_MS, make_room, report, reported
@@ -84,7 +85,7 @@ def test_planted_duplicates_and_clusters_are_found(tmp_path, seed):
 
 def test_an_incident_is_drafted_once_and_a_broken_draft_is_left_alone(tmp_path):
     room = make_room(tmp_path)
-    incident = Incident("breaker trip", room.now_ms(), "loop", "three failures in a row", ("s#1",))
+    incident = Incident("breaker trip", room.now_ms(), "loop", ("s#1",))
     room.put_draft(drafts.of_incident(incident))
     room.put_draft(drafts.of_incident(incident))
     (room.root / "issue-drafts" / "draft_20260101_000000_abcdef123456.json").write_text("{")
@@ -123,3 +124,31 @@ def test_resolving_needs_words_and_a_deferred_issue_leaves_the_public(tmp_path):
     assert not (room.root / "issues" / f"issue_{name}.json").exists()
     with pytest.raises(Conflict):
         workflow.resolve(room, name, "done")
+
+
+def test_only_an_unchanged_incident_draft_is_approved_unasked(tmp_path):
+    room = make_room(tmp_path)
+    report(room, "Ottilie has Crohn", "data loss", "critical", tags=("retro", "incident"))
+    (room.root / "state" / "analysis.json").write_text('{"schema_version": 1, "label": "Ottilie')
+    assert room.analysis() is None
+    (draft,) = [path for path in (room.root / "issue-drafts").glob("*.json") if "corrupt" in path.read_text()]
+    forged = draft.with_name("draft_20260101_000000_abcdef123456.json")
+    forged.write_text(draft.read_text().replace("retro: corrupt state", "Ottilie was diagnosed"))
+
+    board = workflow.process(room).board
+
+    approved = {each.theme for each in board.clusters.values() if each.status == "approved"}
+    assert approved == {"retro: corrupt state"}
+    assert len(board.clusters) == 3
+
+
+def test_a_finding_is_approved_by_its_name_alone(tmp_path):
+    room = make_room(tmp_path)
+    pattern = Pattern("failure-1", "Ottilie: no such file", "behavioral", 0.9, kind="failure again", count=3)
+    room.put_draft(drafts.of_finding(pattern, room.now_ms()))
+    workflow.process(room)
+    (cluster_id,) = room.board().clusters
+
+    assert workflow.approve(room) == []
+    assert workflow.publish(room) == []
+    assert workflow.approve(room, cluster_id) == [cluster_id]

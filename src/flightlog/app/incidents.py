@@ -3,7 +3,7 @@
 The rooms do not know each other: each tells `model.Incident`s, and retro is given them here.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from flightlog.app import now_ms
@@ -17,7 +17,7 @@ from flightlog.live import incidents as live
 from flightlog.loop.look import incidents as loop
 from flightlog.loop.look.session import JOURNAL
 from flightlog.loop.run.where import sessions
-from flightlog.model.damage import Incident
+from flightlog.model.damage import Incident, IncidentRoom
 from flightlog.model.errors import FlightlogError
 from flightlog.sources.git import repository as repositories
 
@@ -26,11 +26,13 @@ RUNS = "runs"
 
 def incidents(project: Path) -> Iterator[Incident]:
     """Yield the incidents of loop sessions, lab runs, running sessions and the dataset of a project."""
-    for rooms in (_loop, _lab, _live, _dataset):
+    rooms: dict[IncidentRoom, Callable[[Path], Iterator[Incident]]]
+    rooms = {"loop": _loop, "lab": _lab, "live": _live, "dataset": _dataset}
+    for room, found_in in rooms.items():
         try:
-            yield from rooms(project)
-        except FlightlogError as error:
-            yield Incident("room cannot be read", now_ms(), rooms.__name__.strip("_"), error.message)
+            yield from found_in(project)
+        except FlightlogError:
+            yield Incident("room cannot be read", now_ms(), room)
 
 
 def _loop(project: Path) -> Iterator[Incident]:

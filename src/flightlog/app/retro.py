@@ -8,7 +8,7 @@ import uuid
 from pathlib import Path
 
 from flightlog.app import now_ms
-from flightlog.app.privacy import key_path, redactor
+from flightlog.app.privacy import key_path, own_names, redactor
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Conflict
 from flightlog.privacy import key as keys
@@ -29,7 +29,13 @@ def open_room(folder: Path | None = None) -> Room:
 def find_room(folder: Path | None = None) -> Room:
     """Return the room of the project at or above `folder`, whether it is there or not; nothing is made."""
     project = project_of(folder or Path.cwd())
-    return Room(project / ROOT, redactor(project, {str(project): "."}), now_ms, lambda: str(uuid.uuid4()))
+    return Room(
+        project / ROOT,
+        redactor(project, {str(project): "."}),
+        now_ms,
+        lambda: str(uuid.uuid4()),
+        own_names(project),
+    )
 
 
 def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:

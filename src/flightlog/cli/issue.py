@@ -255,7 +255,13 @@ def _move(written: str, to: str, notes: str = "", *, as_json: bool) -> None:
 
 
 def _agreed(board: "Board", *, yes: bool) -> bool:
-    waiting = [each for each in board.clusters.values() if each.status == "pending"]
+    from flightlog.retro.workflow import has_finding
+
+    pending = [each for each in board.clusters.values() if each.status == "pending"]
+    waiting = [each for each in pending if not has_finding(board, each)]
+    for each in pending if len(waiting) < len(pending) else ():
+        if each not in waiting:
+            click.echo(f"words of a conversation, not approved: flightlog issue approve {each.id}", err=True)
     if yes or not waiting:
         return True
     if not sys.stdin.isatty():

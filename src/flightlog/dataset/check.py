@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from flightlog.dataset.book import Book, base_files, read_book, read_files, shard_files
 from flightlog.dataset.compact import base_texts, is_generation
-from flightlog.dataset.layout import Place, prepare, write_bodies
+from flightlog.dataset.layout import PENDING, Place, prepare, write_bodies
 from flightlog.dataset.rows import complaint
 from flightlog.dataset.shards import indented, is_whole, named, session_of
-from flightlog.model.damage import Incident
+from flightlog.model.damage import Incident, IncidentKind
 from flightlog.model.pages import Page, Tier
 from flightlog.model.text import counted
 from flightlog.privacy.detect import engine
@@ -34,7 +34,7 @@ _EACH_MAX = 20
 class Finding(Struct, frozen=True):
     """One thing that is not as it should be; a note is not wrong, only worth knowing."""
 
-    what: str
+    what: IncidentKind
     where: str
     text: str
     next: str
@@ -52,7 +52,9 @@ def incidents(found: Iterable[Finding], now_ms: int) -> Iterator[Incident]:
     """Yield what is wrong, so that somebody can report it; what is only a note is not."""
     for each in found:
         if not each.is_note:
-            yield Incident(each.what, now_ms, "dataset", each.text, (each.where,))
+            # The id of a row is content of a file; the other findings are placed by file name and offset.
+            places = () if each.what == "id" else (each.where.replace(" at ", ":").replace(",", ""),)
+            yield Incident(each.what, now_ms, "dataset", places)
 
 
 def fix(place: Place, records: Records) -> list[str]:
@@ -81,7 +83,7 @@ def _git(place: Place) -> Iterator[Finding]:
     if ignores(place.repository, place.pending / "x.jsonl"):
         yield Finding(
             "ignored",
-            str(place.pending),
+            PENDING,
             "git ignores the training rows",
             "git check-ignore -v .git-ml/tracked/x.jsonl",
         )

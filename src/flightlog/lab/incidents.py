@@ -5,11 +5,12 @@ A verifier that says no is a result, not an incident.
 
 from collections.abc import Iterator
 from datetime import datetime
+from typing import Final
 
 from flightlog.lab.state import State
 from flightlog.model.damage import Incident
 
-ROOM = "lab"
+ROOM: Final = "lab"
 WRONG = frozenset({"error", "timeout", "auth_error"})
 
 
@@ -18,16 +19,15 @@ def incidents(run: str, state: State) -> Iterator[Incident]:
     for session, tries in state.attempts.items():
         for each in tries:
             if each.ended is not None and each.stop_reason in WRONG:
-                text = f"a session stopped with {each.stop_reason}: {each.ended.error or 'no reason given'}"
-                yield Incident("failed run", _ms(each.finished_at), ROOM, text, (f"{run}/{session}", each.session_id))
+                yield Incident("failed run", _ms(each.finished_at), ROOM, (f"{run}/{session}", each.session_id))
     for command in state.commands:
         if command.exit_code != 0:
-            text = f"a {command.phase} command ended with {command.exit_code}: {command.output[-400:]}"
-            evidence = (f"{run}/{command.phase}-{command.number}",)
-            yield Incident("failed command", _ms(state.finished_at or state.started_at), ROOM, text, evidence)
+            at_ms = _ms(state.finished_at or state.started_at)
+            place = f"{run}/{command.phase}-{command.number}"
+            yield Incident("failed command", at_ms, ROOM, (place,), {"exit code": command.exit_code})
     for damage in state.damage:
-        text = f"{damage.length} bytes of the journal cannot be read: {damage.why}"
-        yield Incident("damaged journal", _ms(state.started_at), ROOM, text, (f"{run}:{damage.offset}",))
+        place = f"{run}:{damage.offset}"
+        yield Incident("damaged journal", _ms(state.started_at), ROOM, (place,), {"bytes": damage.length})
 
 
 def _ms(written: str) -> int:

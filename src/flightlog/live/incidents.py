@@ -1,11 +1,12 @@
 """What is wrong with running sessions, so that somebody can report it. Pure; a warning is no incident."""
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from flightlog.live.state import RuntimeSession
-from flightlog.model.damage import Incident
+from flightlog.model.damage import Incident, IncidentKind
 
-ROOM = "live"
+ROOM: Final = "live"
 _SECRETS = "Secrets detected"
 
 
@@ -13,7 +14,7 @@ def incidents(sessions: Sequence[RuntimeSession], broken: str, now_ms: int) -> I
     """Yield each session whose health is critical, and a state file that cannot be read."""
     for each in sessions:
         if each.health.status == "critical":
-            kind = "secret" if _SECRETS in each.health.issues else "session health"
-            yield Incident(kind, now_ms, ROOM, "; ".join(each.health.issues), (each.session_id,))
+            kind: IncidentKind = "secret" if _SECRETS in each.health.issues else "session health"
+            yield Incident(kind, now_ms, ROOM, (each.session_id,), {"issues": len(each.health.issues)})
     if broken:
-        yield Incident("corrupt state", now_ms, ROOM, f"runtime-state.yaml cannot be read: {broken}")
+        yield Incident("corrupt state", now_ms, ROOM, ("runtime-state.yaml",))

@@ -27,6 +27,8 @@ class Drafted(Struct, frozen=True, tag=True):
     tags: tuple[str, ...] = ()
     affected_files: tuple[str, ...] = ()
     context: dict[str, str] = {}
+    generated: bool = False
+    """Whether it is the draft of an incident, unchanged: no text of a file. Only such drafts are approved unasked."""
 
 
 class Triaged(Struct, frozen=True, tag=True):
@@ -41,6 +43,7 @@ class Triaged(Struct, frozen=True, tag=True):
     complexity: Complexity = "medium"
     tags: tuple[str, ...] = ()
     affected_files: tuple[str, ...] = ()
+    category: str = "bug"
 
 
 class Repeated(Struct, frozen=True, tag=True):
@@ -170,6 +173,7 @@ class ExportRead(Struct, frozen=True, tag=True):
     format: Literal["chatgpt", "claude"]
     conversations: int
     damaged: int = 0
+    names: tuple[str, ...] = ()
 
 
 class Noticed(Struct, frozen=True, tag=True):

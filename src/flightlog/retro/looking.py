@@ -22,15 +22,13 @@ from flightlog.retro.digest import Digest
 from flightlog.retro.judging import KIND, extended
 from flightlog.retro.layout import analysis_page
 from flightlog.retro.noticing import notice
-from flightlog.retro.room import Room, preferences, stamp
+from flightlog.retro.room import DIGESTS, Room, preferences, stamp
 from flightlog.retro.state import VERSION, Analysis, Meta, Snapshot
 from flightlog.sources.exports import reading
 from flightlog.sources.exports.chat import Chat, addressed
 from flightlog.store import lines, pages
 
-DIGESTS = "state/digests.jsonl"
 Progress = Callable[[int, int], None]
-_SPANS_MAX = 5
 _DECODER = msgspec.json.Decoder(Digest)
 
 
@@ -83,7 +81,7 @@ def read_export(room: Room, path: Path, progress: Progress | None = None) -> Rea
         digest = chats.digest_of(chat, version, path.name, (element.member, element.offset))
         lines.append(room.root / DIGESTS, msgspec.json.encode(digest))
         new += 1
-    room.journal.append(_read_whole(mark, source, new + same, damaged), durable=True)
+    room.journal.append(_read_whole(mark, source, (new + same, damaged), reading.account_names(path)), durable=True)
     return Read(new, same, damaged)
 
 
@@ -110,9 +108,8 @@ def read_archive(room: Room, archive: Archive, progress: Progress | None = None)
 
 
 def _damaged(session: Session, now_ms: int) -> Incident:
-    spans = "; ".join(f"{each.length} bytes at {each.offset}: {each.why}" for each in session.damage[:_SPANS_MAX])
-    text = f"{len(session.damage)} spans of a recording cannot be read: {spans}"
-    return Incident("damaged recording", now_ms, "store", text, (session.id,))
+    size = sum(each.length for each in session.damage)
+    return Incident("damaged recording", now_ms, "store", (session.id,), {"spans": len(session.damage), "bytes": size})
 
 
 def analyse(room: Room, zone: tzinfo) -> Analysis:
@@ -163,9 +160,9 @@ def opened(digest: Digest, folder: Path) -> Iterator[tuple[str, str, str]]:
     yield from ((prompt.address, "user", prompt.text) for prompt in digest.prompts)
 
 
-def _read_whole(mark: reading.Mark, source: str, count: int, damaged: int) -> events.ExportRead:
+def _read_whole(mark: reading.Mark, source: str, counts: tuple[int, int], names: Iterable[str]) -> events.ExportRead:
     return events.ExportRead(
-        mark.fingerprint, mark.file_hash, "claude" if source == "claude" else "chatgpt", count, damaged
+        mark.fingerprint, mark.file_hash, "claude" if source == "claude" else "chatgpt", *counts, tuple(names)
     )
 
 

@@ -4,8 +4,9 @@ The only impure part of retro besides the analyst. Time, ids and the redactor ar
 that lies here for others to read is a page of `layout`; drafts, artifacts and logs are files of their own.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,14 +24,26 @@ from flightlog.store.journal import Journal, Record
 
 ROOT = ".chat-retro-runtime"
 ANALYSIS = "state/analysis.json"
-_PREVIEW_CHARS = 500
+DIGESTS = "state/digests.jsonl"
+_OWNER = re.compile(rb'"project":"/(?:home|Users)/([^/"\\]+)')
 
 
 class Room:
     """A runtime directory that is open."""
 
-    def __init__(self, root: Path, redactor: Redactor, now_ms: Callable[[], int], new_id: Callable[[], str]) -> None:
-        """Open the runtime directory `root`; nothing is written before something is to be kept."""
+    def __init__(
+        self,
+        root: Path,
+        redactor: Redactor,
+        now_ms: Callable[[], int],
+        new_id: Callable[[], str],
+        own_names: Iterable[str] = (),
+    ) -> None:
+        """Open the runtime directory `root`; nothing is written before something is to be kept.
+
+        `own_names` are the person's: git identity, user and host.
+        """
+        self._own_names = frozenset(own_names)
         self.root = root
         self.redactor = redactor
         self.now_ms = now_ms
@@ -54,6 +67,14 @@ class Room:
         """Tell the issues."""
         return boards.fold(self.happened())
 
+    def names(self) -> frozenset[str]:
+        """Return known names: the person's own, those in exports, and owners of home directories."""
+        said = {name for event in self.happened() if isinstance(event, events.ExportRead) for name in event.names}
+        with suppress(FileNotFoundError):
+            owners = _OWNER.findall((self.root / DIGESTS).read_bytes())
+            said |= {owner.decode("utf-8", "replace") for owner in owners}
+        return self._own_names | said
+
     def put_draft(self, one: drafts.DraftFile) -> Path:
         """Put a draft where the workflow finds it."""
         path = files.inside(self.root, f"issue-drafts/{drafts.file_name(one)}")
@@ -70,19 +91,16 @@ class Room:
             return None
         try:
             return decoded(data)
-        except UNREADABLE as error:
-            self._set_aside(path, data, str(error))
+        except UNREADABLE:
+            self._set_aside(path, len(data))
             return None
 
-    def _set_aside(self, path: Path, data: bytes, why: str) -> None:
+    def _set_aside(self, path: Path, size: int) -> None:
         number = 1
         while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
             number += 1
         files.renamed(path, aside.name)
-        shown = data[:_PREVIEW_CHARS].decode("utf-8", "replace")
-        incident = Incident(
-            "corrupt state", self.now_ms(), "retro", f"{why[:_PREVIEW_CHARS]}\n\n{shown}", (aside.name,)
-        )
+        incident = Incident("corrupt state", self.now_ms(), "retro", (aside.name,), {"bytes": size})
         self.journal.append(events.Noticed(incident), durable=True)
         self.put_draft(drafts.of_incident(incident))
 

@@ -11,7 +11,7 @@ from flightlog.model.pages import Clean, Page
 from flightlog.retro import events
 from flightlog.retro.issues import board as boards
 from flightlog.retro.issues import cluster, drafts, triage
-from flightlog.retro.issues.board import Board, Issue
+from flightlog.retro.issues.board import Board, Cluster, Issue
 from flightlog.retro.layout import board_page, changelog_page, issue_name, issue_page
 from flightlog.retro.room import Room, stamp
 from flightlog.store import files, pages
@@ -44,9 +44,13 @@ def process(room: Room) -> Processed:
 
 
 def approve(room: Room, written: str = "") -> list[str]:
-    """Agree to a cluster, or to all that wait; return their names."""
+    """Agree to a cluster, or to all that wait; return their names.
+
+    Findings repeat words of a conversation, so a cluster with one is agreed to by its name alone.
+    """
     board = room.board()
     chosen = [each for each in board.clusters.values() if each.id.startswith(written)]
+    chosen = [each for each in chosen if written or not has_finding(board, each)]
     if written and len(chosen) != 1:
         raise Invalid(f"{len(chosen)} clusters begin with {written[:40]!r}", hint="flightlog issue clusters")
     for each in chosen:
@@ -54,6 +58,11 @@ def approve(room: Room, written: str = "") -> list[str]:
             room.journal.append(events.Approved(each.id, room.now_ms()))
     _shown(room)
     return [each.id for each in chosen]
+
+
+def has_finding(board: Board, cluster: Cluster) -> bool:
+    """Whether text of a cluster comes from a conversation."""
+    return any(drafts.FINDING in board.issues[name].tags for name in cluster.issue_ids)
 
 
 def preview(room: Room, board: Board) -> list[Page]:
@@ -71,6 +80,12 @@ def checked(room: Room, issue: Issue) -> Page:
     page = issue_page(issue, room.redactor)
     assert isinstance(page.body, Clean)
     left = room.redactor.find(page.body.text)
+    texts = (issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files)
+    if any(triage.without_private_text(text, room.names()) != text for text in texts):
+        raise Invalid(
+            f"the issue still holds conversation, names or addresses: {issue.id}",
+            hint="edit the draft, then: flightlog issue process",
+        )
     if left:
         rules = ", ".join(sorted({each.rule for each in left}))
         raise Invalid(
@@ -97,7 +112,7 @@ def carry(room: Room, written: str, to: events.Status, notes: str = "") -> Issue
     """Put an issue elsewhere, if the table has the move."""
     issue = room.board().issue(written)
     boards.check_move(issue, to)
-    room.journal.append(events.Moved(issue.id, to, room.now_ms(), room.redactor.text(notes)), durable=True)
+    room.journal.append(events.Moved(issue.id, to, room.now_ms(), _public(room, notes)), durable=True)
     if to not in boards.OPEN:
         files.remove([files.inside(room.root, issue_name(issue))])
     return _shown(room).issues[issue.id]
@@ -110,15 +125,21 @@ def resolve(room: Room, written: str, notes: str, by: str = "") -> Issue:
     if not notes.strip():
         raise Invalid("how it was resolved was not said", hint='flightlog issue resolve ID --notes "…"')
     now = room.now_ms()
-    clean = room.redactor.text(notes)
-    room.journal.append(events.Resolved(issue.id, clean, stamp(now)[:10], now, room.redactor.text(by)), durable=True)
+    done = events.Resolved(issue.id, _public(room, notes), stamp(now)[:10], now, _public(room, by))
+    room.journal.append(done, durable=True)
     files.remove([files.inside(room.root, issue_name(issue))])
     return _shown(room).issues[issue.id]
 
 
+def _public(room: Room, text: str) -> str:
+    return triage.public_text(text, room.redactor, room.names())
+
+
 def _import(room: Room) -> tuple[list[str], list[str]]:
     """Take drafts into the journal; a file goes only after its words are kept."""
-    known = {event.issue for event in room.happened() if isinstance(event, events.Drafted)}
+    happened = list(room.happened())
+    known = {event.issue for event in happened if isinstance(event, events.Drafted)}
+    noticed = [event.incident for event in happened if isinstance(event, events.Noticed)]
     imported, unreadable, done = [], [], []
     for path in sorted((room.root / "issue-drafts").glob("*.json")):
         try:
@@ -127,7 +148,7 @@ def _import(room: Room) -> tuple[list[str], list[str]]:
             unreadable.append(f"{path.name}: {error.message}")
             continue
         if one.id not in known:
-            room.journal.append(drafts.event(one), durable=True)
+            room.journal.append(drafts.event(one, noticed), durable=True)
             known.add(one.id)
             imported.append(one.id)
         done.append(path)
@@ -141,7 +162,7 @@ def _triage(room: Room) -> tuple[list[str], list[str]]:
     for issue in sorted(waiting, key=lambda one: (one.created_ms, one.id)):
         board = room.board()
         now = room.now_ms()
-        new = triage.triaged(issue, room.redactor, now)
+        new = triage.triaged(issue, room.redactor, now, room.names())
         same = triage.same_as(new, [each for each in board.issues.values() if each.status != "draft"])
         if same is None:
             room.journal.append(new)

@@ -2,34 +2,35 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from flightlog.loop import events as e
 from flightlog.loop.look.session import JOURNAL, Told, events
-from flightlog.model.damage import Damage, Incident
+from flightlog.model.damage import Damage, Incident, IncidentKind
 from flightlog.store.lines import read_together
 
-ROOM = "loop"
+ROOM: Final = "loop"
 
 
 def incidents(directory: Path) -> Iterator[Incident]:
     """Yield breaker trips, failed gates and an end in error, each with the number of its event."""
     for told in events(directory):
-        if (what := _wrong(told.event)) is not None:
-            yield Incident(what[0], int(told.at * 1000), ROOM, what[1], (_address(directory, told),))
+        if (kind := _wrong(told.event)) is not None:
+            yield Incident(kind, int(told.at * 1000), ROOM, (_address(directory, told),))
     damage = [item for item in read_together(directory / JOURNAL) if isinstance(item, Damage)]
     for each in damage:
         evidence = (f"{directory.name}/{JOURNAL}:{each.offset}",)
-        yield Incident("damaged journal", 0, ROOM, f"{each.length} bytes cannot be read: {each.why}", evidence)
+        yield Incident("damaged journal", 0, ROOM, evidence, {"bytes": each.length})
 
 
-def _wrong(event: e.Event) -> tuple[str, str] | None:
+def _wrong(event: e.Event) -> IncidentKind | None:
     match event:
         case e.BreakerMoved(after="open"):
-            return "breaker trip", f"the breaker opened: {event.condition}; {event.action or 'no action'}"
+            return "breaker trip"
         case e.GateChecked(passed=False):
-            return "failed gate", f"quality gate {event.name}: {event.value} does not pass"
+            return "failed gate"
         case e.SessionEnded(status="error"):
-            return "failed session", f"the session ended in error: {event.why}"
+            return "failed session"
         case _:
             return None
 

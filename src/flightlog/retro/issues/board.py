@@ -54,6 +54,7 @@ class Issue(Struct, frozen=True):
     resolution_notes: str = ""
     resolved_by: str = ""
     published: bool = False
+    generated: bool = False
     context: dict[str, str] = {}
 
 
@@ -172,7 +173,7 @@ def _change(issues: dict[str, Issue], name: str, **fields: Any) -> None:
 def _drafted(event: events.Drafted) -> Issue:
     return Issue(
         event.issue, event.title, event.description, event.at_ms, event.at_ms, event.category, event.tags,
-        event.affected_files, "draft", event.severity, context=event.context,
+        event.affected_files, "draft", event.severity, generated=event.generated, context=event.context,
     )  # fmt: skip
 
 
@@ -184,6 +185,7 @@ def _triaged(event: events.Triaged) -> dict[str, Any]:
         "severity": event.severity,
         "fix_complexity": event.complexity,
         "tags": event.tags,
+        "category": event.category,
         "affected_files": event.affected_files,
         "status": "triaged",
         "updated_ms": event.at_ms,

@@ -78,4 +78,6 @@ def _made(group: list[Issue]) -> ClusterMade:
     names = tuple(issue.id for issue in group)
     number = hashlib.sha256(names[0].encode()).hexdigest()[:8]
     files = tuple(dict.fromkeys(path for issue in group for path in issue.affected_files))
-    return ClusterMade(f"cluster-{number}", group[0].title, names, files, fast=group[0].severity == "critical")
+    return ClusterMade(
+        f"cluster-{number}", group[0].title, names, files, fast=group[0].severity == "critical" and group[0].generated
+    )

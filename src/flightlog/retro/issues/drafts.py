@@ -5,7 +5,7 @@ Ids come from what is reported and when, so that the same incident drafted twice
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -17,6 +17,7 @@ from flightlog.retro.events import Drafted, Severity
 from flightlog.retro.state import Pattern
 
 NAME = re.compile(r"draft_\d{8}_\d{6}_([0-9a-f]{6,12})\.json")
+FINDING = "finding"
 _CRITICAL = frozenset({"corrupt state", "secret"})
 _WORTH = frozenset({"friction", "failure again"})
 
@@ -54,8 +55,10 @@ def of_incident(incident: Incident) -> DraftFile:
     """Make a draft of something a room found wrong."""
     severity: Severity = "critical" if incident.kind in _CRITICAL else "high"
     title = f"{incident.room}: {incident.kind}"
-    return draft(title, incident.text[:1000], incident.at_ms, severity, tags=(incident.room, "incident"),
-                 context={"evidence": " ".join(incident.evidence)})  # fmt: skip
+    found = ", ".join(f"{name}: {number:,}" for name, number in incident.counts.items())
+    places = f"Where: {', '.join(incident.evidence)}" if incident.evidence else ""
+    return draft(title, "\n\n".join(filter(None, (found, places))), incident.at_ms, severity,
+                 tags=(incident.room, "incident"), context={"evidence": " ".join(incident.evidence)})  # fmt: skip
 
 
 def of_finding(pattern: Pattern, now_ms: int) -> DraftFile:
@@ -64,7 +67,7 @@ def of_finding(pattern: Pattern, now_ms: int) -> DraftFile:
     description = f"{pattern.label}\n\n{pattern.detail}"
     evidence = " ".join(each.address for each in pattern.evidence)
     return draft(f"{pattern.kind}: {pattern.label}", description, now_ms, "medium", category=pattern.kind,
-                 tags=("finding",), id=number, context={"pattern": pattern.id, "evidence": evidence})  # fmt: skip
+                 tags=(FINDING,), id=number, context={"pattern": pattern.id, "evidence": evidence})  # fmt: skip
 
 
 def worth_an_issue(patterns: Sequence[Pattern]) -> list[Pattern]:
@@ -88,7 +91,8 @@ def read(name: str, data: bytes) -> DraftFile:
         raise Invalid(f"the draft cannot be read: {error}: {name}", hint="correct the file or move it away") from None
 
 
-def event(one: DraftFile) -> Drafted:
-    """Return what the journal notes of a draft: all of it, severity and tags too."""
+def event(one: DraftFile, noticed: Iterable[Incident] = ()) -> Drafted:
+    """Return what the journal notes of a draft; it is generated if it is exactly the draft of a noticed incident."""
+    generated = any(one == of_incident(each) for each in noticed)
     return Drafted(one.id, one.title, one.description, one.created_ms, one.category, one.severity, one.tags,
-                   one.affected_files, one.context)  # fmt: skip
+                   one.affected_files, one.context, generated)  # fmt: skip

@@ -1,11 +1,14 @@
 """Triage: a draft made fit to be seen, by rules. A model may only sharpen what passed here.
 
-Everything of a draft that goes on is redacted; its context and the words of conversations stay
-behind. Error texts and traces stay, without homes, names and secrets.
+Everything of a draft that goes on is redacted. Its context, quotations and transcripts of conversations, addresses
+that work inside a network only, e-mail addresses and names that are known are removed, by rules and without guessing.
+Error texts and traces stay.
 """
 
+import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from urllib.parse import urlsplit
 
 from flightlog.privacy.redact import Redactor
 from flightlog.retro.analysis.alike import overlap
@@ -17,11 +20,10 @@ from flightlog.retro.issues.board import Issue
 SAME = 0.6
 TITLE_CHARS = 120
 DESCRIPTION_CHARS = 4000
+# A whole path: one that began in the middle of a directory name put unrelated files into one cluster.
 _FILE = re.compile(
-    r"(?<![\w/])((?:[\w.-]+/)*[\w-]+\.(?:py|pyi|js|jsx|ts|tsx|go|rs|java|kt|rb|c|h|cc|cpp|cs|php|sh|sql|html|css|toml|ya?ml|json|md))\b"
-)
-_EXCERPT = re.compile(
-    r"^\s*(?:>+|(?:user|human|assistant|you|me|prompt|claude|chatgpt)\s*:).*$", re.IGNORECASE | re.MULTILINE
+    r"(?<![\w./~\\-])((?:~|\.{1,2})?/?(?:[\w.@+-]+/)*[\w.@+-]*[\w-]"
+    r"\.(?:py|pyi|js|jsx|ts|tsx|go|rs|java|kt|rb|c|h|cc|cpp|cs|php|sh|sql|html|css|toml|ya?ml|json|md))\b(?!\.\w)"
 )
 _ERROR = re.compile(r"\b([A-Z]\w*(?:Error|Exception|Warning|Failure|Timeout))\b")
 _TAGS = (
@@ -36,21 +38,74 @@ _SEVERE: tuple[tuple[Severity, re.Pattern[str]], ...] = (
     ("low", re.compile(r"\b(?:typo|cosmetic|wording|minor)", re.IGNORECASE)),
 )
 
+QUOTE, ADDRESS, EMAIL, NAME = "<quoted conversation>", "<intranet address>", "<email>", "<name>"
 
-def triaged(issue: Issue, redactor: Redactor, now_ms: int) -> Triaged:
-    """Return the public face of a draft."""
-    title = redactor.text(" ".join(issue.title.split()))[:TITLE_CHARS]
-    description = redactor.text(_EXCERPT.sub("", issue.description)).strip()[:DESCRIPTION_CHARS]
+# RFC 2606. Compared by labels, so that `myexample.com` is not `example.com`.
+_RESERVED = frozenset({"test", "example", "invalid", "localhost", "example.com", "example.net", "example.org"})
+_INSIDE = frozenset({"corp", "home", "internal", "intranet", "lan", "local", "localdomain", "private", "vpn"})
+# Common generic domains. Two letters are a country; any other last label is treated as a company's own.
+_PUBLIC = re.compile(
+    r"[a-z]{2}|xn--.*|app|biz|blog|cloud|com|dev|edu|gov|info|int|mil|name|net|online|org|page|pro|shop|site"
+    r"|software|store|systems|tech|tools|wiki|world|xyz"
+)
+# Accounts that machines are delivered with name no person.
+_ACCOUNTS = frozenset({"admin", "build", "codespace", "dev", "git", "localhost", "node", "root", "runner", "test"})
+_ACCOUNTS |= {"app", "claude", "ubuntu", "user", "vscode"}
+_NAME_CHARS = 3  # initials and particles ("de", "Li") would remove half of a sentence
+
+_SPEAKER = r"(?:user|human|customer|assistant|claude|chatgpt|gpt|codex|gemini|prompt|you|me)"
+_VERB = r"(?:said|says|asked|asks|wrote|writes|typed|replied|replies|answered|answers|mentioned|complained|requested)"
+_QUOTED = r"(?:\"[^\"]*(?:\"|\Z)|\u201c[^\u201d]*(?:\u201d|\Z)|\u00ab[^\u00bb]*(?:\u00bb|\Z)|(?<!\w)'[^'\n]*'(?!\w))"
+# A paragraph goes on until an empty line or an error text, which a report needs.
+_PARAGRAPH = r".*(?:\n(?![ \t]*$|[ \t]+File |E\s{2}|Traceback|[\w.]*(?:Error|Exception)\b).+)*"
+_FENCE = re.compile(r"^[ \t]*(```+|~~~+)[^\n]*\n(.*?)(?:^[ \t]*\1[^\n]*$|\Z)", re.MULTILINE | re.DOTALL)
+_TURN = re.compile(
+    rf"^[ \t]*(?:\[[^\]\n]*\][ \t]*)?[-*#_]*[ \t]*{_SPEAKER}[*_]*[ \t]*:{_PARAGRAPH}"
+    rf"|^[^\n]*[\"'](?:role|sender|type)[\"']\s*:\s*[\"'](?:user|human|assistant)[\"'].*"
+    rf"|^[ \t]*[>\u276f\u23fa]{_PARAGRAPH}",
+    re.IGNORECASE | re.MULTILINE,
+)
+_SAID = re.compile(
+    rf"(\b{_VERB}\b(?:\s+\w+){{0,4}}\s*[:,]?\s*|\b{_SPEAKER}(?:\s+[\w']+){{1,5}}\s*:\s*){_QUOTED}", re.IGNORECASE
+)
+_SAID_PLAINLY = re.compile(rf"(\b{_SPEAKER}s?\s+(?:\w+\s+)?{_VERB}\b[^\n:]{{0,40}}:\s*)[^\s<].*", re.IGNORECASE)
+_PERSONAL = re.compile(r"\b(?:I|[Mm]y|[Mm]e|[Ww]e|[Oo]ur|[Yy]ou|[Yy]our)\b")
+_ANY_QUOTED = re.compile(_QUOTED)
+_URL = re.compile(r"(?<![\w+.-])[a-z][a-z0-9+.-]*://[^\s<>\"'`)\]}]+", re.IGNORECASE)
+_UNC = re.compile(r"(?<![\w\\])\\\\[\w.-]+\\[^\s\"']+")
+_HOST = re.compile(
+    r"(?<![\w@/.-])(?:[a-z0-9](?:[a-z0-9-]*[a-z0-9])?\.)+[a-z]{2,}(?![\w-]|\.\w|\()(?::\d+)?(?:/[^\s<>\"'`)]*)?"
+    r"|(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}(?![\w]|\.\d)(?::\d+)?(?:/[^\s<>\"'`)]*)?"
+    r"|(?<![\w:])f(?:[cd][0-9a-f]{2}|e80):[0-9a-f:]+",
+    re.IGNORECASE,
+)
+_EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]+@((?:[\w-]+\.)+[^\W\d_]{2,})")
+
+
+def triaged(issue: Issue, redactor: Redactor, now_ms: int, names: Iterable[str] = ()) -> Triaged:
+    """Return the public form of a draft; `names` are people known from the project and its sessions."""
+
+    def public(text: str) -> str:
+        return public_text(text, redactor, names)
+
+    title = " ".join(public(issue.title).split())[:TITLE_CHARS]
+    description = public(issue.description)[:DESCRIPTION_CHARS]
     text = f"{title}\n{description}"
-    named = tuple(dict.fromkeys(_FILE.findall(text)))
-    files = tuple(dict.fromkeys((*(redactor.text(path) for path in issue.affected_files), *named)))
+    named = (path.removeprefix("./") for path in _FILE.findall(text))
+    files = tuple(dict.fromkeys((*map(public, issue.affected_files), *named)))
     found = (name for name, pattern in _TAGS if pattern.search(text))
     errors = (error.lower() for error in _ERROR.findall(text))
-    tags = tuple(dict.fromkeys((*(redactor.text(tag) for tag in issue.tags), *found, *errors)))
+    tags = tuple(dict.fromkeys((*map(public, issue.tags), *found, *errors)))
     severity = issue.severity or _severity(text)
     return Triaged(
-        issue.id, title, description, _signature(text), now_ms, severity, _complexity(tags, files), tags, files
-    )
+        issue.id, title, description, _signature(text), now_ms, severity, _complexity(tags, files), tags, files,
+        public(issue.category),
+    )  # fmt: skip
+
+
+def public_text(text: str, redactor: Redactor, names: Iterable[str]) -> str:
+    """Return `text` without conversation, addresses, names and secrets. Doing it twice changes nothing."""
+    return redactor.text(without_private_text(text, names)).strip()
 
 
 def same_as(new: Triaged, known: Sequence[Issue]) -> Issue | None:
@@ -60,7 +115,11 @@ def same_as(new: Triaged, known: Sequence[Issue]) -> Issue | None:
     for issue in known:
         if issue.id == new.issue or not issue.signature:
             continue
-        alike = overlap(words, _words(issue.title, issue.description))
+        if "incident" in new.tags or "incident" in issue.tags:
+            # Drafts of incidents differ by their kind alone, which is in the title.
+            alike = float(new.title == issue.title)
+        else:
+            alike = overlap(words, _words(issue.title, issue.description))
         failing = (
             bool(new.signature) and new.signature == issue.signature and _ERROR.search(new.description) is not None
         )
@@ -87,3 +146,73 @@ def _complexity(tags: Sequence[str], files: Sequence[str]) -> Complexity:
     if "docs" in tags:
         return "trivial"
     return "small" if len(files) == 1 else "medium" if len(files) <= 3 else "large"
+
+
+def without_private_text(text: str, names: Iterable[str] = ()) -> str:
+    """Return `text` with marks in place of conversation, intranet and e-mail addresses, and `names`."""
+    text = _FENCE.sub(lambda found: QUOTE if _TURN.search(found[2]) else found[0], text)
+    text = _TURN.sub(QUOTE, text)
+    text = _SAID.sub(rf"\1{QUOTE}", text)
+    text = _SAID_PLAINLY.sub(rf"\1{QUOTE}", text)
+    text = _ANY_QUOTED.sub(_unless_personal, text)
+    text = _URL.sub(_public_url, text)
+    text = _UNC.sub(ADDRESS, text)
+    text = _EMAIL.sub(lambda found: found[0] if is_reserved(found[1]) else EMAIL, text)
+    text = _HOST.sub(lambda found: ADDRESS if _is_inside(found[0]) else found[0], text)
+    pattern = _names_pattern(names)
+    return pattern.sub(NAME, text) if pattern else text
+
+
+def is_reserved(domain: str) -> bool:
+    """Whether `domain` is one that RFC 2606 keeps for documents, or below one."""
+    labels = domain.lower().rstrip(".").split(".")
+    return labels[-1] in _RESERVED or ".".join(labels[-2:]) in _RESERVED
+
+
+def is_intranet(host: str) -> bool:
+    """Whether `host` has no public suffix, or says that it is inside a network."""
+    host = host.lower().rstrip(".")
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        labels = host.split(".")
+        if is_reserved(host):
+            return False
+        return len(labels) == 1 or not _PUBLIC.fullmatch(labels[-1]) or not _INSIDE.isdisjoint(labels)
+    return not address.is_global and not address.is_loopback
+
+
+def _unless_personal(found: re.Match[str]) -> str:
+    """A quotation of four words or more with a personal pronoun is speech; shorter ones are names and values."""
+    return QUOTE if len(found[0].split()) >= 4 and _PERSONAL.search(found[0]) else found[0]
+
+
+def _public_url(found: re.Match[str]) -> str:
+    """A URL keeps its host and path; a query and a user may hold tokens."""
+    try:
+        parts = urlsplit(found[0])
+        host = parts.hostname or ""
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return ADDRESS
+    return ADDRESS if is_intranet(host) else f"{parts.scheme}://{host}{port}{parts.path}"
+
+
+def _is_inside(written: str) -> bool:
+    """Whether a host without a scheme is inside a network; without one, most dotted words are files or modules."""
+    host = re.split(r"[:/]", written, maxsplit=1)[0] if "." in written else written
+    labels = host.lower().split(".")
+    is_word = labels[-1].isalpha() and labels[-1] not in _INSIDE and not _PUBLIC.fullmatch(labels[-1])
+    return is_intranet(host) and not is_word
+
+
+def _names_pattern(names: Iterable[str]) -> re.Pattern[str] | None:
+    """Match whole names and their long words in any case, and their short words as they are written."""
+    whole = {name.strip() for name in names if len(name.strip()) >= _NAME_CHARS} - _ACCOUNTS
+    words = {word for name in whole for word in name.split() if len(word) >= _NAME_CHARS and word[0].isupper()}
+    if not whole:
+        return None
+    # Six letters and more are seldom a word of the language too; "Mark" is.
+    in_any_case = sorted(whole | {word for word in words if len(word) >= 6}, key=len, reverse=True)
+    parts = [f"(?i:{'|'.join(map(re.escape, in_any_case))})", *map(re.escape, sorted(words))]
+    return re.compile(rf"(?<!\w)(?:{'|'.join(parts)})(?!\w)")

@@ -7,7 +7,7 @@ damage, counted; the others are read.
 import hashlib
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -22,6 +22,8 @@ from flightlog.sources.exports.pieces import Piece, pieces
 
 _HEAD_BYTES = 1 << 20
 _HASH_HEX = 16
+_ACCOUNT_BYTES_MAX = 1 << 20  # one account takes a few hundred bytes
+_ACCOUNT_FIELDS = ("full_name", "name", "email_address", "email", "verified_phone_number", "phone_number")
 DECODERS: dict[str, Callable[[bytes], Chat]] = {
     chatgpt.SOURCE: chatgpt.chat_of,
     claude_ai.SOURCE: claude_ai.chat_of,
@@ -78,6 +80,21 @@ def elements(path: Path) -> Iterator[Element]:
             for piece in _pieces(name, stream):
                 source = source or _vendor(piece.data)
                 yield Element(name, piece.offset, piece.data, source)
+
+
+def account_names(path: Path) -> list[str]:
+    """Return the names, addresses and numbers that a zip says of its owner, in `users.json` or `user.json`."""
+    if not zipfile.is_zipfile(path):
+        return []
+    found: list[str] = []
+    with zipfile.ZipFile(path) as box, suppress(*UNREADABLE, zipfile.BadZipFile, NotImplementedError, RuntimeError):
+        for name in box.namelist():
+            if name.rpartition("/")[2] in {"user.json", "users.json"}:
+                with box.open(name) as file:
+                    said = msgspec.json.decode(file.read(_ACCOUNT_BYTES_MAX))
+                people = [each for each in (said if isinstance(said, list) else [said]) if isinstance(each, dict)]
+                found += [str(each[field]) for each in people for field in _ACCOUNT_FIELDS if each.get(field)]
+    return found
 
 
 def decoded(element: Element) -> Chat | Damage:
