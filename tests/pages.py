@@ -13,8 +13,8 @@ from datetime import UTC
 from pathlib import Path
 
 from flightlog.app import now_ms
+from flightlog.app.sharing import redact_session
 from flightlog.archive import Archive
-from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.web.data import Sources
 from flightlog.web.server import Serving, run
@@ -78,7 +78,7 @@ def running(
         lambda: Archive(dirs, str(config_dir / "home")),
         UTC,
         clock,
-        redact=lambda: Records(Redactor(b"k" * 32)).value,
+        redact=lambda archive, session: redact_session(archive, session, Redactor(b"k" * 32)),
         live=live,
     )
     told: list[str] = []

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.text import counted, inert, meant, one_line
+from flightlog.model.pages import Redacted
+from flightlog.model.text import counted, describe_removed, inert, meant, one_line, shorten
 
 ATTACKS = {
     "clipboard": "\x1b]52;c;cm0gLXJmIH4=\x07",
@@ -128,3 +129,32 @@ def test_a_word_that_is_not_known_gets_the_nearest_one_or_the_way_on():
     assert meant("sesions", ["sessions", "model"]) == "did you mean `sessions`?"
     assert meant("zzz", ["sessions", "model"]) == "one of: sessions, model"
     assert meant("zzz", ["sessions"], "flightlog loop schema") == "flightlog loop schema"
+
+
+TAG = "<secret:github-token:9a5b01>"
+
+
+@given(before=st.text(max_size=60), after=st.text(max_size=60), limit=st.integers(1, 120))
+def test_shortened_text_fits_and_holds_no_part_of_a_tag(before, after, limit):
+    text = Redacted(before + TAG + after, 1, 0)
+
+    for keep in ("start", "end"):
+        short = shorten(text, limit, keep)
+
+        assert len(short.value) <= limit
+        assert TAG in short.value or len(short.value.replace("…", "")) <= len(before) + len(after)
+        assert (short.secrets, short.personal) == (1, 0)
+
+
+def test_shortened_text_says_where_it_was_cut():
+    text = Redacted("one two three", 0, 0)
+
+    assert shorten(text, 8).value == "one two…"
+    assert shorten(text, 6, "end").value == "…three"
+    assert shorten(text, 13).value == "one two three"
+    assert shorten(Redacted(f"use {TAG}", 1, 0), 20).value == "use …"
+
+
+def test_what_was_removed_is_said_in_the_right_number():
+    assert describe_removed(9, 2) == "9 secrets and 2 personal details removed"
+    assert describe_removed(1, 0) == "1 secret and 0 personal details removed"

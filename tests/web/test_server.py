@@ -90,7 +90,7 @@ def test_a_session_is_shared_as_a_file_to_keep(pages):
     answer = served.ask(f"/sessions/{session}/share")
 
     assert answer.headers["Content-Disposition"] == f'attachment; filename="session-{session[:8]}.html"'
-    assert "secrets removed" in answer.text
+    assert "0 secrets and " in answer.text
     assert "/home/dev" not in answer.text
 
 

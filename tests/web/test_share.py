@@ -6,8 +6,9 @@ import pytest
 
 import hostile
 from browser import Browser
+from flightlog.app.sharing import redact_session
 from flightlog.archive import Archive
-from flightlog.privacy.records import Records
+from flightlog.model.text import describe_removed
 from flightlog.privacy.redact import Redactor
 from flightlog.web.render import environment
 from flightlog.web.share import share
@@ -23,8 +24,9 @@ def browser():
     opened.close()
 
 
-def shared(session):
-    return share(session, Records(Redactor(b"k" * 32)).value, environment(UTC, lambda: 0))
+def shared(archive, session):
+    document, cleaner = redact_session(archive, archive.session(session), Redactor(b"k" * 32))
+    return share(document, cleaner, environment(UTC, lambda: 0))
 
 
 def test_secrets_are_taken_out_and_counted_on_top(tmp_path):
@@ -32,11 +34,11 @@ def test_secrets_are_taken_out_and_counted_on_top(tmp_path):
     file = next(tmp_path.glob("projects/*/*.jsonl"))
     file.write_bytes(file.read_bytes().replace(b"Write a greeting", f"Use {SECRET} to greet".encode()))
 
-    told = shared(found.session(found.latest()))
+    told = shared(found, found.latest())
 
-    assert SECRET not in told.html
-    assert told.removed >= 1
-    assert f"<b>{told.removed} secret" in told.html
+    assert SECRET not in told.value
+    assert told.secrets >= 1
+    assert f"<b>{describe_removed(told.secrets, told.personal)}</b>" in told.value
 
 
 def test_every_recording_can_be_shared_with_every_step_in_it(tmp_path):
@@ -44,7 +46,7 @@ def test_every_recording_can_be_shared_with_every_step_in_it(tmp_path):
         found = archive(tmp_path / str(number), case)
         for name in found.recordings:
             session = found.session(name)
-            html = shared(session).html
+            html = shared(found, name).value
 
             assert html.count('class="row step"') == sum(
                 len(turn.steps) for thread in (session, *session.lanes) for turn in thread.turns
@@ -56,7 +58,7 @@ def test_every_recording_can_be_shared_with_every_step_in_it(tmp_path):
 def test_a_shared_page_works_offline_with_its_strip_and_keys(browser, tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
     file = tmp_path / "shared.html"
-    file.write_text(shared(found.session(found.latest())).html, encoding="utf-8")
+    file.write_text(shared(found, found.latest()).value, encoding="utf-8")
     page = browser.page()
 
     page.go(file.as_uri())
@@ -64,7 +66,7 @@ def test_a_shared_page_works_offline_with_its_strip_and_keys(browser, tmp_path):
     page.key("j")
 
     page.until("document.querySelector('.row.here')?.id === '1.2'")
-    assert "secrets removed" in page.js("document.querySelector('.removed').innerText")
+    assert "secrets and " in page.js("document.querySelector('.removed').innerText")
     assert (page.dialogs, page.complaints) == ([], [])
     assert [url for url in page.requests if url != file.as_uri()] == []
 
@@ -72,7 +74,7 @@ def test_a_shared_page_works_offline_with_its_strip_and_keys(browser, tmp_path):
 def test_a_hostile_session_is_inert_in_a_shared_page(browser, tmp_path):
     session = hostile.write(tmp_path)
     file = tmp_path / "shared.html"
-    html = shared(Archive([str(tmp_path)]).session(session)).html
+    html = shared(Archive([str(tmp_path)]), session).value
     file.write_bytes(html.encode("utf-8", "replace"))
     page = browser.page()
 

@@ -7,26 +7,20 @@ import functools
 import getpass
 import os
 import re
-import socket
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from flightlog.app import open_archive, paths
+from flightlog.app.collecting import common
 from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
-from flightlog.model.known import Known
-from flightlog.model.session import Session
 from flightlog.privacy import key as keys
 from flightlog.privacy import stream
 from flightlog.privacy.detect import chance
 from flightlog.privacy.detect.known import Known as Values
 from flightlog.privacy.detect.known import is_usable, reach_of
-from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor, confidence, masked
 from flightlog.privacy.trust import Trust
 from flightlog.store.reading import raw_lines
@@ -39,7 +33,8 @@ _DOTENV_CHARS_MIN = 8
 _SECRET_NAME = re.compile(
     r"pass|pwd|secret|token|key|auth|cred|session|cookie|private|dsn|salt|webhook|signature", re.IGNORECASE
 )
-_GIT_SECONDS = 10
+_GIT_USER = re.compile(r"^\[user\][ \t]*$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL | re.IGNORECASE)
+_GIT_NAME = re.compile(r"^[ \t]*(?:name|email)[ \t]*=[ \t]*\"?(.*?)\"?[ \t]*$", re.MULTILINE | re.IGNORECASE)
 # Names that point at no person and no machine.
 _NAMELESS = frozenset(("", "root", "localhost"))
 
@@ -99,18 +94,19 @@ def dotenv_values(text: str) -> frozenset[str]:
     return frozenset(value for value in secret_values(pairs) | drawn if len(value) >= _DOTENV_CHARS_MIN)
 
 
-@functools.lru_cache(maxsize=64)  # git is asked once per project: redactors are made for each page
+@functools.lru_cache(maxsize=64)  # files are read once per project: redactors are made for each page
 def own_names(project: Path) -> frozenset[str]:
     """Return what the person and the machine are called: user, host, and the project's git identity."""
-    names = {socket.gethostname(), socket.gethostname().partition(".")[0]}
+    host = os.uname().nodename
+    names = {host, host.partition(".")[0]}
     with suppress(KeyError, OSError):
         names.add(getpass.getuser())
-    with suppress(OSError, subprocess.SubprocessError):
-        asked = subprocess.run(
-            ["git", "config", "--get-regexp", r"^user\.(name|email)$"],
-            cwd=project, capture_output=True, text=True, check=False, timeout=_GIT_SECONDS,
-        )  # fmt: skip
-        names |= {line.partition(" ")[2] for line in asked.stdout.splitlines()}
+    # Git's own files are read instead of asking git: a settle must start no process, least of all in a foreign clone.
+    settings = [common(root_of(project)) / "config", Path.home() / ".gitconfig", Path.home() / ".config/git/config"]
+    for path in settings:
+        with suppress(OSError):
+            for section in _GIT_USER.findall(path.read_text(errors="replace")):
+                names.update(_GIT_NAME.findall(section))
     return frozenset(names - _NAMELESS)
 
 
@@ -143,18 +139,6 @@ def fields_of(name: str, place: stream.Located) -> dict[str, Any]:
     found = place.found
     fields = {"path": name, "line": place.line, "offset": place.start, "end": place.end, "rule": found.rule}
     return fields | {"kind": found.kind, "confidence": confidence(found.weight), "masked": masked(found.value)}
-
-
-def clean_session(told: Session) -> Session:
-    """Return a session with every string in it redacted, before anything shortens or lays it out."""
-    plain = msgspec.to_builtins(told, enc_hook=str)
-    return msgspec.convert(Records(redactor(Path(told.cwd))).value(plain), Session)
-
-
-def clean_known(known: Mapping[str, Known]) -> dict[str, Known]:
-    """Return what is known of threads with every string in it redacted."""
-    plain = msgspec.to_builtins(known)
-    return msgspec.convert(Records(redactor()).value(plain), dict[str, Known])
 
 
 def trust() -> Trust:

@@ -11,9 +11,11 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.app import open_archive
+from flightlog.archive import Archive
 from flightlog.lab.told import session_of, transcripts
 from flightlog.model.errors import NotFound, Unreadable
 from flightlog.model.known import Known
+from flightlog.model.pages import Redacted
 from flightlog.model.session import Session
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.claude_code.known import known
@@ -35,13 +37,17 @@ class Linted(Struct, frozen=True):
     fidelity: list[Kept] | None = None
 
 
-def bundle_of(session: Session, known: Mapping[str, Known], version: str, *, redact: bool) -> Bundle:
-    """Return a recorded session's trajectories; redacted ones leave pictures out, which cannot be searched."""
-    if redact:
-        from flightlog.app.privacy import clean_known, clean_session  # noqa: PLC0415 - its rules take a while
+def bundle_of(session: Session, known: Mapping[str, Known], version: str) -> Bundle:
+    """Return a recorded session's trajectories."""
+    return trajectory(session, Profile("1.7" if version == "1.7" else "1.6"), known)
 
-        session, known = clean_session(session), clean_known(known)
-    return trajectory(session, Profile("1.7" if version == "1.7" else "1.6", pictures=not redact), known)
+
+def redacted_bundle_of(archive: Archive, session: Session, version: str) -> Redacted[Bundle]:
+    """Return a session's trajectories, redacted as one document."""
+    from flightlog.app.sharing import redact_session  # noqa: PLC0415 - the rules take a while to load
+
+    redacted, _ = redact_session(archive, session)
+    return redacted.map(lambda document: bundle_of(document.session, document.contexts, version))
 
 
 def write_bundle(folder: Path, bundle: Bundle) -> list[Path]:

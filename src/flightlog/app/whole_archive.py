@@ -21,11 +21,12 @@ from flightlog.app.jobs import LOCAL
 from flightlog.app.jobs.desk import desk
 from flightlog.app.paths import claude_config_dirs
 from flightlog.app.privacy import found_in, redactor
-from flightlog.app.trajectories import bundle_of
+from flightlog.app.trajectories import bundle_of, redacted_bundle_of
 from flightlog.archive import Archive
 from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.model.extras import optional
 from flightlog.model.jobs import Job
+from flightlog.model.pages import Redacted
 from flightlog.store.files import ensure_dir, inside, replace
 from flightlog.views import tables
 
@@ -55,6 +56,8 @@ class Made(Struct):
     findings: list[dict[str, Any]] = []
     failed: list[tuple[str, str]] = []
     sessions: int = 0
+    secrets: int = 0
+    personal: int = 0
 
 
 class How(Struct, frozen=True):
@@ -75,14 +78,17 @@ def exported(how: How, output: Path, progress: Progress) -> dict[str, Any]:
             f"there is something already: {output}", hint="name a new directory: rows would stand there twice"
         )
     ensure_dir(output)
-    written = sessions = 0
-    failed: list[tuple[str, str]] = []
+    total = Made()
+    written = 0
     for made in _carried_out(how, progress):
         for name, data in made.files:
             replace(inside(output, name), data, durable=False)
-        written, sessions = written + len(made.files), sessions + made.sessions
-        failed += made.failed
-    return {"output": str(output), "sessions": sessions, "files": written, "failed": dict(failed)}
+        written += len(made.files)
+        for field in ("sessions", "failed", "secrets", "personal"):
+            setattr(total, field, getattr(total, field) + getattr(made, field))
+    done = {"output": str(output), "sessions": total.sessions, "files": written, "failed": dict(total.failed)}
+    removed = {"secrets": total.secrets, "personal": total.personal} if how.redact else {}
+    return done | {"redacted": how.redact} | removed
 
 
 def scanned(how: How, progress: Progress) -> Iterator[dict[str, Any]]:
@@ -117,16 +123,25 @@ def _one(archive: Archive, session: str, asked: Asked, made: Made, rows: dict[st
         return
     told = archive.session(session)
     if asked.kind == ATIF:
-        bundle = bundle_of(told, archive.known(session), asked.version, redact=asked.redact)
+        redacted = redacted_bundle_of(archive, told, asked.version) if asked.redact else None
+        bundle = redacted.value if redacted else bundle_of(told, archive.known(session), asked.version)
         made.files += [(f"{told.id}/{name}", data) for name, data in bundle.files()]
+        _count(made, redacted)
         return
     if asked.redact:
-        from flightlog.app.privacy import clean_session  # noqa: PLC0415 - its rules take a while
+        from flightlog.app.sharing import redact_session  # noqa: PLC0415 - its rules take a while
 
-        told = clean_session(told)
+        document, _ = redact_session(archive, told)
+        told = document.value.session
+        _count(made, document)
     for table, each in tables.rows(told).items():
         if each:
             rows.setdefault(f"{table}/agent={told.agent}/day={tables.day(told)}", []).extend(each)
+
+
+def _count(made: Made, redacted: Redacted[Any] | None) -> None:
+    made.secrets += redacted.secrets if redacted else 0
+    made.personal += redacted.personal if redacted else 0
 
 
 def _carried_out(how: How, progress: Progress) -> Iterator[Made]:

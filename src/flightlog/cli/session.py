@@ -14,6 +14,8 @@ from flightlog.model.errors import Invalid
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from flightlog.archive import Archive
+    from flightlog.model.pages import Redacted
     from flightlog.model.session import Session
     from flightlog.views.story import Telling
     from flightlog.views.summary import SessionSummary
@@ -61,6 +63,8 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
 @json_option("Print the session, turn or step as JSON.")
 def show(address: str, *, full: bool, as_json: bool) -> None:
     """Tell the story of a session, a turn or a step (SESSION, SESSION#turn, SESSION#turn.step)."""
+    from msgspec.structs import replace
+
     from flightlog.app import local_zone, open_archive
     from flightlog.cli.output import print_json
     from flightlog.cli.story import print_story
@@ -72,7 +76,7 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
     archive = open_archive()
     told = archive.session(at.session)
     if as_json:
-        print_json(part_at(told, at))
+        print_json(part_at(replace(told, title=told.heading), at))
         return
     telling = Telling(local_zone(), full, lambda said: archive.spilled(told.id, said))
     print_story(passage(told, at, telling) if at.turn or at.lane else story(told, telling))
@@ -173,6 +177,7 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: Path 
     are files beside it.
     """
     from flightlog.app import local_zone, open_archive, write_export
+    from flightlog.cli.trajectory import print_removed, removed_fields
     from flightlog.model.address import parse
     from flightlog.views.export import exported
     from flightlog.views.story import Telling
@@ -194,31 +199,29 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: Path 
         write_trajectory(archive, told, atif, output, given)
         return 0
     telling = Telling(local_zone(), full=True, spilled=lambda said: archive.spilled(told.id, said))
-    body = _redacted(told, form, telling) if redact else exported(told, form, telling)
+    redacted = _redacted(archive, told, form, telling) if redact else None
+    removed = removed_fields(redacted)
+    body = redacted.value if redacted else exported(told, form, telling)
     if output is None:
         click.echo(body, nl=False)
     else:
         write_export(output, body)
         done = {"session": told.id, "format": form, "output": str(output), "files": 1}
-        print_done(done, f"written: {output}", as_json=given["as_json"])
+        print_done(done | removed, f"written: {output}", as_json=given["as_json"])
+    print_removed(removed, told.id)
     return 0
 
 
-def _redacted(told: "Session", form: str, telling: "Telling") -> str:
+def _redacted(archive: "Archive", session: "Session", form: str, telling: "Telling") -> "Redacted[str]":
     from msgspec.structs import replace
 
-    from flightlog.app.privacy import clean_session, redactor
+    from flightlog.app.sharing import redact_session, rescan_page
     from flightlog.views.export import exported
 
-    cleaner = redactor()
-
-    def spilled(said: str) -> str | None:
-        text = telling.spilled(said) if telling.spilled else None
-        return None if text is None else cleaner.text(text)
-
-    # What was laid out as text is searched once more: a layout may bring together what stood apart.
-    body = exported(clean_session(told), form, replace(telling, spilled=spilled))
-    return cleaner.text(body) if form == "md" else body
+    document, cleaner = redact_session(archive, session)
+    telling = replace(telling, spilled=document.value.outputs.get)
+    page = document.map(lambda redacted: exported(redacted.session, form, telling))
+    return page if form == "json" else rescan_page(page, cleaner, html=form == "html")
 
 
 def since_ms(said: str, now_ms: int, zone: tzinfo) -> int:

@@ -1,5 +1,6 @@
 """Writing sessions as trajectories or as tables, for `flightlog session export`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -7,10 +8,11 @@ import click
 
 from flightlog.cli.output import Progress, print_done, print_json
 from flightlog.model.errors import Conflict, Invalid
-from flightlog.model.text import counted, inert, one_line
+from flightlog.model.text import counted, describe_removed, inert, one_line
 
 if TYPE_CHECKING:
     from flightlog.archive import Archive
+    from flightlog.model.pages import Redacted
     from flightlog.model.session import Session
 
 
@@ -18,9 +20,11 @@ def write_trajectory(
     archive: "Archive", told: "Session", version: str, output: Path | None, given: dict[str, Any]
 ) -> None:
     """Print the trajectory, or write it with its subagents and pictures below `output`."""
-    from flightlog.app.trajectories import bundle_of, write_bundle
+    from flightlog.app.trajectories import bundle_of, redacted_bundle_of, write_bundle
 
-    bundle = bundle_of(told, archive.known(told.id), version, redact=given["redact"])
+    redacted = redacted_bundle_of(archive, told, version) if given["redact"] else None
+    bundle = redacted.value if redacted else bundle_of(told, archive.known(told.id), version)
+    removed = removed_fields(redacted)
     files = len(bundle.documents) + len(bundle.pictures)
     if output is not None:
         if output.exists() and not output.is_dir():
@@ -28,7 +32,8 @@ def write_trajectory(
         write_bundle(output, bundle)
         done = {"session": told.id, "format": f"atif-{version}", "output": str(output), "files": files}
         talk = f"written: {counted(files, 'file')} below {output}; look at it: flightlog lab lint {output}"
-        print_done(done, talk, as_json=given["as_json"])
+        print_done(done | removed, talk, as_json=given["as_json"])
+        print_removed(removed, told.id)
         return
     if files > 1:
         raise Invalid(
@@ -36,6 +41,24 @@ def write_trajectory(
             hint=f"flightlog session export {told.id} --atif --output DIR",
         )
     click.echo(next(bundle.files())[1], nl=False)
+    print_removed(removed, told.id)
+
+
+def removed_fields(redacted: "Redacted[Any] | None") -> dict[str, Any]:
+    """Return what `--json` says of a redaction; `None` means that there was none."""
+    if redacted is None:
+        return {"redacted": False}
+    return {"redacted": True, "secrets": redacted.secrets, "personal": redacted.personal}
+
+
+def print_removed(fields: Mapping[str, Any], session: str = "--all") -> None:
+    """Say on stderr how much was removed, or that the output is not redacted."""
+    if fields["redacted"]:
+        said = describe_removed(fields["secrets"], fields["personal"])
+        click.echo(f"{said}; read it through before you pass it on", err=True)
+    else:
+        again = f"flightlog session export {session} --redact"
+        click.echo(f"not redacted: it may hold secrets and personal details; to share it: {again}", err=True)
 
 
 def write_all(atif: str | None, form: str, output: Path | None, given: dict[str, Any]) -> int:
@@ -53,6 +76,7 @@ def write_all(atif: str | None, form: str, output: Path | None, given: dict[str,
             f"written: {counted(told['sessions'], 'session')}, {counted(told['files'], 'file')} below {output}",
             err=True,
         )
+        print_removed(told)
         for session, why in told["failed"].items():
             click.echo(inert(f"not written: {session}: {one_line(why, 200)}"), err=True)
     return int(bool(told["failed"]))

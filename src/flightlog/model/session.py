@@ -11,7 +11,10 @@ from msgspec import Struct
 
 from flightlog.model.damage import Damage
 from flightlog.model.events import Block, Image, PromptKind, words
+from flightlog.model.text import one_line
 from flightlog.model.usage import ClientTotals, Cost, Usage
+
+TITLE_WIDTH = 80  # a line of a list on a terminal
 
 
 class NoteKind(enum.Enum):
@@ -134,6 +137,11 @@ class Session(Struct, frozen=True):
     unknown_fields: tuple[tuple[str, int], ...] = ()
     damage: tuple[Damage, ...] = ()
     records: int = 0
+
+    @property
+    def heading(self) -> str:
+        """The title on one short line. `title` is whole, so that it can be redacted before it is cut."""
+        return one_line(self.title, TITLE_WIDTH)
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -8,6 +8,9 @@ word: a sequence that never ends must not hide what follows it.
 import functools
 import re
 from collections.abc import Iterable
+from typing import Literal
+
+from flightlog.model.pages import Redacted
 
 # The one-byte forms of ESC are shown, not followed: in text of a wrong encoding they are accents and quotes.
 _SEQUENCES = r"""
@@ -19,6 +22,9 @@ UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
 )
 
+_TAG = re.compile(r"<(?:secret|person):[a-z0-9-]+:[0-9a-f]+>")
+_TAG_CHARS_MAX = 80  # the longest rule name has 40 characters
+
 
 def inert(text: str) -> str:
     """Return `text` so that printing it can only show it."""
@@ -28,7 +34,30 @@ def inert(text: str) -> str:
 def one_line(text: str, width: int) -> str:
     """Return `text` inert, on one line of at most `width` characters."""
     line = " ".join(inert(text[: width * 8]).split())
-    return line if len(line) <= width else line[: max(width - 1, 0)] + "…"
+    return line if len(line) <= width else line[: _outside_tag(line, max(width - 1, 0)).start] + "…"
+
+
+def shorten(text: Redacted[str], limit: int, keep: Literal["start", "end"] = "start") -> Redacted[str]:
+    """Return the start or the end of redacted text, at most `limit` characters with the mark of the cut.
+
+    Every short text of a shareable or tracked output is made here: text that is cut before it is
+    redacted can hold the half of a secret, which no detector recognizes.
+    """
+    whole = text.value
+    if len(whole) <= limit:
+        return text
+    if keep == "start":
+        return text.map(lambda _: whole[: _outside_tag(whole, limit - 1).start] + "…")
+    return text.map(lambda _: "…" + whole[_outside_tag(whole, len(whole) - limit + 1).stop :])
+
+
+def _outside_tag(text: str, at: int) -> slice:
+    """Return the nearest places before and after `at` that are not inside a redaction tag."""
+    low = max(at - _TAG_CHARS_MAX, 0)
+    for tag in _TAG.finditer(text, low, at + _TAG_CHARS_MAX):
+        if tag.start() < at < tag.end():
+            return slice(tag.start(), tag.end())
+    return slice(at, at)
 
 
 @functools.cache
@@ -47,6 +76,11 @@ def _picture(match: re.Match[str]) -> str:
 def counted(number: int, thing: str) -> str:
     """Write a number of things."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def describe_removed(secrets: int, personal: int) -> str:
+    """Return how much a redaction removed: `9 secrets and 2 personal details removed`."""
+    return f"{counted(secrets, 'secret')} and {counted(personal, 'personal detail')} removed"
 
 
 def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:

@@ -6,6 +6,7 @@ occurs. Redacting twice changes nothing. Text is redacted whole, before anything
 """
 
 import hmac
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -192,6 +193,12 @@ class Redactor:
         if rule != UNJUDGED:
             kind, rule = self.known.learn(one.value, kind, rule)
         return self.tag(kind, rule, one.value)
+
+
+def count_each(before: Iterable[Any], after: Iterable[Any]) -> list[Redacted[Any]]:
+    """Return the redacted JSON values `after`, each with how much of the one `before` it was removed."""
+    pairs = zip(before, after, strict=True)
+    return [Redacted(new, *count_removed(json.dumps(old).encode(), json.dumps(new).encode())) for old, new in pairs]
 
 
 def count_removed(before: bytes, after: bytes) -> tuple[int, int]:

@@ -1,5 +1,7 @@
 """A whole session as a file for people or programs."""
 
+from msgspec.structs import replace
+
 from flightlog.model.session import Session
 from flightlog.views.story import Telling, story
 from flightlog.views.story_forms import as_html, as_markdown
@@ -14,4 +16,4 @@ def exported(session: Session, form: str, telling: Telling) -> str:
         case "html":
             return as_html(story(session, telling))
         case _:
-            return as_json(session) + "\n"
+            return as_json(replace(session, title=session.heading)) + "\n"

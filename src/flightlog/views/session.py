@@ -23,13 +23,11 @@ from flightlog.model.events import (
     Unknown,
 )
 from flightlog.model.session import Lane, Session, Turn
-from flightlog.model.text import one_line
 from flightlog.model.usage import ClientTotals, Cost, Usage
 from flightlog.views.lanes import asked, begin, by_lane, calls_by_lane
 from flightlog.views.order import in_order
 from flightlog.views.turns import turns
 
-TITLE_WIDTH = 80
 Pricer = Callable[[str, Usage, int | None], Cost]
 
 
@@ -143,7 +141,8 @@ def _title(ordered: list[Entry], main: list[Turn]) -> str:
     ]
     asked = [turn.text for kind in (PromptKind.HUMAN, PromptKind.COMMAND) for turn in main if turn.kind is kind]
     options = given[-1:] or summaries[-1:] or [title.text for title in titles[-1:]] or asked[:1]
-    return one_line(options[0], TITLE_WIDTH) if options else ""
+    # Whole, because a title that is cut before it is redacted can hold half of a secret.
+    return options[0] if options else ""
 
 
 def version_of(version: str) -> tuple[int, ...]:

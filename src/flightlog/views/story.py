@@ -67,7 +67,7 @@ class Telling(Struct, frozen=True):
 
 def story(session: Session, telling: Telling) -> Iterator[Line]:
     """Tell the whole session."""
-    yield Line(Kind.TITLE, 0, session.title or "(no prompt)", session.id)
+    yield Line(Kind.TITLE, 0, session.heading or "(no prompt)", session.id)
     yield from _facts(session, telling)
     teller = _Teller(session, telling)
     for turn in session.turns:

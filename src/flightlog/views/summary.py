@@ -57,7 +57,7 @@ def summarise(session: Session, changed_ms: int = 0) -> SessionSummary:
     return SessionSummary(
         session=session.id,
         agent=session.agent,
-        title=session.title,
+        title=session.heading,
         project=session.cwd,
         branch=session.branch,
         version=session.version,

@@ -95,7 +95,7 @@ def _session(session: Session, steps: list[Step]) -> Row:
     costs = [step.cost.usd for step in steps]
     return {
         "session": session.id,
-        "title": session.title,
+        "title": session.heading,
         "cwd": session.cwd,
         "branch": session.branch,
         "version": session.version,

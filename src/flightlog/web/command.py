@@ -15,9 +15,11 @@ import click
 
 from flightlog.app import local_zone, now_ms, open_archive, write_export
 from flightlog.app.pages import open_browser, reads_samples, web_token
+from flightlog.archive import Archive
 from flightlog.model.address import parse
 from flightlog.model.extras import optional
-from flightlog.model.text import counted
+from flightlog.model.session import Session
+from flightlog.model.text import describe_removed
 from flightlog.views.wire import as_json as wire
 from flightlog.views.wire import as_json_line
 
@@ -45,32 +47,34 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
 @click.option(
     "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write here instead of standard output."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print how many secrets were removed, and the page, as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print how much was removed, and the page, as JSON.")
 def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
-    """Write a session as one redacted page that works offline; say how many secrets were removed."""
+    """Write a session as one redacted page that works offline; say how much was removed."""
     from flightlog.web.render import environment  # noqa: PLC0415 - heavy
     from flightlog.web.share import share as drawn  # noqa: PLC0415
 
-    told = open_archive().session(parse(session_id).session)
-    shared = drawn(told, _redact(), environment(local_zone(), now_ms))
+    archive = open_archive()
+    told = archive.session(parse(session_id).session)
+    shared = drawn(*_redact(archive, told), environment(local_zone(), now_ms))
     if output is not None:
-        write_export(output, shared.html)
+        write_export(output, shared.value)
     if as_json:
-        page = {"html": shared.html} if output is None else {"output": str(output)}
-        click.echo(wire({"session": told.id, "removed": shared.removed} | page))
+        page = {"html": shared.value} if output is None else {"output": str(output)}
+        removed = {"removed": shared.secrets + shared.personal, "secrets": shared.secrets, "personal": shared.personal}
+        click.echo(wire({"session": told.id} | removed | page))
         return
     if output is None:
-        click.echo(shared.html, nl=False)
+        click.echo(shared.value, nl=False)
     else:
         click.echo(f"written: {output}", err=True)
-    click.echo(f"{counted(shared.removed, 'secret')} removed; read it through before you pass it on", err=True)
+    said = describe_removed(shared.secrets, shared.personal)
+    click.echo(f"{said}; read it through before you pass it on", err=True)
 
 
-def _redact() -> Callable[[Any], Any]:
-    from flightlog.app.privacy import redactor  # noqa: PLC0415 - heavy, and few pages need it
-    from flightlog.privacy.records import Records  # noqa: PLC0415
+def _redact(archive: Archive, session: Session) -> tuple[Any, Any]:
+    from flightlog.app.sharing import redact_session  # noqa: PLC0415 - heavy, and few pages need it
 
-    return Records(redactor()).value
+    return redact_session(archive, session)
 
 
 def _live(*, read_only: bool) -> Callable[[], Any]:

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from flightlog.archive import Archive
 from flightlog.live.gather import Live
+from flightlog.model.session import Session
 from flightlog.views.report import UsageReport
 from flightlog.views.usage import By
 from flightlog.web.held import Held
@@ -22,6 +23,7 @@ from flightlog.web.searching import Hit, Searching, find
 from flightlog.web.shelf import Shelf
 
 FRESH_S = 3.0
+RedactSession = Callable[[Archive, Session], tuple[Any, Any]]  # a redacted document, and its redactor
 
 
 class Sources(Struct, frozen=True):
@@ -31,7 +33,7 @@ class Sources(Struct, frozen=True):
     zone: tzinfo
     now_ms: Callable[[], int]
     sample: bool = False
-    redact: Callable[[], Callable[[Any], Any]] | None = None
+    redact: RedactSession | None = None
     live: Callable[[], Sequence[Live]] | None = None
 
 

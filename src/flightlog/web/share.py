@@ -1,50 +1,39 @@
 """A session as one file to give away: redacted, self-contained, readable offline.
 
-Every string is redacted in the decoded session, before anything is cut or drawn; pictures are
-left out, since nobody can read them for secrets. The page's own script and style are named by
-hash in its policy, so nothing else in it can run or load.
+Every string is redacted in the decoded session, before anything is cut or drawn, and the page is
+searched again. The page's own script and style are named by hash in its policy, so nothing else in
+it can run or load.
 """
 
 import base64
 import hashlib
-import re
-from collections.abc import Callable
 from typing import Any
 
-import msgspec
 from jinja2 import Environment
 from markupsafe import Markup
-from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.app.sharing import SessionDocument, rescan_page
+from flightlog.model.pages import Redacted
 from flightlog.model.session import Note, NoteKind, Session
+from flightlog.model.text import describe_removed
+from flightlog.privacy.redact import Redactor
 from flightlog.views.summary import summarise
 from flightlog.views.timeline import Row, RowKind, rows, strip
 from flightlog.web.render import STATIC
 
 STYLES = ("base.css", "timeline.css", "share.css")
 SCRIPT = "share.js"
-_TAG = re.compile(r"<([a-z]+):[a-z0-9-]+:[0-9a-f]{4,}>")
-Redact = Callable[[Any], Any]
 
 
-class Shared(Struct, frozen=True):
-    """The file's text, and how many private values were taken out of it."""
-
-    html: str
-    removed: int
-
-
-def share(session: Session, redact: Redact, templates: Environment) -> Shared:
-    """Draw `session` for somebody else; `redact` takes what is private out of a JSON value."""
-    plain = _without_pictures(msgspec.to_builtins(session))
-    told = redact(plain)
-    removed = _tags(told) - _tags(plain)
-    clean = msgspec.convert(told, Session)
-    laid, inner = _each_lane_once(clean)
+def share(document: Redacted[SessionDocument], cleaner: Redactor, templates: Environment) -> Redacted[str]:
+    """Return the page of a redacted session. It is searched again by `cleaner`, which knows the session's values."""
+    session = document.value.session
+    laid, inner = _each_lane_once(session)
+    removed = describe_removed(document.secrets, document.personal)
     html = templates.get_template("share.html").render(
-        session=clean,
-        told=summarise(clean),
+        session=session,
+        told=summarise(session),
         rows=laid,
         lane_rows=inner,
         bars=strip(laid),
@@ -59,7 +48,8 @@ def share(session: Session, redact: Redact, templates: Environment) -> Shared:
         files=[],
         **_own_parts(),
     )
-    return Shared(html, removed)
+    page = rescan_page(document.map(lambda _: html), cleaner, html=True)
+    return replace(page, value=page.value.replace(removed, describe_removed(page.secrets, page.personal), 1))
 
 
 def _each_lane_once(session: Session) -> tuple[list[Row], dict[str, list[Row]]]:
@@ -100,18 +90,3 @@ def _own_parts() -> dict[str, Any]:
 
 def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-def _without_pictures(value: Any) -> Any:
-    if isinstance(value, dict):
-        kept = {key: _without_pictures(each) for key, each in value.items()}
-        return kept | {"data": ""} if value.get("type") in {"image", "base64"} and "data" in kept else kept
-    return [_without_pictures(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _tags(value: Any) -> int:
-    if isinstance(value, str):
-        return len(_TAG.findall(value))
-    if isinstance(value, dict):
-        return sum(_tags(key) + _tags(each) for key, each in value.items())
-    return sum(map(_tags, value)) if isinstance(value, list | tuple) else 0

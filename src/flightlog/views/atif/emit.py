@@ -185,7 +185,7 @@ class _Emission:
         else:
             one = self._session
             told = {
-                "title": one.title,
+                "title": one.heading,
                 "project": one.cwd.rstrip("/").rsplit("/", 1)[-1],
                 "branch": one.branch,
                 "started_at": stamp(one.started_ms) or "",

@@ -25,11 +25,11 @@ from flightlog.model.events import (
     ToolReturned,
     Unknown,
 )
-from flightlog.model.session import Session
+from flightlog.model.session import TITLE_WIDTH, Session
 from flightlog.model.text import one_line
 from flightlog.model.usage import ClientTotals
 from flightlog.views.lanes import INLINE
-from flightlog.views.outline.rows import TITLE_WIDTH, Places, Rows, remember
+from flightlog.views.outline.rows import Places, Rows, remember
 from flightlog.views.outline.shape import Outline
 from flightlog.views.outline.tail import Disorder, Tail
 from flightlog.views.outline.told import Thread, outline
@@ -210,4 +210,4 @@ class Whole:
             rows.add(lane.turns, self._places, goes_on=False)
             facts = LaneFacts(lane.id, lane.agent_type, lane.description, lane.call_id)
             lanes.append(Thread(lane.id, rows, "", facts))
-        return outline(replace(session, turns=(), lanes=()), main, lanes, {}, self._files)
+        return outline(replace(session, title=session.heading, turns=(), lanes=()), main, lanes, {}, self._files)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from flightlog.model.events import Entry, InputRewritten, Prompted, PromptKind, Replied, ToolReturned
-from flightlog.model.session import Note, NoteKind, Step, ToolCall, Turn
+from flightlog.model.session import TITLE_WIDTH, Note, NoteKind, Step, ToolCall, Turn
 from flightlog.model.text import one_line
 from flightlog.model.usage import CostSource, Usage
 from flightlog.views.changes import changed_file, changed_files
@@ -19,7 +19,6 @@ from flightlog.views.timeline import Row, RowKind
 FAILED_MAX = 60_000
 PROMPT_WIDTH = 90
 PROMPT_WIDTH_MAX = 100
-TITLE_WIDTH = 80
 _STARTING = {"prompt", "subagent_type"}
 
 

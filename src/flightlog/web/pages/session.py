@@ -85,10 +85,12 @@ async def shared(request: web.Request) -> web.StreamResponse:
     desk = request.app[DESK]
     if desk.data.sources.redact is None:
         raise Unavailable("sharing is not set up here", hint="flightlog share SESSION --output FILE")
-    told = await aside(desk.data.archive().session, _id(request))
-    made = await aside(share, told, desk.data.sources.redact(), desk.templates)
+    archive = desk.data.archive()
+    told = await aside(archive.session, _id(request))
+    document, cleaner = await aside(desk.data.sources.redact, archive, told)
+    made = await aside(share, document, cleaner, desk.templates)
     kept = {"Content-Disposition": f'attachment; filename="session-{told.id[:8]}.html"'}
-    return web.Response(text=made.html, content_type="text/html", charset="utf-8", headers=kept)
+    return web.Response(text=made.value, content_type="text/html", charset="utf-8", headers=kept)
 
 
 async def live(request: web.Request) -> web.StreamResponse:
