@@ -11,6 +11,7 @@ from flightlog.dataset.capture import capture, capture_whole
 from flightlog.dataset.memory import recall
 from flightlog.dataset.rows import NAMES
 from flightlog.dataset.stats import tokens
+from flightlog.dataset.sync import sync
 from flightlog.privacy.detect import contexts
 from flightlog.views.summary import all_steps
 from transcripts import assistant, user
@@ -213,3 +214,38 @@ def test_a_secret_is_in_no_row(ground, words):
 def test_no_name_of_a_field_says_that_its_value_is_a_secret():
     assert [name for name in sorted(NAMES) if contexts.tells(name.encode())] == []
     assert contexts.tells(b"api_key")
+
+
+VALUE = "9fQ2xL7vKp3WzR8tYb6N"
+
+
+def test_value_recognized_in_an_earlier_turn_is_in_no_later_row(ground):
+    records = [record for number in range(2, 8) for record in turn(number, f"send {VALUE}", "Sent.", read(ground))]
+    ground.on()
+    for count in (4, 12, 24):  # the later captures tell only the last turns
+        ground.write(SESSION, *turn(1, f"export ACME_TOKEN={VALUE}", "Yes."), *records[:count])
+        capture(ground.kit(), ground.recording(SESSION))
+
+    assert VALUE not in "".join(path.read_text() for path in ground.shards)
+    assert "send <secret:" in ground.rows("chat")[-1]["input"]
+    assert VALUE not in "".join(path.read_text() for path in ground.place.state.rglob("*.json"))
+
+
+def test_capture_searches_only_what_is_new_and_where_values_were(ground):
+    ground.on().write(SESSION, *turn(1, f"export ACME_TOKEN={VALUE}", "Yes."), *turn(2), *turn(3))
+    capture(ground.kit(), ground.recording(SESSION))
+    (searched,) = recall(ground.place.state, SESSION).searched.values()
+
+    assert searched.end == ground.recording(SESSION).size
+    assert searched.places == [0]
+
+
+def test_commit_message_with_a_value_of_a_session_is_redacted_by_sync(ground):
+    ground.on().write(SESSION, *turn(1, f"export ACME_TOKEN={VALUE}", "Yes."))
+    ground.commit(f"login with {VALUE}")
+
+    reports = [sync(kit, kit.archive.recordings.values()) for kit in (ground.kit(), ground.kit())]
+
+    assert [report.rows > 0 for report in reports] == [True, False]
+    assert reports[0].secrets >= 2
+    assert VALUE not in "".join(path.read_text() for path in ground.shards)

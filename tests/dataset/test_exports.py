@@ -13,7 +13,7 @@ import pytest
 
 from dataset_ground import turn
 from flightlog.dataset.commits import judged
-from flightlog.dataset.consent import permitted
+from flightlog.dataset.consent import permitted, values_of
 from flightlog.dataset.exports.files import export, redactions
 from flightlog.dataset.layout import write_shard
 from flightlog.dataset.stats import tokens
@@ -137,7 +137,8 @@ def answered(ground, *answers):
 def rate(ground, output, rating):
     row = next(row for row in ground.rows("chat") if row["output"] == output)
     rows = judged(f"chat:{row['id']}:{row['uuid']}", {"feedback": rating}, 9)
-    write_shard(ground.place, "judged", permitted(rows, ground.kit().records, words=True), 3, ground.kit().records)
+    rated = values_of(permitted(rows, ground.kit().records, words=True))
+    write_shard(ground.place, "judged", rated, 3, ground.kit().records)
 
 
 def test_examples_leave_out_what_was_rated_bad_and_pairs_prefer_what_was_not(ground, tmp_path):

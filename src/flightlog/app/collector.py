@@ -7,7 +7,7 @@ from typing import Any
 
 from flightlog.app import now_ms
 from flightlog.app.capturing import options, place_here, records
-from flightlog.dataset.consent import permitted
+from flightlog.dataset.consent import permitted, values_of
 from flightlog.dataset.layout import Place, cache_pages, write_shard
 from flightlog.dataset.older import as_row
 from flightlog.dataset.rows import BASES, Row, encoded, moment
@@ -58,17 +58,18 @@ def end_session(session: Record, summary: str | None = None, *, repository: Path
 
 def _written(place: Place, row: Row) -> Path | None:
     cleaner = records(place)
-    (permitted_row,) = permitted([row], cleaner, words=options(place).words)
+    (permitted_row,) = values_of(permitted([row], cleaner, words=options(place).words))
     # The same record makes the same shard, which is written once.
     number = hashlib.sha256(encoded(permitted_row)).digest()[0]
-    session = str(row.get("session_id") or row.get("session") or "rows")
+    # It names a tracked file, so it is taken from the redacted row.
+    session = str(permitted_row.get("session_id") or permitted_row.get("session") or "rows")
     return write_shard(place, session, [permitted_row], number, cleaner)
 
 
 def _cached(place: Place, kind: str, entry: Record) -> Path:
     row = as_row(kind, dict(entry))
     assert row is not None, "the tracked row was written from the same record"
-    (permitted_row,) = permitted([row], records(place), words=options(place).words)
+    (permitted_row,) = values_of(permitted([row], records(place), words=options(place).words))
     (page,) = cache_pages([permitted_row])
     publish(place.root, [page], durable=False)
     return place.root / page.path

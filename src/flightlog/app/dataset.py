@@ -12,13 +12,11 @@ import msgspec
 
 from flightlog.app import now_ms
 from flightlog.app.capturing import OFF, kit, options, place_here, push_if_on, records, said
-from flightlog.archive import Archive
 from flightlog.dataset import remote, stats
 from flightlog.dataset.book import FIELDS, Book, read_book, shard_files
-from flightlog.dataset.capture import Kit
 from flightlog.dataset.commits import judged
 from flightlog.dataset.compact import Compaction, compact, compact_and_commit
-from flightlog.dataset.consent import permitted
+from flightlog.dataset.consent import permitted, values_of
 from flightlog.dataset.layout import Place, total_bytes, write_shard
 from flightlog.dataset.retain import WHY, due, tombstones
 from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
@@ -27,6 +25,7 @@ from flightlog.model.retention import Move
 from flightlog.sources.git import repository as repositories
 
 __all__ = ["place_here", "push_if_on", "records", "said"]
+_RECENT_MS = 86_400_000
 
 
 def existing_place(folder: Path | None = None) -> Place:
@@ -48,8 +47,13 @@ def sync_here(place: Place) -> SyncReport:
 
 def sync_commits_here(place: Place) -> int:
     """Note the commits that are new since the last time, as the hook after a commit asks; return how many."""
-    tools = Kit(place, Archive([]), records(place), options(place))
-    return sync_commits(tools) if os.environ.get(OFF) != "0" else 0
+    if os.environ.get(OFF) == "0":
+        return 0
+    tools = kit(place)
+    # The sessions of the last day: one of them may have made the commit, and know what in its message is a secret.
+    recent = now_ms() - _RECENT_MS
+    sessions = (session for session in belonging(tools.archive, place) if session.changed_ms >= recent)
+    return sync_commits(tools, sessions)
 
 
 def compact_here(place: Place, *, dry_run: bool, commit: bool = False) -> Compaction:
@@ -102,7 +106,7 @@ def judge(place: Place, name: str, field: str, value: object) -> str:
     key = _key(book, name)
     if field not in FIELDS:
         raise Invalid(f"no such judgement: {field[:40]!r}", hint=f"one of: {', '.join(sorted(FIELDS))}")
-    rows = permitted(judged(key, {field: value}, now_ms()), records(place), words=True)
+    rows = values_of(permitted(judged(key, {field: value}, now_ms()), records(place), words=True))
     write_shard(place, "judged", rows, now_ms(), records(place))
     return key
 

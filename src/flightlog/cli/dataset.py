@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from flightlog.cli.output import json_option
-from flightlog.model.text import counted, inert
+from flightlog.model.text import counted, describe_removed, inert
 
 _JSON = json_option()
 _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
@@ -46,7 +46,8 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, as_json: bool) -> None:
     if as_json:
         print_json(report)
     else:
-        click.echo(f"{counted(report.sessions, 'session')} of this repository, {counted(report.rows, 'new row')}")
+        written = f"{counted(report.sessions, 'session')} of this repository, {counted(report.rows, 'new row')}"
+        click.echo(f"{written}; {describe_removed(report.secrets, report.personal)}")
     if not report.words:
         click.echo("words are withheld; to track them, redacted: track_words = true under [dataset]", err=True)
         click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)

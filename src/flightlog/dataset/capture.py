@@ -14,13 +14,13 @@ from msgspec.structs import replace
 from flightlog.archive import Archive, Recording
 from flightlog.dataset import commits as commit_rows
 from flightlog.dataset.book import Book
-from flightlog.dataset.consent import permitted
+from flightlog.dataset.consent import permitted, values_of
 from flightlog.dataset.layout import Place, cache_pages, write_shard
 from flightlog.dataset.memory import LaneMemory, Memory, recall, remember
 from flightlog.dataset.orchestration import row as orchestration_row
 from flightlog.dataset.rows import AnyRow, Row, encoded, key_of, rev_of, short
 from flightlog.dataset.telling import actions, chats, session_row, with_commits
-from flightlog.dataset.window import Told, begin_at, crew, tell, total
+from flightlog.dataset.window import Told, begin_at, crew, search_values, tell, total
 from flightlog.model.session import Session
 from flightlog.privacy.records import Records
 from flightlog.sources.git.history import commits, head, times
@@ -50,6 +50,8 @@ class Work(Struct, frozen=True):
 
     session: str
     rows: int = 0
+    secrets: int = 0
+    personal: int = 0
     turns_told: int = 0
     records_read: int = 0
     shard: str = ""
@@ -58,7 +60,7 @@ class Work(Struct, frozen=True):
 def capture(kit: Kit, recording: Recording) -> Work:
     """Write what is new of a session since it was last captured."""
     known = recall(kit.place.state, recording.session)
-    anew = Memory(shards=known.shards)
+    anew = Memory(shards=known.shards, searched=known.searched)
     memory = known if known.words == kit.options.words else anew
     told = tell(kit.archive, recording, memory)
     if told is None:
@@ -76,7 +78,7 @@ def capture_whole(kit: Kit, recording: Recording, book: Book) -> Work:
         and _is_in(book, known, recording.session)
     ):
         return Work(recording.session)
-    memory = Memory(shards=known.shards)
+    memory = Memory(shards=known.shards, searched=known.searched)
     told = tell(kit.archive, recording, memory)
     assert told is not None, "a session can always be told from its beginning"
     return _captured(kit, recording, (memory, told, book))
@@ -96,25 +98,36 @@ def _is_in(book: Book, known: Memory, session: str) -> bool:
 def _captured(kit: Kit, recording: Recording, what: tuple[Memory, Told, Book | None]) -> Work:
     place, records, options = kit.place, kit.records, kit.options
     memory, told, book = what
+    searched = search_values(recording, memory.searched, records)
     if not told.session.turns and not told.session.lanes:
         return Work(recording.session, records_read=told.records)
     lanes = crew(told, memory, recording)
     made = _made(place, told, memory, lanes)
-    rows = permitted(made, records, words=options.words)
-    fresh = [row for row in rows if _is_fresh(row, memory.written, book)]
+    redacted = permitted(made, records, words=options.words)
+    written = [row for row in redacted if _is_fresh(row.value, memory.written, book)]
+    rows, fresh = values_of(redacted), values_of(written)
     path = write_shard(place, short(recording.session), fresh, memory.shards, records) if fresh else None
     if fresh and options.local_cache:
         publish(place.root, cache_pages(fresh), durable=False)
     after = replace(
-        _after(place, told, memory, rows, recording),
+        _after(kit, told, memory, rows, recording),
         lanes=lanes,
         stamp=stamp_of(recording),
         words=options.words,
         shards=memory.shards + bool(fresh),
+        searched=searched,
         rev=max((rev_of(row) for row in rows if row["kind"] == "session"), default=memory.rev),
     )
     remember(place.state, recording.session, after)
-    return Work(recording.session, len(fresh), len(told.session.turns), told.records, path.name if path else "")
+    return Work(
+        recording.session,
+        rows=len(fresh),
+        secrets=sum(row.secrets for row in written),
+        personal=sum(row.personal for row in written),
+        turns_told=len(told.session.turns),
+        records_read=told.records,
+        shard=path.name if path else "",
+    )
 
 
 def _made(place: Place, told: Told, memory: Memory, lanes: Mapping[str, LaneMemory]) -> list[AnyRow]:
@@ -153,14 +166,14 @@ def _is_fresh(row: Row, written: Mapping[str, str], book: Book | None) -> bool:
     return written.get(key_of(row)) != _digest(row)
 
 
-def _after(place: Place, told: Told, memory: Memory, rows: Sequence[Row], recording: Recording) -> Memory:
+def _after(kit: Kit, told: Told, memory: Memory, rows: Sequence[Row], recording: Recording) -> Memory:
     """Return what to remember of turns: the last may still grow, the others are done with."""
     written = {key_of(row): _digest(row) for row in rows}
     begin = begin_at(told, recording)
     lanes = {key: digest for key, digest in memory.written.items() if key.startswith("action:")}
     if begin is None:
         return replace(memory, written={**lanes, **written})
-    before = total(told, memory.before, told.done_turns, str(place.repository.top))
+    before = total(told, memory.before, told.done_turns, str(kit.place.repository.top))
     made = [name for row in rows if row["kind"] == "session" for name in row["commits"]]
     path, start, uuid = begin
     return replace(
@@ -168,7 +181,7 @@ def _after(place: Place, told: Told, memory: Memory, rows: Sequence[Row], record
         path=path,
         start=start,
         uuid=uuid,
-        before=replace(before, commits=made),
+        before=replace(before, commits=made, title=kit.records.redactor.text(before.title)),
         written={key: written[key] for key in map(key_of, _open_rows(told, rows))},
     )
 

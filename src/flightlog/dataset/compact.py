@@ -111,7 +111,10 @@ def _into_base(place: Place, records: Records, branch: str, *, dry_run: bool) ->
     before = total_bytes(place)
     book = read_files([*base_files(place.tracked), *shards])
     restored = _restored(place, book)
-    clean = {name: records.clean(each) for name, each in base_texts(book).items()}
+    texts = {name: list(each) for name, each in base_texts(book).items()}
+    for lines in texts.values():
+        records.collect_values(lines)
+    clean = {name: records.clean(lines) for name, lines in texts.items()}
     after = sum(len(each.text.encode()) for each in clean.values())
     aside: list[Path] = []
     if not dry_run:

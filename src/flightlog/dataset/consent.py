@@ -4,11 +4,15 @@ The order matters: withhold, redact whole, then cut. A secret that is cut in hal
 for is a secret that is written.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from flightlog.dataset.rows import WITHHELD, AnyRow, Row, plain
+from flightlog.dataset.rows import WITHHELD, AnyRow, Row, SessionRow, plain
 from flightlog.dataset.telling import INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS
+from flightlog.model.pages import Redacted
+from flightlog.model.session import TITLE_WIDTH
+from flightlog.model.text import shorten
 from flightlog.privacy.records import Records
+from flightlog.privacy.redact import count_each
 
 _WORDS = ("input", "output", "summary", "message", "result_summary", "feedback_comment")
 _LIMITS = {
@@ -19,16 +23,19 @@ _LIMITS = {
     "target": RESULT_CHARS,
     "result_summary": RESULT_CHARS,
 }
-CUT = "…"
 
 
-def permitted(rows: Iterable[AnyRow | Row], records: Records, *, words: bool) -> list[Row]:
-    """Return rows as they may be written."""
-    told = [_uncounted(row) if words else withheld(row) for row in map(_plain, rows)]
-    # All of them in one go: a look costs the same for one row as for a hundred.
-    clean = records.value(told)
-    # Names of kinds are ours; a redactor that took one for something else must not break the row.
-    return [_cut({**after, "kind": before["kind"]}) for before, after in zip(told, clean, strict=True)]
+def permitted(rows: Iterable[AnyRow | Row], records: Records, *, words: bool) -> list[Redacted[Row]]:
+    """Return rows as they may be written, each with how much was removed from it."""
+    given = [(_plain(row), _limits(row)) for row in rows]
+    whole = [_uncounted(row, limits) if words else withheld(row) for row, limits in given]
+    redacted = count_each(whole, records.value(whole))
+    return [_shortened(row, *about) for row, about in zip(redacted, given, strict=True)]
+
+
+def values_of(rows: Iterable[Redacted[Row]]) -> list[Row]:
+    """Return the rows without how much was removed from them."""
+    return [row.value for row in rows]
 
 
 def withheld(row: Row) -> Row:
@@ -48,11 +55,16 @@ def withheld(row: Row) -> Row:
     return made
 
 
-def _uncounted(row: Row) -> Row:
-    """Return a row without the counts of words that stand in it; a text that was cut keeps its count."""
+def _limits(row: AnyRow | Row) -> dict[str, int]:
+    """Return how long each text of a row may be; the summary of a session of ours is its title."""
+    return _LIMITS | {"summary": TITLE_WIDTH} if isinstance(row, SessionRow) else _LIMITS
+
+
+def _uncounted(row: Row, limits: Mapping[str, int]) -> Row:
+    """Return a row without the counts of its words; a text that will be cut keeps its count."""
     made = {name: value for name, value in row.items() if name != "target_chars"}
     for name in _WORDS:
-        if isinstance(made.get(name), str) and made.get(f"{name}_chars", 0) <= _LIMITS.get(name, 0):
+        if isinstance(made.get(name), str) and made.get(f"{name}_chars", 0) <= limits.get(name, 0):
             made.pop(f"{name}_chars", None)
     return made
 
@@ -61,10 +73,12 @@ def _plain(row: AnyRow | Row) -> Row:
     return row if isinstance(row, dict) else plain(row)
 
 
-def _cut(row: Row) -> Row:
-    made = dict(row)
-    for name, limit in _LIMITS.items():
-        value = made.get(name)
-        if isinstance(value, str) and len(value) > limit:
-            made[name] = value[: limit - 1] + CUT
-    return made
+def _shortened(redacted: Redacted[Row], before: Row, limits: Mapping[str, int]) -> Redacted[Row]:
+    """Return a redacted row with its long texts cut."""
+    # Names of kinds are ours; a redactor that took one for something else must not break the row.
+    made = {**redacted.value, "kind": before["kind"]}
+    for name, limit in limits.items():
+        text = made.get(name)
+        if isinstance(text, str):
+            made[name] = shorten(redacted.map(lambda _, text=text: text), limit).value  # type: ignore[misc]
+    return redacted.map(lambda _: made)

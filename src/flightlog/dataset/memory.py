@@ -29,6 +29,16 @@ class LaneMemory(Struct, frozen=True):
     tools: list[str] = []
 
 
+class Searched(Struct, frozen=True):
+    """How far a file was searched for private values, and where the lines begin that hold some.
+
+    Places instead of values: nothing private is stored a second time.
+    """
+
+    end: int = 0
+    places: list[int] = []
+
+
 class Memory(Struct, frozen=True):
     """What was captured of a session: where its last turns begin, what came before, what was written."""
 
@@ -42,6 +52,7 @@ class Memory(Struct, frozen=True):
     lanes: dict[str, LaneMemory] = {}
     shards: int = 0
     rev: int = 0
+    searched: dict[str, Searched] = {}
     v: int = VERSION
 
 

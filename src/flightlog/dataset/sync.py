@@ -15,10 +15,12 @@ from flightlog.dataset import commits as commit_rows
 from flightlog.dataset import older
 from flightlog.dataset.book import Book, read_book
 from flightlog.dataset.capture import Kit, Work, capture_whole
-from flightlog.dataset.consent import permitted
+from flightlog.dataset.consent import permitted, values_of
 from flightlog.dataset.layout import CACHED, ROOT, Place, cache_pages, prepare, write_shard
-from flightlog.dataset.memory import recall_clone, remember_clone, writer
+from flightlog.dataset.memory import recall, recall_clone, remember, remember_clone, writer
 from flightlog.dataset.rows import AnyRow, Row, encoded, key_of
+from flightlog.dataset.window import search_values
+from flightlog.model.pages import Redacted
 from flightlog.sources.git.history import commits, head, times
 from flightlog.sources.git.repository import current_branch, default_branch, tree_files
 from flightlog.store.pages import publish
@@ -35,13 +37,19 @@ class SyncReport(Struct, frozen=True):
     imported: int
     words: bool
     prepared: int = 0
+    secrets: int = 0
+    personal: int = 0
 
 
 def sync(kit: Kit, recordings: Iterable[Recording], default: str = "") -> SyncReport:
     """Write every row of the repository that its files lack."""
     prepared = prepare(kit.place, kit.records) if may_prepare(kit.place, default) else []
     book = read_book(kit.place.tracked)
-    done: list[Work] = [capture_whole(kit, recording, book) for recording in recordings]
+    sessions = list(recordings)
+    # All sessions before the first row: what one of them says is a secret is none in any other row.
+    for recording in sessions:
+        _searched(kit, recording)
+    done: list[Work] = [capture_whole(kit, recording, book) for recording in sessions]
     shards = [work.shard for work in done if work.shard]
     old = _imported(kit, book)
     told = _all_commits(kit, book)
@@ -49,7 +57,17 @@ def sync(kit: Kit, recordings: Iterable[Recording], default: str = "") -> SyncRe
     shards += [name for name in (_written(kit, "older", old), _written(kit, "commits", told)) if name]
     if kit.options.local_cache:
         _cached(kit.place)
-    return SyncReport(len(done), rows, tuple(shards), len(old), kit.options.words, len(prepared))
+    counted: list[Work | Redacted[Row]] = [*done, *old, *told]
+    secrets, personal = sum(each.secrets for each in counted), sum(each.personal for each in counted)
+    return SyncReport(len(sessions), rows, tuple(shards), len(old), kit.options.words, len(prepared), secrets, personal)
+
+
+def _searched(kit: Kit, recording: Recording) -> None:
+    """Learn the private values of a session, and remember how far it was searched."""
+    known = recall(kit.place.state, recording.session)
+    found = search_values(recording, known.searched, kit.records)
+    if found != known.searched:
+        remember(kit.place.state, recording.session, replace(known, searched=found))
 
 
 def _cached(place: Place) -> None:
@@ -59,12 +77,14 @@ def _cached(place: Place) -> None:
     publish(place.root, (page for page in pages if older.is_ours(place.root / page.path)), durable=False)
 
 
-def sync_commits(kit: Kit) -> int:
-    """Write the commits that are new since the last time; return how many."""
+def sync_commits(kit: Kit, sessions: Iterable[Recording] = ()) -> int:
+    """Write the commits that are new since the last time, without what is private in `sessions`; return how many."""
     clone = recall_clone(kit.place.state)
     tip = head(kit.place.repository)
     if not tip or tip == clone.head:
         return 0
+    for recording in sessions:
+        _searched(kit, recording)
     known = [clone.head] if clone.head else []
     rows = permitted(_commit_rows(kit, [tip], known, _NEW_COMMITS_MAX), kit.records, words=kit.options.words)
     _written(kit, "commits", rows)
@@ -112,7 +132,7 @@ def _alike(cwd: str, top: Path) -> bool:
     return named.startswith(ours)
 
 
-def _imported(kit: Kit, book: Book) -> list[Row]:
+def _imported(kit: Kit, book: Book) -> list[Redacted[Row]]:
     clone = recall_clone(kit.place.state)
     seen: dict[str, str] = {}
     found: list[Row] = []
@@ -122,19 +142,19 @@ def _imported(kit: Kit, book: Book) -> list[Row]:
         seen[name] = stamp
         made = older.row(kind, path)
         found += [made] if made is not None else []
-    rows = [row for row in permitted(found, kit.records, words=kit.options.words) if _lacks(book, row)]
+    rows = [row for row in permitted(found, kit.records, words=kit.options.words) if _lacks(book, row.value)]
     if seen != clone.imported:
         remember_clone(kit.place.state, replace(clone, imported=seen))
     return rows
 
 
-def _all_commits(kit: Kit, book: Book) -> list[Row]:
+def _all_commits(kit: Kit, book: Book) -> list[Redacted[Row]]:
     tip = head(kit.place.repository)
     if not tip:
         return []
     rows = permitted(_commit_rows(kit, [tip], [], 0), kit.records, words=kit.options.words)
     remember_clone(kit.place.state, replace(recall_clone(kit.place.state), head=tip))
-    return [row for row in rows if _lacks(book, row)]
+    return [row for row in rows if _lacks(book, row.value)]
 
 
 def _commit_rows(kit: Kit, tips: list[str], known: list[str], limit: int) -> list[AnyRow]:
@@ -149,11 +169,11 @@ def _lacks(book: Book, row: Row) -> bool:
     return not book.has(key_of(row), encoded(row))
 
 
-def _written(kit: Kit, what: str, rows: list[Row]) -> str:
+def _written(kit: Kit, what: str, rows: list[Redacted[Row]]) -> str:
     """Write rows that belong to no session of this machine, under a name no other clone will use."""
     if not rows:
         return ""
     clone = recall_clone(kit.place.state)
-    path = write_shard(kit.place, f"{what}-{writer(kit.place.state)}", rows, clone.shards, kit.records)
+    path = write_shard(kit.place, f"{what}-{writer(kit.place.state)}", values_of(rows), clone.shards, kit.records)
     remember_clone(kit.place.state, replace(clone, shards=clone.shards + 1))
     return path.name if path else ""

@@ -1,7 +1,7 @@
 """From a session to rows: a chat for each turn, an action for each tool call.
 
-Pure, and blind to consent: words stand in the rows as they were said. `dataset.privacy` takes out what
-may not be written. Takes whole sessions or the end of one; `Before` carries what came earlier.
+Pure, and blind to consent: the rows hold all words as they were said. `dataset.consent` redacts and cuts
+them. Takes whole sessions or the end of one; `Before` carries what came earlier.
 """
 
 import posixpath
@@ -29,8 +29,6 @@ from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
 from flightlog.views.changes import changed_file
 
 FILES_MAX = 50
-# A little more than is kept, so that what is cut afterwards was redacted whole.
-MARGIN_CHARS = 16_384
 INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS = 10_000, 50_000, 500
 
 _TYPES = {
@@ -80,7 +78,7 @@ def actions(session: Session, turn: Turn, top: str, lane: str = "") -> Iterator[
 def session_row(session: Session, total: Before, crew: Sequence[AgentUse]) -> SessionRow:
     """Return the row of a session whose turns add up to `total`, with its subagents."""
     started = total.started_ms or session.started_ms
-    title = total.title or session.title
+    title = " ".join((total.title or session.title).split())
     ended = session.ended_ms or started or 0
     return SessionRow(
         id=session_name(session.id, started),
@@ -191,8 +189,8 @@ def _chat(session: Session, turn: Turn, top: str) -> ChatRow:
         id=chat_name(session.id, uuid_of(turn), turn.at_ms),
         timestamp=moment(turn.at_ms),
         session_id=short(session.id),
-        input=said[: INPUT_CHARS + MARGIN_CHARS],
-        output=answer[: OUTPUT_CHARS + MARGIN_CHARS],
+        input=said,
+        output=answer,
         tools=list(dict.fromkeys(call.name for call in calls)),
         files=list(dict.fromkeys([*files, *modified]))[:FILES_MAX],
         input_chars=len(said),
@@ -225,7 +223,7 @@ def _action(session: Session, step: Step, call: ToolCall, top: str, place: tuple
         success=None if call.result is None else not (call.is_error or call.denied),
         duration_ms=max(ended - started, 0) if ended else 0,
         result_chars=len(output) if call.is_error else 0,
-        result_summary=output[: RESULT_CHARS + MARGIN_CHARS] if call.is_error else "",
+        result_summary=output if call.is_error else "",
     )
 
 
@@ -235,7 +233,7 @@ def _target(given: dict[str, Any], top: str) -> tuple[str | None, int]:
         value = given.get(name)
         if isinstance(value, str) and value:
             is_file = name in FILE_FIELDS
-            return (relative(value, top), 0) if is_file else (value[: RESULT_CHARS + MARGIN_CHARS], len(value))
+            return (relative(value, top), 0) if is_file else (value, len(value))
     return None, 0
 
 

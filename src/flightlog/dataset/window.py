@@ -4,20 +4,24 @@ A session's main file is read from where its last turns begin; of subagents, tho
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from flightlog.archive import Archive, Recording
-from flightlog.dataset.memory import LaneMemory, Memory
+from flightlog.dataset.memory import LaneMemory, Memory, Searched
 from flightlog.dataset.orchestration import agents
 from flightlog.dataset.telling import Before, added
 from flightlog.model.events import Entry, Prompted, Titled
 from flightlog.model.session import Session, Turn
+from flightlog.privacy.records import Records
+from flightlog.store.reading import raw_lines
 from flightlog.views.prices import price
 from flightlog.views.session import fold
 
 _OPEN_TURNS = 2
+_BATCH_LINES = 500  # about a megabyte of a usual transcript, which the redactor searches in one go
 
 
 class Told(NamedTuple):
@@ -56,6 +60,30 @@ def tell(archive: Archive, recording: Recording, memory: Memory) -> Told | None:
             offsets.setdefault(entry.uuid, entry.offset)
     titled = any(isinstance(entry.event, Titled) for entry in entries)
     return Told(fold(recording.session, recording.agent, price, items), offsets, len(entries), titled)
+
+
+def search_values(recording: Recording, known: Mapping[str, Searched], records: Records) -> dict[str, Searched]:
+    """Teach `records` the private values in all files of a session; return what to remember of the search.
+
+    Only what is new is searched, and again the lines in which a value was recognized before.
+    """
+    found = {}
+    for file in recording.files:
+        before = known.get(file.path, Searched())
+        before = before if before.end <= file.size else Searched()
+        records.collect_values(line for place in before.places for line in islice(raw_lines(file.path, place), 1))
+        end, places = before.end, list(before.places)
+        lines = raw_lines(file.path, before.end)
+        while batch := list(islice(lines, _BATCH_LINES)):
+            growth = records.redactor.known.growth
+            records.collect_values(batch)
+            is_news = records.redactor.known.growth > growth
+            for line in batch:
+                places += [end] if is_news and records.redactor.known.is_in(line) else []
+                # A line that is still being written is searched now, and again when it is whole.
+                end += len(line) if line.endswith(b"\n") else 0
+        found[file.path] = Searched(end, places)
+    return found
 
 
 def total(told: Told, before: Before, turns: Iterable[Turn], top: str) -> Before:
