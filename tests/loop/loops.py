@@ -14,6 +14,7 @@ from flightlog.loop.plan.load import parse
 from flightlog.loop.run.book import Surroundings
 from flightlog.loop.run.machine import Outside
 from flightlog.loop.run.session import Beginning, Conduct, begin, carry_on
+from flightlog.model.pages import Redacted
 from flightlog.privacy.redact import Redactor
 
 BIN = Path(sys.executable).parent
@@ -67,7 +68,7 @@ def conduct(root, **settings):
         claude=lambda: Path("/no/such/program"),
         config_dir=root / "config",
         keep=lambda _: None,
-        clean=str,
+        redact=lambda text: Redacted(text, 0, 0),
     )
     redactor = Redactor(bytes(32))
     data = (root / "plan.yaml").read_bytes()

@@ -25,6 +25,7 @@ from flightlog.loop.run.machine import Machine, Outside
 from flightlog.loop.run.world import Checked, Ran
 from flightlog.loop.run.where import sessions
 from flightlog.loop import events as e
+from flightlog.model.pages import Redacted
 from flightlog.privacy.redact import Redactor
 
 COUNT = {count}
@@ -38,7 +39,7 @@ ticks = itertools.count(int(time.time()) * 100)
 outside = Outside(environment=dict(), python="", now=lambda: next(ticks) / 100,
                   monotonic=time.monotonic, sleep=time.sleep,
                   new_id=lambda: str(next(numbers)), claude=lambda: root, config_dir=root,
-                  keep=lambda _: None, clean=str)
+                  keep=lambda _: None, redact=lambda text: Redacted(text, 0, 0))
 redactor = Redactor(bytes(32))
 
 def perform(self, effect, state, emit):

@@ -156,3 +156,17 @@ def test_a_clock_that_jumps_reorders_loses_and_doubles_nothing(tmp_path):
     records = [item for item in journal(path).read() if isinstance(item, Record)]
     assert [record.event.code for record in records] == list(range(len(times)))
     assert [record.seq for record in records] == sorted({record.seq for record in records})
+
+
+def test_rewrite_changes_events_and_keeps_everything_around_them(tmp_path):
+    book = journal(tmp_path / "j")
+    for event in (Started("a secret"), Ended(3), Started("plain")):
+        book.append(event)
+    with (tmp_path / "j").open("ab") as file:
+        file.write(b"damaged {\n")
+    before = (tmp_path / "j").read_text()
+
+    book.rewrite(lambda event: Started("a tag") if event == Started("a secret") else event)
+
+    assert (tmp_path / "j").read_text() == before.replace("a secret", "a tag")
+    assert book.append(Ended(4)).seq == 4

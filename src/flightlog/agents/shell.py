@@ -40,8 +40,12 @@ class Shell:
         return self._child.pid
 
     def tail(self) -> str:
-        """The last it said."""
-        return bytes(self._tail).decode("utf-8", "replace")
+        """Return the last whole lines it said: the half of a value is not recognized as one."""
+        data = bytes(self._tail)
+        if len(data) == TAIL_BYTES:  # something before it is lost
+            end = b"\n" if b"\n" in data[:-1] else b" "
+            data = data.partition(end)[2]
+        return data.decode("utf-8", "replace")
 
     def wait(self, timeout_s: float) -> int | None:
         """Wait for its end; None when time ran out."""

@@ -32,6 +32,7 @@ from flightlog.loop.run.machine import Outside
 from flightlog.loop.run.where import find, sessions
 from flightlog.loop.run.world import Request
 from flightlog.model.errors import Conflict, Invalid, NotFound
+from flightlog.privacy.redact import Redactor
 from flightlog.sources.claude_code.discover import session_files
 from flightlog.sources.claude_code.kept import keep
 from flightlog.store.files import create
@@ -95,12 +96,13 @@ def _at(directory: Path, about: session.Beginning, plan: str) -> tuple[Path, boo
 def conduct(directory: Path, talk: Talk = Talk(), *, steal: bool = False, resume: bool = False,  # noqa: B008 - a value
             budgets: Budgets | None = None) -> State:  # fmt: skip
     """Carry a session on in this process, obeying signals."""
+    cleaner = redactor()
     with _signals() as interrupted:
         how = session.Conduct(_who(), steal, resume, budgets)
         return session.carry_on(
             directory,
-            outside(interrupted, talk.ask, _telling(directory, talk)),
-            redactor(),
+            outside(cleaner, interrupted, talk.ask, _telling(directory, talk, cleaner)),
+            cleaner,
             how,
             write_report,
         )
@@ -136,27 +138,29 @@ def write_example(folder: Path) -> list[Path]:
     return made
 
 
-def _telling(directory: Path, talk: Talk) -> Callable[[Event], None]:
+def _telling(directory: Path, talk: Talk, cleaner: Redactor) -> Callable[[Event], None]:
     """Say each event in words; a question is left to the one who asks it at the terminal."""
     tell = talk.tell
     if tell is None:
         return lambda _: None
     names = {task.task_id: task.name for task in session.raw_plan(directory)[0].tasks}
-    clean = redactor()
 
     def told(event: Event) -> None:
         if talk.ask is not None and isinstance(event, QuestionAsked):
             return
         if line := said(event, names, directory.name):
-            tell(clean.text(line))
+            tell(cleaner.text(line))
 
     return told
 
 
 def outside(
-    interrupted: Callable[[], str] = lambda: "", ask: Ask | None = None, tell: Callable[[Event], None] = lambda _: None
+    cleaner: Redactor,
+    interrupted: Callable[[], str] = lambda: "",
+    ask: Ask | None = None,
+    tell: Callable[[Event], None] = lambda _: None,
 ) -> Outside:
-    """This machine, as the loop sees it."""
+    """This machine, as the loop sees it; `cleaner` knows the values of the session."""
     environment = dict(os.environ)
     config_dir = claude_config_dirs(environment)[0]
     return Outside(
@@ -169,7 +173,7 @@ def outside(
         claude=lambda: find_claude(environment.get("FLIGHTLOG_CLAUDE", ""), environment.get("PATH", os.defpath)),
         config_dir=config_dir,
         keep=lambda told: _keep(told, config_dir),
-        clean=lambda text: redactor().text(text),
+        redact=lambda text: cleaner.redact_text(text).map(lambda clean: clean.text),
         interrupted=interrupted,
         ask=ask,
         tell=tell,

@@ -16,7 +16,8 @@ from msgspec import Struct, json
 
 from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.store import salvage
-from flightlog.store.lines import Last, Line, append_after, read_together
+from flightlog.store.files import replace
+from flightlog.store.lines import Last, Line, append_after, read_together, shards
 
 VERSION = 1
 _TAIL_BYTES = 1 << 12
@@ -105,6 +106,26 @@ class Journal(Generic[E]):
                     continue
                 seen.add(entry.id)
             yield entry
+
+    def rewrite(self, change: Callable[[E], E]) -> None:
+        """Replace each event by what `change` makes of it; its id, number and time stay, and so do all other lines.
+
+        For the one process that may write, when a value has to leave the file. A reader sees the old file or the new.
+        """
+        self._allowed()
+        for path in (self.path, *shards(self.path)):
+            lines = path.read_bytes().split(b"\n")
+            changed = [self._rewritten(line, change) for line in lines]
+            if changed != lines:
+                replace(path, b"\n".join(changed))
+
+    def _rewritten(self, line: bytes, change: Callable[[E], E]) -> bytes:
+        try:
+            header, event = json.decode(line, type=_Header), self._decoder.decode(line)
+        except UNREADABLE:
+            return line
+        new = change(event)
+        return line if new == event else json.encode(header)[:-1] + b"," + _encoded(new)[1:]
 
     def _decoded(self, line: Line) -> Record[E] | Unrecognised | Damage:
         try:

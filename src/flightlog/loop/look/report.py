@@ -9,8 +9,10 @@ from flightlog.loop.look.account import Account, account
 from flightlog.loop.look.insights import insights
 from flightlog.loop.look.session import events, look
 from flightlog.loop.plan.schema import Plan
+from flightlog.loop.plan.shown import shown_event
 from flightlog.model.pages import Page, Tier
 from flightlog.model.text import one_line
+from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.store.pages import publish
 
@@ -20,7 +22,9 @@ _ROWS_MAX = 60
 
 def write_report(directory: Path, redactor: Redactor) -> str:
     """Write the report of the session in `directory`, fit to be passed on, and return its text."""
-    clean = redactor.clean(report(account(events(directory)), look(directory).plan(redactor)))
+    plan, records = look(directory).plan(redactor), Records(redactor)
+    shown = (record._replace(event=shown_event(record.event, records)) for record in events(directory))
+    clean = redactor.clean(report(account(shown), plan))
     publish(directory, [Page(REPORT, Tier.SHAREABLE, clean)])
     return clean.text
 

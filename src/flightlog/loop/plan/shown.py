@@ -1,13 +1,32 @@
-"""A plan with clean words: what is decided, journaled and shown. Commands and prompts stay as they are, aside."""
+"""A plan and events with clean words: what is decided, journaled and shown.
+
+Commands and prompts of a plan stay as they are, aside.
+"""
 
 import msgspec
 
+from flightlog.loop.events import Event
 from flightlog.loop.plan.schema import Plan
+from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
+
+_WORDS = frozenset(
+    {"error_message", "signature", "said", "why", "text", "rationale", "name", "value", "commands", "condition"}
+    | {"session_name", "plan", "context", "missing"}
+)
+
+
+def shown_event(event: Event, records: Records) -> Event:
+    """Return an event with its words redacted."""
+    fields = msgspec.to_builtins(event)
+    words = {name: value for name, value in fields.items() if name in _WORDS and value}
+    clean = records.value(words) if words else words
+    return event if clean == words else msgspec.convert({**fields, **clean}, type(event))
 
 
 def shown_plan(plan: Plan, redactor: Redactor) -> Plan:
-    """Return the plan with every word a person may see redacted."""
+    """Return the plan with every word a person may see redacted; `redactor` then knows all values in the plan."""
+    redactor.text(msgspec.json.encode(plan, enc_hook=str).decode())
     clean = redactor.text
     replaced = msgspec.structs.replace
     tasks = tuple(

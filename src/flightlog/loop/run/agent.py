@@ -27,6 +27,7 @@ from flightlog.loop.run.saying import Said, call, said
 from flightlog.loop.run.tree import Shadow, fingerprint
 from flightlog.loop.run.world import Ran
 from flightlog.model.errors import FlightlogError, Invalid
+from flightlog.model.text import shorten
 from flightlog.store.trees import Place
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 SCRIPTED = "scripted"
 _TICK_S = 0.01
 _REPORTS_EVERY = 5
-_STDERR_CHARS = 1500
+_TEXT_CHARS = 4000  # what a person or the next attempt needs of an error
+_SAID_CHARS = 2000
 
 Emit = Callable[[Event], None]
 
@@ -85,7 +87,7 @@ class Work:
             self._outside.keep(session)
         progress = fingerprint(self._project) != before
         second = shadow.look(f"{name}-after-{self._outside.new_id()}")
-        diff = shadow.changes(name, (first, second), self._outside.clean)
+        diff = shadow.changes(name, (first, second), self._outside.redact)
         ran = self._judged(why, outcome, told, state)
         signs = [*told.indicators, *self._more_signs(job.run, progress=progress)]
         return ran._replace(progress=progress, indicators=tuple(signs), agent_session=session, diff=diff)
@@ -136,8 +138,9 @@ class Work:
 
     def _judged(self, why: str, outcome: Outcome, told: Said, state: State) -> Ran:
         now = self._outside.now()
-        text = told.text or outcome.stderr[-_STDERR_CHARS:]
-        common = {"denials": told.denials, "asked": told.asked, "exit_signal": told.exit_signal, "said": text[-2000:]}
+        words = self._outside.redact(told.text or outcome.stderr)
+        text, end = (shorten(words, limit, "end").value for limit in (_TEXT_CHARS, _SAID_CHARS))
+        common = {"denials": told.denials, "asked": told.asked, "exit_signal": told.exit_signal, "said": end}
         if why == "limited":
             return Ran("limited", 0.0, message=text, limit_s=breaker.hour_full_until(state, now) - now, **common)  # type: ignore[arg-type]
         if why:

@@ -5,11 +5,10 @@ an event; the other pages are written at task ends and otherwise at most once a 
 never take more than a tenth of the time, however large a plan is.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct, json
 
 from flightlog.loop import events as e
@@ -22,6 +21,7 @@ from flightlog.loop.layout.errors import Errors
 from flightlog.loop.layout.log import entry
 from flightlog.loop.layout.yaml import dump
 from flightlog.loop.plan.schema import Plan
+from flightlog.loop.plan.shown import shown_event
 from flightlog.model.damage import Damage
 from flightlog.model.pages import Page, Tier
 from flightlog.privacy.records import Records
@@ -34,10 +34,6 @@ JOURNAL = "journal.jsonl"
 CHECKPOINT = "checkpoint.json"
 PAGES_EVERY_S = 1.0
 _SHARE_MAX = 10.0
-_WORDS = frozenset(
-    {"error_message", "signature", "said", "why", "text", "rationale", "name", "value", "commands", "condition"}
-    | {"session_name", "plan", "context", "missing"}
-)
 _DURABLE = (
     e.SessionStarted | e.RunnerTook | e.UsageNoted | e.AttemptEnded | e.Verified | e.TaskEnded | e.BreakerMoved
 ) | (e.QuestionAnswered | e.Paused | e.Stopped | e.SessionEnded | e.Resumed)
@@ -72,23 +68,27 @@ class Book:
         self._around = around
         self._clean = Records(around.redactor)
         self._journal = open_journal(directory, around)
-        self.state = State()
-        self.damage: list[Damage] = []
         self._names = {task.task_id: task.name for task in plan.tasks}
-        self._decisions = Decisions(self._names)
-        self._errors = Errors()
         self._log: Growing | None = None
         self._history: Growing | None = None
         self._published = self._cost = 0.0
         self._last: tuple[str, int] = ("", 0)
-        self._shown: dict[str, str] = {}
-        entries = [self._taken(record) for record in self._records()]
-        if entries:
-            self._open_logs(entries)
+        self._known = around.redactor.known.growth
+        self._fold(self._records())
+
+    def redact_again(self) -> None:
+        """Remove from journal and logs what was written before it was recognized as private.
+
+        A session is one document: a value that is recognized once is replaced everywhere in it.
+        """
+        if self._around.redactor.known.growth > self._known:
+            self.close()
+            self._journal.rewrite(lambda event: shown_event(event, self._clean))
+            self._fold(self._records())
 
     def append(self, event: e.Event) -> None:
         """Write one event down, take it into account and show it."""
-        cleaned = self._cleaned(event)
+        cleaned = shown_event(event, self._clean)
         record = self._journal.append(cleaned, durable=isinstance(cleaned, _DURABLE))
         line = self._taken(record)
         if self._log is None or self._history is None:
@@ -136,6 +136,16 @@ class Book:
             if each is not None:
                 each.close()
 
+    def _fold(self, records: Iterable[Record[e.Event]]) -> None:
+        self.state = State()
+        self.damage: list[Damage] = []
+        self._decisions = Decisions(self._names)
+        self._errors = Errors()
+        self._shown: dict[str, str] = {}
+        entries = [self._taken(record) for record in records]
+        if entries:
+            self._open_logs(entries)
+
     def _records(self) -> Iterator[Record[e.Event]]:
         for item in self._journal.read():
             if isinstance(item, Damage):
@@ -157,14 +167,6 @@ class Book:
         self._log = Growing(self._directory / "execution-log.json", head, "events", entries, [])
         settled, pending = _encoded(self._decisions.fresh()), _encoded(self._decisions.pending)
         self._history = Growing(self._directory / "decision-history.json", head, "decisions", settled, pending)
-
-    def _cleaned(self, event: e.Event) -> e.Event:
-        told = msgspec.to_builtins(event)
-        words = {name: value for name, value in told.items() if name in _WORDS and value}
-        if not words:
-            return event
-        clean = self._clean.value(words)
-        return event if clean == words else msgspec.convert({**told, **clean}, type(event))
 
 
 def open_journal(directory: Path, around: Surroundings) -> Journal[e.Event]:

@@ -21,6 +21,8 @@ from flightlog.loop.run import agent, guardian
 from flightlog.loop.run.control import Inbox
 from flightlog.loop.run.reports import ReportFile
 from flightlog.loop.run.world import Checked, Ran, Request
+from flightlog.model.pages import Redacted
+from flightlog.model.text import shorten
 from flightlog.store.files import ensure_dir
 
 TICK_S = 0.05
@@ -28,6 +30,7 @@ _LOOK_S = 0.2
 _MISSING = 127
 _CONTEXT_CHARS = 60_000
 _TAIL_CHARS = 2000
+_SAID_CHARS = 400
 
 
 class Outside(Struct, frozen=True):
@@ -42,7 +45,7 @@ class Outside(Struct, frozen=True):
     claude: Callable[[], Path]
     config_dir: Path
     keep: Callable[[str], None]
-    clean: Callable[[str], str]
+    redact: Callable[[str], Redacted[str]]
     interrupted: Callable[[], str] = lambda: ""
     ask: Callable[[QuestionAsked, float], str | None] | None = None
     tell: Callable[[Event], None] = lambda _: None
@@ -88,7 +91,7 @@ class Machine:
         run = _run_of(task, effect.mode)
         report = self._directory / "reports" / f"{task.task_id}-{effect.attempt}.jsonl"
         ensure_dir(report.parent)
-        told = ReportFile(report, self._project, task.task_id, effect.attempt)
+        told = ReportFile(report, self._project, (task.task_id, effect.attempt), self._outside.redact)
         limit_s = self._limit_s(task, state)
 
         def watch() -> str:
@@ -177,8 +180,9 @@ class Machine:
                     code = command.stop()
                     self._end_all(state.mark)
                     break
-        message = command.tail()[-_TAIL_CHARS:]
-        return Ran(result or ("failure" if code else "success"), 0.0, code, message, said=message[-400:])
+        tail = self._outside.redact(command.tail())
+        message, said = (shorten(tail, limit, "end").value for limit in (_TAIL_CHARS, _SAID_CHARS))
+        return Ran(result or ("failure" if code else "success"), 0.0, code, message, said=said)
 
     def _python(self, run: Run) -> list[str]:
         return [self._outside.python, "-m", "flightlog.loop.run.pytask", str(run.python), *run.arguments]

@@ -10,7 +10,7 @@ session's directory, so that what was reported before a crash is known after it.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,8 @@ from msgspec import json
 
 from flightlog.loop.core.told import KINDS
 from flightlog.loop.events import Alerted, Reported
-from flightlog.model.text import one_line
+from flightlog.model.pages import Redacted
+from flightlog.model.text import shorten
 
 _CHUNK = 1 << 20
 _TEXT_CHARS = 400
@@ -28,12 +29,14 @@ _TEXT_CHARS = 400
 class ReportFile:
     """One task's report, read as it grows."""
 
-    def __init__(self, path: Path, project: Path, task: str, attempt: int) -> None:
-        """Read from the beginning."""
+    def __init__(
+        self, path: Path, project: Path, whose: tuple[str, int], redact: Callable[[str], Redacted[str]]
+    ) -> None:
+        """Read from the beginning what the task and attempt `whose` reports; what is cut is redacted before."""
         self._path = path
         self._project = project
-        self._task = task
-        self._attempt = attempt
+        self._task, self._attempt = whose
+        self._redact = redact
         self._at = 0
 
     def news(self, *, whole: bool = False) -> Iterator[Reported | Alerted]:
@@ -60,7 +63,7 @@ class ReportFile:
         known = [kind for kind in KINDS if isinstance(told, dict) and kind in told]
         events = [event for kind in known if (event := self._event(kind, told))]
         if not events:
-            text = one_line(line.decode("utf-8", "replace"), _TEXT_CHARS)
+            text = self._short(line.decode("utf-8", "replace"))
             yield Alerted(f"report of {self._task}", f"a line was not understood: {text}")
         yield from events
 
@@ -83,7 +86,10 @@ class ReportFile:
                 return None
 
     def _made(self, what: str, name: str, value: Any) -> Reported:
-        return Reported(self._task, self._attempt, what, name[:_TEXT_CHARS], value)
+        return Reported(self._task, self._attempt, what, self._short(name), value)
+
+    def _short(self, text: str) -> str:
+        return shorten(self._redact(text), _TEXT_CHARS).value
 
     def _relative(self, written: str) -> str:
         path = Path(written)

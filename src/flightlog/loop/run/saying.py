@@ -61,7 +61,8 @@ def said(records: Iterable[Mapping[str, Any]]) -> Said:
     """Read a whole stream."""
     records = list(records)
     result: Mapping[str, Any] = next((each for each in reversed(records) if each.get("type") == "result"), {})
-    text = str(result.get("result") or _last_text(records))[-_TAIL_CHARS:]
+    whole = str(result.get("result") or _last_text(records))
+    text = whole[-_TAIL_CHARS:]
     resets = _rejected_until(records)
     told = _LIMIT.search(text)
     status = result.get("api_error_status")
@@ -71,7 +72,7 @@ def said(records: Iterable[Mapping[str, Any]]) -> Said:
     tokens, usd = _totals(result)
     return Said(
         failed=not result or bool(result.get("is_error")),
-        text=text,
+        text=whole,
         denials=len(result.get("permission_denials") or ()),
         asked=_asks(records, text),
         exit_signal=exits,

@@ -46,9 +46,10 @@ class Beginning(Struct, frozen=True):
 
 def begin(root: Path, told: Beginning, around: Surroundings) -> Path:
     """Make the next session below `root`; it appears whole."""
+    shown = shown_plan(told.plan, around.redactor)
     return place.make(
         root,
-        around.redactor.text(told.name or told.plan.plan),
+        around.redactor.text(told.name) or shown.plan,
         lambda path, name: _fill(path, root, name, told, around),
     )
 
@@ -93,6 +94,8 @@ def carry_on(
     try:
         around = Surroundings(outside.now, outside.new_id, redactor, lease.check, outside.tell)
         shown = shown_plan(plan, redactor)
+        for path in sorted((directory / "reports").glob("*.jsonl")):
+            redactor.text(path.read_text("utf-8", "replace"))  # a runner before this one knew the values in it
         book = Book(directory, shown, around)
         if book.state.status == "completed" and book.state.plan_digest == digest(data):
             # Whoever completed it may have been killed before all was written.
@@ -111,6 +114,7 @@ def carry_on(
             Loop(shown, book, machine).go()
         finally:
             machine.close(book.state.mark)
+        book.redact_again()
         book.publish()
         finish(directory, redactor)
         book.close()

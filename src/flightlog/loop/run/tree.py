@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from flightlog.model.errors import FlightlogError
-from flightlog.model.pages import Page, Tier
+from flightlog.model.pages import Page, Redacted, Tier
 from flightlog.store.pages import publish
 from flightlog.store.trees import Place, Policy, Snapshot, Trees, open_trees
 
@@ -38,14 +38,18 @@ class Shadow:
             return self._trees.snapshot(name) if self._trees else None
         return None
 
-    def changes(self, name: str, looks: tuple[Snapshot | None, Snapshot | None], clean: Callable[[str], str]) -> str:
+    def changes(
+        self, name: str, looks: tuple[Snapshot | None, Snapshot | None], redact: Callable[[str], Redacted[str]]
+    ) -> str:
         """Write what changed between two looks and return the page's name; nothing when nothing did."""
         before, after = looks
         if self._trees is None or before is None or after is None or before.tree == after.tree:
             return ""
         with suppress(FlightlogError, OSError):
-            patch = self._trees.patch(before, after)[:_PATCH_BYTES_MAX]
-            text = clean(patch.decode("utf-8", "replace"))
+            patch = self._trees.patch(before, after)
+            if len(patch) > _PATCH_BYTES_MAX:  # whole lines, so that no value is cut before it is redacted
+                patch = patch[: patch.rfind(b"\n", 0, _PATCH_BYTES_MAX) + 1]
+            text = redact(patch.decode("utf-8", "replace")).value
             publish(self._directory, [Page(f"diffs/{name}.patch", Tier.PRIVATE, text)], durable=False)
             return f"diffs/{name}.patch"
         return ""
