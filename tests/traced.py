@@ -12,6 +12,7 @@ from cli_runs import FLIGHTLOG
 from flightlog.agents.scripted import parse, serve
 from flightlog.app.tracing.ground import Ground
 from flightlog.archive import Archive
+from flightlog.model.pages import Redacted
 from flightlog.retro import looking
 from real_agent import Bench
 from retro.rooms import make_room, reported
@@ -125,7 +126,7 @@ def _looked_back(bench, top):
     evidence = f"{session}#1.1"
     issue = reported(room, "Totals are rounded too early", "They are.", context={"evidence": evidence})
     meta = json.loads((top / "runs/tax/run_meta.json").read_text())
-    looking.read_archive(room, archive)
+    looking.read_archive(room, archive, lambda told: Redacted(told, 0, 0))
     finding = looking.analyse(room, UTC).patterns[0].id
     commit = git(top, "rev-parse", "HEAD")
     return Project(bench, commit, issue, finding, session, meta["sessions"][0]["session_id"])

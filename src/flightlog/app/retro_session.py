@@ -18,10 +18,12 @@ from flightlog.agents.command import Command, scripted
 from flightlog.agents.namespace import Means, leash, probe, sealed
 from flightlog.app import open_archive
 from flightlog.app.retro import key, new_session
+from flightlog.app.sharing import redact_session
 from flightlog.model.address import parse
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.ids import checked
-from flightlog.model.pages import Page, Tier
+from flightlog.model.pages import Page, Redacted, Tier
+from flightlog.model.session import Session
 from flightlog.retro import events, logs, looking
 from flightlog.retro.analyst import Analyst, Judgement, World, order
 from flightlog.retro.artifact.page import artifact, markdown
@@ -72,7 +74,12 @@ def new_in(room: Room, export: Path | None, progress: looking.Progress, *, sessi
     if export is not None:
         read += looking.read_export(room, export.absolute(), progress)
     if sessions:
-        read += looking.read_archive(room, open_archive(), progress)
+        archive = open_archive()
+
+        def redact(session: Session) -> Redacted[Session]:
+            return redact_session(archive, session)[0].map(lambda document: document.session)
+
+        read += looking.read_archive(room, archive, redact, progress)
     last = (room.root / "state" / "analysis.json").is_file()
     told = [
         each for each in room.happened() if isinstance(each, events.Preferred | events.FeedbackGiven | events.Judged)

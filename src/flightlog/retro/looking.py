@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from flightlog.archive import Archive
 from flightlog.model.damage import UNREADABLE, Damage, Incident
+from flightlog.model.pages import Redacted
 from flightlog.model.session import Session
 from flightlog.retro import chats, events, feedback, sessions
 from flightlog.retro.analysis.findings import findings
@@ -85,8 +86,10 @@ def read_export(room: Room, path: Path, progress: Progress | None = None) -> Rea
     return Read(new, same, damaged)
 
 
-def read_archive(room: Room, archive: Archive, progress: Progress | None = None) -> Read:
-    """Keep what recorded sessions say that was not known."""
+def read_archive(
+    room: Room, archive: Archive, redact: Callable[[Session], Redacted[Session]], progress: Progress | None = None
+) -> Read:
+    """Keep what recorded sessions say that was not known; what may be published of it is redacted by `redact`."""
     known = {digest.id: digest.version for digest in kept(room).values()}
     new = same = 0
     wrong = []
@@ -101,7 +104,7 @@ def read_archive(room: Room, archive: Archive, progress: Progress | None = None)
         session = archive.session(recording.session)
         if session.damage:
             wrong.append(_damaged(session, room.now_ms()))
-        lines.append(room.root / DIGESTS, msgspec.json.encode(sessions.digest_of(session, version)))
+        lines.append(room.root / DIGESTS, msgspec.json.encode(sessions.digest_of(session, version, redact)))
         new += 1
     notice(room, wrong)
     return Read(new, same, len(wrong))

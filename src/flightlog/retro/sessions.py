@@ -5,9 +5,10 @@ Every mark names the step it was seen at. Looks at what the agent did, never at 
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from flightlog.model.events import PromptKind
+from flightlog.model.pages import Redacted
 from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
 from flightlog.retro.digest import MARKS_MAX, PROMPTS_MAX, Digest, Mark, Prompt, excerpt, signature
 from flightlog.views.changes import changed_file
@@ -31,8 +32,11 @@ _REVERT = re.compile(
 _BY_HAND = frozenset({PromptKind.HUMAN, PromptKind.COMMAND})
 
 
-def digest_of(session: Session, version: str) -> Digest:
-    """Reduce `session`; `version` names the state of its files."""
+def digest_of(session: Session, version: str, redact: Callable[[Session], Redacted[Session]] | None = None) -> Digest:
+    """Reduce `session`; `version` names the state of its files.
+
+    Failures are what issues are published of: their texts are cut from the redacted session.
+    """
     told = summarise(session)
     prompts = [
         Prompt(f"{session.id}#{turn.number}", turn.at_ms or session.started_ms or 0, excerpt(turn.text), len(turn.text))
@@ -43,7 +47,7 @@ def digest_of(session: Session, version: str) -> Digest:
         id=session.id,
         source=session.agent,
         version=version,
-        title=session.title,
+        title=session.heading,
         started_ms=session.started_ms or 0,
         ended_ms=session.ended_ms or 0,
         prompts=tuple(prompts[:PROMPTS_MAX]),
@@ -54,7 +58,7 @@ def digest_of(session: Session, version: str) -> Digest:
         models=told.models,
         frictions=tuple(_frictions(session))[:MARKS_MAX],
         outcomes=tuple(_outcomes(session))[:MARKS_MAX],
-        failures=tuple(_failures(session))[:MARKS_MAX],
+        failures=tuple(_failures(redact(session).value if redact and _has_failures(session) else session))[:MARKS_MAX],
         costs=tuple(_costs(session))[:MARKS_MAX],
         usd=summed(step.cost for step in all_steps(session)).usd,
         tokens=told.usage.total,
@@ -162,6 +166,10 @@ def _outcomes(session: Session) -> Iterator[Mark]:
         if _TEST.search(command):
             passed = not call.is_error and not _TESTS_FAILED.search(output)
             yield Mark("tests passed" if passed else "tests failed", address, excerpt(command))
+
+
+def _has_failures(session: Session) -> bool:
+    return any(call.is_error and not call.denied for _, _, _, call in _placed(session))
 
 
 def _failures(session: Session) -> Iterator[Mark]:
