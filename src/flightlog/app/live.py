@@ -27,6 +27,7 @@ from flightlog.model.text import one_line
 LABEL_CHARS_MAX = 60
 _WATCH_WAIT_S = 1.0
 WIDTHS = (40, 60, 80, 100, 120, 150, 200)
+_LINES = "formattedStrings"
 
 
 def places() -> list[Where]:
@@ -124,11 +125,27 @@ def states() -> list[tuple[Path, runtime_state.Outcome]]:
 
 
 def clean(told: dict[str, Any]) -> dict[str, Any]:
-    """The same without what is private: what is printed for programs is passed on."""
+    """Return the same without what is private: what is printed for programs is passed on.
+
+    Each session's page is redacted with the values of its own project.
+    """
     from flightlog.app.privacy import redactor  # noqa: PLC0415 - its rules take a while to read
     from flightlog.privacy.records import Records  # noqa: PLC0415
 
-    done = Records(redactor()).value(told)
+    def own_page(page: dict[str, Any]) -> dict[str, Any]:
+        before = {**page, _LINES: {}}
+        after = Records(redactor(Path(page["projectPath"]))).redact_document(before).value
+        if before == after:
+            return page
+        # Status lines are cut to their width: they are drawn again, without the branch, which is read from the disk.
+        return {**after, _LINES: drawn({**after, "projectPath": Path(after["projectPath"]).name})}
+
+    def own_pages(value: Any) -> Any:
+        if isinstance(value, dict):
+            return own_page(value) if _LINES in value else {name: own_pages(each) for name, each in value.items()}
+        return [own_pages(each) for each in value] if isinstance(value, list | tuple) else value
+
+    done = Records(redactor()).redact_document(own_pages(told)).value
     assert isinstance(done, dict)
     return done
 
