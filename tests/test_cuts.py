@@ -1,0 +1,149 @@
+"""Text that is shared or tracked is cut after it was redacted: every place that cuts text is known by name."""
+
+import ast
+import re
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[1] / "src" / "flightlog"
+# Everything between a recording and what may leave the machine.
+ON_THE_WAY = ("model", "archive", "sources", "views", "dataset", "retro", "loop", "app", "lab/incidents.py",
+              "web/share.py", "web/render.py")  # fmt: skip
+# Names of limits that count characters; those of lists are called `…_MAX` without saying what of.
+_LIMIT = re.compile(r"CHARS|WIDTH|BYTES|^(limit|width|most|keep|size)$")
+# A day, a short id or the beginning of a hash is shorter than this.
+_ID_CHARS = 12
+_CUTTERS = frozenset({"one_line", "shorten", "truncate"})
+
+# `shorten` takes redacted text, and can be used anywhere. `one_line` and slices stand only here.
+AFTER_REDACTION = {
+    "model/session.py heading": "asked of a session that is shown here or was redacted before",
+    "model/text.py one_line": "the function itself",
+    "loop/core/decide.py _recover": "words of events, which were redacted before they were written",
+    "loop/core/fold.py _verified": "words of events",
+    "loop/core/recovery.py classify": "words of a run, redacted by the machine",
+    "loop/core/recovery.py signature": "words of a run, redacted by the machine",
+    "loop/look/insights.py _short": "words of events",
+    "loop/look/report.py": "words of events and of the shown plan",
+    "loop/look/retention.py _row": "words of events",
+    "loop/look/saying.py": "words of events",
+    "loop/run/place.py slug": "the redacted name of a plan",
+    "loop/run/prompt.py prompt": "words of events, for an agent",
+    "retro/digest.py": "of failures, the redacted session; of the rest, words that stay private",
+    "retro/issues/triage.py": "words that the redactor went over",
+    "retro/issues/cluster.py _meaning": "words that triage redacted, to compare them",
+    "views/story.py _cut": "renders a session that is shown here or was redacted before",
+    "views/summary.py dearest": "as above",
+    "views/atif/emit.py subagent_file": "as story",
+    "web/render.py": "renders pages of this machine, and redacted sessions",
+}
+STAYS_HERE = {
+    "app/config.py _unknown": "an error message about a setting",
+    "app/everywhere.py": "search results on this machine",
+    "app/hook/line.py": "the status line",
+    "app/hook/noting.py _string": "finds an id",
+    "app/hook/recorder.py": "finds the names of an event",
+    "app/jobs/works.py carry_out": "an error message",
+    "app/lab.py run_name": "the name of a model",
+    "app/live.py labelled": "a label that the person gives",
+    "app/retro_session.py draw_artifact": "a time",
+    "app/tracing/commits.py sessions_of": "a hash",
+    "app/tracing/trace.py": "links shown on this machine",
+    "dataset/commits.py": "ids of rows, and commits looked for in an output",
+    "dataset/compact.py _into_shard": "finds the number of a shard",
+    "dataset/layout.py cache_pages": "names of private files",
+    "dataset/older.py _time": "a time",
+    "dataset/remote.py pull": "finds the number of a shard",
+    "dataset/shards.py named": "the redacted id of a session, as part of a file's name",
+    "loop/plan/load.py _problems": "an error message about the person's own plan",
+    "loop/run/saying.py said": "looks for signs; the words are passed on whole",
+    "loop/run/tree.py changes": "whole lines of a private page",
+    "retro/analysis/topics.py _sample": "a list",
+    "retro/analyst.py __init__": "a time",
+    "retro/artifact/page.py": "private pages",
+    "retro/judging.py judged": "names that an analyst gives, which stay private",
+    "retro/layout.py feedback_page": "a time",
+    "sources/api/recorder.py _try": "errors of a private recording",
+    "sources/api/wire.py read": "tells one kind of request from another",
+    "sources/claude_code/scan.py": "looks for usage in bytes",
+    "sources/git/repository.py blobs": "takes git's answer apart",
+    "views/atif/lint.py lint": "what is wrong with a document, for the person who asked",
+    "views/atif/rules_calls.py": "as above",
+    "views/atif/rules_links.py": "as above",
+    "views/atif/rules_steps.py": "as above",
+    "views/atif/shape.py": "as above",
+    "views/outline/fold.py _title": "the outline, which only pages of this machine show",
+    "views/outline/rows.py _turn": "the outline",
+    "views/outline/shape.py bars": "a list",
+    "views/overview.py": "the first screen",
+    "views/query.py snippet": "search results on this machine",
+    "views/slim.py": "the outline",
+    "views/timeline.py strip": "a list",
+    "views/written.py commits_named": "looks for hashes",
+}
+
+
+def limits(node):
+    """Whether an expression bounds a text."""
+    match node:
+        case ast.UnaryOp():
+            return limits(node.operand)
+        case ast.BinOp():
+            return limits(node.left) or limits(node.right)
+        case ast.Call():
+            return any(map(limits, node.args))
+        case ast.Constant():
+            return isinstance(node.value, int) and node.value > _ID_CHARS
+        case ast.Name() | ast.Attribute():
+            return _LIMIT.search(node.id if isinstance(node, ast.Name) else node.attr) is not None
+        case _:
+            return False
+
+
+def is_cut(node):
+    """Whether a node cuts text: a call of a cutter, or a slice with a limit that is not of a hash."""
+    if isinstance(node, ast.Call):
+        return getattr(node.func, "id", getattr(node.func, "attr", "")) in _CUTTERS - {"shorten"}
+    if not (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)):
+        return False
+    upper, lower = node.slice.upper, node.slice.lower
+    is_tail = isinstance(lower, ast.UnaryOp) and limits(lower)
+    is_head = upper is not None and not isinstance(upper, ast.UnaryOp) and limits(upper)
+    return (is_tail or is_head) and "digest()" not in ast.unparse(node.value)
+
+
+def cuts(path):
+    """Yield the function around each place that cuts; what an error quotes of the person's own words is none."""
+
+    def walk(node, function):
+        function = node.name if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else function
+        if is_cut(node):
+            yield function
+        for child in () if isinstance(node, ast.Raise) else ast.iter_child_nodes(node):
+            yield from walk(child, function)
+
+    yield from walk(ast.parse(path.read_text()), "")
+
+
+def found():
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = path.relative_to(SOURCE).as_posix()
+        if name.startswith(ON_THE_WAY):
+            yield from ((name, function) for function in cuts(path))
+
+
+def test_text_is_cut_only_where_it_was_redacted_before_or_stays_here():
+    known = {*AFTER_REDACTION, *STAYS_HERE}
+    places = set(found())
+
+    new = sorted(f"{name} {function}" for name, function in places if not {name, f"{name} {function}"} & known)
+    assert new == [], "cut redacted text with `model.text.shorten`"
+    assert known == {each for name, function in places for each in (name, f"{name} {function}") if each in known}
+
+
+def test_the_walk_sees_every_way_to_cut(tmp_path):
+    path = tmp_path / "x.py"
+    path.write_text("def f(text):\n    return text[:80], text[-MOST_CHARS:], text[: width - 1], one_line(text, 9)\n"
+                    "def g(text):\n    return text[:8], text[1:], text.hexdigest()[:16], FILES[:FILES_MAX]\n"
+                    "def h(text):\n    raise Invalid(f'no {text[:60]}')\n")  # fmt: skip
+
+    assert list(cuts(path)) == ["f"] * 4
