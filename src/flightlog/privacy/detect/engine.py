@@ -93,6 +93,7 @@ def look(data: bytes, known: Known | None = None, meter: Meter | None = None) ->
         for one in _closer(b"\0".join(data[low:high] for low, high in group), looking):
             at = bisect_right(starts, one.start) - 1
             found.append(one.moved(group[at][0] - starts[at]))
+    found = [one if one.kind == PERSON else _aligned(data, one) for one in found]
     return Looked(_settled(found), [place.start for place in sighted.places if place.text.startswith(_HIDING)])
 
 
@@ -153,6 +154,21 @@ def _closer(window: bytes, looking: Looking) -> Iterator[Found]:
         more = specials.find(hidden, looking.meter, another=True) if sighted.places else ()
         for hit in itertools.chain(sighted.hits, more):
             yield _found(hit, view.spans(hit.start, hit.end))
+
+
+def _aligned(data: bytes, one: Found) -> Found:
+    """Return the same with whole characters: a reach counts bytes, and may end inside one."""
+    spans = tuple((_boundary(data, start, -1), _boundary(data, end, 1)) for start, end in one.spans)
+    return (
+        one if spans == one.spans else one._replace(spans=spans, value=b"".join(data[low:high] for low, high in spans))
+    )
+
+
+def _boundary(data: bytes, at: int, step: int) -> int:
+    for _ in range(3):  # so many bytes continue a character of UTF-8 at most
+        if 0 < at < len(data) and 0x80 <= data[at] < 0xC0:
+            at += step
+    return at
 
 
 def _found(hit: Hit, spans: tuple[tuple[int, int], ...]) -> Found:

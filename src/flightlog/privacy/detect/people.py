@@ -149,7 +149,7 @@ def _email(text: bytes, start: int, view: bytes) -> Hit | None:
 
 def _home(text: bytes, start: int, view: bytes) -> Hit | None:
     # A path inside an address or another directory is none.
-    known = text[:1] not in b"/-" or _begins(text[:1], view[max(0, start - 1) : start])
+    known = text[:1] not in b"/-" or _begins(text[:1], view[max(0, start - 2) : start])
     return _hit(text, start, HOME) if known else None
 
 
