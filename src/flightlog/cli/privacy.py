@@ -106,6 +106,7 @@ def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
 
     cleaner = redactor()
     for name, text in _texts(paths):
+        cleaner.known.forget()
         clean = cleaner.text(text)
         if as_json:
             click.echo(json.dumps({"path": name, "changed": clean != text, "text": clean}))
