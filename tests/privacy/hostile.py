@@ -128,7 +128,7 @@ REPEATED = {
     "uuids": "0a1b2c3d-0a1b-4c3d-8a1b-0a1b2c3d4e5f ",
     "lines of keys": "token=abcdef1234567890\n",
     "nul": "\0",
-    "tags": "<secret:a:0000>",
+    "tags": "<secret:a:000000>",
     "half tags": "<secret:",
     "arrows": "1\u2192",
     "hosts": "a.corp ",

@@ -17,7 +17,7 @@ pieces = st.one_of(
     st.sampled_from([one.text for one in SOME]),
     st.text(max_size=30),
     st.sampled_from(
-        ["\n", " ", '"', "\\n", "password = ", "bob@acme.io", "/home/alice/x", "<secret:jwt:0a1b>", "\0", "=", "%3D"]
+        ["\n", " ", '"', "\\n", "password = ", "bob@acme.io", "/home/alice/x", "<secret:jwt:0a1b2c>", "\0", "=", "%3D"]
     ),
 )
 HOMES = ("/home/alice", "-home-alice", "alice", "/", "-", '"', "'", ":", "x", "A", "9", ".", "_", "~", "\n", " ")

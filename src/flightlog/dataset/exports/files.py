@@ -25,7 +25,7 @@ from flightlog.model.extras import optional
 from flightlog.model.text import counted
 from flightlog.store.files import ensure_dir, inside, remove, replace
 
-_TAG = re.compile(rb"<([a-z]+):([a-z0-9_-]+):[0-9a-f]{4}>")
+_TAG = re.compile(rb"<([a-z]+):([a-z0-9_-]+):[0-9a-f]{6}>")
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
 _NUMBER_MAX = 2**63
 _ONE_FILE = ("jsonl", "sft", "preferences")

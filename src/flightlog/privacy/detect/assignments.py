@@ -96,7 +96,7 @@ _LATER_MAX = 460
 _HASHY = lazily.quick(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
 _NAMED_NEXT = lazily.quick(rb"[\w.-]+ ?[=:]")
 # A mere `key` names entries of caches, stores and lists: short ids, paths, and slugs such as `Linux-pip-<hash>`.
-_BARE_KEY_MIN = 16
+_BARE_KEY_MIN = 16  # ids of lists have 12 or fewer characters
 _SLUG = lazily.quick(
     rb"[A-Za-z]{2,}[0-9.]*[-/:](?:[A-Za-z0-9._]+[-/:])*[0-9a-f]{32,}|[a-z]{3,}/.*/|/[^/]*\.[a-z]{2,4}$"
 )
@@ -105,9 +105,9 @@ _ASSIGNS = (b"=", b":", b">")
 _KEY_MARKS = b"\\%"
 # Names under which even a repeated character or a number counts; a mere `key` or `token` has numbers as ids.
 _SURE_NAMES = (b"secret", b"api", b"access", b"auth", b"private")
-_FILLER_MIN = 16
+_FILLER_MIN = 16  # the shortest keys of vendors
 _NUMBER_MAX = 20  # digits of the largest number of 64 bits
-_FILLER_LETTERS = 3
+_FILLER_LETTERS = 3  # one repeated character, and up to two marks between
 _NOISE = lazily.linear(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
 _HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
 
@@ -328,6 +328,7 @@ def _is_filler(text: bytes) -> bool:
 
 def _typed_by_a_person(text: bytes, value: _Value) -> int:
     listed = value.operator[:1] in (b"(", b",") and not value.told
+    # Names in lists of code have over half of their letter pairs usual, `urllib2` and `category-table` too.
     mixed = value.quoted and _TYPED.search(text) and chance.wordiness(text) < 0.5
     if chance.is_code(text) or _NO_PASSWORD.search(text) or (listed and not mixed):
         return 0

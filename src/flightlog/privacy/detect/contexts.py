@@ -54,7 +54,7 @@ _AFTER = lazily.quick(f"(?i){_AFTER_WORD}".encode())
 _WORDY = lazily.quick(rb"\w")
 # A shorter name inside a word is that word.
 _LONG_NAME = 5
-_SHORT_NAME = 4
+_SHORT_NAME = 4  # names of three letters begin names of other vendors
 _LEADING = lazily.quick(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\.[a-z]{2,9}\(|\Z)" % _SECRETIVE_WORDS.encode())
 # Names that are usual words: only with a word of credentials or a quoted value after them.
 _AMBIGUOUS = """abstract, aha, backlog, bored, box, bubble, canva, chef, circle, cisco, clay, cockroach,

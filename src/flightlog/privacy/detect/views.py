@@ -108,27 +108,19 @@ def flat(data: bytes) -> bytes:
 
 def widened(data: bytes) -> bytes:
     """Return `data` with escaped characters beyond ASCII in UTF-8, each repeated to keep every offset."""
-    return _WIDE.sub(_widened, data) if holds(data, b"\\u") else data
-
-
-def _widened(escape: Any) -> bytes:
-    text = escape.group()
+    if not holds(data, b"\\u"):
+        return data
     # Two, three or four bytes fill the six or twelve of the escape exactly; half a pair stays as it is.
-    read = _unescaped_run(text)
-    return read * (len(text) // len(read))
+    return _WIDE.sub(lambda one: (read := _unescaped(one[0])) * (len(one[0]) // len(read)), data)  # type: ignore[no-any-return]
 
 
 def unescaped(lines: list[bytes]) -> list[bytes]:
     """Return lines of JSON with escaped characters beyond ASCII in UTF-8."""
-    return [_ESCAPES.sub(_unescaped, line) if b"\\u" in line else line for line in lines]
-
-
-def _unescaped(escapes: Any) -> bytes:
-    return _unescaped_run(escapes.group())
+    return [_ESCAPES.sub(lambda run: _unescaped(run[0]), line) if b"\\u" in line else line for line in lines]
 
 
 @functools.lru_cache(maxsize=4096)
-def _unescaped_run(run: bytes) -> bytes:
+def _unescaped(run: bytes) -> bytes:
     try:
         return run if run == b"\\\\" else json.loads(b'"' + run + b'"').encode()
     except UnicodeEncodeError:  # half a pair

@@ -40,7 +40,7 @@ _NETRC = frozenset(b"default machine login account macdef".split())
 WRAPPED_MAX = 300
 _MARKED = lazily.quick(rb"[0-9#!@%^*]")
 _DENSE_HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
-_LONE_MAX = 80
+_LONE_MAX = 80  # a line of a terminal
 
 Back = Callable[[int], int]
 

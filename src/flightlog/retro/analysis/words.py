@@ -4,7 +4,7 @@ import re
 from functools import lru_cache
 
 _WORD = re.compile(r"[^\W_]+(?:['\u2019][^\W_]+)?", re.UNICODE)
-_TAGS = re.compile(r"<[a-z]+:[\w.-]+:[0-9a-f]{4}>")
+_TAGS = re.compile(r"<[a-z]+:[\w.-]+:[0-9a-f]{6}>")
 _FILLERS = frozenset(
     """a about above after again all also am an and another any are as at back be because been before being below
     between both but by can cannot cant could couldnt did didnt do does doesnt doing dont down during each else ever
