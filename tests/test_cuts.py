@@ -50,6 +50,7 @@ STAYS_HERE = {
     "app/tracing/trace.py": "links shown on this machine",
     "dataset/commits.py": "ids of rows, and commits looked for in an output",
     "dataset/compact.py _into_shard": "finds the number of a shard",
+    "dataset/compact.py purge_shards": "finds the number and the day of a shard",
     "dataset/layout.py cache_pages": "names of private files",
     "dataset/older.py _time": "a time",
     "dataset/remote.py pull": "finds the number of a shard",

@@ -27,7 +27,7 @@ from flightlog.store.reading import raw_lines
 
 SETTINGS = "flightlog.toml"
 _DOTENV = (".env", ".env.local", ".envrc")
-_DOTENV_BYTES_MAX = 1 << 20
+_SETTINGS_BYTES_MAX = 1 << 20
 # A file of settings has many short values that are no secrets: ports, modes, names.
 _DOTENV_CHARS_MIN = 8
 _SECRET_NAME = re.compile(
@@ -69,8 +69,7 @@ def known_values(folder: Path) -> frozenset[str]:
     values = secret_values(os.environ)
     for name in _DOTENV:
         for path in {folder / name, root_of(folder) / name}:
-            if path.is_file() and path.stat().st_size <= _DOTENV_BYTES_MAX:
-                values |= dotenv_values(path.read_text(errors="replace"))
+            values |= dotenv_values(_read_settings(path))
     return frozenset(value for value in values if reach_of(value.encode("utf-8", "surrogatepass")) is not None)
 
 
@@ -102,12 +101,22 @@ def own_names(project: Path) -> frozenset[str]:
     with suppress(KeyError, OSError):
         names.add(getpass.getuser())
     # Git's own files are read instead of asking git: a settle must start no process, least of all in a foreign clone.
-    settings = [common(root_of(project)) / "config", Path.home() / ".gitconfig", Path.home() / ".config/git/config"]
+    settings = [Path.home() / ".gitconfig", Path.home() / ".config/git/config"]
+    root = root_of(project)
+    if (root / ".git").exists():  # a transcript may name any directory, also one that cannot be
+        settings.append(common(root) / "config")
     for path in settings:
-        with suppress(OSError):
-            for section in _GIT_USER.findall(path.read_text(errors="replace")):
-                names.update(_GIT_NAME.findall(section))
+        for section in _GIT_USER.findall(_read_settings(path)):
+            names.update(_GIT_NAME.findall(section))
     return frozenset(names - _NAMELESS)
+
+
+def _read_settings(path: Path) -> str:
+    """Return the text of a settings file; nothing if it is large, no plain file or not readable."""
+    with suppress(OSError):
+        if path.is_file() and path.stat().st_size <= _SETTINGS_BYTES_MAX:
+            return path.read_text(errors="replace")
+    return ""
 
 
 def root_of(folder: Path) -> Path:

@@ -8,9 +8,10 @@ word: a sequence that never ends must not hide what follows it.
 import functools
 import re
 from collections.abc import Iterable
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from flightlog.model.pages import Redacted
+if TYPE_CHECKING:
+    from flightlog.model.pages import Redacted
 
 # The one-byte forms of ESC are shown, not followed: in text of a wrong encoding they are accents and quotes.
 _SEQUENCES = r"""
@@ -37,7 +38,7 @@ def one_line(text: str, width: int) -> str:
     return line if len(line) <= width else line[: _outside_tag(line, max(width - 1, 0)).start] + "…"
 
 
-def shorten(text: Redacted[str], limit: int, keep: Literal["start", "end"] = "start") -> Redacted[str]:
+def shorten(text: "Redacted[str]", limit: int, keep: Literal["start", "end"] = "start") -> "Redacted[str]":
     """Return the start or the end of redacted text, at most `limit` characters with the mark of the cut.
 
     Every short text of a shareable or tracked output is made here: text that is cut before it is
