@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from flightlog.app import is_trusted, open_archive, paths
+from flightlog.app import is_trusted, open_archive
 from flightlog.app.collecting import common
+from flightlog.app.paths import home, project_of
 from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
 from flightlog.privacy import key as keys
@@ -39,14 +40,9 @@ _GIT_NAME = re.compile(r"^[ \t]*(?:name|email)[ \t]*=[ \t]*\"?(.*?)\"?[ \t]*$", 
 _NAMELESS = frozenset(("", "root", "localhost"))
 
 
-def home(environment: Mapping[str, str] | None = None) -> Path:
-    """Return where flightlog keeps what is not part of any repository."""
-    return paths.home(os.environ if environment is None else environment)
-
-
 def key_path() -> Path:
     """Return where the key for tags is."""
-    return home() / "privacy.key"
+    return home(os.environ) / "privacy.key"
 
 
 def redactor(folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:
@@ -68,7 +64,7 @@ def known_values(folder: Path) -> frozenset[str]:
     """Return the values that are secret in a project whatever they look like."""
     values = secret_values(os.environ)
     for name in _DOTENV:
-        for path in {folder / name, root_of(folder) / name}:
+        for path in {folder / name, project_of(folder) / name}:
             if path.is_file() and path.stat().st_size <= _DOTENV_BYTES_MAX:
                 values |= dotenv_values(path.read_text(errors="replace"))
     return frozenset(value for value in values if reach_of(value.encode("utf-8", "surrogatepass")) is not None)
@@ -102,17 +98,12 @@ def own_names(project: Path) -> frozenset[str]:
     with suppress(KeyError, OSError):
         names.add(getpass.getuser())
     # Git's own files are read instead of asking git: a settle must start no process, least of all in a foreign clone.
-    settings = [common(root_of(project)) / "config", Path.home() / ".gitconfig", Path.home() / ".config/git/config"]
+    settings = [common(project_of(project)) / "config", Path.home() / ".gitconfig", Path.home() / ".config/git/config"]
     for path in settings:
         with suppress(OSError):
             for section in _GIT_USER.findall(path.read_text(errors="replace")):
                 names.update(_GIT_NAME.findall(section))
     return frozenset(names - _NAMELESS)
-
-
-def root_of(folder: Path) -> Path:
-    """Return the nearest directory upwards that is a repository, else `folder`."""
-    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
 
 
 def found_in_session(written: str) -> Iterator[dict[str, Any]]:

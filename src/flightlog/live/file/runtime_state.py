@@ -28,7 +28,7 @@ from flightlog.live.state import (
     create_default_runtime_state,
 )
 from flightlog.model.errors import Conflict, FlightlogError
-from flightlog.store import edited, files
+from flightlog.store import edited, files, settings_file
 from flightlog.store.locks import lock
 
 NAME = "runtime-state.yaml"
@@ -86,7 +86,7 @@ def read(folder: Path, now_ms: int) -> RuntimeState:
 
 def look(folder: Path, now_ms: int) -> Outcome:
     """Read the state as it stands, or the last good one and what is wrong with the file."""
-    data = edited.content(folder / NAME)
+    data = settings_file.read(folder / NAME)
     try:
         found = Outcome(_state(_chunks(folder, data)))
     except Broken as broken:
@@ -352,11 +352,11 @@ def _chunks(folder: Path, data: bytes | None) -> list[Chunk]:
 
 def _with_late_edit(folder: Path) -> bytes | None:
     """What the file holds; an editor may have saved into the one we had just exchanged for ours."""
-    data = edited.content(folder / NAME)
+    data = settings_file.read(folder / NAME)
     kept = _kept(folder)
     if kept is None or not kept.before or data is None or _print(data) != kept.print:
         return data
-    late = edited.content(folder / OWN / "before.yaml")
+    late = settings_file.read(folder / OWN / "before.yaml")
     if not late or _print(late) == kept.before:
         return data
     try:
