@@ -113,7 +113,8 @@ def update(folder: Path, now_ms: int, change: Change, *, durable: bool = True) -
             after, removed = _applied(chunks, new, (now_ms, old))
             text = "".join(chunk.text for chunk in after).encode()
             if text == data or edited.rewrite(folder / NAME, data, text, folder / OWN / "before.yaml", durable=durable):
-                _keep(folder, Kept(_print(text), after, _print(data) if data and text != data else b""))
+                kept = Kept(_print(text), after, _print(data) if data and text != data else b"")
+                files.replace(folder / OWN / "state.bin", msgspec.msgpack.encode(kept), durable=False)
                 return Outcome(new, removed=removed)
     raise Conflict(f"somebody keeps saving it: {folder / NAME}", hint="run the command again")
 
@@ -373,10 +374,6 @@ def _kept(folder: Path) -> Kept | None:
         return msgspec.msgpack.decode(data, type=Kept)
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def _keep(folder: Path, kept: Kept) -> None:
-    files.replace(folder / OWN / "state.bin", msgspec.msgpack.encode(kept), durable=False)
 
 
 def _print(data: bytes) -> bytes:
