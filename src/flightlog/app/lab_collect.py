@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -106,11 +107,8 @@ def _archive(projects_dir: Path | None) -> Archive:
 
 def _files(recording: Recording) -> Iterator[tuple[str, bytes]]:
     for file in recording.files:
-        reader = open_reader(file.path)
-        try:
+        with closing(open_reader(file.path)) as reader:
             data = reader.read(0, file.size)
-        finally:
-            reader.close()
         yield f"subagents/agent-{file.lane}.jsonl" if file.lane else "transcript.jsonl", data
         meta = Path(file.path).with_suffix(".meta.json")
         if file.lane and meta.is_file():

@@ -7,6 +7,7 @@ page noticing.
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from datetime import tzinfo
 
 from msgspec import Struct
@@ -78,11 +79,8 @@ class Data:
         """Usage and cost of everything, broken down in several ways."""
         seen = fingerprints(self.archive())
         if self._used[0] != seen:
-            books = self.sources.archive().books
-            try:
+            with closing(self.sources.archive().books) as books:
                 self._used = (seen, books.usages(tuple(breakdowns), self.sources.zone))
-            finally:
-                books.close()
         return self._used[1]
 
     def close(self) -> None:
