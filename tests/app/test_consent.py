@@ -122,7 +122,7 @@ def test_page_refuses_to_replay_a_foreign_run(place, monkeypatch):
     monkeypatch.chdir(place)
     monkeypatch.setenv("FLIGHTLOG_HOME", str(place / "data"))
     with running(place / "config") as served:
-        sent = {"Origin": served.origin, **HEADERS}
+        sent = {"Origin": f"http://127.0.0.1:{served.port}", **HEADERS}
         answer = served.ask("/lab/runs/evil/1/2/replay", "POST", body="count=1&prompt=", **sent)
 
     assert answer.status == 400

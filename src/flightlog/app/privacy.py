@@ -14,7 +14,7 @@ from typing import Any
 
 from flightlog.app import is_trusted, open_archive
 from flightlog.app.collecting import common
-from flightlog.app.paths import home, project_of
+from flightlog.app.paths import home
 from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
 from flightlog.privacy import key as keys
@@ -64,7 +64,7 @@ def known_values(folder: Path) -> frozenset[str]:
     """Return the values that are secret in a project whatever they look like."""
     values = secret_values(os.environ)
     for name in _DOTENV:
-        for path in {folder / name, project_of(folder) / name}:
+        for path in {folder / name, root_of(folder) / name}:
             if path.is_file() and path.stat().st_size <= _DOTENV_BYTES_MAX:
                 values |= dotenv_values(path.read_text(errors="replace"))
     return frozenset(value for value in values if reach_of(value.encode("utf-8", "surrogatepass")) is not None)
@@ -98,12 +98,17 @@ def own_names(project: Path) -> frozenset[str]:
     with suppress(KeyError, OSError):
         names.add(getpass.getuser())
     # Git's own files are read instead of asking git: a settle must start no process, least of all in a foreign clone.
-    settings = [common(project_of(project)) / "config", Path.home() / ".gitconfig", Path.home() / ".config/git/config"]
+    settings = [common(root_of(project)) / "config", Path.home() / ".gitconfig", Path.home() / ".config/git/config"]
     for path in settings:
         with suppress(OSError):
             for section in _GIT_USER.findall(path.read_text(errors="replace")):
                 names.update(_GIT_NAME.findall(section))
     return frozenset(names - _NAMELESS)
+
+
+def root_of(folder: Path) -> Path:
+    """Return the nearest directory upwards that is a repository, else `folder`."""
+    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
 
 
 def found_in_session(written: str) -> Iterator[dict[str, Any]]:
