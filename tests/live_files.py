@@ -5,6 +5,8 @@ import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
+import zstandard
+
 from flightlog.app.live import drawn
 from flightlog.archive import Archive
 from flightlog.live.gather import Effort, Where, gather
@@ -85,6 +87,13 @@ class Desk:
     @property
     def folder(self):
         return self.config / "session-health"
+
+    def archived(self):
+        """Return every session that left the file, oldest first."""
+        plain, packed = self.folder / "archive/sessions.jsonl", self.folder.glob("archive/sessions-*.jsonl.zst")
+        bodies = [zstandard.ZstdDecompressor().decompressobj().decompress(path.read_bytes()) for path in sorted(packed)]
+        bodies += [plain.read_bytes()] if plain.exists() else []
+        return [json.loads(line) for line in b"".join(bodies).splitlines()]
 
     @property
     def yaml(self):

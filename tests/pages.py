@@ -15,9 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from flightlog.app import now_ms
-from flightlog.app.sharing import redact_session
 from flightlog.archive import Archive
-from flightlog.privacy.redact import Redactor
 from flightlog.web.data import Sources
 from flightlog.web.server import Serving, run
 
@@ -89,13 +87,7 @@ def running(
 ) -> Iterator[Pages]:
     """Serve what is below `config_dir`, at the time `clock` says."""
     dirs = [str(config_dir)]
-    sources = Sources(
-        lambda: Archive(dirs, str(config_dir / "home")),
-        UTC,
-        clock,
-        redact=lambda archive, session: redact_session(archive, session, Redactor(b"k" * 32)),
-        live=live,
-    )
+    sources = Sources(lambda: Archive(dirs, str(config_dir / "home")), UTC, clock, live=live)
     told: list[str] = []
     up = threading.Event()
     loop = asyncio.new_event_loop()

@@ -10,7 +10,7 @@ import pytest
 from cli_runs import FLIGHTLOG, environment, within
 from flightlog.live.file import runtime_state
 from flightlog.live.gather import LOCK
-from flightlog.live.keeping import LOG_BYTES_MAX, archived, clean_up, log_line
+from flightlog.live.keeping import LOG_BYTES_MAX, clean_up, log_line
 from live_files import MINUTE_MS, Desk, session_id
 
 ONE = session_id(1)
@@ -102,7 +102,7 @@ def test_cleanup_moves_old_sessions_to_a_compressed_archive(desk):
     assert within(desk.config, "live", "cleanup", "--days", "0").out == f"{ONE}\n"
 
     assert "sessionId" not in desk.yaml.read_text()
-    assert [each["sessionId"] for each in archived(desk.folder)] == [ONE]
+    assert [each["sessionId"] for each in desk.archived()] == [ONE]
     assert [path.suffix for path in (desk.folder / "archive").iterdir()] == [".zst"]
 
 

@@ -8,7 +8,6 @@ import subprocess
 import pytest
 from ruamel.yaml import YAML
 
-from flightlog.live.keeping import archived
 from flightlog.views.usage import By
 from live_files import MINUTE_MS, NOW_MS, Desk, iso, limits, session_id
 from transcripts import user
@@ -208,7 +207,7 @@ def test_life_goes_from_start_to_end_and_the_ended_leave_the_file_for_the_archiv
 
     assert by_id(desk.gather()) == {}
     assert stages == ["starting", "working", "waiting", "resting"]
-    (left,) = archived(desk.folder)
+    (left,) = desk.archived()
     assert left["sessionId"] == ONE
     assert "# my remark" in left["yaml"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.loop.plan.expression import evaluate, names_in
+from flightlog.loop.plan.expression import evaluate
 from flightlog.loop.plan.expression import parse as expression
 from flightlog.loop.plan.load import digest, load, parse
 from flightlog.loop.plan.order import order
@@ -121,7 +121,3 @@ def test_conditions_are_evaluated_or_said_to_be_unknown(text, names, value):
 def test_a_condition_can_do_nothing_but_compare(text):
     with pytest.raises(Invalid):
         expression(text)
-
-
-def test_the_names_of_a_condition_are_known():
-    assert names_in(expression("a > 1 and not metrics.b < c")) == ["a", "metrics.b", "c"]

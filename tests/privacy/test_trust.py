@@ -62,11 +62,11 @@ def test_a_damaged_record_trusts_nothing(tmp_path):
 def test_consents_written_at_once_are_all_kept(tmp_path):
     trust = Trust(tmp_path / FILE)
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda number: trust.remember(f"run {number}"), range(40)))
+        list(pool.map(lambda number: trust.grant(f"run {number}", {}), range(40)))
         list(pool.map(trust.allow_rows, [tmp_path / str(number) for number in range(10)]))
 
     assert all(trust.get(f"run {number}").digest for number in range(40))
-    assert all(trust.allows_rows(tmp_path / str(number)) for number in range(10))
+    assert all(trust.get(tmp_path / str(number)).rows for number in range(10))
 
 
 def test_rows_and_settings_of_a_repository_are_allowed_apart(tmp_path):
@@ -76,12 +76,12 @@ def test_rows_and_settings_of_a_repository_are_allowed_apart(tmp_path):
 
     assert trust.allows(tmp_path, {"push": True})
     trust.grant(tmp_path, {"push": True})
-    assert not trust.allows_rows(tmp_path)
+    assert not trust.get(tmp_path).rows
 
 
 def test_consent_for_half_a_character_is_recorded(tmp_path):
     trust = Trust(tmp_path / FILE)
-    trust.remember("plan \ud83d", {ADDRESS: "http://\ud83d", "prompt 1": "\ud83d"})
+    trust.grant("plan \ud83d", {ADDRESS: "http://\ud83d", "prompt 1": "\ud83d"})
 
     assert trust.get("plan \ud83d").digest
     assert trust.get("plan \ud83d").address == "http://\\ud83d"

@@ -238,7 +238,7 @@ BREAKS = (
         "R9",
         "live/file/runtime_state.py",
         "edited.rewrite(folder / NAME, data, text,",
-        "edited.rewrite(folder / NAME, edited.content(folder / NAME), text,",
+        "edited.rewrite(folder / NAME, settings_file.read(folder / NAME), text,",
         "tests/live/file/test_runtime_state.py::test_a_save_between_our_read_and_our_write_is_never_lost",
     ),
     Break(

@@ -42,10 +42,10 @@ def home() -> str:
 
 def is_trusted(folder: "Path") -> bool:
     """Return whether the person allowed what the project that holds `folder` configures (`flightlog trust`)."""
+    from flightlog.app import paths  # noqa: PLC0415 - as above
     from flightlog.privacy.trust import FILE, Trust  # noqa: PLC0415 - as above
 
-    top = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
-    return bool(Trust(type(folder)(home()) / FILE).get(top).digest)
+    return bool(Trust(paths.home(os.environ) / FILE).get(paths.project_of(folder)).digest)
 
 
 def now_ms() -> int:

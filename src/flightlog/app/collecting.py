@@ -54,7 +54,7 @@ def row_sources(top: Path, environ: Mapping[str, str], *, own_hook: bool = False
     from flightlog.privacy.trust import FILE, GRANTS, Trust, environment_grants  # noqa: PLC0415 - few folders collect
 
     held = {
-        "trust": frozenset(GRANTS) if Trust(home(environ) / FILE).allows_rows(top) else frozenset(),
+        "trust": frozenset(GRANTS) if Trust(home(environ) / FILE).get(top).rows else frozenset(),
         "environment": environment_grants(environ),
         "hook": frozenset({"rows"}) if own_hook else frozenset(),
     }

@@ -48,12 +48,12 @@ def consents(environ: Mapping[str, str] | None = None) -> Trust:
 
 def remember_run(digest: str, environ: Mapping[str, str] | None = None) -> None:
     """Record the digest of a run's `config.yaml` as the person's own."""
-    consents(environ).remember(f"run {digest}")
+    consents(environ).grant(f"run {digest}", {})
 
 
 def remember_plan(data: bytes, project: Path) -> None:
     """Record a plan that the person named as their own, for work in `project`."""
-    consents().remember(_plan_subject(data, project))
+    consents().grant(_plan_subject(data, project), {})
 
 
 def permit_run(environ: Mapping[str, str], config: RunConfig, path: Path, digest: str) -> None:
@@ -103,7 +103,8 @@ def repository_target(path: Path) -> Target:
     by_variable = {GRANTS[word] for word in environment_grants(os.environ)}
     allowed = consents().allows(path, risks) or risks.keys() <= by_variable
     trusted = allowed and (not rows or bool(row_sources(path, os.environ)))
-    return Target("repository", str(path.resolve()), "", risks | rows, trusted)
+    top = str(path.resolve())
+    return Target("repository", top, top, risks | rows, trusted)
 
 
 def describe_dataset(top: Path) -> dict[str, Any]:
@@ -117,16 +118,13 @@ def describe_dataset(top: Path) -> dict[str, Any]:
 
 def grant(target: Target) -> None:
     """Allow exactly what `target` shows."""
-    if target.kind == "repository":
-        risks = {name: value for name, value in target.allows.items() if name != ROWS}
-        consents().grant(Path(target.name), risks, rows=ROWS in target.allows)
-    else:
-        consents().remember(target.subject, target.allows)
+    effects = {name: value for name, value in target.allows.items() if name != ROWS}
+    consents().grant(target.subject, effects, rows=ROWS in target.allows)
 
 
 def revoke(target: Target) -> bool:
     """Withdraw consent; return whether there was any."""
-    return consents().revoke(Path(target.name) if target.kind == "repository" else target.subject)
+    return consents().revoke(target.subject)
 
 
 def _run_target(path: Path, config: RunConfig, digest: str, environ: Mapping[str, str]) -> Target:

@@ -1,8 +1,6 @@
 """Wiring of the dataset's commands: the repository one stands in, its settings, the clock."""
 
 import gc
-import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -154,9 +152,3 @@ def retain_here(place: Place, *, dry_run: bool) -> tuple[Move, ...]:
         rows = retain.tombstones((move.item.name for move in moves), retain.WHY, now_ms())
         write_shard(place, "gone", rows, now_ms(), records(place))
     return moves
-
-
-def hook_command() -> str:
-    """Return how git is to call us: the program beside this Python, else whatever is on the path."""
-    beside = Path(sys.executable).with_name("flightlog")
-    return shlex.quote(str(beside)) if beside.exists() else "flightlog"

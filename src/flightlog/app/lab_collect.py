@@ -2,6 +2,8 @@
 
 import hashlib
 from collections.abc import Iterator
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,12 +14,14 @@ from flightlog.app.lab import clock, new_id
 from flightlog.app.tracking import shadow, snapshots
 from flightlog.archive import Archive
 from flightlog.archive.door import Recording
-from flightlog.lab.book import Book
-from flightlog.lab.collect import Recorded, collect, made_by
+from flightlog.lab.book import Book, create
+from flightlog.lab.collect import Recorded, collect
 from flightlog.lab.events import Saved
 from flightlog.model.address import parse
 from flightlog.model.errors import Invalid
 from flightlog.store.reading import open_reader
+
+_create = partial(create, now=clock, new_id=new_id, remember=remember_run)
 
 
 class Choice(Struct, frozen=True):
@@ -41,7 +45,8 @@ def collected(written: str, runs_dir: Path, choice: Choice) -> list[Collected]:
     """Make runs of recorded sessions, newest first; one that has become a run already is left alone."""
     archive = _archive(choice.projects_dir)
     here = str(Path.cwd())
-    chosen = [archive.find(parse(written).session)] if written else _newest(archive)
+    newest = sorted(archive.recordings.values(), key=lambda each: -each.changed_ms)
+    chosen = [archive.find(parse(written).session)] if written else newest
     rows: list[Collected] = []
     for recording in chosen:
         if choice.limit is not None and len(rows) >= choice.limit:
@@ -60,7 +65,7 @@ def _one(archive: Archive, recording: Recording, runs_dir: Path, *, write: bool)
         return Collected(recording.session, path.name, "not collected")
     session = archive.session(recording.session)
     found = Recorded(session, dict(_files(recording)), archive.known(recording.session))
-    collect(path, found, made_by(clock, new_id, remember_run))
+    collect(path, found, _create)
     return Collected(recording.session, path.name, "collected")
 
 
@@ -90,7 +95,7 @@ def as_run(written: str, runs_dir: Path) -> Book:
         for number, each in enumerate(saved, 1)
     )
     whole = Recorded(found, files, archive.known(recording.session), trees, shadow(recording.session))
-    return collect(path, whole, made_by(clock, new_id, remember_run))
+    return collect(path, whole, _create)
 
 
 def _archive(projects_dir: Path | None) -> Archive:
@@ -100,17 +105,10 @@ def _archive(projects_dir: Path | None) -> Archive:
     return Archive([str(root.parent if root.name == "projects" else root)], home())
 
 
-def _newest(archive: Archive) -> list[Recording]:
-    return sorted(archive.recordings.values(), key=lambda each: -each.changed_ms)
-
-
 def _files(recording: Recording) -> Iterator[tuple[str, bytes]]:
     for file in recording.files:
-        reader = open_reader(file.path)
-        try:
+        with closing(open_reader(file.path)) as reader:
             data = reader.read(0, file.size)
-        finally:
-            reader.close()
         yield f"subagents/agent-{file.lane}.jsonl" if file.lane else "transcript.jsonl", data
         meta = Path(file.path).with_suffix(".meta.json")
         if file.lane and meta.is_file():

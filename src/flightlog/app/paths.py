@@ -1,6 +1,8 @@
 """Where things are on this machine, as paths; `app.places` finds them."""
 
 import os
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,6 +30,12 @@ def config_dir(environ: Mapping[str, str]) -> Path:
 def claude_config_dirs(environ: Mapping[str, str]) -> list[Path]:
     """Return where Claude Code keeps its files: `CLAUDE_CONFIG_DIR` (a comma separates several), else home."""
     return [Path(each) for each in places.claude_config_dirs(environ)]
+
+
+def hook_command() -> str:
+    """Return how git is to call us: the program beside this Python, else whatever is on the path."""
+    beside = Path(sys.executable).with_name("flightlog")
+    return shlex.quote(str(beside)) if beside.exists() else "flightlog"
 
 
 def project_settings(project: Path) -> Path:

@@ -12,8 +12,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from flightlog.app import is_trusted, open_archive, paths
+from flightlog.app import is_trusted, open_archive
 from flightlog.app.collecting import common
+from flightlog.app.paths import home
 from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
 from flightlog.privacy import key as keys
@@ -39,14 +40,9 @@ _GIT_NAME = re.compile(r"^[ \t]*(?:name|email)[ \t]*=[ \t]*\"?(.*?)\"?[ \t]*$", 
 _NAMELESS = frozenset(("", "root", "localhost"))
 
 
-def home(environment: Mapping[str, str] | None = None) -> Path:
-    """Return where flightlog keeps what is not part of any repository."""
-    return paths.home(os.environ if environment is None else environment)
-
-
 def key_path() -> Path:
     """Return where the key for tags is."""
-    return home() / "privacy.key"
+    return home(os.environ) / "privacy.key"
 
 
 def redactor(folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:

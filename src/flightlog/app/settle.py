@@ -5,7 +5,7 @@ by the hook for one session, or by a person for all of them.
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ from flightlog.app.config import in_force
 from flightlog.app.live import gather_after
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive, Recording
-from flightlog.model.damage import UNREADABLE
+from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.model.errors import Conflict, FlightlogError, NotFound
 from flightlog.model.ids import checked
 from flightlog.sources.claude_code.discover import AGENT, session_files
@@ -118,16 +118,13 @@ def _index(archive: Archive, only: str) -> tuple[str, ...]:
 def _from_hook(session: str) -> Recording:
     """Find a session's files by what its hook was told."""
     told = session_dir(Path(home()), AGENT, session) / "hooks.jsonl"
-    paths = {path for path in map(_transcript_path, _hook_lines(told)) if path}
+    lines = (line.data for line in read_together(told) if not isinstance(line, Damage))
+    paths = {path for path in map(_transcript_path, lines) if path}
     known = [str(folder) for folder in claude_config_dirs(os.environ)]
     files = [file for path in sorted(paths) for file in session_files(str(Path(path).parent), session)]
     if not files:
         raise NotFound(f"no session {session!r} below {', '.join(known)}", hint="flightlog session list")
     return Recording(session, AGENT, tuple(files))
-
-
-def _hook_lines(path: Path) -> Iterable[bytes]:
-    return (line.data for line in read_together(path) if hasattr(line, "data"))
 
 
 def _transcript_path(line: bytes) -> str:

@@ -4,7 +4,6 @@ The one part of `init` that reads the environment; the plan itself is made in `a
 """
 
 import os
-import shlex
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from msgspec import Struct
 from flightlog.agents.claude_code import ClaudeCode
 from flightlog.app import install, jsonedit
 from flightlog.app.config import in_force
-from flightlog.app.paths import claude_config_dirs, project_of, project_settings
+from flightlog.app.paths import claude_config_dirs, hook_command, project_of, project_settings
 from flightlog.app.privacy import guard_git
 from flightlog.privacy import guard
 from flightlog.store import files, settings_file
@@ -45,10 +44,7 @@ def guard_here(place: Place, *, remove: bool) -> list[Path]:
         return []
     if remove:
         return guard.remove_guard(guard_git(place.cwd))
-    beside = Path(sys.executable).with_name("flightlog")
-    return guard.install_guard(
-        guard_git(place.cwd), command=shlex.quote(str(beside)) if beside.exists() else "flightlog"
-    )
+    return guard.install_guard(guard_git(place.cwd), command=hook_command())
 
 
 def wants_guard(place: Place, *, remove: bool) -> bool:

@@ -6,7 +6,7 @@ Reads files and writes bundles; what they say and what is wrong with them is `vi
 import functools
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -26,6 +26,9 @@ from flightlog.views.atif.findings import Finding
 from flightlog.views.atif.lint import is_trajectory, lint, parsed
 from flightlog.views.atif.values import dicts, results
 
+if TYPE_CHECKING:
+    from flightlog.app.sharing import SessionDocument
+
 DOCUMENT_BYTES_MAX = 128 << 20  # a session of 5,000 steps makes about 20 MB
 
 
@@ -37,17 +40,17 @@ class Linted(Struct, frozen=True):
     fidelity: list[Kept] | None = None
 
 
-def bundle_of(session: Session, known: Mapping[str, Known], version: str) -> Bundle:
-    """Return a recorded session's trajectories."""
-    return trajectory(session, Profile("1.7" if version == "1.7" else "1.6"), known)
+def bundle_of(
+    archive: Archive, session: Session, version: str, *, redact: bool
+) -> tuple[Bundle, "Redacted[SessionDocument] | None"]:
+    """Return a session's trajectories, and the redacted document they were made of if they are to be passed on."""
+    redacted, contexts = None, archive.known(session.id)
+    if redact:
+        from flightlog.app.sharing import redact_session  # noqa: PLC0415 - the rules take a while to load
 
-
-def redacted_bundle_of(archive: Archive, session: Session, version: str) -> Redacted[Bundle]:
-    """Return a session's trajectories, redacted as one document."""
-    from flightlog.app.sharing import redact_session  # noqa: PLC0415 - the rules take a while to load
-
-    redacted, _ = redact_session(archive, session)
-    return redacted.map(lambda document: bundle_of(document.session, document.contexts, version))
+        redacted, _ = redact_session(archive, session)
+        session, contexts = redacted.value.session, redacted.value.contexts
+    return trajectory(session, Profile("1.7" if version == "1.7" else "1.6"), contexts), redacted
 
 
 def write_bundle(folder: Path, bundle: Bundle) -> list[Path]:

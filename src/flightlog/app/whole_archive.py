@@ -21,7 +21,7 @@ from flightlog.app.jobs import LOCAL
 from flightlog.app.jobs.desk import desk
 from flightlog.app.paths import claude_config_dirs
 from flightlog.app.privacy import found_in, redactor
-from flightlog.app.trajectories import bundle_of, redacted_bundle_of
+from flightlog.app.trajectories import bundle_of
 from flightlog.archive import Archive
 from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.model.extras import optional
@@ -123,8 +123,7 @@ def _one(archive: Archive, session: str, asked: Asked, made: Made, rows: dict[st
         return
     told = archive.session(session)
     if asked.kind == ATIF:
-        redacted = redacted_bundle_of(archive, told, asked.version) if asked.redact else None
-        bundle = redacted.value if redacted else bundle_of(told, archive.known(session), asked.version)
+        bundle, redacted = bundle_of(archive, told, asked.version, redact=asked.redact)
         made.files += [(f"{told.id}/{name}", data) for name, data in bundle.files()]
         _count(made, redacted)
         return

@@ -8,6 +8,7 @@ import functools
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from datetime import tzinfo
 from itertools import groupby
 from pathlib import Path
@@ -336,8 +337,5 @@ class Archive:
 
 
 def _text_of(path: str) -> str:
-    reader = open_reader(path)
-    try:
+    with closing(open_reader(path)) as reader:
         return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")
-    finally:
-        reader.close()

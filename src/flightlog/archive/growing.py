@@ -7,6 +7,7 @@ read again and held; a file that was rewritten is read from its beginning.
 import os
 import threading
 from collections.abc import Iterable
+from contextlib import closing
 
 from msgspec.structs import replace
 
@@ -98,11 +99,8 @@ def outline(archive: Archive, written: str) -> Outline:
     recording = archive.find(written)
     if recording.size < LONG_BYTES:
         return _outlined(archive, recording.session)
-    catalogue = Catalogue("outline", Outline, archive.index)
-    try:
+    with closing(Catalogue("outline", Outline, archive.index)) as catalogue:
         return catalogue.one(recording.session, recording.files, lambda session: _outlined(archive, session))
-    finally:
-        catalogue.close()
 
 
 def kept_outline(archive: Archive, session: str) -> Outline | None:
@@ -110,20 +108,16 @@ def kept_outline(archive: Archive, session: str) -> Outline | None:
     recording = archive.find(session)
     if recording.size < LONG_BYTES:
         return None
-    catalogue = Catalogue("outline", Outline, archive.index)
-    try:
+    with closing(Catalogue("outline", Outline, archive.index)) as catalogue:
         return catalogue.known(recording.session, recording.files)
-    finally:
-        catalogue.close()
 
 
 def keep_outline(archive: Archive, session: str, told: Outline) -> None:
     """Keep a long session's outline in the index."""
     recording = archive.find(session)
     if recording.size >= LONG_BYTES:
-        catalogue = Catalogue("outline", Outline, archive.index)
-        catalogue.one(recording.session, recording.files, lambda _: told)
-        catalogue.close()
+        with closing(Catalogue("outline", Outline, archive.index)) as catalogue:
+            catalogue.one(recording.session, recording.files, lambda _: told)
 
 
 def _outlined(archive: Archive, session: str) -> Outline:

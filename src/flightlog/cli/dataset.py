@@ -300,11 +300,12 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     """Put the collector's script, a git hook and the merge driver into this repository, and begin a dataset."""
     from flightlog.app import dataset as wiring
     from flightlog.app.consent import consents
+    from flightlog.app.paths import hook_command
     from flightlog.dataset import hooks
     from flightlog.dataset.layout import prepare
 
     place = wiring.place_here()
-    command = wiring.hook_command()
+    command = hook_command()
     changes = hooks.plan_removal(place.repository) if remove else hooks.plan(place.repository, command)
     if not dry_run:
         hooks.apply(place.repository, changes, command)

@@ -47,7 +47,7 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
         done = workflow.process(room)
         published: list[str] = []
         if not as_json:
-            _ranking(done.board)
+            _table(done.board.open())
         if _agreed(done.board, yes=yes):
             workflow.approve(room)
             published = workflow.publish(room)
@@ -268,10 +268,6 @@ def _agreed(board: "Board", *, yes: bool) -> bool:
         click.echo(f"{counted(len(waiting), 'cluster')} to be approved: flightlog issue process --yes", err=True)
         return False
     return click.confirm(f"Approve and publish {counted(len(waiting), 'cluster')}?", default=True, err=True)
-
-
-def _ranking(board: "Board") -> None:
-    _table(board.open())
 
 
 def _table(issues: "Sequence[Issue]") -> None:

@@ -20,10 +20,9 @@ def write_trajectory(
     archive: "Archive", told: "Session", version: str, output: Path | None, given: dict[str, Any]
 ) -> None:
     """Print the trajectory, or write it with its subagents and pictures below `output`."""
-    from flightlog.app.trajectories import bundle_of, redacted_bundle_of, write_bundle
+    from flightlog.app.trajectories import bundle_of, write_bundle
 
-    redacted = redacted_bundle_of(archive, told, version) if given["redact"] else None
-    bundle = redacted.value if redacted else bundle_of(told, archive.known(told.id), version)
+    bundle, redacted = bundle_of(archive, told, version, redact=given["redact"])
     removed = removed_fields(redacted)
     files = len(bundle.documents) + len(bundle.pictures)
     if output is not None:

@@ -56,7 +56,7 @@ def ask_consent(needed: ConsentNeeded) -> bool:
     if agreed:
         from flightlog.app.consent import consents
 
-        consents().remember(needed.subject, needed.effects)
+        consents().grant(needed.subject, needed.effects)
     return agreed
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from flightlog.lab import config as configs
 from flightlog.lab.config import RunConfig
-from flightlog.lab.events import RunEvent, RunStarted
+from flightlog.lab.events import RunEvent
 from flightlog.lab.plan import Planned, plan
 from flightlog.lab.state import State, add, fold
 from flightlog.model.errors import Conflict, Invalid, NotFound
@@ -138,8 +138,3 @@ def paths(runs_dir: Path) -> list[Path]:
     top = runs_dir.resolve()
     found = [path.resolve() for path in top.iterdir() if path.name[:1] != "." and (path / CONFIG).is_file()]
     return sorted(path for path in found if path.is_relative_to(top))  # a link out of here is no run of this project
-
-
-def is_ours(book: Book) -> bool:
-    """Whether the run has a journal of ours that says how it began."""
-    return isinstance(book.state.started, RunStarted)

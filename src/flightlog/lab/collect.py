@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.lab import rebuilt
-from flightlog.lab.book import Book, create
+from flightlog.lab.book import Book
 from flightlog.lab.config import EVERY_TOOL, TOOLS, RunConfig, SessionConfig
 from flightlog.lab.events import RunEnded, RunStarted, Saved, SessionCounted, SessionEnded, SessionStarted
 from flightlog.lab.layout import as_json, meta_page
@@ -76,13 +76,6 @@ def changes(session: Session, lineage: Lineage) -> list[dict[str, Any]]:
     ]
     placed.sort(key=lambda one: one[0])
     return [entry for _, lane, step, number in placed for entry in rebuilt.entries(lane, step, number, session.cwd)]
-
-
-def made_by(
-    now: Callable[[], str], new_id: Callable[[], str], remember: Callable[[str], None]
-) -> Callable[[Path, RunConfig], Book]:
-    """The way a run is made: with a clock, a source of ids, and what remembers that it is the person's own."""
-    return lambda path, config: create(path, config, now=now, new_id=new_id, remember=remember)
 
 
 def _config(name: str, recorded: Recorded) -> RunConfig:

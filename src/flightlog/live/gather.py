@@ -41,7 +41,6 @@ from flightlog.store import files
 from flightlog.store.journal import Journal
 from flightlog.store.locks import lock
 from flightlog.store.pages import publish
-from flightlog.views.digest import SessionDigest
 
 FOLDER = "session-health"
 LOCK = "gather.lock"
@@ -128,7 +127,7 @@ class _Gathering:
         seen = runtime_state.look(self.where.folder, self.now_ms)
         accounts = Accounts(seen.state, self.book, self.memory, self.now_ms)
         accounts.absorb()
-        digests = self._digests()
+        digests = self.archive.books.digests(self.recordings)
         self.projects = {each.session: each.project for each in digests}
         memos = self._look(accounts)
         for event in accounts.events:
@@ -185,9 +184,6 @@ class _Gathering:
         if payload is not None and payload.workspace is not None and payload.workspace.project_dir:
             return payload.workspace.project_dir
         return (payload.cwd if payload else None) or self.projects.get(memo.session, "")
-
-    def _digests(self) -> list[SessionDigest]:
-        return self.archive.books.digests(self.recordings)
 
     def _signs(self, memo: Memo) -> healths.Signs:
         recording = self.recordings.get(memo.session)

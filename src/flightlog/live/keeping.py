@@ -5,9 +5,7 @@ included, and is compressed once a day.
 """
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -50,21 +48,6 @@ def clean_up(folder: Path, home: Path, now_ms: int) -> list[str]:
     return gone
 
 
-def archived(folder: Path) -> list[dict[str, object]]:
-    """Every session that left the file, oldest first."""
-    found: list[dict[str, object]] = []
-    for path in sorted((folder / ARCHIVE).glob("sessions-*.jsonl.zst")):
-        data = _zstandard().ZstdDecompressor().decompressobj().decompress(path.read_bytes())
-        found += [msgspec.json.decode(line) for line in data.splitlines() if line]
-    with suppress(FileNotFoundError):
-        found += [
-            msgspec.json.decode(line.data)
-            for line in lines.read(folder / ARCHIVE / "sessions.jsonl")
-            if isinstance(line, lines.Line)
-        ]
-    return found
-
-
 def log_line(folder: Path, text: str) -> None:
     """Append to the log; above 200 KB only the last lines stay."""
     path = folder / LOG
@@ -80,8 +63,10 @@ def _compress(path: Path, now_ms: int) -> None:
     except FileNotFoundError:
         return
     if data:
+        import zstandard  # noqa: PLC0415 - loaded after each turn, needed once a week
+
         name = f"sessions-{now_ms}.jsonl.zst"
-        files.replace(path.with_name(name), _zstandard().ZstdCompressor(level=10).compress(data))
+        files.replace(path.with_name(name), zstandard.ZstdCompressor(level=10).compress(data))
     settings_file.remove(path)
 
 
@@ -90,9 +75,3 @@ def _is_old(path: Path, now_ms: int) -> bool:
         return now_ms - path.stat().st_mtime * 1000 > KEEP_DAYS * DAY_MS
     except OSError:
         return False
-
-
-def _zstandard() -> Any:
-    import zstandard  # noqa: PLC0415 - loaded after each turn, needed once a week
-
-    return zstandard

@@ -6,7 +6,7 @@ can be thrown away. Knows files and processes, judges nothing.
 
 import os
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import msgspec
@@ -236,13 +236,10 @@ def look_for_secrets(memo: Memo, recording: Recording, now_ms: int) -> None:
         if start == file.size:
             continue
         try:
-            reader = open_reader(file.path)
+            with closing(open_reader(file.path)) as reader:
+                data = reader.read(start, min(file.size - start, SECRETS_BYTES_MAX))
         except OSError:
             continue
-        try:
-            data = reader.read(start, min(file.size - start, SECRETS_BYTES_MAX))
-        finally:
-            reader.close()
         end = data.rfind(b"\n") + 1
         for rule, count in secret_counts(data[:end].splitlines(keepends=True)).items():
             memo.secrets[rule] = memo.secrets.get(rule, 0) + count

@@ -70,7 +70,8 @@ def check(git: PersonGit) -> list[Verdict]:
         kinds = list(_by_kind(path, state))
         verdicts += kinds
         if state != "staged" and kinds and kinds[0].fine:
-            verdicts += _in_file(git.folder / path, path, state)
+            with suppress(OSError), (git.folder / path).open("rb") as source:
+                verdicts += _in_content(source, path, state)
     blobs = ((blob, path) for path, blob in staged.items())
     return [*verdicts, *_in_names(staged, "staged"), *_in_objects(git, blobs, "staged")]
 
@@ -144,11 +145,6 @@ def _in_names(paths: Iterable[str], state: str) -> Iterator[Verdict]:
         shown = path.decode("utf-8", "replace").replace(found.value.decode("utf-8", "replace"), masked(found.value))
         why = f"the file name holds what looks like a secret: {masked(found.value)}"
         yield Verdict(shown, state, "", found.rule, fine=False, why=why)
-
-
-def _in_file(file: Path, path: str, state: str) -> Iterator[Verdict]:
-    with suppress(OSError), file.open("rb") as source:
-        yield from _in_content(source, path, state)
 
 
 def _in_content(source: "_Object | IO[bytes]", path: str, state: str) -> Iterator[Verdict]:

@@ -33,7 +33,8 @@ RISKY = frozenset(
 class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is allowed for one subject from here on; without `digest` and `rows`, nothing is.
 
-    `digest` is of all that was shown, `address` the one a key was shown to go to.
+    `digest` is of all that was shown, `address` the one a key was shown to go to, `rows` says that training rows may be
+    written there without a person at work.
     """
 
     subject: str
@@ -73,22 +74,14 @@ class Trust:
         """Return whether exactly these settings of `repository` were allowed; no risky settings need no consent."""
         return not allows or self.get(repository).digest == _digest(allows)
 
-    def allows_rows(self, repository: Path) -> bool:
-        """Return whether training rows may be written into `repository` without a person at work."""
-        return self.get(repository).rows
-
-    def grant(self, repository: Path, allows: Mapping[str, Any], *, rows: bool = False) -> None:
-        """Allow these settings of `repository`, and training rows if `rows`, from now on."""
-        self._append(lambda: Consent(_name(repository), _digest(allows), rows=rows))
+    def grant(self, subject: Path | str, allows: Mapping[str, Any], *, rows: bool = False) -> None:
+        """Allow what `subject` was shown to do, and training rows if `rows`, from now on; nothing shown: it is ours."""
+        address = _name(str(allows.get(ADDRESS, "")))
+        self._append(lambda: Consent(_name(subject), _digest(allows), address, rows))
 
     def allow_rows(self, repository: Path) -> None:
         """Allow training rows in `repository`; what else was allowed there stays allowed."""
         self._append(lambda: msgspec.structs.replace(self.get(repository), rows=True))
-
-    def remember(self, subject: str, allows: Mapping[str, Any] | None = None) -> None:
-        """Record that `subject` (a run, plan or address) is the person's own, or was allowed with these effects."""
-        address = _name(str((allows or {}).get(ADDRESS, "")))
-        self._append(lambda: Consent(_name(subject), _digest(allows or {}), address))
 
     def revoke(self, subject: Path | str) -> bool:
         """Withdraw consent; return whether there was any."""

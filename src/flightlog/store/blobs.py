@@ -46,11 +46,6 @@ def get(root: Path, digest: str) -> bytes:
     return data
 
 
-def exists(root: Path, digest: str) -> bool:
-    """Say whether a blob of this digest is kept; `get` says whether it is sound."""
-    return _held(root, digest) is not None
-
-
 def _held(root: Path, digest: str) -> Path | None:
     if not _DIGEST.fullmatch(digest):
         raise Invalid(f"not a digest: {digest[:70]!r}", hint="a digest is 64 hexadecimal digits")

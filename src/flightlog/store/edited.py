@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from flightlog.store.files import commit, ensure_dir, sync_dir, temporary, told, write_all
+from flightlog.store.settings_file import read
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -31,7 +32,7 @@ def rewrite(path: Path, before: bytes | None, after: bytes, aside: Path, *, dura
             os.fsync(file)
         if before is None:
             return _created(temp, path)
-        if content(path) != before:
+        if read(path) != before:
             return False
         if not _exchanged(temp, path):
             commit(temp, file, path, durable=durable)
@@ -45,15 +46,6 @@ def rewrite(path: Path, before: bytes | None, after: bytes, aside: Path, *, dura
         if durable:
             sync_dir(path.parent)
     return True
-
-
-def content(path: Path) -> bytes | None:
-    """What a file holds, None when there is none."""
-    try:
-        with told(path):
-            return path.read_bytes()
-    except FileNotFoundError:
-        return None
 
 
 def _created(temp: Path, path: Path) -> bool:

@@ -114,7 +114,9 @@ def _append_locked(path: Path, make: Callable[[Last], bytes], *, durable: bool) 
     """Append under the file's lock, or to a shard of our own; None when the file was moved while we waited."""
     file = _open(path)
     try:
-        if not _is_locked(file, path):
+        try:
+            claim(file, path, limit_s=WAIT_S)
+        except NoLocks:
             return _append_shard(path, make, durable=durable)
         if not os.path.samestat(os.fstat(file), path.stat()):
             return None
@@ -170,14 +172,6 @@ def _expect_whole(written: int, data: bytes) -> None:
 
 def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-
-
-def _is_locked(file: int, path: Path) -> bool:
-    try:
-        claim(file, path, limit_s=WAIT_S)
-    except NoLocks:
-        return False
-    return True
 
 
 def _read_at(path: Path, file: int, offset: int, length: int) -> bytes:

@@ -84,16 +84,13 @@ def write_meta(root: Path, meta: Meta) -> None:
     replace(root / META, head + meta.check.encode() + tail)
 
 
-def record(root: Path, meta: Meta, name: str, start: int = -1, end: int = -1) -> int:
-    """Take the bytes `[start, end)` of a file into the manifest; return how many bytes were hashed.
-
-    By default all bytes that the manifest lacks. Blocks before `start` keep their hashes.
-    """
+def record(root: Path, meta: Meta, name: str, start: int, end: int = -1) -> int:
+    """Take the bytes `[start, end)` of a file into the manifest, by default to its end; return how many were hashed."""
     recorded = meta.hashes.get(name, FileHashes(0, ()))
     with open_recording(root / name) as copy:
         end = copy.size if end < 0 else end
-        whole = (recorded.size if start < 0 else min(start, recorded.size)) // BLOCK_BYTES
-        if end == recorded.size and start in {-1, end} and name in meta.hashes:
+        whole = min(start, recorded.size) // BLOCK_BYTES  # blocks before it keep their hashes
+        if start == end == recorded.size and name in meta.hashes:
             return 0
         places = range(whole * BLOCK_BYTES, end, BLOCK_BYTES)
         fresh = (_hash(copy.read(at, min(BLOCK_BYTES, end - at))) for at in places)
@@ -104,9 +101,10 @@ def record(root: Path, meta: Meta, name: str, start: int = -1, end: int = -1) ->
 def record_all(root: Path, meta: Meta) -> None:
     """Take every file of the session into the manifest as far as it reaches now."""
     for name in present(root):
+        recorded = meta.hashes.get(name, FileHashes(-1, ()))
         with suppress(NotFound, Unreadable), open_recording(root / name) as copy:
-            if name not in meta.hashes or meta.hashes[name].size < copy.size:
-                record(root, meta, name)
+            if recorded.size < copy.size:
+                record(root, meta, name, max(recorded.size, 0))
 
 
 def record_hooks(root: Path, meta: Meta) -> int:
@@ -119,7 +117,7 @@ def record_hooks(root: Path, meta: Meta) -> int:
         with suppress(NotFound), open_recording(path) as copy:
             end = lines_end(path, copy.size)
             if end > recorded.size and recorded.is_sound(-1, copy.read):
-                hashed += record(root, meta, path.name, end=end)
+                hashed += record(root, meta, path.name, recorded.size, end)
     return hashed
 
 

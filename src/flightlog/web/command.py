@@ -16,10 +16,8 @@ import click
 
 from flightlog.app import local_zone, now_ms, open_archive, write_export
 from flightlog.app.pages import open_browser, reads_samples, web_root
-from flightlog.archive import Archive
 from flightlog.model.address import parse
 from flightlog.model.extras import optional
-from flightlog.model.session import Session
 from flightlog.model.text import describe_removed
 from flightlog.views.wire import as_json as wire
 from flightlog.views.wire import as_json_line
@@ -51,12 +49,13 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print how much was removed, and the page, as JSON.")
 def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
     """Write a session as one redacted page that works offline; say how much was removed."""
-    from flightlog.web.render import environment  # noqa: PLC0415 - heavy
+    from flightlog.app.sharing import redact_session  # noqa: PLC0415 - heavy
+    from flightlog.web.render import environment  # noqa: PLC0415
     from flightlog.web.share import share as drawn  # noqa: PLC0415
 
     archive = open_archive()
     told = archive.session(parse(session_id).session)
-    shared = drawn(*_redact(archive, told), environment(local_zone(), now_ms))
+    shared = drawn(*redact_session(archive, told), environment(local_zone(), now_ms))
     if output is not None:
         write_export(output, shared.value)
     if as_json:
@@ -70,12 +69,6 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
         click.echo(f"written: {output}", err=True)
     said = describe_removed(shared.secrets, shared.personal)
     click.echo(f"{said}; read it through before you pass it on", err=True)
-
-
-def _redact(archive: Archive, session: Session) -> tuple[Any, Any]:
-    from flightlog.app.sharing import redact_session  # noqa: PLC0415 - heavy, and few pages need it
-
-    return redact_session(archive, session)
 
 
 def _live(*, read_only: bool) -> Callable[[], Any]:
@@ -93,7 +86,7 @@ def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = Fa
 
     if not has_vendor():
         click.echo("charts and live filters are not installed; in a clone: make install", err=True)
-    sources = Sources(open_archive, local_zone(), now_ms, reads_samples(), _redact, _live(read_only=read_only))
+    sources = Sources(open_archive, local_zone(), now_ms, reads_samples(), _live(read_only=read_only))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(run(Serving(sources, secrets.token_urlsafe(32), web_root(), port, read_only), ready))
 

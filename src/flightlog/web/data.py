@@ -7,14 +7,13 @@ page noticing.
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from datetime import tzinfo
-from typing import Any
 
 from msgspec import Struct
 
 from flightlog.archive import Archive
 from flightlog.live.gather import Live
-from flightlog.model.session import Session
 from flightlog.views.report import UsageReport
 from flightlog.views.usage import By
 from flightlog.web.held import Held
@@ -23,7 +22,6 @@ from flightlog.web.searching import Hit, Searching, find
 from flightlog.web.shelf import Shelf
 
 FRESH_S = 3.0
-RedactSession = Callable[[Archive, Session], tuple[Any, Any]]  # a redacted document, and its redactor
 
 
 class Sources(Struct, frozen=True):
@@ -33,7 +31,6 @@ class Sources(Struct, frozen=True):
     zone: tzinfo
     now_ms: Callable[[], int]
     sample: bool = False
-    redact: RedactSession | None = None
     live: Callable[[], Sequence[Live]] | None = None
 
 
@@ -82,11 +79,8 @@ class Data:
         """Usage and cost of everything, broken down in several ways."""
         seen = fingerprints(self.archive())
         if self._used[0] != seen:
-            books = self.sources.archive().books
-            try:
+            with closing(self.sources.archive().books) as books:
                 self._used = (seen, books.usages(tuple(breakdowns), self.sources.zone))
-            finally:
-                books.close()
         return self._used[1]
 
     def close(self) -> None:

@@ -81,7 +81,8 @@ class Guard:
     def _signed_in(self, request: web.Request, port: int) -> web.StreamResponse | None:
         name = f"flightlog-{port}"
         if self._signs_in(request):
-            if not _same(request.query["token"], self._token):
+            given = request.query["token"].encode("utf-8", "replace")
+            if not secrets.compare_digest(given, self._token.encode()):
                 return _plain(401, "That token is not this server's. `flightlog serve` prints the right address.")
             session = secrets.token_urlsafe(32)
             self._sessions.add(session)
@@ -115,10 +116,6 @@ async def add_headers(_request: web.Request, response: web.StreamResponse) -> No
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")
     response.headers.pop("Server", None)
-
-
-def _same(one: str, two: str) -> bool:
-    return secrets.compare_digest(one.encode("utf-8", "replace"), two.encode())
 
 
 def _plain(status: int, text: str) -> web.Response:

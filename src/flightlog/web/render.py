@@ -79,7 +79,7 @@ def environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") -> Envi
         line=one_line,
         markdown=rendered,
         model=short_model,
-        money=lambda usd: money(_known(usd)),
+        money=lambda usd: money(Cost(usd, CostSource.TABLE)),
         print=row_print,
         short=lambda session: session[:8],
         when=lambda at_ms, form="%Y-%m-%d %H:%M": moment(at_ms, zone, form),
@@ -192,10 +192,6 @@ def _cost(cost: Cost) -> Markup:
     if cost.usd is None:
         return Markup('<span class="soft">cost unknown</span>')
     return Markup('<span class="cost">{}</span>').format(money(cost))
-
-
-def _known(usd: float | None) -> Cost:
-    return Cost(usd, CostSource.TABLE)
 
 
 def _iso(at_ms: int | None) -> str:

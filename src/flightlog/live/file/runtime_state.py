@@ -28,7 +28,7 @@ from flightlog.live.state import (
     create_default_runtime_state,
 )
 from flightlog.model.errors import Conflict, FlightlogError
-from flightlog.store import edited, files
+from flightlog.store import edited, files, settings_file
 from flightlog.store.locks import lock
 
 NAME = "runtime-state.yaml"
@@ -86,7 +86,7 @@ def read(folder: Path, now_ms: int) -> RuntimeState:
 
 def look(folder: Path, now_ms: int) -> Outcome:
     """Read the state as it stands, or the last good one and what is wrong with the file."""
-    data = edited.content(folder / NAME)
+    data = settings_file.read(folder / NAME)
     try:
         found = Outcome(_state(_chunks(folder, data)))
     except Broken as broken:
@@ -113,7 +113,8 @@ def update(folder: Path, now_ms: int, change: Change, *, durable: bool = True) -
             after, removed = _applied(chunks, new, (now_ms, old))
             text = "".join(chunk.text for chunk in after).encode()
             if text == data or edited.rewrite(folder / NAME, data, text, folder / OWN / "before.yaml", durable=durable):
-                _keep(folder, Kept(_print(text), after, _print(data) if data and text != data else b""))
+                kept = Kept(_print(text), after, _print(data) if data and text != data else b"")
+                files.replace(folder / OWN / "state.bin", msgspec.msgpack.encode(kept), durable=False)
                 return Outcome(new, removed=removed)
     raise Conflict(f"somebody keeps saving it: {folder / NAME}", hint="run the command again")
 
@@ -352,11 +353,11 @@ def _chunks(folder: Path, data: bytes | None) -> list[Chunk]:
 
 def _with_late_edit(folder: Path) -> bytes | None:
     """What the file holds; an editor may have saved into the one we had just exchanged for ours."""
-    data = edited.content(folder / NAME)
+    data = settings_file.read(folder / NAME)
     kept = _kept(folder)
     if kept is None or not kept.before or data is None or _print(data) != kept.print:
         return data
-    late = edited.content(folder / OWN / "before.yaml")
+    late = settings_file.read(folder / OWN / "before.yaml")
     if not late or _print(late) == kept.before:
         return data
     try:
@@ -373,10 +374,6 @@ def _kept(folder: Path) -> Kept | None:
         return msgspec.msgpack.decode(data, type=Kept)
     except (OSError, msgspec.MsgspecError):
         return None
-
-
-def _keep(folder: Path, kept: Kept) -> None:
-    files.replace(folder / OWN / "state.bin", msgspec.msgpack.encode(kept), durable=False)
 
 
 def _print(data: bytes) -> bytes:

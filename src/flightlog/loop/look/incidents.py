@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from flightlog.loop import events as e
-from flightlog.loop.look.session import JOURNAL, Told, events
+from flightlog.loop.look.session import JOURNAL, events
 from flightlog.model.damage import Damage, Incident, IncidentKind
 from flightlog.store.lines import read_together
 
@@ -16,7 +16,7 @@ def incidents(directory: Path) -> Iterator[Incident]:
     """Yield breaker trips, failed gates and an end in error, each with the number of its event."""
     for told in events(directory):
         if (kind := _wrong(told.event)) is not None:
-            yield Incident(kind, int(told.at * 1000), ROOM, (_address(directory, told),))
+            yield Incident(kind, int(told.at * 1000), ROOM, (f"{directory.name}/{JOURNAL}#{told.seq}",))
     damage = [item for item in read_together(directory / JOURNAL) if isinstance(item, Damage)]
     for each in damage:
         evidence = (f"{directory.name}/{JOURNAL}:{each.offset}",)
@@ -33,7 +33,3 @@ def _wrong(event: e.Event) -> IncidentKind | None:
             return "failed session"
         case _:
             return None
-
-
-def _address(directory: Path, told: Told) -> str:
-    return f"{directory.name}/{JOURNAL}#{told.seq}"

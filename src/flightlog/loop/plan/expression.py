@@ -63,12 +63,6 @@ def evaluate(node: Node, names: Mapping[str, float]) -> Value:
             return None if left is None or right is None else _computed(node.word, left, right)
 
 
-def names_in(node: Node) -> list[str]:
-    """Every name an expression asks for."""
-    own = [node.word] if node.kind == "name" else []
-    return own + [name for part in node.parts for name in names_in(part)]
-
-
 def _joined(node: Node, names: Mapping[str, float]) -> Value:
     values = [evaluate(part, names) for part in node.parts]
     decisive = node.kind == "or"

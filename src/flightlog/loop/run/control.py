@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct, json
+from msgspec import json
 from ruamel.yaml.error import YAMLError
 
 from flightlog.loop.run.world import Request
@@ -19,17 +19,9 @@ QUESTION = "question.yaml"
 _BYTES_MAX = 1 << 16
 
 
-class _Line(Struct):
-    what: str
-    question: str = ""
-    answer: str = ""
-    why: str = ""
-
-
 def send(directory: Path, request: Request) -> None:
     """Ask the runner of the session in `directory` for something."""
-    line = _Line(request.what, request.question, request.answer, request.why)
-    append(directory / CONTROL, json.encode(line), durable=True)
+    append(directory / CONTROL, json.encode(request), durable=True)
 
 
 class Inbox:
@@ -53,8 +45,7 @@ class Inbox:
             self._at += len(whole)
             for line in whole.splitlines():
                 with suppress(*UNREADABLE):
-                    told = json.decode(line, type=_Line)
-                    found.append(Request(told.what, told.question, told.answer, told.why))
+                    found.append(json.decode(line, type=Request))
         if question and (answer := self._written(question)):
             found.append(Request("answer", question, answer, "written into question.yaml"))
         return found

@@ -92,7 +92,7 @@ class Machine:
         report = self._directory / "reports" / f"{task.task_id}-{effect.attempt}.jsonl"
         ensure_dir(report.parent)
         told = ReportFile(report, self._project, (task.task_id, effect.attempt), self._outside.redact)
-        limit_s = self._limit_s(task, state)
+        limit_s = task.timeout_seconds or state.config.timeout_seconds
 
         def watch() -> str:
             for event in told.news():
@@ -158,11 +158,9 @@ class Machine:
         self._look(state)
         return any(request.what == "stop" for request in self._waiting)
 
-    def _limit_s(self, task: Task, state: State) -> float:
-        return task.timeout_seconds or state.config.timeout_seconds
-
     def _command(self, run: Run, env: Mapping[str, str], limit_s: float, watch: Callable[[], str], state: State) -> Ran:
-        words: str | Sequence[str] = run.command if run.command is not None else self._python(run)
+        python = [self._outside.python, "-m", "flightlog.loop.run.pytask", str(run.python), *run.arguments]
+        words: str | Sequence[str] = python if run.command is None else run.command
         began = self._outside.monotonic()
         try:
             command = Shell(words, cwd=self._project, environment=env)
@@ -183,9 +181,6 @@ class Machine:
         tail = self._outside.redact(command.tail())
         message, said = (shorten(tail, limit, "end").value for limit in (_TAIL_CHARS, _SAID_CHARS))
         return Ran(result or ("failure" if code else "success"), 0.0, code, message, said=said)
-
-    def _python(self, run: Run) -> list[str]:
-        return [self._outside.python, "-m", "flightlog.loop.run.pytask", str(run.python), *run.arguments]
 
     def _environment(self, task: Task, effect: Attempt, state: State) -> dict[str, str]:
         at = state.task(task.task_id)

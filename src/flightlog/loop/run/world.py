@@ -6,12 +6,14 @@ The real one is `run.machine`; the simulator's is made up. Nothing in here does 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from flightlog.loop.core.decide import Attempt, Check
 from flightlog.loop.core.state import State
 from flightlog.loop.events import Event
 
 
-class Request(NamedTuple):
+class Request(Struct, frozen=True):
     """What somebody asks of a running loop: pause (after the task), stop (at once), or an answer."""
 
     what: str

@@ -4,6 +4,7 @@ Looks only at the lines that can matter, found by byte search, so that it costs 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, suppress
 from typing import NamedTuple
 
 import stringzilla as sz
@@ -51,16 +52,8 @@ def signs(paths: Iterable[str], *, more: bool = True) -> Signs:
 def _telling(paths: Iterable[str], needles: Sequence[bytes]) -> Iterator[bytes]:
     buffer = bytearray(_BLOCK_BYTES)
     for path in paths:
-        try:
-            file = open_reader(path)
-        except OSError:
-            continue
-        try:
+        with suppress(OSError), closing(open_reader(path)) as file:
             for block in blocks(file, 0, buffer):
                 for needle in needles:
                     if sz.find(block.view, needle, 0, block.end) >= 0:
                         yield from map(bytes, lines_with(needle, block.view, block.end))
-        except OSError:
-            continue
-        finally:
-            file.close()

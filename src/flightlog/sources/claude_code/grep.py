@@ -6,6 +6,7 @@ a field nobody shows, so the caller looks again at the decoded record.
 
 import json
 from collections.abc import Iterator
+from contextlib import closing, suppress
 
 from flightlog.store.reading import open_reader
 
@@ -15,11 +16,7 @@ _BLOCK_BYTES = 4 << 20
 def places(path: str, words: str) -> Iterator[tuple[int, int]]:
     """Yield offset and length of each line that holds `words`, from the first on."""
     needle = json.dumps(words, ensure_ascii=False)[1:-1].encode("utf-8", "replace").lower()
-    try:
-        file = open_reader(path)
-    except OSError:
-        return
-    try:
+    with suppress(OSError), closing(open_reader(path)) as file:
         at, rest = 0, b""
         while block := file.read(at + len(rest), _BLOCK_BYTES):
             block = rest + block
@@ -27,8 +24,6 @@ def places(path: str, words: str) -> Iterator[tuple[int, int]]:
             yield from ((at + start, length) for start, length in _hits(block[:end], needle))
             at, rest = at + end, block[end:]
         yield from ((at + start, length) for start, length in _hits(rest, needle))
-    finally:
-        file.close()
 
 
 def _hits(block: bytes, needle: bytes) -> Iterator[tuple[int, int]]:

@@ -7,6 +7,7 @@ meaning: it feeds search, and search shows the recording itself.
 
 import os
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -35,15 +36,10 @@ def read_records(path: str, start: int) -> Records:
 def text_at(path: str, offset: int, length: int) -> str:
     """Return the words of the record that stands there, or nothing when it is gone."""
     try:
-        file = open_reader(path)
-    except OSError:
-        return ""
-    try:
-        record = _record(file.read(offset, length), offset)
+        with closing(open_reader(path)) as file:
+            record = _record(file.read(offset, length), offset)
     except (OSError, Unreadable):
         return ""
-    finally:
-        file.close()
     return "\n".join(part for part in record[5:7] if part) if record else ""
 
 
@@ -89,7 +85,8 @@ def _records(path: str, result: Records) -> Iterator[Record]:
             offset += len(line)
             if whole:
                 result.end = offset
-        result.fingerprint = _fingerprint(path, result.end)
+        with closing(open_reader(path)) as file:
+            result.fingerprint = fingerprint(file, result.end)
     except OSError as error:
         result.error = error.strerror or os.strerror(error.errno or 0)
 
@@ -102,14 +99,6 @@ def _salvaged(line: bytes, offset: int, result: Records) -> Iterator[Record]:
             result.damaged += 1
         else:
             yield record
-
-
-def _fingerprint(path: str, end: int) -> int:
-    file = open_reader(path)
-    try:
-        return fingerprint(file, end)
-    finally:
-        file.close()
 
 
 def _record(line: bytes, offset: int) -> Record | None:

@@ -7,6 +7,7 @@ repeat the same response in the same place are folded into one.
 """
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import msgspec
@@ -81,15 +82,10 @@ def scan(target: Target, buffer: bytearray | None = None) -> Scan:
     """
     reading = _Reading(target)
     try:
-        file = open_reader(target.path)
-    except OSError as error:
-        return Scan([], [], target.start, error=error.strerror or "unreadable")
-    try:
-        reading.run(file, buffer or bytearray(BLOCK_BYTES))
+        with closing(open_reader(target.path)) as file:
+            reading.run(file, buffer or bytearray(BLOCK_BYTES))
     except OSError as error:
         reading.result.error = error.strerror or "unreadable"
-    finally:
-        file.close()
     return reading.finished()
 
 

@@ -5,6 +5,7 @@ time of the record before them, so that they keep their place when files are joi
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -45,16 +46,10 @@ def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
 
 def entries_at(path: str, places: Iterable[tuple[int, int]]) -> Iterator[Entry]:
     """Yield what the records at known places say; a file that changed meanwhile may say nothing."""
-    try:
-        file = open_reader(path)
-    except OSError:
-        return
-    try:
+    with suppress(OSError), closing(open_reader(path)) as file:
         for offset, length in places:
             for entry in decode(file.read(offset, length)) or ():
                 yield replace(entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length)
-    finally:
-        file.close()
 
 
 def _lines(path: str, start: int) -> Iterator[Line | Damage]:

@@ -21,7 +21,10 @@ def put(repository: Repository, ref: str, files: Mapping[str, bytes], index: Pat
 
     `index` is where git may keep the private index meanwhile; the caller takes it away.
     """
-    new = _stored(repository, files)
+    new = {
+        path: git(repository, "hash-object", "-w", "--stdin", given=data).decode().strip()
+        for path, data in sorted(files.items())
+    }
     for _ in range(_TRIES):
         before = asked(repository, "rev-parse", "--quiet", "--verify", ref)
         held = tree_files(repository, before) if before else {}
@@ -64,13 +67,6 @@ def gather(repository: Repository, remote: str, theirs: str, ours: str) -> list[
 def _raced(error: GitError) -> bool:
     words = ("fetch first", "non-fast-forward", "cannot lock ref", "failed to update ref", "stale info", "rejected")
     return any(word in error.said for word in words)
-
-
-def _stored(repository: Repository, files: Mapping[str, bytes]) -> dict[str, str]:
-    return {
-        path: git(repository, "hash-object", "-w", "--stdin", given=data).decode().strip()
-        for path, data in sorted(files.items())
-    }
 
 
 def _tree(repository: Repository, files: Mapping[str, str], index: Path) -> str:

@@ -85,8 +85,7 @@ class Repository(Struct, frozen=True):
         self, command: Sequence[str], *, more: Mapping[str, str] | None = None, held: int | None = None
     ) -> Running:
         """Start a git command, to be finished later; several may run at once."""
-        name = next(word for word in command if word.islower() and "=" not in word and word[0] != "-")
-        if name != "init":
+        if command[0] != "init":
             self._check_settings()
         own = {"PATH": absolute(self.programs), "GIT_DIR": str(self.git_dir), "GIT_COMMON_DIR": str(self.git_dir)}
         environment = {**_SETTINGS, **own, **(more or {})}

@@ -8,6 +8,7 @@ the index keeps its own account, because each is built when it is first asked fo
 import sqlite3
 import zlib
 from collections.abc import Iterable
+from contextlib import closing
 from mmap import mmap
 from typing import NamedTuple
 
@@ -147,12 +148,7 @@ def _grown(row: Known, source: Source, work: Work) -> bool:
         return False
     work.opened += 1
     try:
-        file = open_reader(source.path)
+        with closing(open_reader(source.path)) as file:
+            return fingerprint(file, row.offset) == row.fingerprint
     except OSError:
         return False
-    try:
-        return fingerprint(file, row.offset) == row.fingerprint
-    except OSError:
-        return False
-    finally:
-        file.close()

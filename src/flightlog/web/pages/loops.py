@@ -17,7 +17,7 @@ from flightlog.loop.layout.decisions import Decisions
 from flightlog.loop.layout.errors import Errors
 from flightlog.loop.layout.pages import performance, progress
 from flightlog.loop.look.calibration import calibration, pairs
-from flightlog.loop.look.session import Told, look
+from flightlog.loop.look.session import look
 from flightlog.loop.look.status import brief
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.web.desk import DESK, aside, see_other
@@ -73,7 +73,8 @@ def _told(name: str) -> dict[str, Any]:
     made: deque[dict[str, Any]] = deque(maxlen=DECISIONS_SHOWN)
     whole = list(loop_look.told(directory))
     for each in whole:
-        _take(each, decisions, errors)
+        decisions.take(each.seq, each.at, each.event)
+        errors.take(each.seq, each.at, each.event)
         made.extend(decisions.fresh())
     made.extend(decisions.pending)
     tracked = progress(seen.state, plan)
@@ -91,11 +92,6 @@ def _told(name: str) -> dict[str, Any]:
         "question": open_one.asked if open_one else None,
         "deadline": stamp(open_one.at + open_one.asked.timeout_s) if open_one else "",
     }
-
-
-def _take(each: Told, decisions: Decisions, errors: Errors) -> None:
-    decisions.take(each.seq, each.at, each.event)
-    errors.take(each.seq, each.at, each.event)
 
 
 _NAME = "{name:session-[0-9]+(?:-[a-z0-9-]*)?}"

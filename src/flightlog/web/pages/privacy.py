@@ -34,7 +34,6 @@ def _looked(desk: Desk) -> dict[str, Any]:
         "allows": here.allows,
         "trusted": here.trusted,
         "layouts": LAYOUTS,
-        "can_share": desk.data.sources.redact is not None,
     }
 
 

@@ -6,8 +6,9 @@ from typing import Any
 from aiohttp import web
 from msgspec import Struct
 
+from flightlog.app.sharing import redact_session
 from flightlog.model.address import Address
-from flightlog.model.errors import NotFound, Unavailable
+from flightlog.model.errors import NotFound
 from flightlog.model.session import Step
 from flightlog.views.outline.shape import CHUNK_ROWS, LaneHead, Mark
 from flightlog.views.story import Telling, passage, story
@@ -83,11 +84,9 @@ async def text(request: web.Request) -> web.StreamResponse:
 async def shared(request: web.Request) -> web.StreamResponse:
     """Give a session as one redacted file to keep."""
     desk = request.app[DESK]
-    if desk.data.sources.redact is None:
-        raise Unavailable("sharing is not set up here", hint="flightlog share SESSION --output FILE")
     archive = desk.data.archive()
     told = await aside(archive.session, _id(request))
-    document, cleaner = await aside(desk.data.sources.redact, archive, told)
+    document, cleaner = await aside(redact_session, archive, told)
     made = await aside(share, document, cleaner, desk.templates)
     kept = {"Content-Disposition": f'attachment; filename="session-{told.id[:8]}.html"'}
     return web.Response(text=made.value, content_type="text/html", charset="utf-8", headers=kept)
@@ -159,7 +158,6 @@ def _session(desk: Desk, request: web.Request) -> web.Response:
             lane_id=name,
             whole=False,
             spilled="",
-            can_share=desk.data.sources.redact is not None,
         )
     )
 
