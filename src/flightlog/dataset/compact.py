@@ -14,16 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.dataset.book import (
-    GENERATION,
-    Book,
-    base_files,
-    read_blob,
-    read_blobs,
-    read_book,
-    read_files,
-    shard_files,
-)
+from flightlog.dataset.book import GENERATION, Book, base_files, read_blobs, read_book, read_files, shard_files
 from flightlog.dataset.layout import (
     KEPT_OPEN,
     PENDING,
@@ -109,9 +100,7 @@ def base_texts(book: Book) -> dict[str, list[bytes]]:
 
 def merged(name: str, versions: Iterable[bytes]) -> bytes:
     """Merge versions of the base file `name`: every row of each once, sorted."""
-    book = Book()
-    for number, body in enumerate(versions):
-        read_blob(book, f"{number}/{name}", body)
+    book = read_blobs({f"{number}/{name}": body for number, body in enumerate(versions)})
     return b"".join(line + b"\n" for line in base_texts(book).get(name, []))
 
 
@@ -120,7 +109,7 @@ def _into_base(place: Place, records: Records, branch: str, *, dry_run: bool) ->
     before = total_bytes(place)
     book = read_files([*base_files(place.tracked), *shards])
     restored = _restored(place, book)
-    texts = {name: list(each) for name, each in base_texts(book).items()}
+    texts = base_texts(book)
     for lines in texts.values():
         records.collect_values(lines)
     clean = {name: records.clean(lines) for name, lines in texts.items()}
@@ -181,14 +170,13 @@ def _into_shard(place: Place, records: Records, branch: str, default: str, *, dr
     return _told(book, branch, "shard", before, after, shards=len(names), restored=0, aside=(), dry=dry_run)
 
 
-def purge_shards(place: Place, records: Records) -> list[Path]:
-    """Write shards again that hold forgotten rows or words, without them; return those that were replaced.
+def purge_shards(place: Place, records: Records) -> None:
+    """Write shards again that hold forgotten rows or words, without them.
 
     A new shard begins at a column that no other has: git must not take it for the old one under a new name.
     """
     rules = read_book(place.tracked).forgotten
-    replaced: list[Path] = []
-    for path in shard_files(place.tracked) if rules.keys or rules.has_rules else ():
+    for path in shard_files(place.tracked):
         book = read_files([path])
         rows = [rules.stripped(row) for row in book.rows.values() if not rules.covers(row)]
         if book.damage or rows == list(book.rows.values()):
@@ -198,8 +186,6 @@ def purge_shards(place: Place, records: Records) -> list[Path]:
         body = indented(sorted(map(encoded, rows)), number)
         write_bodies(place, [named(session_of(path.name), body, path.name[:10])] if rows else [], records)
         files.remove([path])
-        replaced.append(path)
-    return replaced
 
 
 def _told(  # noqa: PLR0913 - one parameter per figure
