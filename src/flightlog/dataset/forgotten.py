@@ -54,25 +54,18 @@ class Forgotten:
             key_of(row) in self.keys
             or (kind != "commit" and session_of(row) in self._sessions)  # a commit is the repository's own
             or (kind == "chat" and str(row.get("id")) in self._chats)
-            or (kind == "action" and self._is_of_chat(row))
-            or all(self._is_in_time(each) for each in _times_of(row))
+            or (kind == "action" and (str(row.get("chat_id")) in self._chats or str(row.get("lane")) in self._lanes))
+            or all(map(self._is_in_time, _times_of(row)))
         )
 
     def stripped(self, row: Row) -> Row:
         """Return a row without what was forgotten of it; the same object if nothing was."""
-        if str(row.get("kind")) in _NEVER:
-            return row
+        times = _times_of(row)
+        is_silent = bool(self._silent_until) and times[0] <= self._silent_until  # also a row that says no time
         is_partly_gone = row.get("kind") == "session" and (
-            session_of(row) in self._untitled or any(self._is_in_time(each) for each in _times_of(row))
+            session_of(row) in self._untitled or any(map(self._is_in_time, times))
         )
-        return self._silent(row, always=is_partly_gone)
-
-    def _is_of_chat(self, action: Row) -> bool:
-        return str(action.get("chat_id")) in self._chats or str(action.get("lane")) in self._lanes
-
-    def _silent(self, row: Row, *, always: bool = False) -> Row:
-        """Rows that say no time are taken for old."""
-        if not always and not (self._silent_until and _times_of(row)[0] <= self._silent_until):
+        if str(row.get("kind")) in _NEVER or not (is_silent or is_partly_gone):
             return row
         made = withheld(row)
         if made.get("kind") == "action" and str(made.get("action_type")) not in _FILE_ACTIONS and made.get("target"):

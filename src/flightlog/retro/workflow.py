@@ -65,8 +65,11 @@ def has_finding(board: Board, cluster: Cluster) -> bool:
     return any(drafts.FINDING in board.issues[name].tags for name in cluster.issue_ids)
 
 
-def preview(room: Room, board: Board) -> list[Page]:
-    """Return exactly what publishing would write: approved issues that are open."""
+def preview(room: Room, written: str = "") -> list[Page]:
+    """Return exactly what publishing would write: one issue, or all approved ones that are open."""
+    board = room.board()
+    if written:
+        return [checked(room, board.issue(written))]
     chosen = [
         issue for cluster in board.clusters.values() if cluster.status == "approved" for issue in cluster.issue_ids
     ]
@@ -97,8 +100,7 @@ def checked(room: Room, issue: Issue) -> Page:
 
 def publish(room: Room, written: str = "") -> list[str]:
     """Write the public files of approved issues, or of one issue; return their paths."""
-    board = room.board()
-    found = [checked(room, board.issue(written))] if written else preview(room, board)
+    board, found = room.board(), preview(room, written)
     pages.publish(room.root, found)
     names = {issue_name(issue): issue.id for issue in board.issues.values()}
     for page in found:
@@ -158,7 +160,7 @@ def _import(room: Room) -> tuple[list[str], list[str]]:
 
 def _triage(room: Room) -> tuple[list[str], list[str]]:
     repeated, reopened = [], []
-    waiting = sorted((each for each in room.board().issues.values() if each.status == "draft"), key=lambda one: one.id)
+    waiting = [each for each in room.board().issues.values() if each.status == "draft"]
     for issue in sorted(waiting, key=lambda one: (one.created_ms, one.id)):
         board = room.board()
         now = room.now_ms()
