@@ -188,7 +188,7 @@ def test_a_file_of_a_later_schema_is_refused_and_stays_where_it_is(tmp_path):
 
     assert path.read_bytes() == body
     assert list(path.parent.glob("*.corrupt*")) == []
-    assert look(root)[0] is None
+    assert look(room.root)[0] is None
     with pytest.raises(Misconfigured):
         decoded(body)
 
