@@ -1,7 +1,6 @@
 """Wiring of live: which agents' directories there are here, the clock, and what a person set."""
 
 import os
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -81,11 +80,6 @@ def gather_after(archive: Archive, only: str) -> tuple[str, ...]:
             except FlightlogError as error:
                 notes.append(error.message)
     return tuple(notes)
-
-
-def folders() -> Sequence[Path]:
-    """Where the pages are."""
-    return [place.folder for place in places()]
 
 
 def _is_used(place: Where) -> bool:

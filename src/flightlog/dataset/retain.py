@@ -49,12 +49,6 @@ class LetGo(Struct, frozen=True):
     commands: tuple[str, ...] = ()
 
 
-def policy(keep_days: int) -> Policy:
-    """Return the rules: every kind of row after so many days."""
-    rules = tuple(Rule(kind, keep_days, Deed.DELETE) for kind in COUNTED)
-    return Policy("dataset", rules, untouched=("chats", "sessions", "actions"))
-
-
 def due(book: Book, keep_days: int, now_ms: int) -> tuple[Move, ...]:
     """Return the rows that are to go, oldest first; a row without a time stays."""
     items = [
@@ -62,7 +56,8 @@ def due(book: Book, keep_days: int, now_ms: int) -> tuple[Move, ...]:
         for key, row in book.rows.items()
         if key not in book.gone and (at_ms := _time(row))
     ]
-    return plan(policy(keep_days), items, now_ms)
+    rules = tuple(Rule(kind, keep_days, Deed.DELETE) for kind in COUNTED)
+    return plan(Policy("dataset", rules, untouched=("chats", "sessions", "actions")), items, now_ms)
 
 
 def marks_of_rows(book: Book, names: Iterable[str], now_ms: int) -> list[Row]:

@@ -8,17 +8,6 @@ again is a second attempt, and the first stays on record. Trees are snapshots in
 
 from msgspec import Struct
 
-STOPS = (
-    "completed",
-    "max_turns",
-    "budget_exhausted",
-    "rate_limited",
-    "auth_error",
-    "timeout",
-    "interrupted",
-    "error",
-)
-
 
 class Event(Struct, frozen=True, tag_field="kind", tag=True):
     """What all events of a run have in common: a tag."""
