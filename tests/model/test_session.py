@@ -17,4 +17,6 @@ def test_a_call_without_a_result_has_no_output():
     picture = Image("image/png", 3)
 
     assert ToolCall("t", "Bash", {}).output == ""
+    assert ToolCall("t", "Bash", {}).images == ()
     assert ToolCall("t", "Bash", {}, result=(Text("a"), picture, Text("b"))).output == "a\nb"
+    assert ToolCall("t", "Bash", {}, result=(Text("a"), picture)).images == (picture,)

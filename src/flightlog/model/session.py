@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.model.damage import Damage
-from flightlog.model.events import Block, PromptKind, words
+from flightlog.model.events import Block, Image, PromptKind, words
 from flightlog.model.text import one_line
 from flightlog.model.usage import ClientTotals, Cost, Usage
 
@@ -60,6 +60,11 @@ class ToolCall(Struct, frozen=True):
     def output(self) -> str:
         """The text that came back."""
         return words(self.result or ())
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """The pictures that came back."""
+        return tuple(block for block in self.result or () if isinstance(block, Image))
 
 
 class Step(Struct, frozen=True, tag="step"):

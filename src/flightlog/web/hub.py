@@ -72,6 +72,11 @@ class Hub:
                 _offer(queue, None)
         self._readers.clear()
 
+    @property
+    def readers(self) -> int:
+        """How many sessions are being read."""
+        return len(self._readers)
+
 
 class _Reader:
     """One thread that reads one session."""
