@@ -82,19 +82,14 @@ def checked(room: Room, issue: Issue) -> Page:
         raise Conflict(f"an issue that is {issue.status} is not published: {issue.id}", hint="flightlog issue process")
     page = issue_page(issue, room.redactor)
     assert isinstance(page.body, Clean)
-    left = room.redactor.find(page.body.text)
+    left = {each.rule for each in room.redactor.find(page.body.text)}
+    problem = f"what looks private ({', '.join(sorted(left))})" if left else ""
     texts, names = (issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files), room.names()
     if any(triage.without_private_text(text, names) != text for text in texts):
-        raise Invalid(
-            f"the issue still holds conversation, names or addresses: {issue.id}",
-            hint="edit the draft, then: flightlog issue process",
-        )
-    if left:
-        rules = ", ".join(sorted({each.rule for each in left}))
-        raise Invalid(
-            f"the issue still holds what looks private ({rules}): {issue.id}",
-            hint="edit the draft, then: flightlog issue process",
-        )
+        problem = "conversation, names or addresses"
+    if problem:
+        hint = "edit the draft, then: flightlog issue process"
+        raise Invalid(f"the issue still holds {problem}: {issue.id}", hint=hint)
     return page
 
 
