@@ -16,9 +16,10 @@ from pathlib import Path
 
 from flightlog.dataset.book import read_book
 from flightlog.dataset.compact import compact, compact_and_commit
+from flightlog.dataset.forgotten import mark
 from flightlog.dataset.layout import Place, prepare, write_shard
 from flightlog.dataset.retain import let_go, marks_of_rows, marks_of_words
-from flightlog.dataset.rows import key_of, moment, plain, tombstone
+from flightlog.dataset.rows import key_of, moment
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.sources.git.repository import at
@@ -152,7 +153,7 @@ class History:
         if living:
             key = self.draw.choice(living)
             self.taken.add(key)
-            self._put("gone", [plain(tombstone(key, "asked for", 1))])
+            self._put("gone", [mark("asked for", 1, of=key)])
             self.rows = {name: row for name, row in self.rows.items() if row["kind"] != "tombstone"}
             self.commit("delete a row")
 

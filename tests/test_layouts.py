@@ -16,6 +16,7 @@ from tools.docs.files import FILES, named
 
 from cli_runs import FLIGHTLOG
 from flightlog.app import doctor
+from flightlog.app.retro import look
 from flightlog.lab.book import Book
 from flightlog.lab.events import TreeSettled
 from flightlog.live.file import runtime_state
@@ -187,6 +188,7 @@ def test_a_file_of_a_later_schema_is_refused_and_stays_where_it_is(tmp_path):
 
     assert path.read_bytes() == body
     assert list(path.parent.glob("*.corrupt*")) == []
+    assert look(room.root)[0] is None
     with pytest.raises(Misconfigured):
         decoded(body)
 

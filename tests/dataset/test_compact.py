@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from dataset_ground import Ground
 from flightlog.dataset.book import read_book
 from flightlog.dataset.compact import compact, is_generation, merged
+from flightlog.dataset.forgotten import mark
 from flightlog.dataset.layout import Place, prepare, write_shard
-from flightlog.dataset.rows import key_of, plain, tombstone
+from flightlog.dataset.rows import key_of
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.sources.git.repository import Repository
@@ -73,7 +74,7 @@ versions = st.lists(st.tuples(names, st.integers(1, 4)), min_size=1, max_size=12
 def test_the_base_files_depend_on_the_rows_alone(tmp_path_factory, written, gone, seed):
     one, other = (Ground(tmp_path_factory.mktemp("ground")).on() for _ in range(2))
     rows = [chat(name, rev) for name, rev in written]
-    rows += [plain(tombstone(key_of(chat(name)), "asked for", 1)) for name in gone]
+    rows += [mark("asked for", 1, of=key_of(chat(name))) for name in gone]
     put(one, *rows)
     compacted(one)
     shuffled = list(rows)
@@ -125,7 +126,7 @@ def test_a_row_that_a_revert_took_away_comes_back_but_not_one_that_was_taken_out
     ground.commit("more rows")
     ground.git("revert", "--no-edit", "HEAD")
     ground.git("revert", "--no-edit", "HEAD~2")
-    put(ground, plain(tombstone(key_of(chat("b")), "asked for", 1)), number=2)
+    put(ground, mark("asked for", 1, of=key_of(chat("b"))), number=2)
     assert ground.rows("chat") == []
 
     done = compacted(ground)

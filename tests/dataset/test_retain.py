@@ -2,8 +2,9 @@
 
 from flightlog.dataset.book import read_book
 from flightlog.dataset.compact import compact
+from flightlog.dataset.forgotten import mark
 from flightlog.dataset.layout import write_shard
-from flightlog.dataset.retain import due, tombstones
+from flightlog.dataset.retain import due
 
 DAY_MS = 86_400_000
 NOW = 1_793_700_000_000
@@ -20,9 +21,8 @@ def test_what_is_older_than_730_days_goes_and_stays_gone(ground):
     body = shard.read_bytes()
 
     moves = due(ground.book, 730, NOW)
-    write_shard(
-        ground.place, "gone", tombstones((move.item.name for move in moves), "old", NOW), 1, ground.kit().records
-    )
+    marks = [mark("old", NOW, of=move.item.name) for move in moves]
+    write_shard(ground.place, "gone", marks, 1, ground.kit().records)
 
     assert [move.item.name for move in moves] == ["chat:chat-old:old"]
     assert {row["uuid"] for row in ground.rows("chat")} == {"new", "undated"}

@@ -66,7 +66,7 @@ def test_an_issue_is_previewed_redacted_and_published_only_by_a_write_of_our_own
     assert secret not in preview.text
     assert done.status == 303
     assert secret not in public.read_text()
-    assert workflow.preview(room, room.board()) == []
+    assert workflow.preview(room) == []
     assert missing.status == 404
 
 

@@ -16,8 +16,10 @@ from flightlog.dataset.book import FIELDS, read_book, shard_files
 from flightlog.dataset.commits import judged
 from flightlog.dataset.compact import Compaction, compact, compact_and_commit
 from flightlog.dataset.consent import permitted, values_of
+from flightlog.dataset.forgotten import mark
 from flightlog.dataset.layout import ROOT, Place, total_bytes, write_shard
 from flightlog.dataset.rows import Row, moment
+from flightlog.dataset.shards import GONE
 from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Move
@@ -149,6 +151,6 @@ def retain_here(place: Place, *, dry_run: bool) -> tuple[Move, ...]:
     days = said(place)["dataset.keep_days"].value
     moves = retain.due(read_book(place.tracked), int(days), now_ms())
     if moves and not dry_run:
-        rows = retain.tombstones((move.item.name for move in moves), retain.WHY, now_ms())
-        write_shard(place, "gone", rows, now_ms(), records(place))
+        rows = [mark(retain.WHY, now_ms(), of=move.item.name) for move in moves]
+        write_shard(place, GONE, rows, now_ms(), records(place))
     return moves

@@ -9,7 +9,7 @@ from pathlib import Path
 from flightlog.app import now_ms
 from flightlog.app.privacy import key_path, own_names, redactor
 from flightlog.model.damage import UNREADABLE
-from flightlog.model.errors import Conflict
+from flightlog.model.errors import Misconfigured
 from flightlog.privacy import key as keys
 from flightlog.privacy.redact import Redactor
 from flightlog.retro.issues.board import Board
@@ -38,7 +38,7 @@ def look(folder: Path | None = None) -> tuple[Analysis | None, Board]:
     room = Room(project / ROOT, Redactor(b""), now_ms, lambda: "")
     try:
         analysis = decoded((room.root / ANALYSIS).read_bytes())
-    except (OSError, *UNREADABLE, Conflict):
+    except (OSError, *UNREADABLE, Misconfigured):
         analysis = None
     return analysis, room.board()
 

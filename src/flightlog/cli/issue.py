@@ -135,9 +135,7 @@ def preview(written: str | None, *, as_json: bool) -> None:
     from flightlog.model.pages import Clean
     from flightlog.retro import workflow
 
-    room = find_room()
-    board = room.board()
-    pages = [workflow.checked(room, board.issue(written))] if written else workflow.preview(room, board)
+    pages = workflow.preview(find_room(), written or "")
     told = [{"path": page.path, "body": page.body.text} for page in pages if isinstance(page.body, Clean)]
     for each in () if as_json else told:
         click.echo(inert(f"{each['path']}\n{each['body']}"))
@@ -155,10 +153,8 @@ def publish(written: str | None, *, dry_run: bool, as_json: bool) -> None:
 
     room = open_room()
     with room.held():
-        board = room.board()
         if dry_run:
-            found = [workflow.checked(room, board.issue(written))] if written else workflow.preview(room, board)
-            names = [page.path for page in found]
+            names = [page.path for page in workflow.preview(room, written or "")]
         else:
             names = workflow.publish(room, written or "")
     for name in () if as_json else names:
@@ -258,16 +254,16 @@ def _agreed(board: "Board", *, yes: bool) -> bool:
     from flightlog.retro.workflow import has_finding
 
     pending = [each for each in board.clusters.values() if each.status == "pending"]
-    waiting = [each for each in pending if not has_finding(board, each)]
-    for each in pending if len(waiting) < len(pending) else ():
-        if each not in waiting:
-            click.echo(f"words of a conversation, not approved: flightlog issue approve {each.id}", err=True)
+    findings = [each for each in pending if has_finding(board, each)]
+    for each in findings:
+        click.echo(f"words of a conversation, not approved: flightlog issue approve {each.id}", err=True)
+    waiting = len(pending) - len(findings)
     if yes or not waiting:
         return True
     if not sys.stdin.isatty():
-        click.echo(f"{counted(len(waiting), 'cluster')} to be approved: flightlog issue process --yes", err=True)
+        click.echo(f"{counted(waiting, 'cluster')} to be approved: flightlog issue process --yes", err=True)
         return False
-    return click.confirm(f"Approve and publish {counted(len(waiting), 'cluster')}?", default=True, err=True)
+    return click.confirm(f"Approve and publish {counted(waiting, 'cluster')}?", default=True, err=True)
 
 
 def _table(issues: "Sequence[Issue]") -> None:

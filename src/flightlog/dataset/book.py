@@ -82,17 +82,15 @@ class Book:
         """The keys of rows that tombstones cover, whether the rows are here or not."""
         if self._gone is None:
             rules = self.forgotten
-            rows = self.rows.items() if rules.keys or rules.has_rules else ()
-            self._gone = rules.keys | {key for key, row in rows if rules.covers(row)}
+            self._gone = rules.keys | {key for key, row in self.rows.items() if rules.covers(row)}
         return self._gone
 
-    def has(self, key: str, line: bytes) -> bool:
-        """Whether the book needs nothing of this line: it is in, or older than what is, or gone."""
-        row = msgspec.json.decode(line)
+    def has(self, row: Row) -> bool:
+        """Whether the book needs nothing of this row: it is in, or older than what is, or gone."""
         if self.forgotten.covers(row):
             return True
-        known, clean = self.lines.get(key), self.forgotten.stripped(row)
-        return known is not None and _version(clean, line if clean is row else encoded(clean)) <= known
+        known, clean = self.lines.get(key_of(row)), self.forgotten.stripped(row)
+        return known is not None and _version(clean, encoded(clean)) <= known
 
     def of(self, kind: str) -> Iterator[Row]:
         """Yield the rows of a kind, fit to be counted, later judgements applied, in the order of their keys."""
@@ -179,19 +177,13 @@ def read_blobs(blobs: Mapping[str, bytes]) -> Book:
     """Read files that stand in git and not in the work tree."""
     book = Book()
     for name, body in blobs.items():
-        read_blob(book, name, body)
-    return book
-
-
-def read_blob(book: Book, name: str, body: bytes) -> None:
-    """Read the bytes of one more file."""
-    kind = _KIND_OF.get(name.rpartition("/")[2], "")
-    for line in body.split(b"\n"):
-        if line.strip():
+        kind = _KIND_OF.get(name.rpartition("/")[2], "")
+        for line in filter(bytes.strip, body.split(b"\n")):
             try:
                 book.add(line.strip(), kind)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 book.damage.append(Damage(name, 0, len(line), str(error)))
+    return book
 
 
 def base_files(tracked: Path) -> list[Path]:

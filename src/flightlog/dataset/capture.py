@@ -168,7 +168,7 @@ def _commits(place: Place, session: Session) -> tuple[list[AnyRow], dict[str, co
 
 def _is_fresh(row: Row, written: Mapping[str, str], book: Book | None) -> bool:
     if book is not None:
-        return not book.has(key_of(row), encoded(row))
+        return not book.has(row)
     return written.get(key_of(row)) != _digest(row)
 
 

@@ -81,12 +81,8 @@ def fix(place: Place, records: Records) -> list[str]:
 
 def _git(place: Place) -> Iterator[Finding]:
     if ignores(place.repository, place.pending / "x.jsonl"):
-        yield Finding(
-            "ignored",
-            PENDING,
-            "git ignores the training rows",
-            "git check-ignore -v .git-ml/tracked/x.jsonl",
-        )
+        find = "git check-ignore -v .git-ml/tracked/x.jsonl"
+        yield Finding("ignored", PENDING, "git ignores the training rows", find)
 
 
 def _files(place: Place) -> Iterator[Finding]:

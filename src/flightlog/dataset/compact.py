@@ -8,22 +8,13 @@ their order, nor on how often it is done. A killed compaction leaves rows twice,
 import hashlib
 import itertools
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.dataset.book import (
-    GENERATION,
-    Book,
-    base_files,
-    read_blob,
-    read_blobs,
-    read_book,
-    read_files,
-    shard_files,
-)
+from flightlog.dataset.book import GENERATION, Book, base_files, read_blobs, read_book, read_files, shard_files
 from flightlog.dataset.layout import (
     KEPT_OPEN,
     PENDING,
@@ -109,9 +100,7 @@ def base_texts(book: Book) -> dict[str, list[bytes]]:
 
 def merged(name: str, versions: Iterable[bytes]) -> bytes:
     """Merge versions of the base file `name`: every row of each once, sorted."""
-    book = Book()
-    for number, body in enumerate(versions):
-        read_blob(book, f"{number}/{name}", body)
+    book = read_blobs({f"{number}/{name}": body for number, body in enumerate(versions)})
     return b"".join(line + b"\n" for line in base_texts(book).get(name, []))
 
 
@@ -120,7 +109,7 @@ def _into_base(place: Place, records: Records, branch: str, *, dry_run: bool) ->
     before = total_bytes(place)
     book = read_files([*base_files(place.tracked), *shards])
     restored = _restored(place, book)
-    texts = {name: list(each) for name, each in base_texts(book).items()}
+    texts = base_texts(book)
     for lines in texts.values():
         records.collect_values(lines)
     clean = {name: records.clean(lines) for name, lines in texts.items()}
@@ -130,29 +119,22 @@ def _into_base(place: Place, records: Records, branch: str, *, dry_run: bool) ->
         prepare(place, records)
         aside = fold(place, book, clean, records, shards)
         _remember_head(place)
-    return _told(book, branch, "base", before, after, shards=len(shards), restored=restored, aside=aside, dry=dry_run)
+    done = _told(book, branch, "base", shards=len(shards), sizes=(before, after))
+    return replace(done, restored=restored, set_aside=tuple(map(str, aside)), dry_run=dry_run)
 
 
 def fold(place: Place, book: Book, clean: Mapping[str, Clean], records: Records, shards: Iterable[Path]) -> list[Path]:
-    """Write the base files, and only then remove the shards whose rows are in them; return what was set aside."""
-    aside = _write_base(place, book, clean, records)
-    _remove_shards(book, shards)
-    return aside
+    """Write the base files, and only then remove the shards whose rows are in them.
 
-
-def _write_base(place: Place, book: Book, clean: Mapping[str, Clean], records: Records) -> list[Path]:
-    """Write the base files; return copies of those that could not be read whole before."""
-    aside = _set_aside(place, book)
+    Return copies of base files that could not be read whole before; a shard that could not be stays.
+    """
+    damaged = sorted({Path(one.path) for one in book.damage})
+    aside = [files.set_aside(path, place.root / "damaged") for path in damaged if path.parent == place.tracked]
     pages = [Page(name, Tier.TRACKED, each) for name, each in clean.items()]
     mark = records.clean([_generation({name: each.text.encode() for name, each in clean.items()})])
     publish(place.tracked, [*pages, Page(GENERATION, Tier.TRACKED, mark)])
-    return aside
-
-
-def _remove_shards(book: Book, shards: Iterable[Path]) -> None:
-    """Remove shards whose rows are in the base files; one that could not be read whole stays."""
-    damaged = {Path(one.path) for one in book.damage}
     files.remove(path for path in shards if path not in damaged)
+    return aside
 
 
 def _into_shard(place: Place, records: Records, branch: str, default: str, *, dry_run: bool) -> Compaction:
@@ -178,17 +160,16 @@ def _into_shard(place: Place, records: Records, branch: str, default: str, *, dr
         write_bodies(place, [named(FOLDED, body, max(names)[:10])], records)
         files.remove(chosen[name] for name in names)
     after = before - removed + len(body)
-    return _told(book, branch, "shard", before, after, shards=len(names), restored=0, aside=(), dry=dry_run)
+    return replace(_told(book, branch, "shard", shards=len(names), sizes=(before, after)), dry_run=dry_run)
 
 
-def purge_shards(place: Place, records: Records) -> list[Path]:
-    """Write shards again that hold forgotten rows or words, without them; return those that were replaced.
+def purge_shards(place: Place, records: Records) -> None:
+    """Write shards again that hold forgotten rows or words, without them.
 
     A new shard begins at a column that no other has: git must not take it for the old one under a new name.
     """
     rules = read_book(place.tracked).forgotten
-    replaced: list[Path] = []
-    for path in shard_files(place.tracked) if rules.keys or rules.has_rules else ():
+    for path in shard_files(place.tracked):
         book = read_files([path])
         rows = [rules.stripped(row) for row in book.rows.values() if not rules.covers(row)]
         if book.damage or rows == list(book.rows.values()):
@@ -198,22 +179,9 @@ def purge_shards(place: Place, records: Records) -> list[Path]:
         body = indented(sorted(map(encoded, rows)), number)
         write_bodies(place, [named(session_of(path.name), body, path.name[:10])] if rows else [], records)
         files.remove([path])
-        replaced.append(path)
-    return replaced
 
 
-def _told(  # noqa: PLR0913 - one parameter per figure
-    book: Book,
-    branch: str,
-    into: str,
-    before: int,
-    after: int,
-    *,
-    shards: int,
-    restored: int,
-    aside: Sequence[Path],
-    dry: bool,
-) -> Compaction:
+def _told(book: Book, branch: str, into: str, *, shards: int, sizes: tuple[int, int]) -> Compaction:
     return Compaction(
         branch=branch,
         into=into,
@@ -222,11 +190,9 @@ def _told(  # noqa: PLR0913 - one parameter per figure
         repeats=sum(book.repeats.values()),
         older=book.older,
         gone=sum(key in book.gone for key in book.lines),
-        restored=restored,
-        bytes_before=before,
-        bytes_after=after,
-        set_aside=tuple(map(str, aside)),
-        dry_run=dry,
+        restored=0,
+        bytes_before=sizes[0],
+        bytes_after=sizes[1],
     )
 
 
@@ -262,12 +228,6 @@ def _known_head(place: Place) -> str:
 
 def _remember_head(place: Place) -> None:
     files.replace(place.state / "compacted", head(place.repository).encode() + b"\n", durable=False)
-
-
-def _set_aside(place: Place, book: Book) -> list[Path]:
-    """Keep a copy of each base file with bytes in it that cannot be read, before it is written anew."""
-    damaged = sorted({Path(one.path) for one in book.damage})
-    return [files.set_aside(path, place.root / "damaged") for path in damaged if path.parent == place.tracked]
 
 
 def _generation(texts: Mapping[str, bytes]) -> bytes:

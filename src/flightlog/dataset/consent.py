@@ -27,7 +27,7 @@ _LIMITS = {
 
 def permitted(rows: Iterable[AnyRow | Row], records: Records, *, words: bool) -> list[Redacted[Row]]:
     """Return rows as they may be written, each with how much was removed from it."""
-    given = [(_plain(row), _limits(row)) for row in rows]
+    given = [(row if isinstance(row, dict) else plain(row), _limits(row)) for row in rows]
     whole = [_uncounted(row, limits) if words else withheld(row) for row, limits in given]
     redacted = count_each(whole, records.value(whole))
     return [_shortened(row, *about) for row, about in zip(redacted, given, strict=True)]
@@ -67,10 +67,6 @@ def _uncounted(row: Row, limits: Mapping[str, int]) -> Row:
         if isinstance(made.get(name), str) and made.get(f"{name}_chars", 0) <= limits.get(name, 0):
             made.pop(f"{name}_chars", None)
     return made
-
-
-def _plain(row: AnyRow | Row) -> Row:
-    return row if isinstance(row, dict) else plain(row)
 
 
 def _shortened(redacted: Redacted[Row], before: Row, limits: Mapping[str, int]) -> Redacted[Row]:

@@ -21,7 +21,6 @@ class Forgotten:
     def __init__(self) -> None:
         """Begin with no rule."""
         self.keys: set[str] = set()
-        self.has_rules = False  # whether there is anything but keys
         self._sessions: set[str] = set()
         self._untitled: set[str] = set()
         self._chats: set[str] = set()
@@ -43,7 +42,6 @@ class Forgotten:
             self._silent_until = max(self._silent_until, before)
         elif before:
             self._times.add((since, before))
-        self.has_rules = self.has_rules or bool(session or before or self._chats)
 
     def covers(self, row: Row) -> bool:
         """Return whether a row is gone."""
@@ -54,27 +52,20 @@ class Forgotten:
             return True
         return (
             key_of(row) in self.keys
-            or (kind != "commit" and _session_of(row) in self._sessions)  # a commit is the repository's own
+            or (kind != "commit" and session_of(row) in self._sessions)  # a commit is the repository's own
             or (kind == "chat" and str(row.get("id")) in self._chats)
-            or (kind == "action" and self._is_of_chat(row))
-            or all(self._is_in_time(each) for each in _times_of(row))
+            or (kind == "action" and (str(row.get("chat_id")) in self._chats or str(row.get("lane")) in self._lanes))
+            or all(map(self._is_in_time, _times_of(row)))
         )
 
     def stripped(self, row: Row) -> Row:
         """Return a row without what was forgotten of it; the same object if nothing was."""
-        if not self.has_rules or str(row.get("kind")) in _NEVER:
-            return row
+        times = _times_of(row)
+        is_silent = bool(self._silent_until) and times[0] <= self._silent_until  # also a row that says no time
         is_partly_gone = row.get("kind") == "session" and (
-            _session_of(row) in self._untitled or any(self._is_in_time(each) for each in _times_of(row))
+            session_of(row) in self._untitled or any(map(self._is_in_time, times))
         )
-        return self._silent(row, always=is_partly_gone)
-
-    def _is_of_chat(self, action: Row) -> bool:
-        return str(action.get("chat_id")) in self._chats or str(action.get("lane")) in self._lanes
-
-    def _silent(self, row: Row, *, always: bool = False) -> Row:
-        """Rows that say no time are taken for old."""
-        if not always and not (self._silent_until and _times_of(row)[0] <= self._silent_until):
+        if str(row.get("kind")) in _NEVER or not (is_silent or is_partly_gone):
             return row
         made = withheld(row)
         if made.get("kind") == "action" and str(made.get("action_type")) not in _FILE_ACTIONS and made.get("target"):
@@ -93,12 +84,16 @@ class Forgotten:
 
 
 def mark(why: str, now_ms: int, **rule: Any) -> Row:
-    """Return a tombstone with a rule: `session`, `whole`, `chats`, `lanes`, `since`, `before`, `words`."""
+    """Return a tombstone: `of` a row, or with a rule: `session`, `whole`, `chats`, `lanes`, `since`, `before`, `words`.
+
+    The same row or rule has the same mark.
+    """
     name = hashlib.sha256(encoded(rule)).hexdigest()[:12]
-    return plain(TombstoneRow(id=f"forget-{name}", timestamp=moment(now_ms), of="", why=why, rev=now_ms, **rule))
+    return plain(TombstoneRow(id=f"forget-{name}", timestamp=moment(now_ms), why=why, rev=now_ms, **rule))
 
 
-def _session_of(row: Row) -> str:
+def session_of(row: Row) -> str:
+    """Return the short id of the session that a row belongs to; empty where it says none."""
     return short(str(row.get("session") or row.get("session_id") or ""))
 
 

@@ -113,10 +113,10 @@ def cache_pages(rows: Iterable[Row]) -> list[Page]:
     for row in rows:
         folder = CACHED.get(row["kind"])
         name = "".join(char if char.isalnum() or char in "._-" else "-" for char in str(row["id"]))[:120]
-        if folder == "sessions":
-            pages.append(Page(f"sessions/{name}.json", Tier.PRIVATE, _text(row)))
-        elif folder:
-            pages.append(Page(f"{folder}/{str(row.get('timestamp', ''))[:10]}/{name}.json", Tier.PRIVATE, _text(row)))
+        day = "" if folder == "sessions" else f"{str(row.get('timestamp', ''))[:10]}/"
+        if folder:
+            text = encoded({**row, "made_by": "flightlog"}).decode() + "\n"
+            pages.append(Page(f"{folder}/{day}{name}.json", Tier.PRIVATE, text))
     return pages
 
 
@@ -124,7 +124,3 @@ def total_bytes(place: Place) -> int:
     """Return how large the tracked files are."""
     files = [*base_files(place.tracked), *place.pending.glob("*.jsonl")]
     return sum(path.stat().st_size for path in files if path.exists())
-
-
-def _text(row: Row) -> str:
-    return encoded({**row, "made_by": "flightlog"}).decode() + "\n"

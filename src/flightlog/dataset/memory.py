@@ -64,7 +64,6 @@ class Clone(Struct, frozen=True):
     pushed_ms: int = 0
     pushed_rev: int = 0
     pushed: str = ""
-    imported: dict[str, str] = {}
 
 
 def recall(folder: Path, session: str) -> Memory:

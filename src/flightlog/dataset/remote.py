@@ -7,13 +7,14 @@ work tree lacks as one new shard of this clone, so that no file of that name can
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.dataset.book import Book, read_blobs, read_book, shard_files
 from flightlog.dataset.layout import PENDING, TRACKED, Place, write_bodies
 from flightlog.dataset.memory import recall_clone, remember_clone, writer
-from flightlog.dataset.rows import Row, rev_of
+from flightlog.dataset.rows import rev_of
 from flightlog.dataset.shards import GONE, free_number, indented, named
 from flightlog.privacy.records import Records
 from flightlog.sources.git import own_ref
@@ -100,7 +101,7 @@ def pull(place: Place, remote: str, records: Records) -> Pulled:
     for row in here.rows.values():
         if row.get("kind") == "tombstone":
             theirs.forgotten.add(row)
-    lines = sorted(line for key, line in theirs.kept().items() if not here.has(key, line))
+    lines = sorted(line for line in theirs.kept().values() if not here.has(msgspec.json.decode(line)))
     if not lines:
         return Pulled(len(refs), 0, "")
     number = free_number(path.read_bytes()[:100] for path in shard_files(place.tracked))
@@ -138,7 +139,4 @@ def _bodies(repository: Repository, files: dict[str, str]) -> dict[str, bytes]:
 
 
 def _last_ms(book: Book) -> int:
-    def moment(row: Row) -> int:
-        return rev_of(row) if row.get("kind") == "session" else 0
-
-    return max(map(moment, book.rows.values()), default=0)
+    return max((rev_of(row) for row in book.rows.values() if row.get("kind") == "session"), default=0)

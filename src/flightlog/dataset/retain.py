@@ -16,11 +16,11 @@ from msgspec import Struct
 from flightlog.dataset.book import Book, base_files, read_blobs, read_book, read_files, shard_files
 from flightlog.dataset.compact import compact, purge_shards
 from flightlog.dataset.consent import WORDS, withheld
-from flightlog.dataset.forgotten import Forgotten, mark
+from flightlog.dataset.forgotten import Forgotten, mark, session_of
 from flightlog.dataset.layout import TRACKED, Place, write_shard
 from flightlog.dataset.memory import recall_clone, writer
 from flightlog.dataset.older import FOLDERS, is_ours
-from flightlog.dataset.rows import COUNTED, WITHHELD, Row, moment, plain, short, tombstone
+from flightlog.dataset.rows import COUNTED, WITHHELD, Row, moment, short
 from flightlog.dataset.shards import GONE
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Deed, Item, Move, Policy, Rule
@@ -49,12 +49,6 @@ class LetGo(Struct, frozen=True):
     commands: tuple[str, ...] = ()
 
 
-def policy(keep_days: int) -> Policy:
-    """Return the rules: every kind of row after so many days."""
-    rules = tuple(Rule(kind, keep_days, Deed.DELETE) for kind in COUNTED)
-    return Policy("dataset", rules, untouched=("chats", "sessions", "actions"))
-
-
 def due(book: Book, keep_days: int, now_ms: int) -> tuple[Move, ...]:
     """Return the rows that are to go, oldest first; a row without a time stays."""
     items = [
@@ -62,12 +56,8 @@ def due(book: Book, keep_days: int, now_ms: int) -> tuple[Move, ...]:
         for key, row in book.rows.items()
         if key not in book.gone and (at_ms := _time(row))
     ]
-    return plan(policy(keep_days), items, now_ms)
-
-
-def tombstones(keys: Iterable[str], why: str, now_ms: int) -> list[Row]:
-    """Return the marks that these rows are gone."""
-    return [plain(tombstone(key, why, now_ms)) for key in sorted(set(keys))]
+    rules = tuple(Rule(kind, keep_days, Deed.DELETE) for kind in COUNTED)
+    return plan(Policy("dataset", rules, untouched=("chats", "sessions", "actions")), items, now_ms)
 
 
 def marks_of_rows(book: Book, names: Iterable[str], now_ms: int) -> list[Row]:
@@ -82,8 +72,8 @@ def marks_of_text(book: Book, text: str, now_ms: int) -> list[Row]:
     marks = []
     for key, row in _living(book):
         if row.get("kind") == "session":
-            marks += [mark(ASKED, now_ms, session=_session_of(row))] if wanted in _plain(row.get("summary")) else []
-            marks += tombstones([key], ASKED, now_ms) if wanted in _plain(withheld(row)) else []
+            marks += [mark(ASKED, now_ms, session=session_of(row))] if wanted in _plain(row.get("summary")) else []
+            marks += [mark(ASKED, now_ms, of=key)] if wanted in _plain(withheld(row)) else []
         elif wanted in _plain(row):
             marks += _of_row(book, key, now_ms)
     return marks
@@ -114,7 +104,7 @@ def let_go(place: Place, records: Records, marks: Sequence[Row], default: str, *
     if marks and not dry_run:
         write_shard(place, GONE, marks, max(row["rev"] for row in marks), records)
         compact(place, records, default=default) if is_default else purge_shards(place, records)
-        sessions = {_session_of(row) for row in (*gone.values(), *stripped.values())}
+        sessions = {session_of(row) for row in (*gone.values(), *stripped.values())}
         files.remove(path for path in (place.state / "sessions").glob("*.json") if short(path.stem) in sessions)
     stale, left = _repeating(place, gone.values(), stripped.values())
     if not dry_run:
@@ -133,7 +123,7 @@ def named(book: Book, name: str) -> str:
     """Return the key of the one row that `name` is the beginning of; of a session also where its row is not here."""
     living = dict(_living(book))
     names = {key: {key, str(row.get("id") or ""), str(row.get("hash") or "")} for key, row in living.items()}
-    sessions = {_session_of(row): key for key, row in living.items() if row.get("kind") == "session"}
+    sessions = {session_of(row): key for key, row in living.items() if row.get("kind") == "session"}
     for row in living.values():
         if session := str(row.get("session") or row.get("session_id") or ""):
             names.setdefault(sessions.setdefault(short(session), f"session:{session}"), set()).add(session)
@@ -151,13 +141,13 @@ def _of_row(book: Book, key: str, now_ms: int) -> list[Row]:
     kind, _, rest = key.partition(":")
     row = book.rows.get(key, {})
     if kind == "session":
-        inside = [each for _, each in _living(book) if _session_of(each) == short(rest)]
+        inside = [each for _, each in _living(book) if session_of(each) == short(rest)]
         chats = sorted(str(each.get("id")) for each in inside if each.get("kind") == "chat")
         return [mark(ASKED, now_ms, session=rest, whole=True, chats=chats)]
     if kind == "chat":
         chats = [str(row.get("id"))]
-        return [mark(ASKED, now_ms, session=_session_of(row), chats=chats, lanes=_lanes(book, chats))]
-    return tombstones([key], ASKED, now_ms)
+        return [mark(ASKED, now_ms, session=session_of(row), chats=chats, lanes=_lanes(book, chats))]
+    return [mark(ASKED, now_ms, of=key)]
 
 
 def _lanes(book: Book, chats: Iterable[str]) -> list[str]:
@@ -170,10 +160,6 @@ def _lanes(book: Book, chats: Iterable[str]) -> list[str]:
 def _living(book: Book) -> Iterator[tuple[str, Row]]:
     gone = book.gone
     return ((key, row) for key, row in book.rows.items() if key not in gone and row.get("kind") != "tombstone")
-
-
-def _session_of(row: Row) -> str:
-    return short(str(row.get("session") or row.get("session_id") or ""))
 
 
 def _plain(value: object) -> str:

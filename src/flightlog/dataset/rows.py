@@ -202,9 +202,9 @@ class TombstoneRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
     id: str
     timestamp: str
-    of: str
     why: str
     rev: int
+    of: str = ""
     session: str = ""  # with `whole` all rows of it, else its summary alone
     whole: bool = False
     chats: list[str] = []
@@ -302,9 +302,3 @@ def chat_name(session: str, uuid: str, at_ms: int | None) -> str:
     """Name a chat as the document does: day, time, six digits that come from the recording's own ids."""
     stamp = datetime.fromtimestamp((at_ms or 0) / 1000, UTC).strftime("%Y%m%d-%H%M%S")
     return f"chat-{stamp}-{hashlib.sha256(f'{session} {uuid}'.encode()).hexdigest()[:6]}"
-
-
-def tombstone(key: str, why: str, at_ms: int) -> TombstoneRow:
-    """Return the mark that a row is gone; the same row has the same mark."""
-    name = hashlib.sha256(key.encode()).hexdigest()[:12]
-    return TombstoneRow(id=f"gone-{name}", timestamp=moment(at_ms), of=key, why=why, rev=at_ms)

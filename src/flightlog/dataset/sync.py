@@ -18,7 +18,7 @@ from flightlog.dataset.capture import Kit, Work, capture_whole
 from flightlog.dataset.consent import permitted, values_of
 from flightlog.dataset.layout import CACHED, ROOT, Place, cache_pages, prepare, write_shard
 from flightlog.dataset.memory import recall, recall_clone, remember, remember_clone, writer
-from flightlog.dataset.rows import AnyRow, Row, encoded, key_of
+from flightlog.dataset.rows import AnyRow, Row
 from flightlog.dataset.window import search_values
 from flightlog.model.pages import Redacted
 from flightlog.sources.git.history import commits, head, times
@@ -133,19 +133,9 @@ def _alike(cwd: str, top: Path) -> bool:
 
 
 def _imported(kit: Kit, book: Book) -> list[Redacted[Row]]:
-    clone = recall_clone(kit.place.state)
-    seen: dict[str, str] = {}
-    found: list[Row] = []
-    for kind, path in older.files(kit.place.root):
-        stamp = f"{path.stat().st_size} {path.stat().st_mtime_ns} {kit.options.words}"
-        name = str(path.relative_to(kit.place.root))
-        seen[name] = stamp
-        made = older.row(kind, path)
-        found += [made] if made is not None else []
-    rows = [row for row in permitted(found, kit.records, words=kit.options.words) if _lacks(book, row.value)]
-    if seen != clone.imported:
-        remember_clone(kit.place.state, replace(clone, imported=seen))
-    return rows
+    found = (older.row(kind, path) for kind, path in older.files(kit.place.root))
+    rows = permitted(filter(None, found), kit.records, words=kit.options.words)
+    return [row for row in rows if not book.has(row.value)]
 
 
 def _all_commits(kit: Kit, book: Book) -> list[Redacted[Row]]:
@@ -154,7 +144,7 @@ def _all_commits(kit: Kit, book: Book) -> list[Redacted[Row]]:
         return []
     rows = permitted(_commit_rows(kit, [tip], [], 0), kit.records, words=kit.options.words)
     remember_clone(kit.place.state, replace(recall_clone(kit.place.state), head=tip))
-    return [row for row in rows if _lacks(book, row.value)]
+    return [row for row in rows if not book.has(row.value)]
 
 
 def _commit_rows(kit: Kit, tips: list[str], known: list[str], limit: int) -> list[AnyRow]:
@@ -163,10 +153,6 @@ def _commit_rows(kit: Kit, tips: list[str], known: list[str], limit: int) -> lis
     parents = {commit.parents[0] for commit in found if commit.parents}
     others = times(kit.place.repository, sorted(parents - there.keys()))
     return commit_rows.rows(found, {}, there | others)
-
-
-def _lacks(book: Book, row: Row) -> bool:
-    return not book.has(key_of(row), encoded(row))
 
 
 def _written(kit: Kit, what: str, rows: list[Redacted[Row]]) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -82,7 +83,10 @@ def read_export(room: Room, path: Path, progress: Progress | None = None) -> Rea
         digest = chats.digest_of(chat, version, path.name, (element.member, element.offset))
         lines.append(room.root / DIGESTS, msgspec.json.encode(digest))
         new += 1
-    room.journal.append(_read_whole(mark, source, (new + same, damaged), reading.account_names(path)), durable=True)
+    names = tuple(reading.account_names(path))
+    vendor: Literal["claude", "chatgpt"] = "claude" if source == "claude" else "chatgpt"
+    read = events.ExportRead(mark.fingerprint, mark.file_hash, vendor, new + same, damaged, names)
+    room.journal.append(read, durable=True)
     return Read(new, same, damaged)
 
 
@@ -161,12 +165,6 @@ def opened(digest: Digest, folder: Path) -> Iterator[tuple[str, str, str]]:
             yield from ((address, said.role, said.text) for address, said in addressed(chat))
             return
     yield from ((prompt.address, "user", prompt.text) for prompt in digest.prompts)
-
-
-def _read_whole(mark: reading.Mark, source: str, counts: tuple[int, int], names: Iterable[str]) -> events.ExportRead:
-    return events.ExportRead(
-        mark.fingerprint, mark.file_hash, "claude" if source == "claude" else "chatgpt", *counts, tuple(names)
-    )
 
 
 def _range(digests: Iterable[Digest]) -> tuple[str, str] | None:

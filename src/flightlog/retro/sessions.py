@@ -58,7 +58,7 @@ def digest_of(session: Session, version: str, redact: Callable[[Session], Redact
         models=told.models,
         frictions=tuple(_frictions(session))[:MARKS_MAX],
         outcomes=tuple(_outcomes(session))[:MARKS_MAX],
-        failures=tuple(_failures(redact(session).value if redact and _has_failures(session) else session))[:MARKS_MAX],
+        failures=tuple(_failures(redact(session).value if redact and any(_failures(session)) else session))[:MARKS_MAX],
         costs=tuple(_costs(session))[:MARKS_MAX],
         usd=summed(step.cost for step in all_steps(session)).usd,
         tokens=told.usage.total,
@@ -166,10 +166,6 @@ def _outcomes(session: Session) -> Iterator[Mark]:
         if _TEST.search(command):
             passed = not call.is_error and not _TESTS_FAILED.search(output)
             yield Mark("tests passed" if passed else "tests failed", address, excerpt(command))
-
-
-def _has_failures(session: Session) -> bool:
-    return any(call.is_error and not call.denied for _, _, _, call in _placed(session))
 
 
 def _failures(session: Session) -> Iterator[Mark]:

@@ -65,8 +65,11 @@ def has_finding(board: Board, cluster: Cluster) -> bool:
     return any(drafts.FINDING in board.issues[name].tags for name in cluster.issue_ids)
 
 
-def preview(room: Room, board: Board) -> list[Page]:
-    """Return exactly what publishing would write: approved issues that are open."""
+def preview(room: Room, written: str = "") -> list[Page]:
+    """Return exactly what publishing would write: one issue, or all approved ones that are open."""
+    board = room.board()
+    if written:
+        return [checked(room, board.issue(written))]
     chosen = [
         issue for cluster in board.clusters.values() if cluster.status == "approved" for issue in cluster.issue_ids
     ]
@@ -79,26 +82,20 @@ def checked(room: Room, issue: Issue) -> Page:
         raise Conflict(f"an issue that is {issue.status} is not published: {issue.id}", hint="flightlog issue process")
     page = issue_page(issue, room.redactor)
     assert isinstance(page.body, Clean)
-    left = room.redactor.find(page.body.text)
+    left = {each.rule for each in room.redactor.find(page.body.text)}
+    problem = f"what looks private ({', '.join(sorted(left))})" if left else ""
     texts, names = (issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files), room.names()
     if any(triage.without_private_text(text, names) != text for text in texts):
-        raise Invalid(
-            f"the issue still holds conversation, names or addresses: {issue.id}",
-            hint="edit the draft, then: flightlog issue process",
-        )
-    if left:
-        rules = ", ".join(sorted({each.rule for each in left}))
-        raise Invalid(
-            f"the issue still holds what looks private ({rules}): {issue.id}",
-            hint="edit the draft, then: flightlog issue process",
-        )
+        problem = "conversation, names or addresses"
+    if problem:
+        hint = "edit the draft, then: flightlog issue process"
+        raise Invalid(f"the issue still holds {problem}: {issue.id}", hint=hint)
     return page
 
 
 def publish(room: Room, written: str = "") -> list[str]:
     """Write the public files of approved issues, or of one issue; return their paths."""
-    board = room.board()
-    found = [checked(room, board.issue(written))] if written else preview(room, board)
+    board, found = room.board(), preview(room, written)
     pages.publish(room.root, found)
     names = {issue_name(issue): issue.id for issue in board.issues.values()}
     for page in found:
@@ -158,7 +155,7 @@ def _import(room: Room) -> tuple[list[str], list[str]]:
 
 def _triage(room: Room) -> tuple[list[str], list[str]]:
     repeated, reopened = [], []
-    waiting = sorted((each for each in room.board().issues.values() if each.status == "draft"), key=lambda one: one.id)
+    waiting = [each for each in room.board().issues.values() if each.status == "draft"]
     for issue in sorted(waiting, key=lambda one: (one.created_ms, one.id)):
         board = room.board()
         now = room.now_ms()

@@ -8,6 +8,7 @@ import io
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -62,14 +63,6 @@ def _examples(make: Callable[[Book], Iterator[dict[str, Any]]], book: Book, outp
     return {output.name: len(lines)}
 
 
-def _sft(book: Book, output: Path) -> dict[str, int]:
-    return _examples(messages, book, output)
-
-
-def _preferences(book: Book, output: Path) -> dict[str, int]:
-    return _examples(pairs, book, output)
-
-
 def _csv(book: Book, output: Path) -> dict[str, int]:
     """One file for each table."""
     made = {}
@@ -120,8 +113,8 @@ FORMS: dict[str, Callable[[Book, Path], dict[str, int]]] = {
     "csv": _csv,
     "parquet": _parquet,
     "huggingface": _hugging_face,
-    "sft": _sft,
-    "preferences": _preferences,
+    "sft": partial(_examples, messages),
+    "preferences": partial(_examples, pairs),
 }
 
 

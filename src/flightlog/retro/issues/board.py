@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.retro import events
@@ -180,20 +180,10 @@ def _drafted(event: events.Drafted) -> Issue:
 
 
 def _triaged(event: events.Triaged) -> dict[str, Any]:
-    return {
-        "title": event.title,
-        "description": event.description,
-        "signature": event.signature,
-        "severity": event.severity,
-        "fix_complexity": event.complexity,
-        "tags": event.tags,
-        "category": event.category,
-        "secrets": event.secrets,
-        "personal": event.personal,
-        "affected_files": event.affected_files,
-        "status": "triaged",
-        "updated_ms": event.at_ms,
-    }
+    fields = asdict(event)
+    del fields["issue"]
+    renamed = {"fix_complexity": fields.pop("complexity"), "updated_ms": fields.pop("at_ms")}
+    return fields | renamed | {"status": "triaged"}
 
 
 def _recluster(issues: dict[str, Issue], clusters: dict[str, Cluster], event: events.Clustered) -> None:

@@ -21,7 +21,6 @@ from flightlog.sources.api.scrub import Scrubber, clean_request
 from flightlog.sources.api.wire import REQUEST_HEADERS, RESPONSE_HEADERS, Recogniser, Said, kept_headers
 from flightlog.store.exchanges import Exchanges
 
-COPY_BYTES_MAX = 512 << 20
 _NO_BODY = Body("", 0)
 T = TypeVar("T")
 
