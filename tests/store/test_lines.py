@@ -93,6 +93,7 @@ def test_a_crash_costs_at_most_the_last_record(tmp_path_factory, written, lost):
 
     assert numbers(log)[: len(written) - 1] == written[:-1]
     assert numbers(log)[-1] == -7
+    assert log.read_bytes().splitlines()[-1] == b'{"n":-7}', "a record begins a line of its own"
     assert b"\n\n" not in log.read_bytes()
 
 
