@@ -26,6 +26,21 @@ def test_settle_keeps_everything_and_doing_it_again_copies_nothing(tmp_path):
     assert (again[0], again[1]["bytes_adopted"]) == (0, 0)
 
 
+def test_a_transcript_behind_a_link_is_archived_like_any_other(tmp_path):
+    config = config_dir(tmp_path, CASES[0])
+    (transcript,) = config.glob("projects/*/*.jsonl")
+    transcript.rename(tmp_path / "elsewhere.jsonl")
+    transcript.symlink_to(tmp_path / "elsewhere.jsonl")
+
+    code, report = asked(config, "settle")
+    transcript.unlink()
+
+    assert (code, report["failed"]) == (0, [])
+    assert report["bytes_adopted"] > 1_000
+    assert within(config, "doctor", "--verify").code == 0
+    assert len(json.loads(within(config, "session", "list", "--json").out)) == 1
+
+
 def test_status_says_what_is_kept_and_what_is_not(tmp_path):
     config = config_dir(tmp_path, *CASES)
     assert asked(config, "status")[1]["not_kept"] == 2

@@ -55,6 +55,8 @@ def sources_of(home: str, files: Iterable[Transcript]) -> "dict[str, Path]":
     sources: dict[str, Path] = {}
     for file in sorted(files, key=lambda file: file.size):
         path = Path(file.path)
+        if path.is_symlink():
+            path = path.resolve()  # a session is listed through a link, so it is archived through it
         if path.is_relative_to(home):
             continue
         sources[kept_name(file)] = path
