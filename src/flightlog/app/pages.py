@@ -13,6 +13,7 @@ from pathlib import Path
 
 from flightlog.app.paths import SAMPLES, claude_config_dirs, home
 from flightlog.store import files
+from flightlog.store.migration import ensure_writable
 
 _NAME = re.compile(r"[0-9a-f]{32}")  # 128 random bits
 _LEAD = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}"><title>flightlog</title>\n'
@@ -30,6 +31,7 @@ def web_root() -> str:
     except (OSError, UnicodeDecodeError):
         name = ""
     if not _NAME.fullmatch(name) or path.stat().st_mode & 0o077:
+        ensure_writable(home(os.environ))
         name = secrets.token_hex(16)
         files.replace(path, name.encode() + b"\n", durable=False)
     return f"/{name}"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from flightlog.model.errors import Conflict, Invalid, Unreadable
 from flightlog.store import files
+from flightlog.store.migration import ensure_writable
 
 _BYTES = 32
 _LEAD = "flightlog-privacy-key-1"
@@ -18,6 +19,7 @@ _LEAD = "flightlog-privacy-key-1"
 def load(path: Path) -> bytes:
     """Return the key at `path`, making it on first use."""
     if not path.exists():
+        ensure_writable(path.parent)
         files.create(path, secrets.token_bytes(_BYTES).hex().encode() + b"\n")
     return _read(path)
 
@@ -47,6 +49,7 @@ def take(path: Path, line: str, *, replace: bool = False) -> bytes:
             "another key is here; tags made with it would no longer match",
             hint="replace it with: flightlog privacy key import --yes",
         )
+    ensure_writable(path.parent)
     files.replace(path, key.hex().encode() + b"\n")
     return key
 

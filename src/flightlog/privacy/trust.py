@@ -17,6 +17,7 @@ import msgspec
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Misconfigured, Unreadable
 from flightlog.store.lines import TORN_TAIL, append_after, read_together
+from flightlog.store.migration import ensure_writable
 
 FILE = "trust.jsonl"
 VARIABLE = "FLIGHTLOG_TRUST"
@@ -107,6 +108,7 @@ class Trust:
         return found
 
     def _append(self, make: Callable[[], Consent]) -> None:
+        ensure_writable(self._path.parent)
         append_after(self._path, lambda _: msgspec.json.encode(make()), durable=True)
 
     def _unreadable(self) -> Unreadable:
