@@ -170,12 +170,14 @@ def test_a_record_that_no_decoder_takes_is_not_sound():
 @pytest.mark.parametrize("hostile", [b'{"a":', b'{"', b'{"a":[', b'"{', b'{"a":1} x', b"\0{"])
 def test_a_hostile_line_takes_linear_time(hostile):
     def seconds(count: int) -> float:
+        """Return the best of three: a collection of garbage may fall into one of them."""
         data = hostile * count
-        start = time.process_time()
-        list(spans(data))
-        return time.process_time() - start
-
-    seconds(1_000)
+        taken = []
+        for _ in range(3):
+            start = time.process_time()
+            list(spans(data))
+            taken.append(time.process_time() - start)
+        return min(taken)
 
     assert seconds(80_000) < 24 * max(seconds(10_000), 0.002)
 
