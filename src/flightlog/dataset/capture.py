@@ -60,11 +60,11 @@ class Work(Struct, frozen=True):
 def capture(kit: Kit, recording: Recording) -> Work:
     """Write what is new of a session since it was last captured."""
     known = recall(kit.place.state, recording.session)
-    anew = Memory(shards=known.shards, searched=known.searched)
-    memory = known if known.words == kit.options.words else anew
+    restarted = Memory(shards=known.shards, searched=known.searched)
+    memory = known if known.words == kit.options.words else restarted
     told = tell(kit.archive, recording, memory)
     if told is None:
-        memory, told = anew, tell(kit.archive, recording, anew)
+        memory, told = restarted, tell(kit.archive, recording, restarted)
     assert told is not None, "a session can always be told from its beginning"
     return _captured(kit, recording, (memory, told, None))
 

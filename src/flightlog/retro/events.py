@@ -16,7 +16,7 @@ Status = Literal["draft", "triaged", "clustered", "prioritized", "in_progress", 
 
 
 class Drafted(Struct, frozen=True, tag=True):
-    """Somebody or something reported a problem."""
+    """A person or a feature reported a problem."""
 
     issue: str
     title: str
