@@ -137,6 +137,20 @@ def test_killed_in_the_first_turn_it_is_resumed(bench, export, moment):
     assert len(list((bench.project / ROOT / "state").glob("analyst-*"))) == 1
 
 
+def test_an_agent_killed_before_its_first_message_starts_again(bench):
+    room = make_room(bench.project)
+    session = new_session()
+    with serve(parse({"rules": [{"replies": [{"text": "First."}]}]})) as model:
+        sitting(bench, room, model.url, session).say(order(ANALYSIS), ANALYSIS)
+    (transcript,) = bench.config.glob("projects/*/*.jsonl")
+    transcript.write_bytes(transcript.read_bytes().splitlines(keepends=True)[0])
+
+    with serve(parse({"rules": [{"replies": [{"text": "Here I am again."}]}]})) as model:
+        again = sitting(bench, room, model.url, session).say(order(ANALYSIS), ANALYSIS)
+
+    assert again.text == "Here I am again."
+
+
 def test_any_program_may_judge_and_can_write_nowhere_else(bench, export):
     script = 'echo "I read $1" | head -c 24; echo own > own.txt; echo x > ../../../written.txt; echo done'
     words = f"sh -c {shlex.quote(script)} sh {{prompt}}"

@@ -6,6 +6,7 @@ as data in a frame of its own, with a word that whatever stands there is no inst
 kept in `outputs/`, their cost in the metrics, and that it was begun on disk before it is started.
 """
 
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -104,8 +105,11 @@ class Analyst:
         self._note(begun.session if begun else self._session)
         outcome = self._run(prompt, resume=begun.session) if begun else self._run(prompt, session=self._session)
         if begun and outcome.exit_code != 0 and not outcome.timed_out and not _has_answered(outcome):
-            # It was cut short before it kept anything: there is nothing to go on with, so it begins.
-            outcome = self._run(prompt, session=self._session)
+            # Claude Code refuses to resume a transcript without a message, and refuses to reuse its id if the
+            # file exists already. Only a new id works in both cases.
+            fresh = str(uuid.uuid4())
+            self._note(fresh)
+            outcome = self._run(prompt, session=fresh)
         if outcome.session:
             self._note(outcome.session)
         return outcome
