@@ -381,6 +381,7 @@ class Mover:
     @staticmethod
     def line(item):
         module, name, asname = item
+        module = module.removesuffix(".__init__")
         return f"from {module} import {name}" + (f" as {asname}" if asname else "")
 
     def drop(self, source, node, foreign):
