@@ -58,6 +58,46 @@ class Source:
         self.scope_of = {}
         self.imports = []  # (node, scope, is_typing)
         self._walk(self.tree, self.top, in_class=False, typing=False)
+        self.class_targets = {
+            target
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.ClassDef)
+            for statement in node.body
+            if isinstance(statement, (ast.Assign, ast.AnnAssign))
+            for target in ast.walk(statement)
+            if isinstance(target, ast.Name) and isinstance(target.ctx, ast.Store)
+        }
+        self.nodes = [*ast.walk(self.tree), *self._quoted()]
+
+    def _quoted(self):
+        """Yield the nodes inside string annotations, with their places in the file."""
+        for holder in ast.walk(self.tree):
+            parts = []
+            if isinstance(holder, ast.arg):
+                parts = [holder.annotation]
+            elif isinstance(holder, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                parts = [holder.returns]
+            elif isinstance(holder, ast.AnnAssign):
+                parts = [holder.annotation]
+            elif isinstance(holder, ast.Call) and isinstance(holder.func, ast.Name) and holder.func.id == "cast":
+                parts = holder.args[:1]
+            for part in filter(None, parts):
+                for text in ast.walk(part):
+                    if isinstance(text, ast.Constant) and isinstance(text.value, str) and text.lineno == text.end_lineno:
+                        yield from self._inside(text)
+
+    def _inside(self, text):
+        try:
+            tree = ast.parse(text.value, mode="eval")
+        except SyntaxError:
+            return
+        for node in ast.walk(tree):
+            if isinstance(node, ast.expr):
+                node.lineno = node.end_lineno = text.lineno
+                node.col_offset += text.col_offset + 1
+                node.end_col_offset += text.col_offset + 1
+                self.scope_of[node] = self.scope_of.get(text) or self.top
+                yield node
 
     def span(self, node):
         return (self.starts[node.lineno - 1] + node.col_offset, self.starts[node.end_lineno - 1] + node.end_col_offset)
@@ -250,15 +290,15 @@ class Mover:
                     renames[source.top][name] = new
         needed = collections.defaultdict(set)  # scope -> {(module, name, asname)}
         handled = set()
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 scope = source.scope_of.get(node.value) or source.scope_of.get(node)
                 binder = source.binder(node.value.id, scope)
                 if binder and node.value.id in module_aliases.get(binder, {}):
                     handled.add(node.value)
                     self.use_module(source, node, scope, binder, module_aliases[binder][node.value.id], new_module, needed, taken)
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.Name) and node not in handled:
+        for node in source.nodes:
+            if isinstance(node, ast.Name) and node not in handled and node not in source.class_targets:
                 scope = source.scope_of.get(node)
                 binder = source.binder(node.id, scope)
                 if not binder:
@@ -463,8 +503,10 @@ class Mover:
     def assemble(self, new, sources, wanted):
         docs, foreign, typing_foreign, constants, bodies = [], [], [], [], []
         single = len(sources) == 1
+        blocked = {self.names.get((s.module, n.name), n.name) for s in sources for n in s.tree.body
+                   if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
         for source in sources:
-            doc, plain, typed, leading, rest = split(source, hoist=not single)
+            doc, plain, typed, leading, rest = split(source, blocked, hoist=not single)
             docs.append(doc)
             foreign += plain
             typing_foreign += typed
@@ -509,7 +551,7 @@ def apply(source):
     return data.decode()
 
 
-def split(source, *, hoist):
+def split(source, blocked, *, hoist):
     """Return docstring, foreign imports, foreign typing imports, leading constants, and the other text."""
     text = apply(source)
     tree = ast.parse(text)
@@ -544,10 +586,9 @@ def split(source, *, hoist):
             cut.update(range(node.lineno - 1, node.end_lineno))
         elif running and hoist and isinstance(node, (ast.Assign, ast.AnnAssign)):
             used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-            defined = {n.name for n in body if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))}
             late = {t.id for n in body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)} - names
             targets = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-            if not used & defined and not used & (late - targets):
+            if not used & blocked and not used & (late - targets):
                 names |= targets
                 start = node.lineno - 1
                 while start - 1 > 0 and lines[start - 1].lstrip().startswith("#") and start - 1 not in cut:
