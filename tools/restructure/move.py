@@ -656,6 +656,96 @@ def main():
     write(mover, results)
 
 
+def plan_tests(mover):
+    """Return old test path -> new test path, by the module that a test file is named after."""
+    plan, used = {}, set()
+    for path in sorted(Path("tests").rglob("test_*.py")):
+        parts = path.relative_to("tests").parts
+        if len(parts) < 2:
+            continue
+        old = ".".join(["flightlog", *parts[:-1], path.stem.removeprefix("test_")])
+        real = old if old in mover.sources else None
+        if real is None and f"{old}.__init__" in mover.sources:
+            real = f"{old}.__init__"
+        if real:
+            new = mover.moves[real].split(".")
+            packages, base = new[1:-1], new[-1]
+            alone = sum(1 for each in mover.moves.values() if each == mover.moves[real]) == 1
+            stem = base if alone and base != "__init__" else path.stem.removeprefix("test_")
+        else:
+            homes = collections.Counter(
+                tuple(mover.moves[m].split(".")[1:-1]) for m in mover.sources
+                if m.rpartition(".")[0] == ".".join(["flightlog", *parts[:-1]]) and not m.endswith("__init__")
+            )
+            if len(homes) != 1:
+                continue
+            packages, stem = list(next(iter(homes))), path.stem.removeprefix("test_")
+        target = Path("tests", *packages, f"test_{stem}.py")
+        if target in used:
+            target = Path("tests", *packages, f"test_{stem}_{path.stem.removeprefix('test_')}.py")
+        used.add(target)
+        if target != path:
+            plan[path] = target
+    return plan
+
+
+def move_tests(plan):
+    """Move test files; paths relative to the file follow its new depth."""
+    staged = {}
+    for old, new in plan.items():
+        text = old.read_text()
+        deeper = len(new.parts) - len(old.parts)
+        text = re.sub(r"(Path\(__file__\)\.parents\[)(\d)\]", lambda m: f"{m[1]}{int(m[2]) + deeper}]", text)
+        staged[old] = text
+    for old, new in plan.items():
+        aside = old.with_name(old.name + ".moving")
+        subprocess.run(["git", "mv", str(old), str(aside)], check=True)
+    for old, new in plan.items():
+        aside = old.with_name(old.name + ".moving")
+        new.parent.mkdir(parents=True, exist_ok=True)
+        if new.exists():
+            problems.append(f"{new} exists already")
+            continue
+        subprocess.run(["git", "mv", str(aside), str(new)], check=True)
+        new.write_text(staged[old])
+
+
+def rewrite_strings(mover, tests):
+    """Rewrite dotted module names and file paths in text files."""
+    dotted = {}
+    for old, new in mover.moves.items():
+        if old in mover.sources and new != DELETED:
+            dotted[old.removesuffix(".__init__")] = new.removesuffix(".__init__")
+    paths = {str(s.path): "src/" + mover.moves[m].replace(".", "/") + ".py" for m, s in mover.sources.items()}
+    paths |= {str(old): str(new) for old, new in tests.items()}
+    files = [p for top in ("src", "tests", "tools", "docs") for p in Path(top).rglob("*")
+             if p.suffix in {".py", ".md", ".sh", ".toml", ".yaml", ".html"} and "restructure" not in p.parts
+             and "golden" not in p.parts and "recordings" not in p.parts and p.is_file()]
+    files += [Path(n) for n in ("pyproject.toml", "Makefile", "README.md", "CONTRIBUTING.md", "SECURITY.md") if Path(n).exists()]
+
+    def swap_dotted(match):
+        whole = match[0]
+        if whole in dotted:
+            return dotted[whole]
+        head, _, tail = whole.rpartition(".")
+        real = mover.real(head)
+        if real and head in dotted and tail in mover.sources[real].top.bound:
+            module, name = mover.definer(real, tail)
+            home, new = mover.home(module, name) if name else (dotted[head], tail)
+            return f"{home.removesuffix('.__init__')}.{new}"
+        return whole
+
+    for path in files:
+        text = before = path.read_text()
+        text = re.sub(r"\bflightlog(?:\.\w+)+", swap_dotted, text)
+        text = re.sub(r"\b(?:src|tests)/[\w/]+\.py\b", lambda m: paths.get(m[0], m[0]), text)
+        if path.name == "breaks.py":
+            short = {k.removeprefix("src/flightlog/"): v.removeprefix("src/flightlog/") for k, v in paths.items()}
+            text = re.sub(r'"([\w/]+\.py)"', lambda m: f'"{short.get(m[1], m[1])}"', text)
+        if text != before:
+            path.write_text(text)
+
+
 def write(mover, results):
     olds = {source.path for source in mover.sources.values()}
     news = set()
@@ -686,6 +776,9 @@ def write(mover, results):
     for source in mover.outside:
         if getattr(source, "result", None):
             source.path.write_text(source.result)
+    tests = plan_tests(mover)
+    move_tests(tests)
+    rewrite_strings(mover, tests)
     for empty in sorted((p for p in SRC.rglob("*") if p.is_dir()), reverse=True):
         left = [p for p in empty.iterdir() if p.name != "__pycache__"]
         if not left:
