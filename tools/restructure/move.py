@@ -9,10 +9,12 @@ import argparse
 import ast
 import collections
 import csv
+import io
 import re
 import shutil
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 SRC = Path("src")
@@ -735,15 +737,33 @@ def rewrite_strings(mover, tests):
             return f"{home.removesuffix('.__init__')}.{new}"
         return whole
 
+    def swap(text):
+        text = re.sub(r"\bflightlog(?:\.\w+)+", swap_dotted, text)
+        return re.sub(r"\b(?:src|tests)/[\w/]+\.py\b", lambda m: paths.get(m[0], m[0]), text)
+
     for path in files:
         text = before = path.read_text()
-        text = re.sub(r"\bflightlog(?:\.\w+)+", swap_dotted, text)
-        text = re.sub(r"\b(?:src|tests)/[\w/]+\.py\b", lambda m: paths.get(m[0], m[0]), text)
+        text = swap_in_strings(text, swap) if path.suffix == ".py" else swap(text)
         if path.name == "breaks.py":
             short = {k.removeprefix("src/flightlog/"): v.removeprefix("src/flightlog/") for k, v in paths.items()}
             text = re.sub(r'"([\w/]+\.py)"', lambda m: f'"{short.get(m[1], m[1])}"', text)
         if text != before:
             path.write_text(text)
+
+
+def swap_in_strings(text, swap):
+    """Apply `swap` to the string literals of Python source."""
+    starts = [0]
+    for line in text.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    out, at = [], 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.STRING:
+            start = starts[token.start[0] - 1] + token.start[1]
+            end = starts[token.end[0] - 1] + token.end[1]
+            out += [text[at:start], swap(text[start:end])]
+            at = end
+    return "".join([*out, text[at:]])
 
 
 def write(mover, results):
