@@ -62,6 +62,29 @@ def test_tests_use_real_parts(path):
             assert node.attr in {"setenv", "delenv", "chdir", "syspath_prepend"}
 
 
+def derived_tags(path):
+    """Yield each class of `path` whose tag comes from its name, so that a rename would change files."""
+    for node in ast.walk(tree(path)):
+        given = {word.arg: word.value for word in getattr(node, "keywords", ()) if word.arg}
+        tagged = {"tag", "tag_field"} & set(given)
+        literal = isinstance(tag := given.get("tag"), ast.Constant) and isinstance(tag.value, str)
+        if isinstance(node, ast.ClassDef) and tagged and not literal:
+            yield node.name
+
+
+def test_every_tag_is_a_literal():
+    assert {f"{name(path)} {found}" for path in MODULES for found in derived_tags(path)} == set()
+
+
+def test_the_check_for_tags_sees_every_derived_tag(tmp_path):
+    path = tmp_path / "x.py"
+    for words in ("tag=True", "tag=str.lower", 'tag_field="kind"', 'tag_field="kind", tag=True', "tag=name"):
+        path.write_text(f"class X(Struct, frozen=True, {words}): ...")
+        assert list(derived_tags(path)) == ["X"], words
+    path.write_text('class X(Struct, tag_field="kind", tag="x"): ...\nclass Y(Struct): ...\n')
+    assert list(derived_tags(path)) == []
+
+
 WRITING_CALLS = {
     *("write_text", "write_bytes", "rename", "renames", "replace_file", "unlink", "rmdir", "rmtree", "symlink_to"),
     *(

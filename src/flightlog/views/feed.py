@@ -72,7 +72,7 @@ class Feed:
                 case ToolUse():
                     yield Line(Kind.CALL, depth + 2, f"{block.name} {cut(arguments(block.input))}".rstrip())
                 case _:
-                    yield Line(Kind.NOTE, depth + 2, f"content of kind {type(block).__name__.lower()}")
+                    yield Line(Kind.NOTE, depth + 2, f"content of kind {block.__struct_config__.tag}")
 
 
 def _prompt(entry: Entry, event: Prompted, depth: int) -> Iterator[Line]:
