@@ -83,11 +83,17 @@ class Pages:
 
 @contextmanager
 def running(
-    config_dir: Path, *, read_only: bool = False, clock: Callable[[], int] = now_ms, live: object = None
+    config_dir: Path,
+    *,
+    read_only: bool = False,
+    clock: Callable[[], int] = now_ms,
+    live: object = None,
+    data_dir: Path | None = None,
 ) -> Iterator[Pages]:
     """Serve what is below `config_dir`, at the time `clock` says."""
     dirs = [str(config_dir)]
-    sources = Sources(lambda: Archive(dirs, str(config_dir / "home")), UTC, clock, live=live)
+    home = str(data_dir or config_dir / "home")
+    sources = Sources(lambda: Archive(dirs, home), UTC, clock, live=live)
     told: list[str] = []
     up = threading.Event()
     loop = asyncio.new_event_loop()

@@ -1,0 +1,30 @@
+"""What flightlog prints, serves and writes on the sample archive is what the golden files say, byte for byte."""
+
+import pytest
+
+from frozen import run_in_child, sample
+from frozen_commands import GROUPS, WRITES, golden_names, journal_tags
+from golden import ROOT, assert_all_golden
+
+FREEZE = ROOT / "freeze"
+BYTES_MAX = 1_000_000
+WORKS = [*(("commands", group) for group in GROUPS), *(("files", feature) for feature in WRITES), ("pages",)]
+
+
+@pytest.mark.parametrize("work", WORKS, ids=" ".join)
+def test_output_on_the_sample_archive_is_golden(work):
+    with sample() as root:
+        texts = run_in_child(root, *work)
+
+    assert_all_golden({f"freeze/{name}.txt": text for name, text in texts.items()})
+
+
+def test_tags_and_fields_of_every_journal_are_golden():
+    assert_all_golden({"freeze/journals.txt": journal_tags()})
+
+
+def test_every_golden_file_of_the_freeze_has_a_maker_and_they_stay_small():
+    files = list(FREEZE.iterdir())
+
+    assert {path.stem for path in files} == golden_names()
+    assert sum(path.stat().st_size for path in files) < BYTES_MAX
