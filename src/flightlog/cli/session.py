@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from flightlog.cli.output import examples, json_option, print_done
+from flightlog.cli.output import examples, json_option, print_done, read_only
 from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid
 
@@ -119,15 +119,18 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--timezone", default="", help="Days of this time zone, e.g. UTC or Europe/Berlin.")
 @json_option()
+@read_only
 def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
     """Count tokens and cost, each response once, and say what the client counted besides."""
     from flightlog.app import local_zone, now_ms
-    from flightlog.cli.usage import tell
-    from flightlog.views.report import Only
+    from flightlog.cli.usage import print_usage_report
+    from flightlog.model.usage import Breakdown
+    from flightlog.usage.report import UsageFilter
 
     zone = _zone(timezone) if timezone else local_zone()
     start = since_ms(since, now_ms(), zone) if since else 0
-    tell(by, zone, Only(start, project) if since or project else None, as_json=as_json)
+    only = UsageFilter(start, project) if since or project else None
+    print_usage_report(Breakdown(by), zone, only, as_json=as_json)
 
 
 @session.command(epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"')
@@ -253,7 +256,8 @@ def _title(summary: "SessionSummary") -> str:
 
 def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
     from flightlog.cli.output import print_table
-    from flightlog.views.story import moment, money
+    from flightlog.model.usage import format_cost
+    from flightlog.views.story import moment
 
     print_table(
         ["session", "last active", "turns", "steps", "tokens", "cost", "project", "title"],
@@ -264,7 +268,7 @@ def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
                 str(each.turns),
                 str(each.steps),
                 f"{each.usage.total:,}",
-                money(each.cost),
+                format_cost(each.cost),
                 Path(each.project).name,
                 ("(damaged) " if each.damaged else "") + _title(each),
             ]

@@ -2,12 +2,12 @@ import os
 import signal
 import threading
 
+from flightlog.store.index.usage import content
 from msgspec.structs import replace
 
 from flightlog.sources.claude_code import parallel
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES
 from flightlog.sources.claude_code.scan import Target, scan
-from flightlog.store.index.usage import content
 
 LINE = '{"type":"assistant","message":{"id":"msg_%d","model":"m","usage":{"output_tokens":%d}}}\n'
 

@@ -1,11 +1,12 @@
 import io
 import json
 
+from flightlog.model.session_file import SessionFile
 from flightlog.sources.claude_code import stream
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES
 from flightlog.sources.claude_code.records import read_records
 from flightlog.sources.claude_code.stream import read_all
-from flightlog.store.index.files import Reading, Source
+from flightlog.store.index.files import PendingRead
 
 
 def readings(tmp_path, size):
@@ -14,7 +15,7 @@ def readings(tmp_path, size):
         path = tmp_path / f"{number}.jsonl"
         record = {"type": "user", "uuid": f"u{number}", "message": {"content": f"word{number}"}}
         path.write_text(json.dumps(record) + "\n" + "{torn")
-        found.append(Reading(Source(str(path), str(path), "s", "", 0, 0, size, 0), number, 0))
+        found.append(PendingRead(SessionFile(str(path), str(path), "s", "", 0, 0, size, 0), number, 0))
     return found
 
 

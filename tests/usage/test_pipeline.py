@@ -14,9 +14,9 @@ from tools.bench.corpus import generate, grow
 
 from archive_maker import prompt, put, reply, told
 from flightlog.archive import Archive
-from flightlog.archive.books import Books
+from flightlog.model.usage import Breakdown
 from flightlog.sources.claude_code.discover import discover
-from flightlog.views.usage import By
+from flightlog.usage.pipeline import UsagePipeline
 from strace_points import kill_everywhere
 
 SYNC = """
@@ -24,7 +24,7 @@ from datetime import UTC
 from flightlog.archive.books import Books
 from flightlog.sources.claude_code.discover import discover
 from flightlog.views.usage import By
-books = Books(discover(str(root / "agent")).transcripts, root / "home" / "index.db")
+books = Books(discover(str(root / "agent")).files, root / "home" / "index.db")
 report = books.usage(By.SESSION, UTC)
 begin()
 books.close()
@@ -42,12 +42,12 @@ def corpus(tmp_path_factory):
     return root, generate(root, 2_000_000, seed=3)
 
 
-@pytest.mark.parametrize("by", By)
+@pytest.mark.parametrize("by", Breakdown)
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=5, minutes=45))])
 def test_the_books_say_what_single_responses_say(corpus, by, zone):
     root, _ = corpus
 
-    books = Books(discover(str(root)).transcripts, None)
+    books = UsagePipeline(discover(str(root)).files, None)
     quick, slow = books.usage(by, zone), Archive([str(root)]).usage(by, zone)
 
     assert [_exact(row) for row in quick.rows] == [_exact(row) for row in slow.rows]
@@ -106,7 +106,7 @@ def test_an_unchanged_archive_is_not_read_at_all(corpus, tmp_path):
     assert work.decoded > 0
 
     again, work = told(root, tmp_path / "index.db")
-    other, other_work = told(root, tmp_path / "index.db", By.MODEL)
+    other, other_work = told(root, tmp_path / "index.db", Breakdown.MODEL)
 
     assert (work.opened, work.bytes_read, work.decoded) == (0, 0, 0)
     assert (other_work.opened, other_work.bytes_read, other_work.decoded) == (0, 0, 0)
@@ -139,17 +139,17 @@ def test_neither_order_nor_cuts_nor_the_index_change_a_report(tmp_path_factory, 
     for step in range(steps):
         for session in data.draw(st.permutations(sorted(whole))):
             put(root, session, whole[session][: cuts[session][step]])
-        told(root, root / "index.db", data.draw(st.sampled_from(By)))
+        told(root, root / "index.db", data.draw(st.sampled_from(Breakdown)))
     for session, body in whole.items():
         put(root, session, body)
-    by = data.draw(st.sampled_from(By))
+    by = data.draw(st.sampled_from(Breakdown))
 
     grown, _ = told(root, root / "index.db", by)
 
     assert grown == told(root, None, by)[0]
 
 
-@pytest.mark.parametrize("by", [By.DAY, By.MONTH, By.MODEL, By.PROJECT])
+@pytest.mark.parametrize("by", [Breakdown.DAY, Breakdown.MONTH, Breakdown.MODEL, Breakdown.PROJECT])
 def test_a_report_after_growth_looks_only_at_what_changed(tmp_path, by):
     generate(tmp_path / "agent", 400_000, seed=7)
     told(tmp_path / "agent", tmp_path / "index.db", by)
@@ -240,12 +240,12 @@ def test_an_index_that_cannot_be_written_costs_no_answer(tmp_path):
 
 def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
     put(tmp_path, "s", reply("a"))
-    one, two = (Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db") for _ in range(2))
-    first, second = one.usage(By.DAY, UTC), two.usage(By.DAY, UTC)
+    one, two = (UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db") for _ in range(2))
+    first, second = one.usage(Breakdown.DAY, UTC), two.usage(Breakdown.DAY, UTC)
     one.close()
     two.close()
 
-    assert first == second == told(tmp_path, tmp_path / "index.db", By.DAY)[0]
+    assert first == second == told(tmp_path, tmp_path / "index.db", Breakdown.DAY)[0]
 
 
 def test_digests_of_another_version_are_made_again(tmp_path):
@@ -267,8 +267,8 @@ def test_an_unreadable_file_is_passed_over_and_read_when_it_can_be(tmp_path):
     path = put(tmp_path, "t", reply("b"))
     path.unlink()
     path.symlink_to(path)
-    books = Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db")
-    assert books.usage(By.SESSION, UTC).total.responses == 1
+    books = UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db")
+    assert books.usage(Breakdown.SESSION, UTC).total.responses == 1
     books.close()
     path.unlink()
     put(tmp_path, "t", reply("b"))
@@ -280,7 +280,7 @@ def test_what_sessions_cost(tmp_path):
     put(tmp_path, "s", reply("a", 1_000_000))
     put(tmp_path, "t", reply("b", model="unheard-of"))
 
-    assert Books(discover(str(tmp_path)).transcripts, None).costs() == {"s": pytest.approx(15.000009), "t": None}
+    assert UsagePipeline(discover(str(tmp_path)).files, None).costs() == {"s": pytest.approx(15.000009), "t": None}
 
 
 @pytest.mark.slow
@@ -305,7 +305,7 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
         "import os, sys\nfrom datetime import UTC\nfrom pathlib import Path\n"
         "from flightlog.archive.books import Books\nfrom flightlog.sources.claude_code.discover import discover\n"
         "from flightlog.views.usage import By\n"
-        "books = Books(discover(sys.argv[1]).transcripts, Path(sys.argv[1]) / 'index.db')\n"
+        "books = Books(discover(sys.argv[1]).files, Path(sys.argv[1]) / 'index.db')\n"
         "print(books.usage(By.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"
     )
 
@@ -316,23 +316,23 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
 
 
 def test_nobody_waits_for_an_index_to_be_made(corpus, tmp_path):
-    files = discover(str(corpus[0])).transcripts
+    files = discover(str(corpus[0])).files
     index = tmp_path / "home" / "index.db"
-    books = Books(files, index)
-    told_first = books.usage(By.DAY, UTC)
+    books = UsagePipeline(files, index)
+    told_first = books.usage(Breakdown.DAY, UTC)
 
     assert not index.parent.exists()
     books.close()
-    again = Books(files, index)
-    assert again.usage(By.DAY, UTC) == told_first
+    again = UsagePipeline(files, index)
+    assert again.usage(Breakdown.DAY, UTC) == told_first
     assert again.work.opened == 0
     again.close()
 
 
 def test_of_two_who_make_the_index_at_once_the_second_leaves_it_alone(tmp_path):
     put(tmp_path, "s1", reply("m1", 10))
-    early = Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db")
-    early.usage(By.SESSION, UTC)
+    early = UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db")
+    early.usage(Breakdown.SESSION, UTC)
     put(tmp_path, "s2", reply("m2", 20))
     told(tmp_path, tmp_path / "index.db")
 
@@ -342,7 +342,7 @@ def test_of_two_who_make_the_index_at_once_the_second_leaves_it_alone(tmp_path):
     assert (report.total.usage.output, work.opened) == (30, 0)
 
 
-class Counted(Books):
+class Counted(UsagePipeline):
     """Notes how many files were read each time some were."""
 
     read: list[int]
@@ -352,12 +352,14 @@ class Counted(Books):
         return super()._scan(readings)
 
 
-@pytest.mark.parametrize("ways", [(By.DAY, By.MODEL, By.PROJECT), (By.DAY, By.BLOCK)])
+@pytest.mark.parametrize(
+    "ways", [(Breakdown.DAY, Breakdown.MODEL, Breakdown.PROJECT), (Breakdown.DAY, Breakdown.BLOCK)]
+)
 def test_several_breakdowns_look_at_the_files_once(tmp_path, ways):
     put(tmp_path, "s1", reply("m1", 10))
     path = put(tmp_path, "s2", reply("m2", 20))
     for files in (2, 1):
-        books = Counted(discover(str(tmp_path)).transcripts, tmp_path / "index.db")
+        books = Counted(discover(str(tmp_path)).files, tmp_path / "index.db")
         every = books.usages(ways, UTC)
         books.close()
 
@@ -368,7 +370,7 @@ def test_several_breakdowns_look_at_the_files_once(tmp_path, ways):
 
 
 def told_by(root, by):
-    return Books(discover(str(root)).transcripts, None).usage(by, UTC)
+    return UsagePipeline(discover(str(root)).files, None).usage(by, UTC)
 
 
 def test_damage_takes_no_sound_response_with_it(tmp_path):
