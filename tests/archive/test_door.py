@@ -39,7 +39,7 @@ def test_a_transcript_written_with_spaces_says_the_same(tmp_path):
     spaced = archive(tmp_path / "2", *(json.dumps(record) for record in records)).usage(Breakdown.SESSION, UTC)
 
     assert spaced.total == plain.total
-    assert len(spaced.truths) == len(plain.truths) == 1
+    assert len(spaced.reconciliations) == len(plain.reconciliations) == 1
 
 
 def test_a_title_given_again_is_the_title_in_whatever_order_files_are_read(tmp_path):

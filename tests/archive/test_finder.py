@@ -5,7 +5,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from flightlog.archive.books import source
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -15,6 +14,9 @@ from flightlog.model.errors import Invalid
 from flightlog.sources.claude_code.discover import discover
 from flightlog.sources.claude_code.stream import read_all
 from flightlog.store.index.database import Index
+from flightlog.store.index.files import SCHEMA as FILES
+from flightlog.store.index.lines import SCHEMA as RECORDS
+from flightlog.store.index.text import SCHEMA as FULLTEXT
 from flightlog.store.index.text import sync_text
 from flightlog.views.query import parse
 from strace_points import kill_everywhere
@@ -243,8 +245,8 @@ def test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals(tmp_pa
 
 def test_what_two_write_down_at_once_stands_there_once(archive, tmp_path):
     index = tmp_path / "shared.db"
-    sources = [source(file) for file in discover(str(archive)).files]
-    first = Index(index)
+    sources = list(discover(str(archive)).files)
+    first = Index(index, FILES, RECORDS, FULLTEXT)
 
     def read_behind_another(readings):
         find(archive, "parser", index)
@@ -263,17 +265,17 @@ def test_what_two_write_down_at_once_stands_there_once(archive, tmp_path):
 def test_what_another_left_is_still_found(archive, tmp_path):
     index = tmp_path / "shared.db"
     path = archive / "projects" / "-srv-app" / "s1.jsonl"
-    first = Index(index)
+    first = Index(index, FILES, RECORDS, FULLTEXT)
 
     def grown_behind_another(readings):
         if b"again" not in path.read_bytes():
             find(archive, "parser", index)
             with path.open("ab") as file:
                 file.write(prompt("parser again", at=90))
-            sources[:] = [source(file) for file in discover(str(archive)).files]
+            sources[:] = list(discover(str(archive)).files)
         yield from read_all(readings)
 
-    sources = [source(file) for file in discover(str(archive)).files]
+    sources = list(discover(str(archive)).files)
     sync_text(first.database, sources, grown_behind_another)
     first.close()
 
@@ -287,7 +289,7 @@ def test_an_index_somebody_writes_is_searched_as_it_is(archive, tmp_path):
     index = tmp_path / "shared.db"
     find(archive, "parser", index)
     put(archive, "s9", prompt("parser at last", at=99))
-    writer = Index(index)
+    writer = Index(index, FILES, RECORDS, FULLTEXT)
     writer.database.execute("BEGIN IMMEDIATE")
     finder = Finder(discover(str(archive)).files, index)
 

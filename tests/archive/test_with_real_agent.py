@@ -73,7 +73,7 @@ def assert_told_whole(bench):
 
 
 def truths(bench):
-    return {truth.session: truth for truth in Archive([str(bench.config)]).usage(Breakdown.SESSION, UTC).truths}
+    return {truth.session: truth for truth in Archive([str(bench.config)]).usage(Breakdown.SESSION, UTC).reconciliations}
 
 
 def adds_up(truth):

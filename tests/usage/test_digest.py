@@ -107,4 +107,4 @@ def test_a_forks_unknown_model_costs_what_its_client_counted_since_the_fork():
 
     assert {row.key: row.cost.usd for row in told.rows} == {"s1": 2.0, "s2": 1.0}
     assert told.total.cost.usd == 3.0
-    assert [gap for truth in told.truths for gap in truth.gaps] == []
+    assert [gap for truth in told.reconciliations for gap in truth.gaps] == []

@@ -21,13 +21,13 @@ from strace_points import kill_everywhere
 
 SYNC = """
 from datetime import UTC
-from flightlog.archive.books import Books
+from flightlog.model.usage import Breakdown
 from flightlog.sources.claude_code.discover import discover
-from flightlog.views.usage import By
-books = Books(discover(str(root / "agent")).files, root / "home" / "index.db")
-report = books.usage(By.SESSION, UTC)
+from flightlog.usage.pipeline import UsagePipeline
+pipeline = UsagePipeline(discover(str(root / "agent")).files, root / "home" / "index.db")
+report = pipeline.report(Breakdown.SESSION, UTC)
 begin()
-books.close()
+pipeline.save()
 end()
 ack(report.total.usage.output)
 """
@@ -44,16 +44,16 @@ def corpus(tmp_path_factory):
 
 @pytest.mark.parametrize("by", Breakdown)
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=5, minutes=45))])
-def test_the_books_say_what_single_responses_say(corpus, by, zone):
+def test_a_pipeline_without_index_reports_what_the_archive_does(corpus, by, zone):
     root, _ = corpus
 
-    books = UsagePipeline(discover(str(root)).files, None)
-    quick, slow = books.usage(by, zone), Archive([str(root)]).usage(by, zone)
+    pipeline = UsagePipeline(discover(str(root)).files, None)
+    quick, slow = pipeline.report(by, zone), Archive([str(root)]).usage(by, zone)
 
     assert [_exact(row) for row in quick.rows] == [_exact(row) for row in slow.rows]
     assert _exact(quick.total) == _exact(slow.total)
     assert [row.cost.usd for row in quick.rows] == pytest.approx([row.cost.usd for row in slow.rows], abs=1e-6)
-    assert [_cents(truth) for truth in quick.truths] == [_cents(truth) for truth in slow.truths]
+    assert [_cents(truth) for truth in quick.reconciliations] == [_cents(truth) for truth in slow.reconciliations]
 
 
 def _cents(truth):
@@ -149,20 +149,20 @@ def test_neither_order_nor_cuts_nor_the_index_change_a_report(tmp_path_factory, 
     assert grown == told(root, None, by)[0]
 
 
-@pytest.mark.parametrize("by", [Breakdown.DAY, Breakdown.MONTH, Breakdown.MODEL, Breakdown.PROJECT])
-def test_a_report_after_growth_looks_only_at_what_changed(tmp_path, by):
+@pytest.mark.parametrize("by", Breakdown)
+def test_a_report_after_growth_reads_only_what_is_new(tmp_path, by):
     generate(tmp_path / "agent", 400_000, seed=7)
     told(tmp_path / "agent", tmp_path / "index.db", by)
-    with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
-        spoiled = database.execute("UPDATE digests SET body = x'00'").rowcount
-    new = put(tmp_path / "agent", "new", prompt("go"), reply("a"), reply("b", model="unheard-of"))
+    lines = (prompt("go"), reply("a"), reply("b", model="unheard-of"))
+    new = put(tmp_path / "agent", "new", *lines)
 
-    grown, _ = told(tmp_path / "agent", tmp_path / "index.db", by)
-
-    assert spoiled > 2
-    assert grown == told(tmp_path / "agent", None, by)[0]
+    grown, stats = told(tmp_path / "agent", tmp_path / "index.db", by)
     new.write_bytes(new.read_bytes() + reply("c", at=90_000))
-    assert told(tmp_path / "agent", tmp_path / "index.db", by)[0] == told(tmp_path / "agent", None, by)[0]
+    again, more = told(tmp_path / "agent", tmp_path / "index.db", by)
+
+    assert (stats.bytes_read, more.bytes_read) == (len(b"".join(lines)), len(reply("c", at=90_000)))
+    assert grown.total.responses + 1 == again.total.responses
+    assert again == told(tmp_path / "agent", None, by)[0]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -241,9 +241,9 @@ def test_an_index_that_cannot_be_written_costs_no_answer(tmp_path):
 def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
     put(tmp_path, "s", reply("a"))
     one, two = (UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db") for _ in range(2))
-    first, second = one.usage(Breakdown.DAY, UTC), two.usage(Breakdown.DAY, UTC)
-    one.close()
-    two.close()
+    first, second = one.report(Breakdown.DAY, UTC), two.report(Breakdown.DAY, UTC)
+    one.save()
+    two.save()
 
     assert first == second == told(tmp_path, tmp_path / "index.db", Breakdown.DAY)[0]
 
@@ -252,9 +252,8 @@ def test_digests_of_another_version_are_made_again(tmp_path):
     put(tmp_path, "s", reply("a"))
     report, _ = told(tmp_path, tmp_path / "index.db")
     with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
-        database.execute("UPDATE made SET by = 'older'")
+        database.execute("UPDATE made SET version = 'older'")
         database.execute("UPDATE digests SET body = x'00'")
-        database.execute("DELETE FROM reports")
 
     again, work = told(tmp_path, tmp_path / "index.db")
 
@@ -267,9 +266,9 @@ def test_an_unreadable_file_is_passed_over_and_read_when_it_can_be(tmp_path):
     path = put(tmp_path, "t", reply("b"))
     path.unlink()
     path.symlink_to(path)
-    books = UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db")
-    assert books.usage(Breakdown.SESSION, UTC).total.responses == 1
-    books.close()
+    pipeline = UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db")
+    assert pipeline.report(Breakdown.SESSION, UTC).total.responses == 1
+    pipeline.save()
     path.unlink()
     put(tmp_path, "t", reply("b"))
 
@@ -280,7 +279,9 @@ def test_what_sessions_cost(tmp_path):
     put(tmp_path, "s", reply("a", 1_000_000))
     put(tmp_path, "t", reply("b", model="unheard-of"))
 
-    assert UsagePipeline(discover(str(tmp_path)).files, None).costs() == {"s": pytest.approx(15.000009), "t": None}
+    rows = UsagePipeline(discover(str(tmp_path)).files, None).session_rows()
+
+    assert {session: row.cost.usd for session, row in rows.items()} == {"s": pytest.approx(15.000009), "t": None}
 
 
 @pytest.mark.slow
@@ -303,10 +304,10 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
     put(tmp_path, "s", reply("a"))
     code = (
         "import os, sys\nfrom datetime import UTC\nfrom pathlib import Path\n"
-        "from flightlog.archive.books import Books\nfrom flightlog.sources.claude_code.discover import discover\n"
-        "from flightlog.views.usage import By\n"
-        "books = Books(discover(sys.argv[1]).files, Path(sys.argv[1]) / 'index.db')\n"
-        "print(books.usage(By.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"
+        "from flightlog.model.usage import Breakdown\nfrom flightlog.sources.claude_code.discover import discover\n"
+        "from flightlog.usage.pipeline import UsagePipeline\n"
+        "pipeline = UsagePipeline(discover(sys.argv[1]).files, Path(sys.argv[1]) / 'index.db')\n"
+        "print(pipeline.report(Breakdown.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"
     )
 
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
@@ -318,59 +319,38 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
 def test_nobody_waits_for_an_index_to_be_made(corpus, tmp_path):
     files = discover(str(corpus[0])).files
     index = tmp_path / "home" / "index.db"
-    books = UsagePipeline(files, index)
-    told_first = books.usage(Breakdown.DAY, UTC)
+    pipeline = UsagePipeline(files, index)
+    told_first = pipeline.report(Breakdown.DAY, UTC)
 
     assert not index.parent.exists()
-    books.close()
+    pipeline.save()
     again = UsagePipeline(files, index)
-    assert again.usage(Breakdown.DAY, UTC) == told_first
-    assert again.work.opened == 0
-    again.close()
+    assert again.report(Breakdown.DAY, UTC) == told_first
+    assert again.stats.opened == 0
+    again.save()
 
 
 def test_of_two_who_make_the_index_at_once_the_second_leaves_it_alone(tmp_path):
     put(tmp_path, "s1", reply("m1", 10))
     early = UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db")
-    early.usage(Breakdown.SESSION, UTC)
+    early.report(Breakdown.SESSION, UTC)
     put(tmp_path, "s2", reply("m2", 20))
     told(tmp_path, tmp_path / "index.db")
 
-    early.close()
+    early.save()
 
     report, work = told(tmp_path, tmp_path / "index.db")
     assert (report.total.usage.output, work.opened) == (30, 0)
 
 
-class Counted(UsagePipeline):
-    """Notes how many files were read each time some were."""
-
-    read: list[int]
-
-    def _scan(self, readings):
-        self.read = [*getattr(self, "read", []), len(readings)]
-        return super()._scan(readings)
-
-
-@pytest.mark.parametrize(
-    "ways", [(Breakdown.DAY, Breakdown.MODEL, Breakdown.PROJECT), (Breakdown.DAY, Breakdown.BLOCK)]
-)
-def test_several_breakdowns_look_at_the_files_once(tmp_path, ways):
+def test_several_breakdowns_read_the_files_once(tmp_path):
     put(tmp_path, "s1", reply("m1", 10))
-    path = put(tmp_path, "s2", reply("m2", 20))
-    for files in (2, 1):
-        books = Counted(discover(str(tmp_path)).files, tmp_path / "index.db")
-        every = books.usages(ways, UTC)
-        books.close()
+    pipeline = UsagePipeline(discover(str(tmp_path)).files, None)
 
-        assert every == {by: told_by(tmp_path, by) for by in ways}
-        assert books.read == [files]
-        with path.open("ab") as file:
-            file.write(reply("m3", 30, at=9))
+    by_day, by_model = pipeline.report(Breakdown.DAY, UTC), pipeline.report(Breakdown.MODEL, UTC)
 
-
-def told_by(root, by):
-    return UsagePipeline(discover(str(root)).files, None).usage(by, UTC)
+    assert (pipeline.stats.opened, by_day.total) == (1, by_model.total)
+    assert by_model == told(tmp_path, None, Breakdown.MODEL)[0]
 
 
 def test_damage_takes_no_sound_response_with_it(tmp_path):

@@ -23,7 +23,7 @@ EXPLAINED = {
 
 
 def truths(where, *cases):
-    return archive(where, *cases).usage(Breakdown.SESSION, UTC).truths
+    return archive(where, *cases).usage(Breakdown.SESSION, UTC).reconciliations
 
 
 def adds_up(truth):

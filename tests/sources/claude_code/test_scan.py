@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from flightlog.model.events import CostStated, Replied
 from flightlog.model.usage import Response, Usage, response
 from flightlog.sources.claude_code.decode import decode
-from flightlog.sources.claude_code.scan import BLOCK_BYTES, Target, scan
-from flightlog.sources.protocol import UsageScan
+from flightlog.sources.claude_code.scan import BLOCK_BYTES, scan
+from flightlog.sources.protocol import SessionFile, UsageScan
 from flightlog.usage.attribution import attribute_responses
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings" / "claude-code").rglob("*.jsonl"))
@@ -27,10 +27,14 @@ def line(name="msg_1", output=5, **fields):
     return json.dumps(record | fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+def session_file(path):
+    return SessionFile(str(path), "s", 0, 0)
+
+
 def scanned(tmp_path, *lines, end=b"\n"):
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"\n".join(lines) + end)
-    return scan(Target(str(path), "s"))
+    return scan(session_file(path))
 
 
 def winners(*scans):
@@ -133,8 +137,8 @@ def test_the_clients_own_totals_are_found(tmp_path):
 
 
 def test_a_missing_or_unreadable_file_says_so(tmp_path):
-    assert scan(Target(str(tmp_path / "none"), "s", start=7)) == UsageScan([], [], 7, error="No such file or directory")
-    assert scan(Target(str(tmp_path), "s")).error == "Is a directory"
+    assert scan(session_file(tmp_path / "none"), 7) == UsageScan([], [], 7, error="No such file or directory")
+    assert scan(session_file(tmp_path)).error == "Is a directory"
 
 
 def test_a_file_without_times_has_no_birth(tmp_path):
@@ -151,15 +155,15 @@ def test_cuts_between_scans_change_nothing(tmp_path_factory, data):
     parts, start = [], 0
     for cut in [*cuts, len(whole)]:
         path.write_bytes(whole[:cut])
-        parts.append(scan(Target(str(path), "s", start=start)))
+        parts.append(scan(session_file(path), start))
         start = parts[-1].end
 
-    assert winners(*parts) == winners(scan(Target(str(path), "s")))
+    assert winners(*parts) == winners(scan(session_file(path)))
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parts[-4]}-{path.stem[:8]}")
 def test_the_scan_says_what_the_decoder_says(path):
-    found = scan(Target(str(path), "s"))
+    found = scan(session_file(path))
 
     entries = [entry for text in path.read_bytes().splitlines() for entry in decode(text, "s") or []]
     slow = [
