@@ -73,7 +73,8 @@ def assert_told_whole(bench):
 
 
 def truths(bench):
-    return {truth.session: truth for truth in Archive([str(bench.config)]).usage(Breakdown.SESSION, UTC).reconciliations}
+    report = Archive([str(bench.config)]).usage(Breakdown.SESSION, UTC)
+    return {truth.session: truth for truth in report.reconciliations}
 
 
 def adds_up(truth):

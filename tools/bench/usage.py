@@ -37,7 +37,7 @@ class Ground:
         return [self._ours(name, options, cold=cold) for name, options in OURS.items()]
 
     def _ours(self, name: str, options: Sequence[str], *, cold: bool) -> Contender:
-        data = self.index / name.split()[-1]
+        data = self.index / name.rsplit(maxsplit=1)[-1]
         env = plain_env(CLAUDE_CONFIG_DIR=str(self.corpus), FLIGHTLOG_HOME=str(data), HOME=str(self.work / "ours"))
         command = [str(self.program), "session", "usage", *options]
         return Contender(name, command, env, clear(data) if cold else _nothing)
