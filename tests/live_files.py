@@ -150,7 +150,7 @@ class Desk:
         try:
             return gather(self.where(), archive, Effort(**{"secrets": False, "durable": False, **effort}))
         finally:
-            archive.books.close()
+            archive.usage_pipeline.save()
 
     def archive(self):
         return Archive([str(self.config)], str(self.home))

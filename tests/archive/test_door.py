@@ -8,7 +8,7 @@ import pytest
 from flightlog.app import local_zone
 from flightlog.archive import Archive
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown
 from transcripts import SESSION, archive, assistant, user, write
 
 
@@ -35,11 +35,11 @@ def test_a_transcript_written_with_spaces_says_the_same(tmp_path):
     totals = {"type": "cost-state", "totalCostUSD": 1, "modelUsage": {"m": {"costUSD": 1}}}
     records = [user("x", 1), assistant("m1", 2), totals]
 
-    plain = archive(tmp_path / "1", *records).usage(By.SESSION, UTC)
-    spaced = archive(tmp_path / "2", *(json.dumps(record) for record in records)).usage(By.SESSION, UTC)
+    plain = archive(tmp_path / "1", *records).usage(Breakdown.SESSION, UTC)
+    spaced = archive(tmp_path / "2", *(json.dumps(record) for record in records)).usage(Breakdown.SESSION, UTC)
 
     assert spaced.total == plain.total
-    assert len(spaced.truths) == len(plain.truths) == 1
+    assert len(spaced.reconciliations) == len(plain.reconciliations) == 1
 
 
 def test_a_title_given_again_is_the_title_in_whatever_order_files_are_read(tmp_path):

@@ -6,8 +6,8 @@ import pytest
 
 from flightlog.archive import Archive
 from flightlog.archive.growing import Growing, kept_outline, outline
+from flightlog.usage.prices import price
 from flightlog.views.outline.fold import Whole
-from flightlog.views.prices import price
 from flightlog.views.summary import summarise
 from recordings import CASES, archive, config_dir
 

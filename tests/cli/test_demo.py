@@ -8,7 +8,7 @@ import pytest
 
 from cli_runs import flightlog, within
 from flightlog.app.demo import SCENARIO, performed
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown
 
 
 def test_the_demo_takes_seconds_and_leaves_nothing_behind(tmp_path):
@@ -36,7 +36,7 @@ def test_another_scenario_gives_another_story(tmp_path):
 
     with performed(other) as shown:
         told = shown.archive.session(shown.session)
-        counted = shown.archive.usage(By.DAY, UTC).total
+        counted = shown.archive.usage(Breakdown.DAY, UTC).total
 
     outputs = [call.output for step in told.steps for call in step.calls]
     assert any("42 prices" in output for output in outputs)

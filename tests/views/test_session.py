@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from flightlog.model.damage import Damage
 from flightlog.model.events import LaneFacts
-from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.transcript import entries, lane_facts
-from flightlog.views.prices import price
+from flightlog.sources.protocol import SessionFile
+from flightlog.usage.prices import price
 from flightlog.views.session import SessionFold, fold
 from recordings import CASES, ROOT
 
@@ -24,8 +24,8 @@ def recorded(path):
     """Everything on record for the session whose main transcript is `path`, file by file."""
     session = path.stem
     lanes = sorted(path.with_suffix("").glob("subagents/*.jsonl"))
-    files = [Transcript(str(path), session, 0, 0)]
-    files += [Transcript(str(lane), session, 0, 0, lane.stem.removeprefix("agent-")) for lane in lanes]
+    files = [SessionFile(str(path), session, 0, 0)]
+    files += [SessionFile(str(lane), session, 0, 0, lane.stem.removeprefix("agent-")) for lane in lanes]
     return tuple((tuple(entries(file)), (lane_facts(file),) if file.lane else ()) for file in files)
 
 

@@ -15,7 +15,7 @@ from flightlog.model.events import (
 )  # fmt: skip
 from flightlog.model.session import Note, NoteKind, Step
 from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 from flightlog.views.turns import turns
 
 

@@ -7,7 +7,7 @@ from archive_maker import prompt
 from flightlog.app import now_ms
 from flightlog.archive import Archive
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown
 from flightlog.web.data import Data, Sources
 from recordings import CASES, archive, config_dir
 from waiting import until
@@ -79,9 +79,9 @@ def test_what_cannot_be_searched_for_is_refused(data):
 
 
 def test_usage_is_the_books_own(data):
-    told = data.usage([By.DAY, By.MODEL])
+    told = data.usage([Breakdown.DAY, Breakdown.MODEL])
 
-    assert told[By.DAY] == data.sources.archive().usage(By.DAY, UTC)
+    assert told[Breakdown.DAY] == data.sources.archive().usage(Breakdown.DAY, UTC)
 
 
 def test_no_such_session_is_said(data):

@@ -118,13 +118,13 @@ def update(table: Table, root: Path, count: int, bar_ms: float) -> None:
         with paths[0].open("a") as file:
             file.write(json.dumps({"type": "user", "uuid": f"x{turn}"}) + "\n")
         archive = Archive([str(root / "config")], str(root / "home"))
-        archive.books.refresh()  # as settle has done by then
+        archive.usage_pipeline.refresh()  # as settle has done by then
         where = Where(root / "config", root / "home", now + turn * 1000, UTC, lambda: str(uuid.uuid4()), draw=drawn)
         began, busy = time.perf_counter(), time.process_time()
         gather(where, archive, Effort(only=paths[0].stem, durable=False))
         took.append((time.perf_counter() - began) * 1000)
         cpu.append((time.process_time() - busy) * 1000)
-        archive.books.close()
+        archive.usage_pipeline.save()
     spans = f"first {took[0]:.0f} ms, then median {at(took[1:], 50):.0f} ms, processor {at(cpu[1:], 50):.0f} ms"
     table.note(f"  state update, {count} running", spans)
     table.most(f"state update with {count} running, ms", at(took[1:], 50), bar_ms)
@@ -141,7 +141,7 @@ def ground(root: Path, sessions: int) -> tuple[bytes, dict[str, str]]:
     where = Where(config, root / "home", now, UTC, lambda: str(uuid.uuid4()))
     archive = Archive([str(config)], str(root / "home"))
     gather(where, archive, Effort(only=last.stem, secrets=False, durable=False))
-    archive.books.close()
+    archive.usage_pipeline.save()
     payload = {
         "session_id": last.stem,
         "transcript_path": str(last),

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from flightlog.archive import Archive
-    from flightlog.archive.books import Books
-    from flightlog.sources.claude_code.discover import Transcript
+    from flightlog.sources.protocol import SessionFile
+    from flightlog.usage.pipeline import UsagePipeline
 
 
 def open_archive() -> "Archive":
@@ -22,17 +22,17 @@ def open_archive() -> "Archive":
     return Archive(places.claude_config_dirs(os.environ), home())
 
 
-def open_books() -> "Books":
-    """Open what the recordings of this machine say about usage."""
-    from flightlog.archive.books import Books  # noqa: PLC0415 - most commands do not need it
+def open_usage() -> "UsagePipeline":
+    """Return the usage pipeline over the recordings of this machine."""
+    from flightlog.usage.pipeline import UsagePipeline  # noqa: PLC0415 - most commands do not need it
 
-    return Books(_files(), f"{home()}/index.db")
+    return UsagePipeline(_files(), f"{home()}/index.db")
 
 
-def _files() -> "tuple[Transcript, ...]":
+def _files() -> "tuple[SessionFile, ...]":
     from flightlog.sources.claude_code.kept import recorded  # noqa: PLC0415 - as above
 
-    return recorded(places.claude_config_dirs(os.environ), home()).transcripts
+    return recorded(places.claude_config_dirs(os.environ), home()).files
 
 
 def home() -> str:

@@ -32,7 +32,7 @@ from flightlog.store.kept import kept_sessions, lost_sessions
 from flightlog.store.locks import find_holder
 from flightlog.store.migration import Step, ensure_writable, layout_of, migrate, newest
 from flightlog.store.sessions import Fault, read_faults, restore_session, verify_session
-from flightlog.views.prices import PRICES_FROM
+from flightlog.usage.prices import PRICES_FROM
 
 YEAR_MS = 365 * 86_400_000
 FREE_BYTES_MIN = 500_000_000
@@ -94,7 +94,7 @@ def examine(progress: Progress | None = None, steps: Sequence[Step] = STEPS) -> 
 def formats() -> list[Finding]:
     """Hold what the agent writes here against the formats on file, field by field."""
     dirs = claude_config_dirs(os.environ)
-    files = [file.path for file in recorded([str(path) for path in dirs], str(home(os.environ))).transcripts]
+    files = [file.path for file in recorded([str(path) for path in dirs], str(home(os.environ))).files]
     found = drift((read(Path(path)) for path in files), known())
     news = [*found.added_types, *map(".".join, found.added_fields)]
     gone = [*found.dropped_types, *map(".".join, found.dropped_fields)] if files else []

@@ -40,7 +40,7 @@ def gather_here(*, secrets: bool = True) -> list[Live]:
     try:
         return [gather(place, archive, Effort(secrets=secrets, durable=False)) for place in places() if _is_used(place)]
     finally:
-        archive.books.close()
+        archive.usage_pipeline.save()
 
 
 def watch_here(*, secrets: bool = True) -> list[Live]:
@@ -55,7 +55,7 @@ def watch_here(*, secrets: bool = True) -> list[Live]:
             except Conflict:
                 found.append(_last(place))
     finally:
-        archive.books.close()
+        archive.usage_pipeline.save()
     return found
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from flightlog.app import now_ms, open_archive
 from flightlog.app.paths import SAMPLES, claude_config_dirs
 from flightlog.archive import Archive, Progress
+from flightlog.model.usage import Breakdown
 from flightlog.views.overview import Overview, busiest, dearest, doomed
-from flightlog.views.usage import By
 
 KEEP_DAYS_DEFAULT = 30
 SOON_DAYS = 7
@@ -27,7 +27,7 @@ def overview(progress: Progress | None = None) -> Overview:
     told = list(archive.sessions(progress))
     live = Archive([str(path) for path in dirs]).recordings.keys()
     archived = archive.recordings.keys() - live if not sample else set()
-    report = archive.usage(By.SESSION, UTC)
+    report = archive.usage(Breakdown.SESSION, UTC)
     days = min(keep_days(path) for path in dirs)
     return Overview(
         sessions=len(told),

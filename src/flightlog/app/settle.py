@@ -107,11 +107,11 @@ def _captured(archive: Archive, recording: Recording) -> int:
 
 def _index(archive: Archive, only: str) -> tuple[str, ...]:
     """Bring the index up to date, and with its figures what is known of running sessions."""
-    for level in (archive.books, archive.finder):
-        level.refresh()
+    archive.usage_pipeline.refresh()
+    archive.finder.refresh()
     notes = gather_after(archive, only)
-    for level in (archive.books, archive.finder):
-        level.close()
+    archive.usage_pipeline.save()
+    archive.finder.close()
     return notes
 
 

@@ -14,11 +14,11 @@ from flightlog.app.overview import keep_days
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive
 from flightlog.model.errors import Invalid
+from flightlog.model.usage import DAY_MS
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.git.repository import Repository
 from flightlog.store.git.command import GitError
 from flightlog.store.kept import damaged_sessions, kept_sessions
-from flightlog.views.usage import DAY_MS
 
 
 class SafeRows(Struct, frozen=True):

@@ -16,7 +16,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.archive.books import Books
 from flightlog.archive.catalogue import Catalogue
 from flightlog.archive.finder import Finder, Found
 from flightlog.archive.known import known_of
@@ -26,29 +25,23 @@ from flightlog.model.events import Entry, LaneFacts
 from flightlog.model.ids import checked
 from flightlog.model.known import Known
 from flightlog.model.session import Session
-from flightlog.sources.claude_code.discover import (
-    AGENT,
-    Transcript,
-    session_files,
-    spilled_file,
-)
-from flightlog.sources.claude_code.discover import (
-    Found as FoundFiles,
-)
+from flightlog.model.usage import Breakdown
+from flightlog.sources.claude_code.discover import AGENT, session_files, spilled_file
 from flightlog.sources.claude_code.grep import places
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.claude_code.transcript import entries, entries_at, lane_facts
+from flightlog.sources.protocol import FileListing, SessionFile
 from flightlog.store.kept import damaged_sessions
 from flightlog.store.lines import TORN_TAIL
 from flightlog.store.reading import open_reader, raw_lines
+from flightlog.usage.pipeline import UsagePipeline
+from flightlog.usage.prices import price
+from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.addresses import addresses
-from flightlog.views.prices import price
 from flightlog.views.query import Query
-from flightlog.views.report import Only, UsageReport
 from flightlog.views.session import fold
 from flightlog.views.summary import SessionSummary, summarise
-from flightlog.views.usage import By
 from flightlog.views.written import Edit, edits
 
 Progress = Callable[[int, int], None]
@@ -62,7 +55,7 @@ class Recording(Struct, frozen=True):
 
     session: str
     agent: str
-    files: tuple[Transcript, ...]
+    files: tuple[SessionFile, ...]
 
     @property
     def changed_ms(self) -> int:
@@ -75,7 +68,7 @@ class Recording(Struct, frozen=True):
         return sum(file.size for file in self.files)
 
     @property
-    def main(self) -> Transcript | None:
+    def main(self) -> SessionFile | None:
         """The main thread's file; a session of warm-ups has none."""
         return next((file for file in self.files if not file.lane), None)
 
@@ -92,8 +85,8 @@ class Archive:
     @functools.cached_property
     def recordings(self) -> dict[str, Recording]:
         """Every session's files, by session id."""
-        files: dict[str, list[Transcript]] = defaultdict(list)
-        for transcript in self._found.transcripts:
+        files: dict[str, list[SessionFile]] = defaultdict(list)
+        for transcript in self._found.files:
             files[transcript.session].append(transcript)
         return {session: Recording(session, AGENT, tuple(files[session])) for session in sorted(files)}
 
@@ -129,7 +122,7 @@ class Archive:
         """Reduce every session to a line, newest first; only what changed is read again."""
         catalogue = Catalogue("summary", SessionSummary, self.index)
         files = {recording.session: recording.files for recording in self._newest_first()}
-        own = self.books.sessions()
+        own = self.usage_pipeline.session_rows()
         damaged = damaged_sessions(self._home, AGENT) if self._home else ()
         for done, summary in enumerate(catalogue.all(files, self._summary)):
             if progress is not None:
@@ -202,7 +195,7 @@ class Archive:
                 yield lane_facts(file)
 
     def records_of(
-        self, files: Iterable[Transcript], starts: Mapping[str, int] | None = None
+        self, files: Iterable[SessionFile], starts: Mapping[str, int] | None = None
     ) -> Iterator[Entry | Damage | LaneFacts]:
         """Yield what some files of a session say, each from the byte named in `starts` on."""
         for file in files:
@@ -218,7 +211,7 @@ class Archive:
     def known(self, written: str) -> dict[str, Known]:
         """Say what the model was given in each thread of a session, and what of it is a copy."""
         recording = self.find(written)
-        others = (file for file in self._found.transcripts if file.session != recording.session)
+        others = (file for file in self._found.files if file.session != recording.session)
         return known_of(recording.files, others)
 
     def records_at(self, places: Iterable[Place]) -> Iterator[Entry]:
@@ -267,19 +260,19 @@ class Archive:
                 continue
         return None
 
-    def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
+    def usage(self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None) -> UsageReport:
         """Report usage and cost."""
-        return self.books.usage(by, zone, only)
+        return self.usage_pipeline.report(by, zone, only)
 
     @functools.cached_property
-    def books(self) -> Books:
-        """Usage and search over everything recorded; `close` writes down what they found out."""
-        return Books(self._found.transcripts, self.index)
+    def usage_pipeline(self) -> UsagePipeline:
+        """Usage of everything recorded; its `save` stores what was read."""
+        return UsagePipeline(self._found.files, self.index)
 
     @functools.cached_property
     def finder(self) -> Finder:
         """Search over everything recorded."""
-        return Finder(self._found.transcripts, self.index)
+        return Finder(self._found.files, self.index)
 
     @property
     def index(self) -> Path | None:
@@ -287,7 +280,7 @@ class Archive:
         return Path(self._home) / "index.db" if self._home else None
 
     @functools.cached_property
-    def _found(self) -> FoundFiles:
+    def _found(self) -> FileListing:
         return recorded(self._config_dirs, self._home)
 
     def _newest_first(self) -> list[Recording]:
@@ -311,7 +304,7 @@ class Archive:
         files = self.recordings[session].files
         return secret_counts(line for file in files for line in raw_lines(file.path, 0))
 
-    def fresh(self, session: str) -> tuple[Transcript, ...]:
+    def fresh(self, session: str) -> tuple[SessionFile, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
         folders = {os.path.dirname(file.path) for file in self.recordings[session].files if not file.lane}  # noqa: PTH120
         found = [file for folder in sorted(folders) for file in session_files(folder, session)]

@@ -17,9 +17,9 @@ from flightlog.model.damage import Damage
 from flightlog.model.events import Entry
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.store.lines import TORN_TAIL
+from flightlog.usage.prices import price
 from flightlog.views.outline.fold import Disorder, Outlining, Whole
 from flightlog.views.outline.shape import Outline
-from flightlog.views.prices import price
 
 
 class Growing:

@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from flightlog.model.known import Known
 from flightlog.model.usage import response
-from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.grep import places
 from flightlog.sources.claude_code.known import known
-from flightlog.sources.claude_code.scan import Scan, Target, scan
-from flightlog.views.ledger import settled
+from flightlog.sources.claude_code.scan import scan
+from flightlog.sources.protocol import SessionFile, UsageScan
+from flightlog.usage.attribution import attribute_responses
 
 
-def known_of(files: Sequence[Transcript], others: Iterable[Transcript]) -> dict[str, Known]:
+def known_of(files: Sequence[SessionFile], others: Iterable[SessionFile]) -> dict[str, Known]:
     """Say what is known of each thread of the session in `files`; `others` are the files of other sessions."""
     told = known(files)
     main = next((file for file in files if not file.lane), None)
@@ -28,7 +28,7 @@ def known_of(files: Sequence[Transcript], others: Iterable[Transcript]) -> dict[
     return told
 
 
-def _said_elsewhere(main: Transcript, others: Iterable[Transcript]) -> frozenset[str]:
+def _said_elsewhere(main: SessionFile, others: Iterable[SessionFile]) -> frozenset[str]:
     """Name the responses in `main` that an older session of the project holds; the first one tells where to look."""
     mine = _scanned(main)
     first = min(mine.rows, key=lambda row: row.at_ms, default=None)
@@ -42,9 +42,11 @@ def _said_elsewhere(main: Transcript, others: Iterable[Transcript]) -> frozenset
         return frozenset()
     scans = {main.session: mine, **{file.session: _scanned(file) for file in holders}}
     rows = [response(row) for each in scans.values() for row in each.rows]
-    ledger = settled(rows, {session: each.born_ms for session, each in scans.items() if each.born_ms})
-    return frozenset(copy.message_id for copy in ledger.copies.get(main.session, ()))
+    attribution = attribute_responses(
+        rows, {session: each.first_ms for session, each in scans.items() if each.first_ms}
+    )
+    return frozenset(copy.message_id for copy in attribution.copies.get(main.session, ()))
 
 
-def _scanned(file: Transcript) -> Scan:
-    return scan(Target(file.path, file.session, file.lane))
+def _scanned(file: SessionFile) -> UsageScan:
+    return scan(file)

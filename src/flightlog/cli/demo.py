@@ -18,18 +18,19 @@ def demo(context: click.Context, *, as_json: bool) -> None:
     from flightlog.app.demo import SEARCHED, performed
     from flightlog.cli.output import print_json
     from flightlog.cli.story import print_story
-    from flightlog.cli.usage import print_usage, usage_json
+    from flightlog.cli.usage import print_usage
+    from flightlog.model.usage import Breakdown
+    from flightlog.usage.report_json import report_json
     from flightlog.views.story import Telling, story
     from flightlog.views.story_forms import short
-    from flightlog.views.usage import By
 
     click.echo("a scripted agent works in a directory of its own; nothing of yours is touched", err=True)
     with performed() as shown:
         told = shown.archive.session(shown.session)
-        report = shown.archive.usage(By.SESSION, UTC)
+        report = shown.archive.usage(Breakdown.SESSION, UTC)
     if as_json:
         print_json(
-            {"session": told, "usage": usage_json(report, "UTC"), "kept_bytes": shown.kept_bytes, "found": shown.found}
+            {"session": told, "usage": report_json(report, "UTC"), "kept_bytes": shown.kept_bytes, "found": shown.found}
         )
         return
     print_story(story(told, Telling(local_zone())))

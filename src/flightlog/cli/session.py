@@ -2,12 +2,11 @@
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from flightlog.cli.output import examples, json_option, print_done
+from flightlog.cli.output import examples, json_option, print_done, read_only
 from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid
 
@@ -119,15 +118,18 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--timezone", default="", help="Days of this time zone, e.g. UTC or Europe/Berlin.")
 @json_option()
+@read_only
 def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
     """Count tokens and cost, each response once, and say what the client counted besides."""
     from flightlog.app import local_zone, now_ms
-    from flightlog.cli.usage import tell
-    from flightlog.views.report import Only
+    from flightlog.cli.usage import print_usage_report
+    from flightlog.model.usage import Breakdown
+    from flightlog.usage.report import UsageFilter
 
     zone = _zone(timezone) if timezone else local_zone()
     start = since_ms(since, now_ms(), zone) if since else 0
-    tell(by, zone, Only(start, project) if since or project else None, as_json=as_json)
+    only = UsageFilter(start, project) if since or project else None
+    print_usage_report(Breakdown(by), zone, only, as_json=as_json)
 
 
 @session.command(epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"')
@@ -166,48 +168,51 @@ def _typed(word: str) -> str:
               help="What to write.")  # fmt: skip
 @click.option("--atif", "atif", flag_value="1.6", help="Write an ATIF 1.6 trajectory; --output is then a directory.")
 @click.option("--atif-1.7", "atif", flag_value="1.7", help="The same, in version 1.7.")
-@click.option("--output", type=click.Path(path_type=Path), help="Write here instead of standard output.")
+@click.option("--output", type=click.Path(), help="Write here instead of standard output.")
 @click.option("--redact", is_flag=True, help="Take out secrets and personal data, to share it.")
 @ON
 @json_option("With --output: print what was written as JSON.")
-def export(session_id: str | None, *, form: str, atif: str | None, output: Path | None, **given: Any) -> int:
+def export(session_id: str | None, *, form: str, atif: str | None, output: str | None, **given: Any) -> int:
     """Write a session as Markdown, one HTML page, JSON, or an ATIF trajectory; or all of them (--all).
 
     Nothing is left out, nor taken out but with --redact. A trajectory's subagents and pictures
     are files beside it.
     """
+    from pathlib import Path
+
     from flightlog.app import local_zone, open_archive, write_export
     from flightlog.cli.trajectory import print_removed, removed_fields
     from flightlog.model.address import parse
     from flightlog.views.export import exported
     from flightlog.views.story import Telling
 
+    target = Path(output) if output is not None else None
     redact = given["redact"]
     if given["every"]:
         from flightlog.cli.trajectory import write_all
 
-        return write_all(atif, form, output, given)
+        return write_all(atif, form, target, given)
     if session_id is None or form == "parquet":
         raise click.UsageError("name a SESSION_ID, or use --all; Parquet is for all of them")
-    if given["as_json"] and output is None:
+    if given["as_json"] and target is None:
         raise click.UsageError("--json says what was written: give --output, or --format json for the session as JSON")
     archive = open_archive()
     told = archive.session(parse(session_id).session)
     if atif:
         from flightlog.cli.trajectory import write_trajectory
 
-        write_trajectory(archive, told, atif, output, given)
+        write_trajectory(archive, told, atif, target, given)
         return 0
     telling = Telling(local_zone(), full=True, spilled=lambda said: archive.spilled(told.id, said))
     redacted = _redacted(archive, told, form, telling) if redact else None
     removed = removed_fields(redacted)
     body = redacted.value if redacted else exported(told, form, telling)
-    if output is None:
+    if target is None:
         click.echo(body, nl=False)
     else:
-        write_export(output, body)
-        done = {"session": told.id, "format": form, "output": str(output), "files": 1}
-        print_done(done | removed, f"written: {output}", as_json=given["as_json"])
+        write_export(target, body)
+        done = {"session": told.id, "format": form, "output": str(target), "files": 1}
+        print_done(done | removed, f"written: {target}", as_json=given["as_json"])
     print_removed(removed, told.id)
     return 0
 
@@ -252,8 +257,11 @@ def _title(summary: "SessionSummary") -> str:
 
 
 def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
+    from pathlib import Path
+
     from flightlog.cli.output import print_table
-    from flightlog.views.story import moment, money
+    from flightlog.model.usage import format_cost
+    from flightlog.views.story import moment
 
     print_table(
         ["session", "last active", "turns", "steps", "tokens", "cost", "project", "title"],
@@ -264,7 +272,7 @@ def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
                 str(each.turns),
                 str(each.steps),
                 f"{each.usage.total:,}",
-                money(each.cost),
+                format_cost(each.cost),
                 Path(each.project).name,
                 ("(damaged) " if each.damaged else "") + _title(each),
             ]

@@ -17,7 +17,7 @@ from flightlog.model.events import Entry, Prompted, Titled
 from flightlog.model.session import Session, Turn
 from flightlog.privacy.records import Records
 from flightlog.store.reading import raw_lines
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 from flightlog.views.session import fold
 
 _OPEN_TURNS = 2

@@ -15,10 +15,10 @@ from flightlog.model.exchange import Context, Exchange
 from flightlog.model.session import Session, Step
 from flightlog.sources.api.rebuild import Rebuilt, rebuilt
 from flightlog.sources.api.sse import answer
-from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.sources.protocol import SessionFile
 from flightlog.store.exchanges import Exchanges
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 from flightlog.views.session import fold
 
 TRANSCRIPT = "transcript.jsonl"
@@ -88,7 +88,7 @@ def message_ids(session: Session | None) -> frozenset[str]:
     return frozenset(step.message_id for steps in lanes_of(session).values() for step in steps)
 
 
-def transcripts(folder: Path, session_id: str) -> list[Transcript]:
+def transcripts(folder: Path, session_id: str) -> list[SessionFile]:
     """The transcripts of a session: the main thread's, then its subagents'."""
     found = [(folder / TRANSCRIPT, "")]
     beside = folder / "subagents"
@@ -97,9 +97,9 @@ def transcripts(folder: Path, session_id: str) -> list[Transcript]:
     return [_transcript(path, session_id, lane) for path, lane in found if path.is_file()]
 
 
-def _transcript(path: Path, session_id: str, lane: str) -> Transcript:
+def _transcript(path: Path, session_id: str, lane: str) -> SessionFile:
     there = path.stat()
-    return Transcript(str(path), session_id, there.st_size, there.st_mtime_ns, lane, there.st_dev, there.st_ino)
+    return SessionFile(str(path), session_id, there.st_size, there.st_mtime_ns, lane, there.st_dev, there.st_ino)
 
 
 def _lane(exchange: Exchange) -> str:

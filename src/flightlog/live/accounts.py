@@ -1,7 +1,7 @@
 """Who paid what: profiles as a person named them, accounts as they were seen, and the ledger between them.
 
 Folds what was noted into events (a session paid by a profile from a time on) and the ledger's
-tallies into each profile's billing. Writes nothing; the driver appends `events`.
+usage buckets into each profile's billing. Writes nothing; the driver appends `events`.
 """
 
 from collections import defaultdict
@@ -24,7 +24,7 @@ from flightlog.live.state import (
     create_default_auth_profile,
 )
 from flightlog.model.usage import Row
-from flightlog.views.digest import SessionDigest
+from flightlog.usage.digest import UsageDigest
 
 SAMPLES_MAX = 400
 SAMPLE_EVERY_MS = 30_000
@@ -79,7 +79,7 @@ class Accounts:
             found = recognise(Sight(Launch(config_dir=config_dir), project), list(self.profiles.values()))
             self._ensure(found.profile, found.method)
 
-    def billed(self, digests: Iterable[SessionDigest], rows: AskRows, zone: tzinfo) -> list[AuthProfile]:
+    def billed(self, digests: Iterable[UsageDigest], rows: AskRows, zone: tzinfo) -> list[AuthProfile]:
         """Work out each profile's billing."""
         spends: dict[str, list[Spend]] = defaultdict(list)
         sessions: dict[str, set[str]] = defaultdict(set)
@@ -142,13 +142,13 @@ class Accounts:
                 found.append(f"{name} limit {window.used_percent:.0f}% used")
         return found
 
-    def _shared(self, digest: SessionDigest, rows: AskRows) -> Iterable[tuple[str, Spend]]:
+    def _shared(self, digest: UsageDigest, rows: AskRows) -> Iterable[tuple[str, Spend]]:
         parts = self.book.segments.get(digest.session, [])
         cuts = [since for since, _, _ in parts[1:]]
         # Where nothing was noted one profile pays for all of it.
-        usual = None if parts or not digest.tallies else (0, self._usual(digest.project))
+        usual = None if parts or not digest.buckets else (0, self._usual(digest.project))
         total = 0.0
-        for tally in digest.tallies:
+        for tally in digest.buckets:
             total += tally.usd or 0.0
             crossed = any(tally.first_ms < cut <= tally.last_ms for cut in cuts)
             whole = Spend(tally.first_ms, tally.last_ms, tally.usd or 0.0, tally.usage.total)

@@ -127,12 +127,12 @@ class _Gathering:
         seen = runtime_state.look(self.where.folder, self.now_ms)
         accounts = Accounts(seen.state, self.book, self.memory, self.now_ms)
         accounts.absorb()
-        digests = self.archive.books.digests(self.recordings)
+        digests = self.archive.usage_pipeline.session_digests(self.recordings)
         self.projects = {each.session: each.project for each in digests}
         memos = self._look(accounts)
         for event in accounts.events:
             self.journal.append(event)
-        profiles = accounts.billed(digests, self.archive.books.responses, self.where.zone)
+        profiles = accounts.billed(digests, self.archive.usage_pipeline.session_responses, self.where.zone)
         thresholds = seen.state.thresholds
         sessions = [self._session(memo, accounts, thresholds, broken=bool(seen.broken)) for memo in memos]
         launched = {each.session_id: self._launched(each, accounts) for each in sessions}

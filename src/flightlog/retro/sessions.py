@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from flightlog.model.events import PromptKind
 from flightlog.model.pages import Redacted
 from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
+from flightlog.model.usage import sum_costs
 from flightlog.retro.digest import MARKS_MAX, PROMPTS_MAX, Digest, Mark, Prompt, excerpt, signature
 from flightlog.views.changes import changed_file
 from flightlog.views.summary import all_steps, summarise, turn_steps
-from flightlog.views.usage import summed
 
 LOOP_CALLS = 4
 DEAD_END_CALLS = 3
@@ -60,7 +60,7 @@ def digest_of(session: Session, version: str, redact: Callable[[Session], Redact
         outcomes=tuple(_outcomes(session))[:MARKS_MAX],
         failures=tuple(_failures(redact(session).value if redact and any(_failures(session)) else session))[:MARKS_MAX],
         costs=tuple(_costs(session))[:MARKS_MAX],
-        usd=summed(step.cost for step in all_steps(session)).usd,
+        usd=sum_costs(step.cost for step in all_steps(session)).usd,
         tokens=told.usage.total,
     )
 
@@ -176,6 +176,6 @@ def _failures(session: Session) -> Iterator[Mark]:
 
 def _costs(session: Session) -> Iterator[Mark]:
     for turn in session.turns:
-        usd = summed(step.cost for step in turn_steps(session, turn)).usd
+        usd = sum_costs(step.cost for step in turn_steps(session, turn)).usd
         if turn.kind in _BY_HAND and usd:
             yield Mark("turn", f"{session.id}#{turn.number}", excerpt(turn.text), "", usd)

@@ -31,7 +31,9 @@ def may_fork() -> bool:
     return threading is None or threading.active_count() == 1
 
 
-def spread(count: int, work: Callable[[int], T], decode: Callable[[bytes | bytearray], T], workers: int) -> Iterator[T]:
+def run_forked(
+    count: int, work: Callable[[int], T], decode: Callable[[bytes | bytearray], T], workers: int
+) -> Iterator[T]:
     """Yield what `work` makes of each number below `count`, at most `TICKETS_MAX`, in any order, as it comes."""
     tickets, box = os.pipe()
     os.write(box, b"".join(number.to_bytes(_TICKET_BYTES, "big") for number in range(count)))

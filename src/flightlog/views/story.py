@@ -15,7 +15,7 @@ from flightlog.model.address import Address
 from flightlog.model.events import Block, Image, Other, PromptKind, Text, Thinking
 from flightlog.model.session import Lane, Note, Session, Step, ToolCall, Turn
 from flightlog.model.text import counted
-from flightlog.model.usage import Cost, CostSource
+from flightlog.model.usage import format_cost
 from flightlog.views.arguments import arguments
 from flightlog.views.parts import lane_at, step_at, turn_at
 from flightlog.views.summary import summarise
@@ -93,14 +93,6 @@ def passage(session: Session, at: Address, telling: Telling) -> Iterator[Line]:
         yield from teller.step(step, Address(home.session, home.turn, step.number, home.lane), 0)
 
 
-def money(cost: Cost) -> str:
-    """Write an amount; an unknown one says so."""
-    if cost.usd is None:
-        return "cost unknown"
-    amount = f"${cost.usd:,.4f}" if abs(cost.usd) < 1 else f"${cost.usd:,.2f}"
-    return f"{amount} ({cost.source.value})" if cost.source is not CostSource.TABLE else amount
-
-
 def moment(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Write a time."""
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form) if at_ms is not None else "?"
@@ -114,7 +106,7 @@ def _facts(session: Session, telling: Telling) -> Iterator[Line]:
     parts = [counted(told.turns, "turn"), counted(told.steps, "step"), counted(told.tool_calls, "tool call")]
     parts += [f"{told.failed_calls:,} failed"] if told.failed_calls else []
     parts += [counted(told.subagents, "subagent")] if told.subagents else []
-    yield Line(Kind.FACT, 0, f"{', '.join(parts)}; {told.usage.total:,} tokens, {money(told.cost)}")
+    yield Line(Kind.FACT, 0, f"{', '.join(parts)}; {told.usage.total:,} tokens, {format_cost(told.cost)}")
     if session.client is not None:
         yield Line(Kind.FACT, 0, f"the client's own total: ${session.client.total_usd:.6f}")
     for kind, count in session.unknown:
@@ -150,7 +142,9 @@ class _Teller:
     def step(self, step: Step, at: Address, depth: int) -> Iterator[Line]:
         cut = ", cut off" if step.aborted else ""
         stop = f", {step.stop_reason}" if step.stop_reason not in {"", "end_turn", "tool_use"} else ""
-        facts = f"{step.model}, {step.usage.prompt:,} + {step.usage.output:,} tokens, {money(step.cost)}{stop}{cut}"
+        facts = (
+            f"{step.model}, {step.usage.prompt:,} + {step.usage.output:,} tokens, {format_cost(step.cost)}{stop}{cut}"
+        )
         yield Line(Kind.STEP, depth, facts, str(at))
         yield from self._content(step.content, Kind.TEXT, depth + 1, at)
         for call in step.calls:

@@ -8,8 +8,7 @@ from msgspec import Struct
 from flightlog.model.events import PromptKind
 from flightlog.model.session import Lane, Session, Step, Turn
 from flightlog.model.text import one_line
-from flightlog.model.usage import Cost, Usage
-from flightlog.views.usage import summed
+from flightlog.model.usage import Cost, Usage, sum_costs
 
 PROMPT_WIDTH = 100
 
@@ -70,7 +69,7 @@ def summarise(session: Session, changed_ms: int = 0) -> SessionSummary:
         subagents=sum(not lane.warmup for lane in session.lanes),
         models=tuple(sorted({step.model for step in steps})),
         usage=sum((step.usage for step in steps), Usage()),
-        cost=summed(step.cost for step in steps),
+        cost=sum_costs(step.cost for step in steps),
         dearest=dearest(session),
         compactions=notes["compaction"],
         unknown_records=sum(count for _, count in session.unknown),
@@ -99,7 +98,7 @@ def dearest(session: Session) -> TurnCost | None:
         if turn.kind in {PromptKind.HUMAN, PromptKind.COMMAND} and steps:
             address = f"{session.id}#{turn.number}"
             costs.append(
-                TurnCost(address, one_line(turn.text, PROMPT_WIDTH), len(steps), summed(s.cost for s in steps))
+                TurnCost(address, one_line(turn.text, PROMPT_WIDTH), len(steps), sum_costs(s.cost for s in steps))
             )
     return max(costs, key=lambda told: (told.cost.usd or 0.0, told.steps), default=None)
 

@@ -7,15 +7,14 @@ page noticing.
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
 from datetime import tzinfo
 
 from msgspec import Struct
 
 from flightlog.archive import Archive
 from flightlog.live.gather import Live
-from flightlog.views.report import UsageReport
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown
+from flightlog.usage.report import UsageReport
 from flightlog.web.held import Held
 from flightlog.web.looking import Fingerprint, Looking, fingerprints
 from flightlog.web.searching import Hit, Searching, find
@@ -48,7 +47,7 @@ class Data:
         self.listing = self._looking.listing
         self.titles = self._looking.titles
         self.search = self._searching.search
-        self._used: tuple[dict[str, Fingerprint] | None, dict[By, UsageReport]] = (None, {})
+        self._used: tuple[dict[str, Fingerprint] | None, dict[Breakdown, UsageReport]] = (None, {})
 
     @property
     def is_behind(self) -> bool:
@@ -75,12 +74,13 @@ class Data:
             archive.find(session)
         return archive
 
-    def usage(self, breakdowns: Iterable[By]) -> dict[By, UsageReport]:
+    def usage(self, breakdowns: Iterable[Breakdown]) -> dict[Breakdown, UsageReport]:
         """Usage and cost of everything, broken down in several ways."""
         seen = fingerprints(self.archive())
         if self._used[0] != seen:
-            with closing(self.sources.archive().books) as books:
-                self._used = (seen, books.usages(tuple(breakdowns), self.sources.zone))
+            pipeline = self.sources.archive().usage_pipeline
+            self._used = (seen, {by: pipeline.report(by, self.sources.zone) for by in breakdowns})
+            pipeline.save()
         return self._used[1]
 
     def close(self) -> None:

@@ -13,8 +13,8 @@ from flightlog.archive import Archive
 from flightlog.model.errors import NotFound
 from flightlog.model.events import Block, Entry, Prompted, Replied, Text, Thinking, ToolReturned, ToolUse, words
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
+from flightlog.usage.prices import price
 from flightlog.views.outline.shape import CHUNK_ROWS, LaneHead, Line, Mark, Outline, Thread
-from flightlog.views.prices import price
 from flightlog.views.session import fold
 from flightlog.views.timeline import Bar, Row, RowKind
 

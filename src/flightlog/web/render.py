@@ -17,12 +17,12 @@ from markupsafe import Markup
 from flightlog.model.events import Image
 from flightlog.model.session import Lane, ToolCall, Turn
 from flightlog.model.text import counted, inert, one_line
-from flightlog.model.usage import Cost, CostSource
+from flightlog.model.usage import Cost, CostSource, format_cost
 from flightlog.views.arguments import arguments
 from flightlog.views.changes import change_of, changed_files
 from flightlog.views.health import health
 from flightlog.views.outline.shape import LaneHead
-from flightlog.views.story import moment, money
+from flightlog.views.story import moment
 from flightlog.views.timeline import Row
 from flightlog.web.held import Shown
 from flightlog.web.markdown import rendered
@@ -79,7 +79,7 @@ def environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") -> Envi
         line=one_line,
         markdown=rendered,
         model=short_model,
-        money=lambda usd: money(Cost(usd, CostSource.TABLE)),
+        money=lambda usd: format_cost(Cost(usd, CostSource.TABLE)),
         print=row_print,
         short=lambda session: session[:8],
         when=lambda at_ms, form="%Y-%m-%d %H:%M": moment(at_ms, zone, form),
@@ -191,7 +191,7 @@ def _cost(cost: Cost) -> Markup:
     """An amount, small and honest: unknown is a word, another source than the price table is said."""
     if cost.usd is None:
         return Markup('<span class="soft">cost unknown</span>')
-    return Markup('<span class="cost">{}</span>').format(money(cost))
+    return Markup('<span class="cost">{}</span>').format(format_cost(cost))
 
 
 def _iso(at_ms: int | None) -> str:

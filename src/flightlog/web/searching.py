@@ -12,10 +12,8 @@ from flightlog.model.errors import Invalid
 from flightlog.views.query import Query, parse
 from flightlog.web.held import Held, text_of
 from flightlog.web.looking import Fingerprint, fingerprints
-from flightlog.web.tidy import give_back
 
 SNIPPET_CHARS = 90
-MUCH_BYTES = 64 << 20
 _HALF = re.compile(r"\w{3}$")  # two letters begin too many words to look them all up
 
 
@@ -86,8 +84,6 @@ class Searching:
             if work is None:
                 self._finder = ({}, self._finder[1])
                 return
-            if work.bytes_read > MUCH_BYTES:
-                give_back()
         self._archive_seen = archive
 
 

@@ -7,7 +7,7 @@ from transcripts import SESSION, assistant, user, write
 
 
 def read(root, session=SESSION):
-    return known(file for file in discover(str(root)).transcripts if file.session.startswith(session))
+    return known(file for file in discover(str(root)).files if file.session.startswith(session))
 
 
 def test_a_recorded_session_says_its_tools_its_prompt_and_its_context(tmp_path):
@@ -62,7 +62,7 @@ def test_shapes_that_are_not_what_they_should_be_are_passed_over(tmp_path):
 
 def test_a_file_that_is_gone_says_nothing(tmp_path):
     path = write(tmp_path, SESSION, user("go", 1))
-    files = discover(str(tmp_path)).transcripts
+    files = discover(str(tmp_path)).files
     path.unlink()
 
     assert known(files) == {}

@@ -11,9 +11,9 @@ from tools.bench.words import Words
 
 from flightlog.model.events import Prompted, ToolReturned
 from flightlog.sources.claude_code.decode import decode
+from flightlog.usage.prices import price
 from flightlog.views.outline import tail
 from flightlog.views.outline.fold import Disorder, Outlining, Whole
-from flightlog.views.prices import price
 from flightlog.views.session import fold
 from flightlog.views.summary import summarise
 from flightlog.views.timeline import rows, strip

@@ -30,7 +30,7 @@ from flightlog.model.damage import UNREADABLE
 from flightlog.model.jobs import Job, Jobs, Lost
 from flightlog.sources.claude_code.costs import usage
 from flightlog.store.files import create, inside, sync
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 
 WORK = "sample"
 _AUTH = frozenset({401, 403})

@@ -20,7 +20,7 @@ from flightlog.lab.resampling.layout import Item
 from flightlog.model.usage import Usage
 from flightlog.sources.claude_code.costs import usage
 from flightlog.store.journal import Journal, Record
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 
 
 class Edit(Struct, frozen=True):

@@ -21,7 +21,7 @@ from flightlog.model.exchange import Exchange
 from flightlog.sources.api.sse import Answer, answer
 from flightlog.sources.claude_code.costs import usage
 from flightlog.store.exchanges import Exchanges
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 
 _DROPPED = ("stream", "context_management", "metadata")
 _HEADERS = ("anthropic-version", "anthropic-beta")

@@ -27,7 +27,7 @@ from flightlog.sources.api.upstream import proxy_for
 from flightlog.sources.api.wire import Said
 from flightlog.store.exchanges import Exchanges
 from flightlog.store.trees import Trees
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 
 
 class Line(Struct, frozen=True):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from flightlog.model.usage import Usage
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 
 _EXIT = re.compile(r"^\W*EXIT_SIGNAL\W*:\W*(true|false)\b", re.IGNORECASE | re.MULTILINE)
 _STATUS = re.compile(r"^\W*STATUS\W*:\W*([A-Z_]+)\b", re.IGNORECASE | re.MULTILINE)

@@ -10,51 +10,32 @@ import os
 import stat
 from collections.abc import Iterator
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
 from flightlog.model.ids import is_safe
 from flightlog.sources.claude_code.values import parsed, text
+from flightlog.sources.protocol import FileListing, SessionFile
 
 AGENT = "claude-code"
 _HEAD_LINES = 20
 _HEAD_BYTES_MAX = 1 << 20
 
 
-class Transcript(Struct, frozen=True):
-    """One transcript file: the main thread of a session, or one of its subagents."""
-
-    path: str
-    session: str
-    size: int
-    changed_ns: int
-    lane: str = ""
-    device: int = 0
-    inode: int = 0
-
-
-class Found(Struct, frozen=True):
-    """Everything below one configuration directory."""
-
-    transcripts: tuple[Transcript, ...]
-    damage: tuple[Damage, ...]
-
-
-def discover(config_dir: str) -> Found:
+def discover(config_dir: str) -> FileListing:
     """List the transcripts below `config_dir`, in the order of their paths."""
-    transcripts: list[Transcript] = []
+    transcripts: list[SessionFile] = []
     damage: list[Damage] = []
     for folder in _folders(os.path.join(config_dir, "projects"), damage):  # noqa: PTH118 - hot: 10,000 sessions
         transcripts.extend(_project(folder, damage))
-    return Found(tuple(sorted(transcripts, key=lambda item: item.path)), tuple(damage))
+    return FileListing(tuple(sorted(transcripts, key=lambda item: item.path)), tuple(damage))
 
 
-def session_files(folder: str, session: str) -> list[Transcript]:
+def session_files(folder: str, session: str) -> list[SessionFile]:
     """List the files of one session in its project's folder, as they are now."""
     damage: list[Damage] = []
     own = (f"{session}.jsonl", session)
-    found: list[Transcript] = []
+    found: list[SessionFile] = []
     for entry in _entries(folder, damage):
         if entry.name == own[1] and entry.is_dir(follow_symlinks=False):
             found.extend(_lanes(entry, damage))
@@ -65,7 +46,7 @@ def session_files(folder: str, session: str) -> list[Transcript]:
     return sorted(found, key=lambda file: (file.lane, file.path))
 
 
-def spilled_file(transcript: Transcript, said: str) -> str:
+def spilled_file(transcript: SessionFile, said: str) -> str:
     """Return where a large tool result lies now: by name beside the transcript, wherever it was written."""
     from pathlib import Path  # noqa: PLC0415 - a usage report does not wait for it
 
@@ -77,12 +58,12 @@ def spilled_file(transcript: Transcript, said: str) -> str:
     return str(home / "tool-results" / Path(said).name)
 
 
-def lane_facts_file(transcript: Transcript) -> str:
+def lane_facts_file(transcript: SessionFile) -> str:
     """Return the path of what the client notes beside a subagent's transcript."""
     return transcript.path.removesuffix(".jsonl") + ".meta.json"
 
 
-def _project(folder: str, damage: list[Damage]) -> Iterator[Transcript]:
+def _project(folder: str, damage: list[Damage]) -> Iterator[SessionFile]:
     for entry in _entries(folder, damage):
         if entry.is_dir(follow_symlinks=False):
             yield from _lanes(entry, damage)
@@ -92,7 +73,7 @@ def _project(folder: str, damage: list[Damage]) -> Iterator[Transcript]:
                 yield found
 
 
-def _file(entry: os.DirEntry[str], damage: list[Damage]) -> Transcript | None:
+def _file(entry: os.DirEntry[str], damage: list[Damage]) -> SessionFile | None:
     stem = entry.name.removesuffix(".jsonl")
     if not is_safe(stem):
         damage.append(Damage(entry.path, 0, 0, "the file name is not a usable session id"))
@@ -107,7 +88,7 @@ def _file(entry: os.DirEntry[str], damage: list[Damage]) -> Transcript | None:
     return replace(found, session=owner, lane=stem.removeprefix("agent-"))
 
 
-def _lanes(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[Transcript]:
+def _lanes(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[SessionFile]:
     folder = os.path.join(session.path, "subagents")  # noqa: PTH118
     if not os.path.isdir(folder):  # noqa: PTH112
         return
@@ -126,7 +107,7 @@ def _lanes(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[Transcri
                 yield found
 
 
-def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[Damage]) -> Transcript | None:
+def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[Damage]) -> SessionFile | None:
     try:
         told = entry.stat()
     except OSError as error:
@@ -136,7 +117,7 @@ def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[D
         # A pipe would keep us waiting for ever.
         damage.append(Damage(entry.path, 0, 0, "not a file"))
         return None
-    return Transcript(entry.path, session, told.st_size, told.st_mtime_ns, lane, told.st_dev, told.st_ino)
+    return SessionFile(entry.path, session, told.st_size, told.st_mtime_ns, lane, told.st_dev, told.st_ino)
 
 
 def _owner(path: str) -> str:

@@ -17,7 +17,7 @@ from flightlog.model.damage import UNREADABLE
 from flightlog.model.events import ContextGiven
 from flightlog.model.known import Context, Known
 from flightlog.sources.claude_code.decode import decode
-from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.protocol import SessionFile
 from flightlog.store.reading import raw_lines
 
 _NEEDLES = (b'"requestRef"', b'"api-request')
@@ -63,7 +63,7 @@ class _Noted:
                 self.context[lane or entry.lane][entry.key] = Context(event.kind, event.text, entry.at_ms)
 
 
-def known(transcripts: Iterable[Transcript]) -> dict[str, Known]:
+def known(transcripts: Iterable[SessionFile]) -> dict[str, Known]:
     """Read the files of one session; the answer is by lane, the main thread's is ""."""
     noted = _Noted()
     for transcript in transcripts:

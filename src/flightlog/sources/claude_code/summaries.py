@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from flightlog.model.events import Entry, Summarised
 from flightlog.sources.claude_code.decode import decode
-from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.protocol import SessionFile
 
 _NEEDLE = b'"summary"'
 _BLOCK_BYTES = 4 << 20
 
 
-def summaries(transcripts: Iterable[Transcript]) -> Iterator[Entry]:
+def summaries(transcripts: Iterable[SessionFile]) -> Iterator[Entry]:
     """Yield every title noted in `transcripts`, whoever it is for."""
     for transcript in transcripts:
         try:

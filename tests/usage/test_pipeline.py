@@ -14,20 +14,20 @@ from tools.bench.corpus import generate, grow
 
 from archive_maker import prompt, put, reply, told
 from flightlog.archive import Archive
-from flightlog.archive.books import Books
+from flightlog.model.usage import Breakdown
 from flightlog.sources.claude_code.discover import discover
-from flightlog.views.usage import By
+from flightlog.usage.pipeline import UsagePipeline
 from strace_points import kill_everywhere
 
 SYNC = """
 from datetime import UTC
-from flightlog.archive.books import Books
+from flightlog.model.usage import Breakdown
 from flightlog.sources.claude_code.discover import discover
-from flightlog.views.usage import By
-books = Books(discover(str(root / "agent")).transcripts, root / "home" / "index.db")
-report = books.usage(By.SESSION, UTC)
+from flightlog.usage.pipeline import UsagePipeline
+pipeline = UsagePipeline(discover(str(root / "agent")).files, root / "home" / "index.db")
+report = pipeline.report(Breakdown.SESSION, UTC)
 begin()
-books.close()
+pipeline.save()
 end()
 ack(report.total.usage.output)
 """
@@ -42,18 +42,18 @@ def corpus(tmp_path_factory):
     return root, generate(root, 2_000_000, seed=3)
 
 
-@pytest.mark.parametrize("by", By)
+@pytest.mark.parametrize("by", Breakdown)
 @pytest.mark.parametrize("zone", [UTC, timezone(timedelta(hours=5, minutes=45))])
-def test_the_books_say_what_single_responses_say(corpus, by, zone):
+def test_a_pipeline_without_index_reports_what_the_archive_does(corpus, by, zone):
     root, _ = corpus
 
-    books = Books(discover(str(root)).transcripts, None)
-    quick, slow = books.usage(by, zone), Archive([str(root)]).usage(by, zone)
+    pipeline = UsagePipeline(discover(str(root)).files, None)
+    quick, slow = pipeline.report(by, zone), Archive([str(root)]).usage(by, zone)
 
     assert [_exact(row) for row in quick.rows] == [_exact(row) for row in slow.rows]
     assert _exact(quick.total) == _exact(slow.total)
     assert [row.cost.usd for row in quick.rows] == pytest.approx([row.cost.usd for row in slow.rows], abs=1e-6)
-    assert [_cents(truth) for truth in quick.truths] == [_cents(truth) for truth in slow.truths]
+    assert [_cents(truth) for truth in quick.reconciliations] == [_cents(truth) for truth in slow.reconciliations]
 
 
 def _cents(truth):
@@ -106,7 +106,7 @@ def test_an_unchanged_archive_is_not_read_at_all(corpus, tmp_path):
     assert work.decoded > 0
 
     again, work = told(root, tmp_path / "index.db")
-    other, other_work = told(root, tmp_path / "index.db", By.MODEL)
+    other, other_work = told(root, tmp_path / "index.db", Breakdown.MODEL)
 
     assert (work.opened, work.bytes_read, work.decoded) == (0, 0, 0)
     assert (other_work.opened, other_work.bytes_read, other_work.decoded) == (0, 0, 0)
@@ -139,30 +139,30 @@ def test_neither_order_nor_cuts_nor_the_index_change_a_report(tmp_path_factory, 
     for step in range(steps):
         for session in data.draw(st.permutations(sorted(whole))):
             put(root, session, whole[session][: cuts[session][step]])
-        told(root, root / "index.db", data.draw(st.sampled_from(By)))
+        told(root, root / "index.db", data.draw(st.sampled_from(Breakdown)))
     for session, body in whole.items():
         put(root, session, body)
-    by = data.draw(st.sampled_from(By))
+    by = data.draw(st.sampled_from(Breakdown))
 
     grown, _ = told(root, root / "index.db", by)
 
     assert grown == told(root, None, by)[0]
 
 
-@pytest.mark.parametrize("by", [By.DAY, By.MONTH, By.MODEL, By.PROJECT])
-def test_a_report_after_growth_looks_only_at_what_changed(tmp_path, by):
+@pytest.mark.parametrize("by", Breakdown)
+def test_a_report_after_growth_reads_only_what_is_new(tmp_path, by):
     generate(tmp_path / "agent", 400_000, seed=7)
     told(tmp_path / "agent", tmp_path / "index.db", by)
-    with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
-        spoiled = database.execute("UPDATE digests SET body = x'00'").rowcount
-    new = put(tmp_path / "agent", "new", prompt("go"), reply("a"), reply("b", model="unheard-of"))
+    lines = (prompt("go"), reply("a"), reply("b", model="unheard-of"))
+    new = put(tmp_path / "agent", "new", *lines)
 
-    grown, _ = told(tmp_path / "agent", tmp_path / "index.db", by)
-
-    assert spoiled > 2
-    assert grown == told(tmp_path / "agent", None, by)[0]
+    grown, stats = told(tmp_path / "agent", tmp_path / "index.db", by)
     new.write_bytes(new.read_bytes() + reply("c", at=90_000))
-    assert told(tmp_path / "agent", tmp_path / "index.db", by)[0] == told(tmp_path / "agent", None, by)[0]
+    again, more = told(tmp_path / "agent", tmp_path / "index.db", by)
+
+    assert (stats.bytes_read, more.bytes_read) == (len(b"".join(lines)), len(reply("c", at=90_000)))
+    assert grown.total.responses + 1 == again.total.responses
+    assert again == told(tmp_path / "agent", None, by)[0]
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -240,21 +240,20 @@ def test_an_index_that_cannot_be_written_costs_no_answer(tmp_path):
 
 def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
     put(tmp_path, "s", reply("a"))
-    one, two = (Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db") for _ in range(2))
-    first, second = one.usage(By.DAY, UTC), two.usage(By.DAY, UTC)
-    one.close()
-    two.close()
+    one, two = (UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db") for _ in range(2))
+    first, second = one.report(Breakdown.DAY, UTC), two.report(Breakdown.DAY, UTC)
+    one.save()
+    two.save()
 
-    assert first == second == told(tmp_path, tmp_path / "index.db", By.DAY)[0]
+    assert first == second == told(tmp_path, tmp_path / "index.db", Breakdown.DAY)[0]
 
 
 def test_digests_of_another_version_are_made_again(tmp_path):
     put(tmp_path, "s", reply("a"))
     report, _ = told(tmp_path, tmp_path / "index.db")
     with closing(sqlite3.connect(tmp_path / "index.db", isolation_level=None)) as database:
-        database.execute("UPDATE made SET by = 'older'")
+        database.execute("UPDATE made SET version = 'older'")
         database.execute("UPDATE digests SET body = x'00'")
-        database.execute("DELETE FROM reports")
 
     again, work = told(tmp_path, tmp_path / "index.db")
 
@@ -267,9 +266,9 @@ def test_an_unreadable_file_is_passed_over_and_read_when_it_can_be(tmp_path):
     path = put(tmp_path, "t", reply("b"))
     path.unlink()
     path.symlink_to(path)
-    books = Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db")
-    assert books.usage(By.SESSION, UTC).total.responses == 1
-    books.close()
+    pipeline = UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db")
+    assert pipeline.report(Breakdown.SESSION, UTC).total.responses == 1
+    pipeline.save()
     path.unlink()
     put(tmp_path, "t", reply("b"))
 
@@ -280,7 +279,9 @@ def test_what_sessions_cost(tmp_path):
     put(tmp_path, "s", reply("a", 1_000_000))
     put(tmp_path, "t", reply("b", model="unheard-of"))
 
-    assert Books(discover(str(tmp_path)).transcripts, None).costs() == {"s": pytest.approx(15.000009), "t": None}
+    rows = UsagePipeline(discover(str(tmp_path)).files, None).session_rows()
+
+    assert {session: row.cost.usd for session, row in rows.items()} == {"s": pytest.approx(15.000009), "t": None}
 
 
 @pytest.mark.slow
@@ -303,10 +304,10 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
     put(tmp_path, "s", reply("a"))
     code = (
         "import os, sys\nfrom datetime import UTC\nfrom pathlib import Path\n"
-        "from flightlog.archive.books import Books\nfrom flightlog.sources.claude_code.discover import discover\n"
-        "from flightlog.views.usage import By\n"
-        "books = Books(discover(sys.argv[1]).transcripts, Path(sys.argv[1]) / 'index.db')\n"
-        "print(books.usage(By.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"
+        "from flightlog.model.usage import Breakdown\nfrom flightlog.sources.claude_code.discover import discover\n"
+        "from flightlog.usage.pipeline import UsagePipeline\n"
+        "pipeline = UsagePipeline(discover(sys.argv[1]).files, Path(sys.argv[1]) / 'index.db')\n"
+        "print(pipeline.report(Breakdown.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"
     )
 
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
@@ -316,59 +317,40 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
 
 
 def test_nobody_waits_for_an_index_to_be_made(corpus, tmp_path):
-    files = discover(str(corpus[0])).transcripts
+    files = discover(str(corpus[0])).files
     index = tmp_path / "home" / "index.db"
-    books = Books(files, index)
-    told_first = books.usage(By.DAY, UTC)
+    pipeline = UsagePipeline(files, index)
+    told_first = pipeline.report(Breakdown.DAY, UTC)
 
     assert not index.parent.exists()
-    books.close()
-    again = Books(files, index)
-    assert again.usage(By.DAY, UTC) == told_first
-    assert again.work.opened == 0
-    again.close()
+    pipeline.save()
+    again = UsagePipeline(files, index)
+    assert again.report(Breakdown.DAY, UTC) == told_first
+    assert again.stats.opened == 0
+    again.save()
 
 
 def test_of_two_who_make_the_index_at_once_the_second_leaves_it_alone(tmp_path):
     put(tmp_path, "s1", reply("m1", 10))
-    early = Books(discover(str(tmp_path)).transcripts, tmp_path / "index.db")
-    early.usage(By.SESSION, UTC)
+    early = UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db")
+    early.report(Breakdown.SESSION, UTC)
     put(tmp_path, "s2", reply("m2", 20))
     told(tmp_path, tmp_path / "index.db")
 
-    early.close()
+    early.save()
 
     report, work = told(tmp_path, tmp_path / "index.db")
     assert (report.total.usage.output, work.opened) == (30, 0)
 
 
-class Counted(Books):
-    """Notes how many files were read each time some were."""
-
-    read: list[int]
-
-    def _scan(self, readings):
-        self.read = [*getattr(self, "read", []), len(readings)]
-        return super()._scan(readings)
-
-
-@pytest.mark.parametrize("ways", [(By.DAY, By.MODEL, By.PROJECT), (By.DAY, By.BLOCK)])
-def test_several_breakdowns_look_at_the_files_once(tmp_path, ways):
+def test_several_breakdowns_read_the_files_once(tmp_path):
     put(tmp_path, "s1", reply("m1", 10))
-    path = put(tmp_path, "s2", reply("m2", 20))
-    for files in (2, 1):
-        books = Counted(discover(str(tmp_path)).transcripts, tmp_path / "index.db")
-        every = books.usages(ways, UTC)
-        books.close()
+    pipeline = UsagePipeline(discover(str(tmp_path)).files, None)
 
-        assert every == {by: told_by(tmp_path, by) for by in ways}
-        assert books.read == [files]
-        with path.open("ab") as file:
-            file.write(reply("m3", 30, at=9))
+    by_day, by_model = pipeline.report(Breakdown.DAY, UTC), pipeline.report(Breakdown.MODEL, UTC)
 
-
-def told_by(root, by):
-    return Books(discover(str(root)).transcripts, None).usage(by, UTC)
+    assert (pipeline.stats.opened, by_day.total) == (1, by_model.total)
+    assert by_model == told(tmp_path, None, Breakdown.MODEL)[0]
 
 
 def test_damage_takes_no_sound_response_with_it(tmp_path):

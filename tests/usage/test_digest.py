@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.usage import ClientTotals, ModelTotal, Row, Usage, response
-from flightlog.views.digest import Said, digested
-from flightlog.views.ledger import settled
-from flightlog.views.report import Only, limited, report
-from flightlog.views.truth import Evidence
-from flightlog.views.usage import By, priced
+from flightlog.model.usage import Breakdown, ClientTotals, ModelTotal, Row, Usage, response
+from flightlog.usage.attribution import attribute_responses
+from flightlog.usage.digest import SessionUsage, digest_sessions
+from flightlog.usage.prices import price_responses
+from flightlog.usage.reconciliation import GapEvidence
+from flightlog.usage.report import UsageFilter, build_report, filter_digests
 from usage_oracle import rows, total
 
 HOUR_MS = 3_600_000
@@ -45,19 +45,19 @@ def groups(draw):
         said = [row._replace(session=name) for row in draw(st.lists(lines, max_size=8))]
         model = ModelTotal("mystery", Usage(1), 2.5)
         totals = draw(st.sampled_from([(), (ClientTotals(name, 3.0, NOON_MS + len(group), (model,)),)]))
-        group.append(Said(name, draw(st.integers(0, 2)), said, totals))
+        group.append(SessionUsage(name, draw(st.integers(0, 2)), said, totals))
     return group
 
 
-@given(groups(), st.sampled_from(By), st.sampled_from(ZONES))
+@given(groups(), st.sampled_from(Breakdown), st.sampled_from(ZONES))
 def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
-    ledger = settled(
+    ledger = attribute_responses(
         [response(row) for said in group for row in said.rows],
-        {said.session: said.born_ms for said in group if said.born_ms},
+        {said.session: said.first_ms for said in group if said.first_ms},
     )
-    items = priced(ledger.responses, {said.session: said.totals[0] for said in group if said.totals})
+    items = price_responses(ledger.responses, {said.session: said.totals[0] for said in group if said.totals})
 
-    told = report(digested(group, lambda *_: Evidence()), by, zone, 0)
+    told = build_report(digest_sessions(group, lambda *_: GapEvidence()), by, zone, 0)
 
     assert told.total.usage == total(items).usage
     for ours, theirs in zip([row for row in told.rows if row.responses], rows(items, by, zone), strict=True):
@@ -70,21 +70,23 @@ def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
 
 def test_a_part_of_a_report_leaves_out_what_was_before_and_elsewhere():
     row = Row("m1", "s1", "claude-opus-5-5", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
-    said = [Said("s1", 1, [row, row._replace(message_id="m2", at_ms=NOON_MS + HOUR_MS)], ())]
-    digests = digested(said, lambda *_: Evidence())
+    said = [SessionUsage("s1", 1, [row, row._replace(message_id="m2", at_ms=NOON_MS + HOUR_MS)], ())]
+    digests = digest_sessions(said, lambda *_: GapEvidence())
 
     def counted(only):
-        return report(limited(digests, only), By.DAY, UTC, 0).total.responses
+        return build_report(filter_digests(digests, only), Breakdown.DAY, UTC, 0).total.responses
 
-    assert counted(Only()) == 2
-    assert counted(Only(NOON_MS + 1)) == 1
-    assert counted(Only(NOON_MS + 2 * HOUR_MS)) == 0
-    assert counted(Only(project="sho")) == 2
-    assert counted(Only(project="bank")) == 0
+    assert counted(UsageFilter()) == 2
+    assert counted(UsageFilter(NOON_MS + 1)) == 1
+    assert counted(UsageFilter(NOON_MS + 2 * HOUR_MS)) == 0
+    assert counted(UsageFilter(project="sho")) == 2
+    assert counted(UsageFilter(project="bank")) == 0
 
 
 def test_a_session_without_a_response_has_a_row_of_its_own():
-    told = report(digested([Said("s1", 1, [], ())], lambda *_: Evidence()), By.SESSION, UTC, 0)
+    told = build_report(
+        digest_sessions([SessionUsage("s1", 1, [], ())], lambda *_: GapEvidence()), Breakdown.SESSION, UTC, 0
+    )
 
     assert [(row.key, row.responses, row.cost.usd) for row in told.rows] == [("s1", 0, 0.0)]
 
@@ -96,11 +98,13 @@ def test_a_forks_unknown_model_costs_what_its_client_counted_since_the_fork():
     def stated(session, usd, counted, as_of_ms):
         return ClientTotals(session, usd, NOON_MS - 1, (ModelTotal("mystery", counted, usd),), as_of_ms)
 
-    parent = Said("s1", 1, [row], (stated("s1", 2.0, Usage(10, 5), NOON_MS + 1),))
-    fork = Said("s2", 2, [row._replace(session="s2"), own], (stated("s2", 3.0, Usage(20, 10), NOON_MS + 2 * HOUR_MS),))
+    parent = SessionUsage("s1", 1, [row], (stated("s1", 2.0, Usage(10, 5), NOON_MS + 1),))
+    fork = SessionUsage(
+        "s2", 2, [row._replace(session="s2"), own], (stated("s2", 3.0, Usage(20, 10), NOON_MS + 2 * HOUR_MS),)
+    )
 
-    told = report(digested([parent, fork], lambda *_: Evidence()), By.SESSION, UTC, 0)
+    told = build_report(digest_sessions([parent, fork], lambda *_: GapEvidence()), Breakdown.SESSION, UTC, 0)
 
     assert {row.key: row.cost.usd for row in told.rows} == {"s1": 2.0, "s2": 1.0}
     assert told.total.cost.usd == 3.0
-    assert [gap for truth in told.truths for gap in truth.gaps] == []
+    assert [gap for truth in told.reconciliations for gap in truth.gaps] == []

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.price_table import ROWS
-from flightlog.views.prices import is_priced, price
+from flightlog.usage.price_table import ROWS
+from flightlog.usage.prices import is_priced, price
 
 ANTHROPIC = next(provider for provider in providers if provider.id == "anthropic")
 MODELS = sorted(model.id for model in ANTHROPIC.models)

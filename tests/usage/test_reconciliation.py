@@ -4,27 +4,26 @@ from datetime import UTC
 
 import pytest
 
-from flightlog.model.usage import Usage
-from flightlog.views.truth import Reason
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown, Usage
+from flightlog.usage.reconciliation import GapReason
 from recordings import CASES, archive
 
 CURRENT = [case for case in CASES if case.startswith("2.1.325/")]
 EXPLAINED = {
-    "compaction-auto": ("10189e1f", Reason.COMPACTION, Usage(13823, 49)),
-    "compaction-manual": ("de349ced", Reason.COMPACTION, Usage(13877, 49)),
-    "interactive-statusline": ("72a5ce76", Reason.COMPACTION, Usage(15343, 23)),
-    "stream-cut-retry": ("0c075a1c", Reason.CUT, Usage(12107, 1)),
-    "interrupted-sigint": ("f79aadd6", Reason.INTERRUPTED, Usage(-12192, -1)),
-    "interactive-permission-interrupt-rewind": ("28892d4e", Reason.INTERRUPTED, Usage(-13605, -1)),
-    "branched-at-turn": ("92a86220", Reason.COPY, Usage(39146, 144)),
-    "resumed-mid-turn": ("200cb118", Reason.COPY, Usage(-12116, -95)),
-    "resumed-truncated-copy": ("c10e876b", Reason.COPY, Usage(-74845, -411)),
+    "compaction-auto": ("10189e1f", GapReason.COMPACTION, Usage(13823, 49)),
+    "compaction-manual": ("de349ced", GapReason.COMPACTION, Usage(13877, 49)),
+    "interactive-statusline": ("72a5ce76", GapReason.COMPACTION, Usage(15343, 23)),
+    "stream-cut-retry": ("0c075a1c", GapReason.CUT, Usage(12107, 1)),
+    "interrupted-sigint": ("f79aadd6", GapReason.INTERRUPTED, Usage(-12192, -1)),
+    "interactive-permission-interrupt-rewind": ("28892d4e", GapReason.INTERRUPTED, Usage(-13605, -1)),
+    "branched-at-turn": ("92a86220", GapReason.COPY, Usage(39146, 144)),
+    "resumed-mid-turn": ("200cb118", GapReason.COPY, Usage(-12116, -95)),
+    "resumed-truncated-copy": ("c10e876b", GapReason.COPY, Usage(-74845, -411)),
 }
 
 
 def truths(where, *cases):
-    return archive(where, *cases).usage(By.SESSION, UTC).truths
+    return archive(where, *cases).usage(Breakdown.SESSION, UTC).reconciliations
 
 
 def adds_up(truth):

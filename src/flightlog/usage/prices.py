@@ -6,10 +6,14 @@ above the threshold. A model that is not in the table costs an unknown amount, n
 
 import functools
 import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 
-from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.price_table import ROWS, SOURCE, TAKEN, PriceList
+from msgspec import Struct
+
+from flightlog.model.usage import ClientTotals, Cost, CostSource, Response, Usage
+from flightlog.usage.price_table import ROWS, SOURCE, TAKEN, PriceList
 
 PRICES_FROM = {"source": SOURCE, "date": TAKEN}
 _VENDOR_END = r"-v\d+(:\d+)?$"
@@ -18,7 +22,7 @@ _UNKNOWN = Cost(None, CostSource.UNKNOWN)
 
 def price(model: str, usage: Usage, at_ms: int | None = None) -> Cost:
     """Price `usage` of `model` as it was billed at `at_ms`, or now when that is not known."""
-    threshold = long_above(model, at_ms)
+    threshold = long_context_threshold(model, at_ms)
     return price_at(model, usage, at_ms, long=bool(threshold) and usage.prompt > threshold)
 
 
@@ -34,7 +38,7 @@ def price_at(model: str, usage: Usage, at_ms: int | None, *, long: bool) -> Cost
     return Cost(tokens / 1e6 + usage.web_searches * searches / 1e3, CostSource.TABLE)
 
 
-def long_above(model: str, at_ms: int | None) -> int:
+def long_context_threshold(model: str, at_ms: int | None) -> int:
     """Return the prompt tokens above which a response of `model` has long-context prices, 0 when there are none."""
     lists = _lists(model)
     return _in_force(lists, at_ms)[1] if lists else 0
@@ -43,6 +47,44 @@ def long_above(model: str, at_ms: int | None) -> int:
 def is_priced(model: str) -> bool:
     """Say whether the table knows `model`."""
     return bool(_lists(model))
+
+
+class PricedResponse(Struct, frozen=True):
+    """A response and its cost."""
+
+    response: Response
+    cost: Cost
+
+
+def price_responses(responses: Iterable[Response], totals: Mapping[str, ClientTotals]) -> list[PricedResponse]:
+    """Price each response.
+
+    Where the table has no price, share out the client's cost of that model in that session by
+    tokens; `totals` are the clients' own totals by session.
+    """
+    every = list(responses)
+    tokens: dict[tuple[str, str], int] = defaultdict(int)
+    for response in every:
+        if not is_priced(response.model):
+            tokens[response.session, response.model] += response.usage.total
+    client_usd = {
+        (session, model.model): model.cost_usd
+        for session, client in totals.items()
+        for model in client.models
+        if model.cost_usd
+    }
+    return [PricedResponse(response, _cost(response, tokens, client_usd)) for response in every]
+
+
+def _cost(
+    response: Response,
+    tokens: Mapping[tuple[str, str], int],
+    client_usd: Mapping[tuple[str, str], float],
+) -> Cost:
+    key = (response.session, response.model)
+    if is_priced(response.model) or key not in client_usd or not tokens[key]:
+        return price(response.model, response.usage, response.at_ms)
+    return Cost(client_usd[key] * response.usage.total / tokens[key], CostSource.CLIENT)
 
 
 @functools.cache

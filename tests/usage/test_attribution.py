@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from flightlog.archive import Archive
-from flightlog.model.usage import Response, Usage
-from flightlog.views.ledger import better, settled
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown, Response, Usage
+from flightlog.usage.attribution import attribute_responses, is_better_copy
 from transcripts import SESSION, assistant, user, write
 
 FORK = "22222222-2222-4222-8222-222222222222"
@@ -39,13 +38,13 @@ def test_the_order_of_lines_and_files_changes_nothing(said, born, chance):
     shuffled = [*said, *chance.sample(said, len(said) // 2)]
     chance.shuffle(shuffled)
 
-    assert settled(shuffled, born).responses == settled(said, born).responses
-    assert by_session(settled(shuffled, born)) == by_session(settled(said, born))
+    assert attribute_responses(shuffled, born).responses == attribute_responses(said, born).responses
+    assert by_session(attribute_responses(shuffled, born)) == by_session(attribute_responses(said, born))
 
 
 @given(st.lists(lines, max_size=12), births)
 def test_each_response_counts_once_as_the_whole_of_one_line_with_most_output(said, born):
-    ledger = settled(said, born)
+    ledger = attribute_responses(said, born)
 
     assert sorted(response.message_id for response in ledger.responses) == sorted({line.message_id for line in said})
     for response in ledger.responses:
@@ -59,7 +58,7 @@ def test_each_response_counts_once_as_the_whole_of_one_line_with_most_output(sai
 
 @given(st.lists(lines, max_size=12), births)
 def test_a_response_is_a_copy_in_every_session_but_its_own(said, born):
-    ledger = settled(said, born)
+    ledger = attribute_responses(said, born)
 
     for response in ledger.responses:
         elsewhere = {line.session for line in said if line.message_id == response.message_id} - {response.session}
@@ -68,22 +67,22 @@ def test_a_response_is_a_copy_in_every_session_but_its_own(said, born):
 
 @given(lines, lines)
 def test_of_two_lines_that_differ_exactly_one_is_better(one, two):
-    assert better(one, two) != better(two, one) or one == replace(two, message_id=one.message_id)
+    assert is_better_copy(one, two) != is_better_copy(two, one) or one == replace(two, message_id=one.message_id)
 
 
 def test_the_main_thread_wins_over_a_replay_then_the_earlier_line():
     side = replace(LINE, lane="?", request_id="r0", at_ms=1)
     later = replace(LINE, at_ms=2000)
 
-    assert settled([side, later, LINE], {}).responses == (LINE,)
-    assert settled([replace(side, usage=Usage(10, 6)), LINE], {}).responses[0].usage.output == 6
+    assert attribute_responses([side, later, LINE], {}).responses == (LINE,)
+    assert attribute_responses([replace(side, usage=Usage(10, 6)), LINE], {}).responses[0].usage.output == 6
 
 
 def test_a_fork_that_began_later_only_copies():
     copy = replace(LINE, session="s0", project="/elsewhere")
     own = replace(LINE, message_id="m2", session="s0", at_ms=5000)
 
-    ledger = settled([copy, own, LINE], {"s0": 4000, "s1": 900})
+    ledger = attribute_responses([copy, own, LINE], {"s0": 4000, "s1": 900})
 
     assert {response.message_id: response.session for response in ledger.responses} == {"m1": "s1", "m2": "s0"}
     assert by_session(ledger) == {"s0": ["m1"]}
@@ -92,7 +91,7 @@ def test_a_fork_that_began_later_only_copies():
 def test_a_copied_file_belongs_to_the_session_that_said_nothing_new_or_said_it_first():
     copy, own = replace(LINE, session="s0"), replace(LINE, message_id="m2", session="s0", at_ms=5000)
 
-    ledger = settled([copy, own, LINE], {"s0": 900, "s1": 900})
+    ledger = attribute_responses([copy, own, LINE], {"s0": 900, "s1": 900})
 
     assert {response.message_id: response.session for response in ledger.responses} == {"m1": "s1", "m2": "s0"}
 
@@ -100,7 +99,7 @@ def test_a_copied_file_belongs_to_the_session_that_said_nothing_new_or_said_it_f
 def test_a_copy_that_saw_more_of_the_stream_fills_the_originals_account():
     copy = replace(LINE, session="s2", usage=Usage(10, 50), project="/elsewhere")
 
-    (response,) = settled([LINE, copy], {"s1": 1, "s2": 2}).responses
+    (response,) = attribute_responses([LINE, copy], {"s1": 1, "s2": 2}).responses
 
     assert (response.session, response.project, response.usage.output) == ("s1", "/shop", 50)
 
@@ -108,7 +107,7 @@ def test_a_copy_that_saw_more_of_the_stream_fills_the_originals_account():
 # The same laws through real files.
 
 
-def report(config_dir, by=By.SESSION):
+def report(config_dir, by=Breakdown.SESSION):
     return Archive([str(config_dir)]).usage(by, UTC)
 
 
@@ -154,5 +153,5 @@ def test_responses_without_an_id_are_told_apart_by_request_and_record(tmp_path):
 
     archive = Archive([str(tmp_path)])
 
-    assert archive.usage(By.DAY, UTC).total.responses == 2
+    assert archive.usage(Breakdown.DAY, UTC).total.responses == 2
     assert len(archive.session(SESSION).steps) == 2

@@ -18,7 +18,7 @@ from flightlog.model.usage import Response, Usage
 _NEVER = -1
 
 
-class Ledger(Struct, frozen=True):
+class Attribution(Struct, frozen=True):
     """Every response once, and where else it was seen."""
 
     responses: tuple[Response, ...]
@@ -26,15 +26,15 @@ class Ledger(Struct, frozen=True):
     """By session: the responses that stand in its files but belong to another session."""
 
 
-def settled(lines: Iterable[Response], born_ms: Mapping[str, int]) -> Ledger:
-    """Count each response once; `born_ms` is the first time stamp in each session's file."""
+def attribute_responses(lines: Iterable[Response], first_ms: Mapping[str, int]) -> Attribution:
+    """Count each response once; `first_ms` is the first time stamp in each session's file."""
     seen: dict[str, dict[str, Response]] = defaultdict(dict)
     for line in lines:
         at_home = seen[line.message_id]
         known = at_home.get(line.session)
-        if known is None or better(line, known):
+        if known is None or is_better_copy(line, known):
             at_home[line.session] = line
-    elders = _elders(seen, born_ms)
+    elders = _elders(seen, first_ms)
     responses = []
     copies: dict[str, list[Response]] = defaultdict(list)
     for by_session in seen.values():
@@ -46,10 +46,10 @@ def settled(lines: Iterable[Response], born_ms: Mapping[str, int]) -> Ledger:
             if session != owner:
                 copies[session].append(mine)
     responses.sort(key=lambda response: (response.at_ms, response.message_id))
-    return Ledger(tuple(responses), {session: tuple(kept) for session, kept in copies.items()})
+    return Attribution(tuple(responses), {session: tuple(kept) for session, kept in copies.items()})
 
 
-def better(line: Response, known: Response) -> bool:
+def is_better_copy(line: Response, known: Response) -> bool:
     """Say whether `line` tells the response better: more output, the main thread, the earlier time."""
     this = (line.usage.output, not line.lane, -line.at_ms)
     that = (known.usage.output, not known.lane, -known.at_ms)
@@ -63,10 +63,10 @@ def _rest(line: Response) -> tuple[str, str, str, str, Usage, str, bool]:
 
 
 def _best(lines: Iterable[Response]) -> Response:
-    return functools.reduce(lambda known, line: line if better(line, known) else known, lines)
+    return functools.reduce(lambda known, line: line if is_better_copy(line, known) else known, lines)
 
 
-def _elders(seen: dict[str, dict[str, Response]], born_ms: Mapping[str, int]) -> dict[str, tuple[int, int, str]]:
+def _elders(seen: dict[str, dict[str, Response]], first_ms: Mapping[str, int]) -> dict[str, tuple[int, int, str]]:
     """Order sessions so that an original comes before its copies.
 
     A fork's file begins later. A copied file begins with the same record; then the copy is
@@ -79,4 +79,4 @@ def _elders(seen: dict[str, dict[str, Response]], born_ms: Mapping[str, int]) ->
         if len(by_session) == 1:
             ((session, line),) = by_session.items()
             own[session] = min(own.get(session, line.at_ms), line.at_ms)
-    return {session: (born_ms.get(session, 0), own.get(session, _NEVER), session) for session in sessions}
+    return {session: (first_ms.get(session, 0), own.get(session, _NEVER), session) for session in sessions}

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from flightlog.model.usage import ClientTotals, Response, Usage
 
 
-class Reason(enum.Enum):
+class GapReason(enum.Enum):
     """Why the client's total and the recorded messages differ."""
 
     COMPACTION = "compaction call"
@@ -25,7 +25,7 @@ class Reason(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class Evidence(Struct, frozen=True):
+class GapEvidence(Struct, frozen=True):
     """What a session's recording shows that explains a difference."""
 
     compactions: int = 0
@@ -33,20 +33,20 @@ class Evidence(Struct, frozen=True):
     copied: bool = False
 
 
-AskEvidence = Callable[[str, bool], Evidence]
+FindEvidence = Callable[[str, bool], GapEvidence]
 """Asked about a session, and whether its client counted more than was recorded."""
 
 
-class Gap(Struct, frozen=True):
+class UsageGap(Struct, frozen=True):
     """A part of the difference, with its reason; below zero when the client counted less than was recorded."""
 
     session: str
-    reason: Reason
+    reason: GapReason
     usage: Usage
     cost_usd: float
 
 
-class Truth(Struct, frozen=True):
+class Reconciliation(Struct, frozen=True):
     """One row of the table."""
 
     session: str
@@ -56,14 +56,14 @@ class Truth(Struct, frozen=True):
     inherited: Usage
     inherited_usd: float
     inherited_from: str
-    gaps: tuple[Gap, ...]
+    gaps: tuple[UsageGap, ...]
 
 
-packed = msgspec.msgpack.Encoder().encode
-unpacked = msgspec.msgpack.Decoder(Truth).decode
+pack_reconciliation = msgspec.msgpack.Encoder().encode
+unpack_reconciliation = msgspec.msgpack.Decoder(Reconciliation).decode
 
 
-class Account(Struct, frozen=True):
+class SessionTotals(Struct, frozen=True):
     """What one session's files hold: the sum of its own responses, and copies of others'.
 
     `doubtful` are those of its own that the client may not have counted, with their cost.
@@ -77,14 +77,14 @@ class Account(Struct, frozen=True):
     copies: tuple[Response, ...]
 
 
-def last(totals: Iterable[ClientTotals]) -> ClientTotals:
+def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
     """The last total is the largest: the client only ever adds."""
     return max(totals, key=lambda stated: (stated.total_usd, stated.usage.total, stated.as_of_ms))
 
 
-def counted_here(account: Account, history: Mapping[str, Sequence[ClientTotals]]) -> ClientTotals:
+def own_client_totals(account: SessionTotals, history: Mapping[str, Sequence[ClientTotals]]) -> ClientTotals:
     """What the client counted in this session alone: a fork's total without what it inherited."""
-    client = last(history[account.session])
+    client = latest_totals(history[account.session])
     parent = _inherited(account, client, history)
     before = {model.model: model for model in parent.models} if parent else {}
     models = [
@@ -96,19 +96,21 @@ def counted_here(account: Account, history: Mapping[str, Sequence[ClientTotals]]
     return replace(client, models=tuple(models))
 
 
-def truth_of(account: Account, history: Mapping[str, Sequence[ClientTotals]], evidence: AskEvidence) -> Truth:
+def reconcile(
+    account: SessionTotals, history: Mapping[str, Sequence[ClientTotals]], evidence: FindEvidence
+) -> Reconciliation:
     """Hold one session's record against what its client said; `history` is what every client said, by session."""
-    client = last(history[account.session])
+    client = latest_totals(history[account.session])
     parent = _inherited(account, client, history)
     inherited, inherited_usd = (parent.usage, parent.total_usd) if parent else (Usage(), 0.0)
     usd = account.usd
-    gap = Gap(
+    gap = UsageGap(
         account.session,
-        Reason.UNKNOWN,
+        GapReason.UNKNOWN,
         client.usage - inherited - account.usage,
         client.total_usd - inherited_usd - (usd or 0.0),
     )
-    return Truth(
+    return Reconciliation(
         session=account.session,
         client=client,
         recorded=account.usage,
@@ -121,7 +123,7 @@ def truth_of(account: Account, history: Mapping[str, Sequence[ClientTotals]], ev
 
 
 def _inherited(
-    account: Account, client: ClientTotals, history: Mapping[str, Sequence[ClientTotals]]
+    account: SessionTotals, client: ClientTotals, history: Mapping[str, Sequence[ClientTotals]]
 ) -> ClientTotals | None:
     """A fork goes on from its parent's total and start time; a copied file begins at nothing."""
     if not account.copies:
@@ -133,31 +135,33 @@ def _inherited(
         for totals in history.get(parent, ())
         if totals.started_ms == client.started_ms and (began is None or totals.as_of_ms <= began)
     ]
-    return last(known) if known else None
+    return latest_totals(known) if known else None
 
 
-def _explained(gap: Gap, account: Account, client: ClientTotals, evidence: AskEvidence) -> Iterator[Gap]:
+def _explained(
+    gap: UsageGap, account: SessionTotals, client: ClientTotals, evidence: FindEvidence
+) -> Iterator[UsageGap]:
     """Take out what is known exactly, then name what remains."""
     copied = [pair for pair in account.doubtful if pair[0].at_ms < client.started_ms]
     aborted = [pair for pair in account.doubtful if pair[0].aborted and pair not in copied]
     rest, rest_usd = gap.usage, gap.cost_usd
-    for reason, uncounted in ((Reason.COPY, copied), (Reason.INTERRUPTED, aborted)):
+    for reason, uncounted in ((GapReason.COPY, copied), (GapReason.INTERRUPTED, aborted)):
         if uncounted:
             usage = -sum((response.usage for response, _ in uncounted), Usage())
             usd = -sum(usd or 0.0 for _, usd in uncounted)
-            yield Gap(gap.session, reason, usage, usd)
+            yield UsageGap(gap.session, reason, usage, usd)
             rest, rest_usd = rest - usage, rest_usd - usd
     if rest:
         more = rest.total > 0
         reason = _reason(evidence(gap.session, more), more=more, interrupted=bool(aborted))
-        yield Gap(gap.session, reason, rest, rest_usd)
+        yield UsageGap(gap.session, reason, rest, rest_usd)
 
 
-def _reason(shown: Evidence, *, more: bool, interrupted: bool) -> Reason:
+def _reason(shown: GapEvidence, *, more: bool, interrupted: bool) -> GapReason:
     if more and shown.compactions:
-        return Reason.COMPACTION
+        return GapReason.COMPACTION
     if more and shown.cuts:
-        return Reason.CUT
+        return GapReason.CUT
     if shown.copied:
-        return Reason.COPY
-    return Reason.INTERRUPTED if interrupted else Reason.UNKNOWN
+        return GapReason.COPY
+    return GapReason.INTERRUPTED if interrupted else GapReason.UNKNOWN
