@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code import ClaudeCode, find, scrubbed
+from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
 from flightlog.agents.command import Command, scripted
 from flightlog.agents.driver import Driver, Outcome
 from flightlog.lab.config import EVERY_TOOL, RunConfig, SessionConfig
@@ -91,7 +91,7 @@ def _origin(address: str) -> tuple[str, str]:
 
 def environment(config: RunConfig, setting: Setting, scratch: Path, base_url: str) -> dict[str, str]:
     """The whole environment of one agent."""
-    own = scrubbed(setting.environ)
+    own = clean_environment(setting.environ)
     own |= {name: value for name, value in setting.environ.items() if name.startswith(_KEPT)}
     own |= keys(config, setting.environ) | {"CLAUDE_CODE_TMPDIR": str(scratch / "tmp")}
     if config.provider in _CLOUDS:

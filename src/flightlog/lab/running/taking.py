@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from flightlog.agents.claude_code import project_folder
+from flightlog.agents.claude_code.driver import project_folder
 from flightlog.lab.running.asking import config_dir, has_own_config_dir, keys
 from flightlog.lab.running.stage import Stage
 from flightlog.lab.state import Attempt

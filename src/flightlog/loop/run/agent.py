@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from flightlog.agents.claude_code import AGENT, ClaudeCode
+from flightlog.agents.claude_code.driver import AGENT, ClaudeCode
 from flightlog.agents.command import scripted
 from flightlog.agents.driver import Ask, Driver, Outcome, Running
 from flightlog.agents.scripted import load, serve

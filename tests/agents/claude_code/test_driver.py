@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from flightlog.agents.claude_code import ClaudeCode, find, project_folder, scrubbed, session_id
+from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find, project_folder, session_id
 from flightlog.agents.process import JsonProcess, descendants
 from flightlog.model.errors import NotFound
 from real_agent import VERSIONS, agent_program, make_bench, new_session, types
@@ -140,4 +140,4 @@ def test_what_a_surrounding_agent_leaves_is_not_passed_on():
     }
     kept = {"PATH": "/bin", "HOME": "/root", "AI_AGENTS_DIR": "mine", "MY_ANTHROPIC_": "mine"}
 
-    assert scrubbed(left | kept) == kept
+    assert clean_environment(left | kept) == kept

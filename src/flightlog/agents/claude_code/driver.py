@@ -1,4 +1,4 @@
-"""Driving Claude Code: find it, give it a world of its own, run `-p` sessions.
+"""Driving Claude Code: find it, give it a sandbox of its own, run `-p` sessions.
 
 The client inherits a lot when it can (keys, hooks, a surrounding session), so it is always
 given its whole environment; `isolated` makes one in which it can reach only `base_url` and
@@ -26,7 +26,7 @@ _FOLDER_CHARS_MAX = 200
 _LEFT_BEHIND = re.compile(r"ANTHROPIC_|CLAUDE|AI_AGENT$|OTEL_|IS_SANDBOX$|MCP_|FLIGHTLOG_")
 
 
-class World(Struct, frozen=True):
+class ClientSandbox(Struct, frozen=True):
     """The directories a client may write to, and the model it may reach."""
 
     home: Path
@@ -65,17 +65,19 @@ class ClaudeCode(Struct, frozen=True):
         found = re.match(rb"(\d+\.\d+\.\d+)\b", said.stdout)
         return found[1].decode() if found else ""
 
-    def start(self, ask: Ask) -> "Session":
+    def start(self, ask: Ask) -> "AgentProcess":
         """Start a `-p` session and return at once."""
         environment = without_proxy(ask.environment)
-        return Session(JsonProcess([*ask.before, *_command(self.program, ask)], cwd=ask.cwd, environment=environment))
+        return AgentProcess(
+            JsonProcess([*ask.before, *_command(self.program, ask)], cwd=ask.cwd, environment=environment)
+        )
 
     def run(self, ask: Ask, timeout_s: float) -> Outcome:
         """Run a `-p` session to its end."""
         return self.start(ask).wait(timeout_s)
 
 
-class Session:
+class AgentProcess:
     """A `-p` session at work."""
 
     def __init__(self, process: JsonProcess) -> None:
@@ -136,26 +138,26 @@ def find(given: str, path: str) -> Path:
     return Path(found)
 
 
-def isolated(world: World, path: str) -> dict[str, str]:
-    """The whole environment of a client that touches nothing outside `world`."""
+def isolated_environment(sandbox: ClientSandbox, path: str) -> dict[str, str]:
+    """The whole environment of a client that touches nothing outside `sandbox`."""
     return {
         "PATH": path,
-        "HOME": str(world.home),
-        "TMPDIR": str(world.temporary),
-        "CLAUDE_CODE_TMPDIR": str(world.temporary),
+        "HOME": str(sandbox.home),
+        "TMPDIR": str(sandbox.temporary),
+        "CLAUDE_CODE_TMPDIR": str(sandbox.temporary),
         "TERM": "dumb",
         "LANG": "C.UTF-8",
-        "ANTHROPIC_BASE_URL": world.base_url,
-        "ANTHROPIC_API_KEY": world.key,
+        "ANTHROPIC_BASE_URL": sandbox.base_url,
+        "ANTHROPIC_API_KEY": sandbox.key,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
-        "CLAUDE_CODE_MAX_RETRIES": str(world.retries),
+        "CLAUDE_CODE_MAX_RETRIES": str(sandbox.retries),
     }
 
 
-def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """An environment without what a surrounding agent leaves in it: its keys, its session, its settings."""
     return {name: value for name, value in environ.items() if not _LEFT_BEHIND.match(name)}
 
