@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find, project_folder, session_id
+from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find, project_folder
 from flightlog.agents.process import JsonProcess, descendants
 from flightlog.model.errors import NotFound
 from real_agent import VERSIONS, agent_program, make_bench, new_session, types
@@ -80,15 +80,6 @@ def test_the_named_client_is_found_first_then_the_path(tmp_path):
         find("", str(tmp_path / "empty"))
     with pytest.raises(NotFound, match="no program at"):
         find(str(tmp_path / "absent"), str(tmp_path))
-
-
-def test_the_first_init_names_the_session():
-    start = {"type": "system", "subtype": "hook_started", "session_id": "thrown-away"}
-    init = {"type": "system", "subtype": "init", "session_id": "kept"}
-
-    assert session_id((start, init)) == "kept"
-    assert session_id((start,)) == "thrown-away"
-    assert session_id(()) == ""
 
 
 def test_output_that_is_not_json_is_passed_over(tmp_path):

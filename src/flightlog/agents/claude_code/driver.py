@@ -1,7 +1,7 @@
 """Driving Claude Code: find it, give it a sandbox of its own, run `-p` sessions.
 
 The client inherits a lot when it can (keys, hooks, a surrounding session), so it is always
-given its whole environment; `isolated` makes one in which it can reach only `base_url` and
+given its whole environment; `isolated_environment` makes one in which it can reach only `base_url` and
 writes only below the directories it is told.
 """
 
@@ -16,13 +16,16 @@ from typing import Any
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code.stream import read_session_id
 from flightlog.agents.driver import Ask, Outcome, without_proxy
 from flightlog.agents.process import JsonProcess
 from flightlog.model.errors import NotFound
+from flightlog.sources.claude_code.discover import AGENT
 
-AGENT = "claude-code"
 VERSION_TIMEOUT_S = 20
 _FOLDER_CHARS_MAX = 200
+_READING_TOOLS = ("Read", "Grep", "Glob")
+_OTHER_TOOLS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "WebFetch", "WebSearch", "Task", "Agent")
 _LEFT_BEHIND = re.compile(r"ANTHROPIC_|CLAUDE|AI_AGENT$|OTEL_|IS_SANDBOX$|MCP_|FLIGHTLOG_")
 
 
@@ -123,7 +126,9 @@ class AgentProcess:
 
     def _outcome(self, code: int, *, timed_out: bool = False) -> Outcome:
         records = tuple(self._process.records())
-        return Outcome(code, session_id(records), records, self._process.stderr(), timed_out, self._process.plain())
+        return Outcome(
+            code, read_session_id(records), records, self._process.stderr(), timed_out, self._process.plain()
+        )
 
 
 def find(given: str, path: str) -> Path:
@@ -183,12 +188,6 @@ def _base36(number: int) -> str:
     return digits or "0"
 
 
-def session_id(records: tuple[dict[str, Any], ...]) -> str:
-    """The session of a stream: the first `init` names it; records before it may carry another."""
-    named = [record for record in records if record.get("subtype") == "init"] or list(records)
-    return next((str(record["session_id"]) for record in named if record.get("session_id")), "")
-
-
 def _command(program: Path, ask: Ask) -> list[str]:
     command = [str(program), "-p", "--output-format", "stream-json", "--verbose"]
     if ask.resume:
@@ -197,5 +196,7 @@ def _command(program: Path, ask: Ask) -> list[str]:
         command.append("--fork-session")
     if ask.session:
         command += ["--session-id", ask.session]
+    if ask.read_only:
+        command += ["--allowedTools", ",".join(_READING_TOOLS), "--disallowedTools", ",".join(_OTHER_TOOLS)]
     # The prompt comes last: it may begin with a dash, and options before it may take several words.
     return [*command, *ask.arguments, "--", ask.prompt]
