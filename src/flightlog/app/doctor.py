@@ -14,7 +14,7 @@ from msgspec import Struct
 from flightlog.app import is_trusted, now_ms
 from flightlog.app.collecting import collecting, common
 from flightlog.app.formats import drift, known, read
-from flightlog.app.hook_check import hook_findings, is_registered, line_findings, lost_files
+from flightlog.app.hook_check import hook_findings, is_registered, line_findings
 from flightlog.app.overview import KEEP_DAYS_DEFAULT, keep_days
 from flightlog.app.paths import claude_config_dirs, home, project_settings
 from flightlog.archive import Archive, Progress
@@ -25,6 +25,7 @@ from flightlog.model.text import counted
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.claude_code.kept import recorded, sources_of
 from flightlog.sources.git.repository import Repository, ignores
+from flightlog.sources.hook_log import list_loss_counts
 from flightlog.store.files import quarantine, renamed
 from flightlog.store.git.command import GitError
 from flightlog.store.index.database import is_sound
@@ -113,7 +114,7 @@ def mend(steps: Sequence[Step] = STEPS) -> list[Finding]:
         if not path.is_symlink() and mode & 0o077:
             path.chmod(mode & 0o700)
             done.append(Finding(Level.OK, "mended", f"closed to other users: {path}"))
-    for lost in lost_files(place, Path(tempfile.gettempdir())):
+    for lost in list_loss_counts(place, Path(tempfile.gettempdir())):
         path = renamed(lost, f"acknowledged-{lost.name}-{now_ms()}")
         done.append(Finding(Level.OK, "mended", f"lost hook events acknowledged, their number is in {path}"))
     if place.is_dir() and layout_of(place) < newest(steps):

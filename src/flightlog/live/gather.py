@@ -347,7 +347,7 @@ def _model(memo: Memo) -> ModelFact:
 def _context(memo: Memo, thresholds: Thresholds) -> Context:
     window = memo.told.payload.context_window if memo.told else None
     size = (window.context_window_size if window else None) or (WINDOW_LONG if "[1m]" in memo.model else WINDOW_DEFAULT)
-    used = window.current_usage.total if window and window.current_usage else memo.tokens
+    used = window.current_usage.usage().total if window and window.current_usage else memo.tokens
     room = int(size * (thresholds.compaction_percent or 100) / 100)
     percent = 100 * used // room if room else 0
     near = percent >= (thresholds.context_warning_percent or 0)

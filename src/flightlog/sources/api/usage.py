@@ -53,17 +53,19 @@ class UsageFields(Struct, frozen=True, gc=False):
             (self.server_tool_use.web_search_requests or 0) if self.server_tool_use else 0,
         )
 
+    def usage(self) -> Usage:
+        """Return the tokens by price class."""
+        return Usage(*self.counts())
+
 
 def decode_usage(value: Any) -> Usage:
     """Return the tokens that a decoded `usage` object counts, zero where a field has the wrong type."""
     fields = value if isinstance(value, dict) else {}
-    return Usage(
-        *UsageFields(
-            number(fields, "input_tokens"),
-            number(fields, "output_tokens"),
-            number(fields, "cache_read_input_tokens"),
-            number(fields, "cache_creation_input_tokens"),
-            CacheCreationFields(number(mapping(fields, "cache_creation"), "ephemeral_1h_input_tokens")),
-            ServerToolFields(number(mapping(fields, "server_tool_use"), "web_search_requests")),
-        ).counts()
-    )
+    return UsageFields(
+        number(fields, "input_tokens"),
+        number(fields, "output_tokens"),
+        number(fields, "cache_read_input_tokens"),
+        number(fields, "cache_creation_input_tokens"),
+        CacheCreationFields(number(mapping(fields, "cache_creation"), "ephemeral_1h_input_tokens")),
+        ServerToolFields(number(mapping(fields, "server_tool_use"), "web_search_requests")),
+    ).usage()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flightlog.model.usage import ClientTotals, ModelTotal, Usage
+from flightlog.model.usage import ClientTotals, ModelTotal
 from flightlog.sources.api.usage import CacheCreationFields, ServerToolFields, UsageFields
 from flightlog.sources.claude_code.values import mapping, number, text
 
@@ -34,7 +34,7 @@ def _model_total(name: str, told: dict[str, Any]) -> ModelTotal:
         CacheCreationFields(number(told, "cacheCreationEphemeral1hInputTokens")),
         ServerToolFields(number(told, "webSearchRequests")),
     )
-    return ModelTotal(name, Usage(*fields.counts()), _amount(told.get("costUSD")))
+    return ModelTotal(name, fields.usage(), _amount(told.get("costUSD")))
 
 
 def _amount(value: Any) -> float:
