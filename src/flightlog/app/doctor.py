@@ -22,6 +22,7 @@ from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
 from flightlog.model.errors import Conflict, Unreadable
 from flightlog.model.text import counted
+from flightlog.model.usage import DAY_MS
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.claude_code.kept import recorded, sources_of
 from flightlog.sources.git.repository import Repository, ignores
@@ -35,7 +36,7 @@ from flightlog.store.migration import Step, ensure_writable, layout_of, migrate,
 from flightlog.store.sessions import Fault, read_faults, restore_session, verify_session
 from flightlog.views.prices import PRICES_FROM
 
-YEAR_MS = 365 * 86_400_000
+YEAR_MS = 365 * DAY_MS
 FREE_BYTES_MIN = 500_000_000
 FREE_INODES_MIN = 10_000
 # Below these a settle after one turn cannot be stored: its transcript, manifest and lock, and the index.
@@ -292,7 +293,7 @@ def _recordings(archive: Archive, progress: Progress | None) -> Iterator[Finding
         damage += session.damage
         for kind, count in (*session.unknown, *session.unknown_fields):
             unknown[kind] = unknown.get(kind, 0) + count
-        if (session.ended_ms or 0) > now_ms() + 86_400_000:
+        if (session.ended_ms or 0) > now_ms() + DAY_MS:
             late = session.id
     yield Finding(Level.OK, "recordings", f"{counted(sessions, 'session')}, {counted(steps, 'record')} read")
     for kind, count in sorted(unknown.items()):

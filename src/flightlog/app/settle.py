@@ -19,14 +19,13 @@ from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive, Recording
 from flightlog.model.errors import Conflict, FlightlogError, NotFound
 from flightlog.model.ids import checked
+from flightlog.model.usage import DAY_MS
 from flightlog.sources.claude_code.discover import AGENT, session_files
 from flightlog.sources.claude_code.kept import keep
 from flightlog.sources.hook_log import read_hook_records
 from flightlog.store.kept import session_dir
 from flightlog.store.migration import ensure_writable
 from flightlog.store.sessions import Fault, Settled, seal_session, verify_sample
-
-DAY_MS = 86_400_000
 
 
 class SettleReport(Struct, frozen=True):

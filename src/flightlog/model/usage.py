@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+DAY_MS = 86_400_000
+
 
 class Usage(Struct, frozen=True, order=True):
     """Tokens by the price class they are billed in."""

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from flightlog.model.usage import Row
+from flightlog.model.usage import DAY_MS, Row
 from flightlog.sources.api.usage import UsageFields
 from flightlog.sources.claude_code.values import LATEST_MS
 
@@ -66,7 +66,7 @@ def row(said: Spoken, session: str, file_lane: str) -> Row:
     at_ms = 0
     if stamp:
         since = stamp - _EPOCH
-        at_ms = since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
+        at_ms = since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
     values = (
         message.id,
         session,
