@@ -7,7 +7,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "flightlog"
 # Everything between a recording and what may leave the machine.
 ON_THE_WAY = ("model", "archive", "sources", "views", "dataset", "retro", "loop", "app", "lab/incidents.py",
-              "web/share.py", "web/render.py")  # fmt: skip
+              "agents/claude_code/stream.py", "web/share.py", "web/render.py")  # fmt: skip
 # Names of limits that count characters; those of lists are called `…_MAX` without saying what of.
 _LIMIT = re.compile(r"CHARS|WIDTH|BYTES|^(limit|width|most|keep|size)$")
 # A day, a short id or the beginning of a hash is shorter than this.
@@ -37,6 +37,8 @@ AFTER_REDACTION = {
     "web/render.py": "renders pages of this machine, and redacted sessions",
 }
 STAYS_HERE = {
+    "agents/claude_code/stream.py read_outcome": "the error of a private run",
+    "agents/claude_code/stream.py read_stream": "looks for signs; the words are passed on whole",
     "app/config.py _unknown": "an error message about a setting",
     "app/everywhere.py": "search results on this machine",
     "app/hook/line.py": "the status line",
@@ -56,7 +58,6 @@ STAYS_HERE = {
     "dataset/remote.py pull": "finds the number of a shard",
     "dataset/shards.py named": "the redacted id of a session, as part of a file's name",
     "loop/plan/load.py _problems": "an error message about the person's own plan",
-    "loop/run/saying.py said": "looks for signs; the words are passed on whole",
     "loop/run/tree.py changes": "whole lines of a private page",
     "retro/analysis/topics.py _sample": "a list",
     "retro/analyst.py __init__": "a time",

@@ -23,11 +23,12 @@ from flightlog.dataset.shards import GONE
 from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.retention import Move
+from flightlog.model.usage import DAY_MS
 from flightlog.sources.git import repository as repositories
 from flightlog.sources.git.history import commits, head
 
 __all__ = ["PERSON", "allowed_in", "place_here", "push_if_on", "records", "said", "say_if_off"]
-_RECENT_MS = 86_400_000
+_RECENT_MS = DAY_MS
 
 
 def existing_place(folder: Path | None = None) -> Place:

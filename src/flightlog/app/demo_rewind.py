@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace as with_values
 
-from flightlog.agents.claude_code import find, scrubbed
+from flightlog.agents.claude_code.driver import clean_environment, find
 from flightlog.agents.scripted import load
 from flightlog.app import lab
 from flightlog.lab.book import Book
@@ -49,7 +49,7 @@ def rewound(tell: Tell, environ: Mapping[str, str] | None = None) -> Iterator[Re
     """Let the agent fail in a directory of its own, go back to before turn 7, and say one sentence."""
     given = dict(os.environ if environ is None else environ)
     # No key and no login of the person's is needed, and none is used.
-    clean = scrubbed(given) | {name: given[name] for name in ("FLIGHTLOG_CLAUDE",) if name in given}
+    clean = clean_environment(given) | {name: given[name] for name in ("FLIGHTLOG_CLAUDE",) if name in given}
     with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
         root = Path(folder)
         # Its runs are gone when it ends, so nothing is remembered of them.

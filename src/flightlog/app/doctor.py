@@ -14,7 +14,7 @@ from msgspec import Struct
 from flightlog.app import is_trusted, now_ms
 from flightlog.app.collecting import collecting, common
 from flightlog.app.formats import drift, known, read
-from flightlog.app.hook_check import hook_findings, is_registered, line_findings, lost_files
+from flightlog.app.hook_check import hook_findings, is_registered, line_findings
 from flightlog.app.overview import KEEP_DAYS_DEFAULT, keep_days
 from flightlog.app.paths import claude_config_dirs, home, project_settings
 from flightlog.archive import Archive, Progress
@@ -22,9 +22,11 @@ from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
 from flightlog.model.errors import Conflict, Unreadable
 from flightlog.model.text import counted
+from flightlog.model.usage import DAY_MS
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.claude_code.kept import recorded, sources_of
 from flightlog.sources.git.repository import Repository, ignores
+from flightlog.sources.hook_log import list_loss_counts
 from flightlog.store.files import quarantine, renamed
 from flightlog.store.git.command import GitError
 from flightlog.store.index.database import is_sound
@@ -34,7 +36,7 @@ from flightlog.store.migration import Step, ensure_writable, layout_of, migrate,
 from flightlog.store.sessions import Fault, read_faults, restore_session, verify_session
 from flightlog.usage.prices import PRICES_FROM
 
-YEAR_MS = 365 * 86_400_000
+YEAR_MS = 365 * DAY_MS
 FREE_BYTES_MIN = 500_000_000
 FREE_INODES_MIN = 10_000
 # Below these a settle after one turn cannot be stored: its transcript, manifest and lock, and the index.
@@ -113,7 +115,7 @@ def mend(steps: Sequence[Step] = STEPS) -> list[Finding]:
         if not path.is_symlink() and mode & 0o077:
             path.chmod(mode & 0o700)
             done.append(Finding(Level.OK, "mended", f"closed to other users: {path}"))
-    for lost in lost_files(place, Path(tempfile.gettempdir())):
+    for lost in list_loss_counts(place, Path(tempfile.gettempdir())):
         path = renamed(lost, f"acknowledged-{lost.name}-{now_ms()}")
         done.append(Finding(Level.OK, "mended", f"lost hook events acknowledged, their number is in {path}"))
     if place.is_dir() and layout_of(place) < newest(steps):
@@ -291,7 +293,7 @@ def _recordings(archive: Archive, progress: Progress | None) -> Iterator[Finding
         damage += session.damage
         for kind, count in (*session.unknown, *session.unknown_fields):
             unknown[kind] = unknown.get(kind, 0) + count
-        if (session.ended_ms or 0) > now_ms() + 86_400_000:
+        if (session.ended_ms or 0) > now_ms() + DAY_MS:
             late = session.id
     yield Finding(Level.OK, "recordings", f"{counted(sessions, 'session')}, {counted(steps, 'record')} read")
     for kind, count in sorted(unknown.items()):

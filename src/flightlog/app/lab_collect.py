@@ -19,6 +19,7 @@ from flightlog.lab.collect import Recorded, collect
 from flightlog.lab.events import Saved
 from flightlog.model.address import parse
 from flightlog.model.errors import Invalid
+from flightlog.sources.claude_code.kept import kept_name
 from flightlog.store.reading import open_reader
 
 _create = partial(create, now=clock, new_id=new_id, remember=remember_run)
@@ -109,7 +110,7 @@ def _files(recording: Recording) -> Iterator[tuple[str, bytes]]:
     for file in recording.files:
         with closing(open_reader(file.path)) as reader:
             data = reader.read(0, file.size)
-        yield f"subagents/agent-{file.lane}.jsonl" if file.lane else "transcript.jsonl", data
+        yield kept_name(file), data
         meta = Path(file.path).with_suffix(".meta.json")
         if file.lane and meta.is_file():
             yield f"subagents/agent-{file.lane}.meta.json", meta.read_bytes()

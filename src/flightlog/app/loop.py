@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from flightlog.agents.claude_code import find as find_claude
+from flightlog.agents.claude_code.driver import find as find_claude
 from flightlog.app import home
 from flightlog.app.consent import permit_plan, remember_plan
 from flightlog.app.loop_look import found, root

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog import __version__
-from flightlog.agents.claude_code import ClaudeCode, find, scrubbed
+from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
 from flightlog.agents.command import Command, scripted
 from flightlog.agents.namespace import Means, leash, probe, sealed
 from flightlog.app import open_archive
@@ -107,7 +107,7 @@ def draw_artifact(room: Room, analysis: Analysis, zone: tzinfo, form: str = "htm
 def analyst(room: Room, written: str, session: str) -> Analyst:
     """Sit down with an analyst: `claude-code`, `scripted`, or the words of any program with `{prompt}` among them."""
     path = os.environ.get("PATH", os.defpath)
-    environment = scrubbed(os.environ) | _login()
+    environment = clean_environment(os.environ) | _login()
     if written == "claude-code":
         client = ClaudeCode(find(os.environ.get("FLIGHTLOG_CLAUDE", ""), path))
         return Analyst(room, client, session, World(environment, key(), room.root / "tmp", leash(path)))

@@ -8,26 +8,24 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
+from flightlog.agents.claude_code.hooks import find_transcript_paths
 from flightlog.app import home, now_ms, open_archive
 from flightlog.app.collecting import collecting
 from flightlog.app.config import in_force
 from flightlog.app.live import gather_after
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive, Recording
-from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.model.errors import Conflict, FlightlogError, NotFound
 from flightlog.model.ids import checked
+from flightlog.model.usage import DAY_MS
 from flightlog.sources.claude_code.discover import AGENT, session_files
 from flightlog.sources.claude_code.kept import keep
+from flightlog.sources.hook_log import read_hook_records
 from flightlog.store.kept import session_dir
-from flightlog.store.lines import read_together
 from flightlog.store.migration import ensure_writable
 from flightlog.store.sessions import Fault, Settled, seal_session, verify_sample
-
-DAY_MS = 86_400_000
 
 
 class SettleReport(Struct, frozen=True):
@@ -117,19 +115,9 @@ def _index(archive: Archive, only: str) -> tuple[str, ...]:
 
 def _from_hook(session: str) -> Recording:
     """Find a session's files by what its hook was told."""
-    told = session_dir(Path(home()), AGENT, session) / "hooks.jsonl"
-    lines = (line.data for line in read_together(told) if not isinstance(line, Damage))
-    paths = {path for path in map(_transcript_path, lines) if path}
+    paths = find_transcript_paths(read_hook_records(session_dir(Path(home()), AGENT, session)))
     known = [str(folder) for folder in claude_config_dirs(os.environ)]
     files = [file for path in sorted(paths) for file in session_files(str(Path(path).parent), session)]
     if not files:
         raise NotFound(f"no session {session!r} below {', '.join(known)}", hint="flightlog session list")
     return Recording(session, AGENT, tuple(files))
-
-
-def _transcript_path(line: bytes) -> str:
-    try:
-        told = msgspec.json.decode(line)["payload"]["transcript_path"]
-    except (*UNREADABLE, KeyError, TypeError):
-        return ""
-    return told if isinstance(told, str) and Path(told).is_absolute() else ""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code import ClaudeCode
+from flightlog.agents.claude_code.driver import ClaudeCode
 from flightlog.app import install, jsonedit
 from flightlog.app.config import in_force
 from flightlog.app.paths import claude_config_dirs, hook_command, project_of, project_settings

@@ -9,7 +9,6 @@ from msgspec import Struct
 
 from flightlog.app import home, is_trusted, now_ms
 from flightlog.app.collecting import collecting, common
-from flightlog.app.hook_check import lost_records
 from flightlog.app.overview import keep_days
 from flightlog.app.paths import claude_config_dirs
 from flightlog.archive import Archive
@@ -17,6 +16,7 @@ from flightlog.model.errors import Invalid
 from flightlog.model.usage import DAY_MS
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.git.repository import Repository
+from flightlog.sources.hook_log import count_lost_records
 from flightlog.store.git.command import GitError
 from flightlog.store.kept import damaged_sessions, kept_sessions
 
@@ -68,7 +68,7 @@ def status() -> Status:
         bytes_sealed=sum(size for path, size in sizes.items() if path.endswith(".zst")),
         last_record_ms=max(changed, default=None),
         first_deletion_ms=min(changed) + days * DAY_MS if changed else None,
-        lost_events=lost_records(place, Path(tempfile.gettempdir())),
+        lost_events=count_lost_records(place, Path(tempfile.gettempdir())),
         index_bytes=sum(size for path, size in _sizes(place) if Path(path).name.startswith("index.db")),
         home=str(place),
         damaged_sessions=len(damaged_sessions(place, AGENT)),

@@ -18,10 +18,10 @@ from flightlog.sources.api.sse import answer
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.sources.protocol import SessionFile
 from flightlog.store.exchanges import Exchanges
+from flightlog.store.kept import TRANSCRIPT
 from flightlog.usage.prices import price
 from flightlog.views.session import fold
 
-TRANSCRIPT = "transcript.jsonl"
 EXCHANGES = ".exchanges"
 SIDE = "(side)"
 

@@ -36,6 +36,7 @@ from flightlog.live.state import (
     TranscriptFact,
 )
 from flightlog.model.errors import NotFound
+from flightlog.model.usage import DAY_MS
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store import files
 from flightlog.store.journal import Journal
@@ -44,7 +45,7 @@ from flightlog.store.pages import publish
 
 FOLDER = "session-health"
 LOCK = "gather.lock"
-WEEK_MS = 8 * 86_400_000
+RECENT_MS = 8 * DAY_MS  # the week that billing looks back, and a day to spare
 WINDOW_DEFAULT = 200_000
 WINDOW_LONG = 1_000_000
 PAGE_EVERY_MS = 90_000
@@ -149,7 +150,7 @@ class _Gathering:
         return {
             name: each
             for name, each in self.archive.recordings.items()
-            if self.now_ms - each.changed_ms < WEEK_MS and any(file.path.startswith(root) for file in each.files)
+            if self.now_ms - each.changed_ms < RECENT_MS and any(file.path.startswith(root) for file in each.files)
         }
 
     def _look(self, accounts: Accounts) -> list[Memo]:
@@ -167,7 +168,7 @@ class _Gathering:
             signs = self._signs(memo)
             if healths.is_live(signs):
                 memos.append(memo)
-            elif self.now_ms - signs.activity_ms > WEEK_MS:
+            elif self.now_ms - signs.activity_ms > RECENT_MS:
                 del self.memory.sessions[name]
         mine = [memo for memo in memos if self.effort.only in {"", memo.session}]
         look_at_panes(mine, self.now_ms)
@@ -292,7 +293,7 @@ class _Gathering:
         return len(publish(self.where.folder, [*due, *shared], durable=False))
 
     def _finish(self, live: Live, removed: int) -> None:
-        if self.now_ms - self.memory.cleaned_ms > runtime_state.DAY_MS:
+        if self.now_ms - self.memory.cleaned_ms > DAY_MS:
             clean_up(self.where.folder, self.where.home, self.now_ms)
             self.memory.cleaned_ms = self.now_ms
         path = self.where.folder / runtime_state.OWN / "memory.bin"
@@ -347,7 +348,7 @@ def _model(memo: Memo) -> ModelFact:
 def _context(memo: Memo, thresholds: Thresholds) -> Context:
     window = memo.told.payload.context_window if memo.told else None
     size = (window.context_window_size if window else None) or (WINDOW_LONG if "[1m]" in memo.model else WINDOW_DEFAULT)
-    used = window.current_usage.total if window and window.current_usage else memo.tokens
+    used = window.current_usage.usage().total if window and window.current_usage else memo.tokens
     room = int(size * (thresholds.compaction_percent or 100) / 100)
     percent = 100 * used // room if room else 0
     near = percent >= (thresholds.context_warning_percent or 0)

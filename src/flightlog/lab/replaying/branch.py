@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from flightlog.agents.claude_code.resume import rename_session, resume_arguments, transcript_file
 from flightlog.agents.namespace import Means
 from flightlog.lab.book import SOURCE, Book, create
 from flightlog.lab.config import RunConfig, SessionConfig, VerifierConfig
@@ -25,7 +26,6 @@ from flightlog.lab.replaying import certificate as certificates
 from flightlog.lab.replaying.certificate import DIFFERS, Facts, certify
 from flightlog.lab.replaying.context import Context, Spliced
 from flightlog.lab.replaying.cursor import Cursor, Given, Serving
-from flightlog.lab.replaying.cut import renamed
 from flightlog.lab.replaying.source import Point, recorded
 from flightlog.lab.replaying.sweeping import IN_PLACE, MARK
 from flightlog.lab.running import run
@@ -34,7 +34,6 @@ from flightlog.lab.running.session import Way
 from flightlog.lab.running.setting import Setting
 from flightlog.lab.running.stage import Stage
 from flightlog.lab.running.taking import project
-from flightlog.lab.told import TRANSCRIPT
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.model.exchange import Context as Lane
 from flightlog.sources.api.proxy import Rewrite
@@ -43,6 +42,7 @@ from flightlog.sources.api.wire import Said
 from flightlog.store import files
 from flightlog.store.copies import copy_tree, throw_away
 from flightlog.store.git import remove_stale
+from flightlog.store.kept import TRANSCRIPT
 from flightlog.store.locks import lock
 from flightlog.store.trees import Place, open_trees
 
@@ -182,10 +182,10 @@ class _Branching:
         words: tuple[str, ...] = ()
         if not branch.fresh:
             resume = _placed_id(book, attempt)
-            text = renamed(kept.splitlines(keepends=True), branch.source_session_id, resume)
+            text = rename_session(kept.splitlines(keepends=True), branch.source_session_id, resume)
             files.ensure_dir(project(stage))
-            files.replace(project(stage) / f"{resume}.jsonl", text, durable=False)
-            words = ("--resume-session-at", branch.resume_at) if branch.resume_at else ()
+            files.replace(transcript_file(project(stage), resume), text, durable=False)
+            words = resume_arguments(branch.resume_at)
         prompt = f"{sentinel}\n{branch.prompt}" if branch.prompt else sentinel
         request = book.path / SOURCE / REQUEST
         if not request.exists() or not is_captured(book.config):
@@ -222,7 +222,7 @@ class _Branching:
             for attempt in tries:
                 names = {attempt.session_id, _placed_id(stage.book, attempt.number)}
                 for name in names if attempt.ended is not None else ():
-                    remove_stale(project(stage) / f"{name}.jsonl")
+                    remove_stale(transcript_file(project(stage), name))
                     throw_away(project(stage) / name)
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from flightlog.agents.claude_code import AGENT, ClaudeCode
+from flightlog.agents.claude_code.driver import ClaudeCode
+from flightlog.agents.claude_code.stream import StreamResult, read_model_call, read_stream
 from flightlog.agents.command import scripted
 from flightlog.agents.driver import Ask, Driver, Outcome, Running
 from flightlog.agents.scripted import load, serve
@@ -23,12 +24,13 @@ from flightlog.loop.core.state import State
 from flightlog.loop.events import Event, UsageNoted
 from flightlog.loop.plan.schema import Run, Task
 from flightlog.loop.run.prompt import prompt
-from flightlog.loop.run.saying import Said, call, said
 from flightlog.loop.run.tree import Shadow, fingerprint
 from flightlog.loop.run.world import Ran
 from flightlog.model.errors import FlightlogError, Invalid
 from flightlog.model.text import shorten
+from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store.trees import Place
+from flightlog.usage.prices import price
 
 if TYPE_CHECKING:
     from flightlog.loop.run.machine import Outside
@@ -81,7 +83,7 @@ class Work:
         except (FlightlogError, OSError) as error:
             text = error.message if isinstance(error, FlightlogError) else str(error.strerror)
             return Ran("failure", 0.0, None, f"the agent cannot be started: {text}")
-        told = said(outcome.records)
+        told = read_stream(outcome.records)
         self._correct(job, told, emit)
         with suppress(FlightlogError, OSError):
             self._outside.keep(session)
@@ -117,26 +119,27 @@ class Work:
     def _paid(self, running: Running, job: Job, state: State, emit: Emit) -> str:
         """Write new model calls down; say which limit they reached."""
         for record in running.news():
-            one = call(record)
-            if one is None or one.message in self._seen:
+            call = read_model_call(record)
+            if call is None or call.message_id in self._seen:
                 continue
-            self._seen.add(one.message)
-            self._tokens += one.tokens
-            self._usd += one.usd or 0.0
-            emit(UsageNoted(job.task.task_id, job.effect.attempt, one.message, one.model, one.tokens, one.usd))
+            tokens, usd = call.usage.total, price(call.model, call.usage).usd
+            self._seen.add(call.message_id)
+            self._tokens += tokens
+            self._usd += usd or 0.0
+            emit(UsageNoted(job.task.task_id, job.effect.attempt, call.message_id, call.model, tokens, usd))
         now = self._outside.now()
         if breaker.exhausted(state, now, begun=True):
             return "budget"
         return "limited" if breaker.hour_full_until(state, now) > now else ""
 
-    def _correct(self, job: Job, told: Said, emit: Emit) -> None:
+    def _correct(self, job: Job, told: StreamResult, emit: Emit) -> None:
         """The stream's figures are not final; what the client counted more is added, as no call of its own."""
-        tokens = max((told.tokens or 0) - self._tokens, 0)
+        tokens = max(told.tokens - self._tokens, 0)
         usd = max((told.usd or 0.0) - self._usd, 0.0)
         if self._seen and (tokens or usd > 1e-9):
             emit(UsageNoted(job.task.task_id, job.effect.attempt, "", "client", tokens, usd, calls=0))
 
-    def _judged(self, why: str, outcome: Outcome, told: Said, state: State) -> Ran:
+    def _judged(self, why: str, outcome: Outcome, told: StreamResult, state: State) -> Ran:
         now = self._outside.now()
         words = self._outside.redact(told.text or outcome.stderr)
         text, end = (shorten(words, limit, "end").value for limit in (_TEXT_CHARS, _SAID_CHARS))

@@ -27,7 +27,8 @@ from flightlog.model.events import (
     Unknown,
 )
 from flightlog.model.ids import is_safe
-from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
+from flightlog.sources.api.usage import decode_usage
+from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals
 from flightlog.sources.claude_code.messages import blocks, user_events
 from flightlog.sources.claude_code.shapes import ATTACHMENT_KINDS, FIELDS, SYSTEM_KINDS
 from flightlog.sources.claude_code.values import mapping, milliseconds, number, parsed, sequence, text
@@ -89,7 +90,7 @@ def _replied(record: dict[str, Any]) -> Replied:
         message_id=text(message, "id"),
         model=text(message, "model"),
         content=blocks(message.get("content")),
-        usage=usage(mapping(message, "usage")),
+        usage=decode_usage(message.get("usage")),
         stop_reason=text(message, "stop_reason"),
         request_id=text(record, "requestId"),
         request_ref=text(record, "requestRef"),

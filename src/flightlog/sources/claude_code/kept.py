@@ -14,14 +14,12 @@ from flightlog.model.errors import Unavailable
 from flightlog.model.ids import is_safe
 from flightlog.sources.claude_code.discover import AGENT, discover, lane_facts_file, spilled_file
 from flightlog.sources.protocol import FileListing, SessionFile
-from flightlog.store.kept import kept_files, kept_sessions, session_dir
+from flightlog.store.kept import TRANSCRIPT, kept_files, kept_sessions, session_dir
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from flightlog.store.sessions import Settled
-
-MAIN = "transcript.jsonl"
 
 
 def recorded(config_dirs: Sequence[str], home: str) -> FileListing:
@@ -63,7 +61,7 @@ def sources_of(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
 
 def kept_name(transcript: SessionFile) -> str:
     """Name a transcript inside our copy of its session."""
-    return f"subagents/agent-{transcript.lane}.jsonl" if transcript.lane else MAIN
+    return f"subagents/agent-{transcript.lane}.jsonl" if transcript.lane else TRANSCRIPT
 
 
 def _spilled(file: SessionFile) -> "list[Path]":
@@ -83,7 +81,7 @@ def _kept(live: Iterable[SessionFile], home: str, damage: list[Damage]) -> Itera
     present: dict[str, set[str]] = defaultdict(set)
     for transcript in live:
         present[transcript.session].add(kept_name(transcript))
-    whole = {session for session, names in present.items() if MAIN in names}
+    whole = {session for session, names in present.items() if TRANSCRIPT in names}
     for session in sorted(sessions - (whole - rewritten)):
         root = session_dir(home, AGENT, session)
         try:
@@ -93,7 +91,7 @@ def _kept(live: Iterable[SessionFile], home: str, damage: list[Damage]) -> Itera
             kept = {}
         if not kept and not present[session] and not _is_never_kept(root):
             # Named all the same: a session that was lost is missed where it is listed.
-            yield SessionFile(str(root / MAIN), session, 0, 0)
+            yield SessionFile(str(root / TRANSCRIPT), session, 0, 0)
         for name, numbers in sorted(kept.items()):
             # The newest generation is what the agent still has.
             wanted = numbers[:-1] if name in present[session] else numbers
@@ -110,7 +108,7 @@ def _generations(path: "Path", session: str, numbers: Iterable[int], damage: lis
 
     from flightlog.store.recordings import Recording, generation  # noqa: PLC0415
 
-    lane = path.stem.removeprefix("agent-") if path.stem != Path(MAIN).stem else ""
+    lane = path.stem.removeprefix("agent-") if path.stem != Path(TRANSCRIPT).stem else ""
     for number in numbers:
         each = generation(path, number)
         try:

@@ -17,7 +17,8 @@ from msgspec.structs import replace
 
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.usage import Row
-from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
+from flightlog.sources.api.usage import decode_usage
+from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals
 from flightlog.sources.claude_code.spoken import NO_USAGE, Spoken, decode, fuller, lane, row
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
 from flightlog.sources.protocol import SessionFile, UsageScan
@@ -182,7 +183,7 @@ class _UsageScanner:
         of_line = text(record, "agentId") or ("?" if record.get("isSidechain") is True else "")
         if text(message, "model") == SYNTHETIC_MODEL:
             return
-        said = usage(mapping(message, "usage"))
+        said = decode_usage(message.get("usage"))
         start = (name, self.file.session, text(message, "model"), *msgspec.structs.astuple(said))
         rest = (text(record, "cwd"), text(record, "requestId"), self.file.lane or of_line)
         aborted = record.get("isAbortedMidStream") is True

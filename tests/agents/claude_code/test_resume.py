@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flightlog.lab.replaying.cut import Cut, cut_before, renamed
+from flightlog.agents.claude_code.resume import TranscriptCut, cut_transcript_before, rename_session
 from flightlog.model.errors import NotFound
 
 
@@ -32,23 +32,23 @@ TOLD = lines(
 
 
 def test_after_a_tool_before_a_prompt_and_at_the_very_start():
-    assert cut_before(TOLD, {"two"}) == Cut(5, "result")
-    assert cut_before(TOLD, {"three"}) == Cut(8, "two")
-    assert cut_before(TOLD, {"one"}) == Cut(0, fresh=True)
+    assert cut_transcript_before(TOLD, {"two"}) == TranscriptCut(5, "result")
+    assert cut_transcript_before(TOLD, {"three"}) == TranscriptCut(8, "two")
+    assert cut_transcript_before(TOLD, {"one"}) == TranscriptCut(0, fresh=True)
 
 
 def test_after_a_compaction_the_summary_is_the_last_word():
     told = lines(record("user", "sum", isCompactSummary=True), record("user", "go on"), record("assistant", "one"))
 
-    assert cut_before(told, {"one"}) == Cut(1)
+    assert cut_transcript_before(told, {"one"}) == TranscriptCut(1)
 
 
 def test_damaged_lines_are_passed_over_and_an_unknown_response_is_said():
-    assert cut_before([b"{broken\n", *TOLD], {"two"}) == Cut(6, "result")
+    assert cut_transcript_before([b"{broken\n", *TOLD], {"two"}) == TranscriptCut(6, "result")
     with pytest.raises(NotFound):
-        cut_before(TOLD, {"nobody"})
+        cut_transcript_before(TOLD, {"nobody"})
 
 
 def test_the_kept_lines_become_those_of_another_session():
-    assert b"old" not in renamed(TOLD, "old", "new")
-    assert renamed(TOLD, "old", "new").count(b'"new"') == 7
+    assert b"old" not in rename_session(TOLD, "old", "new")
+    assert rename_session(TOLD, "old", "new").count(b'"new"') == 7

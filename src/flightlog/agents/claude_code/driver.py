@@ -1,7 +1,7 @@
-"""Driving Claude Code: find it, give it a world of its own, run `-p` sessions.
+"""Driving Claude Code: find it, give it a sandbox of its own, run `-p` sessions.
 
 The client inherits a lot when it can (keys, hooks, a surrounding session), so it is always
-given its whole environment; `isolated` makes one in which it can reach only `base_url` and
+given its whole environment; `isolated_environment` makes one in which it can reach only `base_url` and
 writes only below the directories it is told.
 """
 
@@ -16,17 +16,20 @@ from typing import Any
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code.stream import read_session_id
 from flightlog.agents.driver import Ask, Outcome, without_proxy
 from flightlog.agents.process import JsonProcess
 from flightlog.model.errors import NotFound
+from flightlog.sources.claude_code.discover import AGENT
 
-AGENT = "claude-code"
 VERSION_TIMEOUT_S = 20
 _FOLDER_CHARS_MAX = 200
+_READING_TOOLS = ("Read", "Grep", "Glob")
+_OTHER_TOOLS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "WebFetch", "WebSearch", "Task", "Agent")
 _LEFT_BEHIND = re.compile(r"ANTHROPIC_|CLAUDE|AI_AGENT$|OTEL_|IS_SANDBOX$|MCP_|FLIGHTLOG_")
 
 
-class World(Struct, frozen=True):
+class ClientSandbox(Struct, frozen=True):
     """The directories a client may write to, and the model it may reach."""
 
     home: Path
@@ -65,17 +68,19 @@ class ClaudeCode(Struct, frozen=True):
         found = re.match(rb"(\d+\.\d+\.\d+)\b", said.stdout)
         return found[1].decode() if found else ""
 
-    def start(self, ask: Ask) -> "Session":
+    def start(self, ask: Ask) -> "AgentProcess":
         """Start a `-p` session and return at once."""
         environment = without_proxy(ask.environment)
-        return Session(JsonProcess([*ask.before, *_command(self.program, ask)], cwd=ask.cwd, environment=environment))
+        return AgentProcess(
+            JsonProcess([*ask.before, *_command(self.program, ask)], cwd=ask.cwd, environment=environment)
+        )
 
     def run(self, ask: Ask, timeout_s: float) -> Outcome:
         """Run a `-p` session to its end."""
         return self.start(ask).wait(timeout_s)
 
 
-class Session:
+class AgentProcess:
     """A `-p` session at work."""
 
     def __init__(self, process: JsonProcess) -> None:
@@ -121,7 +126,9 @@ class Session:
 
     def _outcome(self, code: int, *, timed_out: bool = False) -> Outcome:
         records = tuple(self._process.records())
-        return Outcome(code, session_id(records), records, self._process.stderr(), timed_out, self._process.plain())
+        return Outcome(
+            code, read_session_id(records), records, self._process.stderr(), timed_out, self._process.plain()
+        )
 
 
 def find(given: str, path: str) -> Path:
@@ -136,26 +143,26 @@ def find(given: str, path: str) -> Path:
     return Path(found)
 
 
-def isolated(world: World, path: str) -> dict[str, str]:
-    """The whole environment of a client that touches nothing outside `world`."""
+def isolated_environment(sandbox: ClientSandbox, path: str) -> dict[str, str]:
+    """The whole environment of a client that touches nothing outside `sandbox`."""
     return {
         "PATH": path,
-        "HOME": str(world.home),
-        "TMPDIR": str(world.temporary),
-        "CLAUDE_CODE_TMPDIR": str(world.temporary),
+        "HOME": str(sandbox.home),
+        "TMPDIR": str(sandbox.temporary),
+        "CLAUDE_CODE_TMPDIR": str(sandbox.temporary),
         "TERM": "dumb",
         "LANG": "C.UTF-8",
-        "ANTHROPIC_BASE_URL": world.base_url,
-        "ANTHROPIC_API_KEY": world.key,
+        "ANTHROPIC_BASE_URL": sandbox.base_url,
+        "ANTHROPIC_API_KEY": sandbox.key,
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
         "DISABLE_AUTOUPDATER": "1",
         "DISABLE_TELEMETRY": "1",
         "DISABLE_ERROR_REPORTING": "1",
-        "CLAUDE_CODE_MAX_RETRIES": str(world.retries),
+        "CLAUDE_CODE_MAX_RETRIES": str(sandbox.retries),
     }
 
 
-def scrubbed(environ: Mapping[str, str]) -> dict[str, str]:
+def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """An environment without what a surrounding agent leaves in it: its keys, its session, its settings."""
     return {name: value for name, value in environ.items() if not _LEFT_BEHIND.match(name)}
 
@@ -181,12 +188,6 @@ def _base36(number: int) -> str:
     return digits or "0"
 
 
-def session_id(records: tuple[dict[str, Any], ...]) -> str:
-    """The session of a stream: the first `init` names it; records before it may carry another."""
-    named = [record for record in records if record.get("subtype") == "init"] or list(records)
-    return next((str(record["session_id"]) for record in named if record.get("session_id")), "")
-
-
 def _command(program: Path, ask: Ask) -> list[str]:
     command = [str(program), "-p", "--output-format", "stream-json", "--verbose"]
     if ask.resume:
@@ -195,5 +196,7 @@ def _command(program: Path, ask: Ask) -> list[str]:
         command.append("--fork-session")
     if ask.session:
         command += ["--session-id", ask.session]
+    if ask.read_only:
+        command += ["--allowedTools", ",".join(_READING_TOOLS), "--disallowedTools", ",".join(_OTHER_TOOLS)]
     # The prompt comes last: it may begin with a dash, and options before it may take several words.
     return [*command, *ask.arguments, "--", ask.prompt]

@@ -3,7 +3,7 @@ import signal
 
 import pytest
 
-from flightlog.agents.claude_code import ClaudeCode, find, project_folder, scrubbed, session_id
+from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find, project_folder
 from flightlog.agents.process import JsonProcess, descendants
 from flightlog.model.errors import NotFound
 from real_agent import VERSIONS, agent_program, make_bench, new_session, types
@@ -22,7 +22,7 @@ def test_a_real_session_runs_offline_and_leaves_a_transcript(bench):
 
     assert (told.outcome.exit_code, told.outcome.session, told.result["result"]) == (0, session, "Hello.")
     assert len(told.requests) == 1
-    assert types(bench.files()[session])["assistant"] == 1
+    assert types(bench.transcripts()[session])["assistant"] == 1
 
 
 def test_a_prompt_may_begin_with_a_dash(bench):
@@ -82,15 +82,6 @@ def test_the_named_client_is_found_first_then_the_path(tmp_path):
         find(str(tmp_path / "absent"), str(tmp_path))
 
 
-def test_the_first_init_names_the_session():
-    start = {"type": "system", "subtype": "hook_started", "session_id": "thrown-away"}
-    init = {"type": "system", "subtype": "init", "session_id": "kept"}
-
-    assert session_id((start, init)) == "kept"
-    assert session_id((start,)) == "thrown-away"
-    assert session_id(()) == ""
-
-
 def test_output_that_is_not_json_is_passed_over(tmp_path):
     script = 'echo noise; echo "[1]"; echo "{\\"a\\": 1}"; echo trouble >&2'
     process = JsonProcess(["sh", "-c", script], cwd=tmp_path, environment={"PATH": os.environ["PATH"]})
@@ -140,4 +131,4 @@ def test_what_a_surrounding_agent_leaves_is_not_passed_on():
     }
     kept = {"PATH": "/bin", "HOME": "/root", "AI_AGENTS_DIR": "mine", "MY_ANTHROPIC_": "mine"}
 
-    assert scrubbed(left | kept) == kept
+    assert clean_environment(left | kept) == kept
