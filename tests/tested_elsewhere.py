@@ -48,7 +48,6 @@ UNTESTED = {
     "agents/scripted/sse.py": "every form of it goes over the wire in tests/agents/scripted/test_server.py",
     "sources/claude_code/shapes.py": "data; tests/sources/claude_code/test_decode.py",
     "usage/price_table.py": "data; tests/usage/test_prices.py",
-    "cli/output.py": "tests/cli/test_hostile.py",
     "cli/story.py": "tests/cli/test_hostile.py",
     "cli/usage.py": "tests/cli/test_session.py",
     "cli/search.py": "tests/cli/test_hostile.py",

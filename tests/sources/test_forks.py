@@ -24,7 +24,7 @@ def delivered(sent, end):
         os.write(outbox, sent)
         end()
     os.close(outbox)
-    return [number for number, _ in forks._delivered([(child, results)], decode)]
+    return [number for number, _ in forks._receive([(child, results)], decode)]
 
 
 def die():

@@ -1,8 +1,7 @@
-"""The cost truth table: what was recorded, what the client counted besides, and why they differ.
+"""Reconcile the client's own total with the recorded responses, each difference with a reason.
 
-The client keeps a running total of its own. What it counted and left no message for
-(compaction calls, streams that were cut, what a fork inherited) is told apart from what was
-recorded, so that  client = inherited + recorded + unrecorded  holds to the token.
+The client keeps a running total of its own. Some of it has no recorded message: compaction calls,
+cut streams, what a fork inherited. `client = inherited + recorded + unrecorded` holds to the token.
 """
 
 import enum
@@ -34,7 +33,7 @@ class GapEvidence(Struct, frozen=True):
 
 
 FindEvidence = Callable[[str, bool], GapEvidence]
-"""Asked about a session, and whether its client counted more than was recorded."""
+"""Takes a session, and whether its client counted more than was recorded; searches its files."""
 
 
 class UsageGap(Struct, frozen=True):
@@ -47,7 +46,7 @@ class UsageGap(Struct, frozen=True):
 
 
 class Reconciliation(Struct, frozen=True):
-    """One row of the table."""
+    """A session's client total against its record."""
 
     session: str
     client: ClientTotals
@@ -78,14 +77,14 @@ class SessionTotals(Struct, frozen=True):
 
 
 def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
-    """The last total is the largest: the client only ever adds."""
+    """Return the largest total, which is the last: the client only adds."""
     return max(totals, key=lambda stated: (stated.total_usd, stated.usage.total, stated.as_of_ms))
 
 
-def own_client_totals(account: SessionTotals, history: Mapping[str, Sequence[ClientTotals]]) -> ClientTotals:
-    """What the client counted in this session alone: a fork's total without what it inherited."""
-    client = latest_totals(history[account.session])
-    parent = _inherited(account, client, history)
+def own_client_totals(totals: SessionTotals, history: Mapping[str, Sequence[ClientTotals]]) -> ClientTotals:
+    """Return what the client counted in this session alone: a fork's total without the inherited part."""
+    client = latest_totals(history[totals.session])
+    parent = _parent_totals(totals, client, history)
     before = {model.model: model for model in parent.models} if parent else {}
     models = [
         replace(model, usage=model.usage - known.usage, cost_usd=max(model.cost_usd - known.cost_usd, 0.0))
@@ -97,53 +96,53 @@ def own_client_totals(account: SessionTotals, history: Mapping[str, Sequence[Cli
 
 
 def reconcile(
-    account: SessionTotals, history: Mapping[str, Sequence[ClientTotals]], evidence: FindEvidence
+    totals: SessionTotals, history: Mapping[str, Sequence[ClientTotals]], evidence: FindEvidence
 ) -> Reconciliation:
-    """Hold one session's record against what its client said; `history` is what every client said, by session."""
-    client = latest_totals(history[account.session])
-    parent = _inherited(account, client, history)
+    """Compare one session's record with its client's total; `history` has the totals of every client, by session."""
+    client = latest_totals(history[totals.session])
+    parent = _parent_totals(totals, client, history)
     inherited, inherited_usd = (parent.usage, parent.total_usd) if parent else (Usage(), 0.0)
-    usd = account.usd
+    usd = totals.usd
     gap = UsageGap(
-        account.session,
+        totals.session,
         GapReason.UNKNOWN,
-        client.usage - inherited - account.usage,
+        client.usage - inherited - totals.usage,
         client.total_usd - inherited_usd - (usd or 0.0),
     )
     return Reconciliation(
-        session=account.session,
+        session=totals.session,
         client=client,
-        recorded=account.usage,
+        recorded=totals.usage,
         recorded_usd=usd,
         inherited=inherited,
         inherited_usd=inherited_usd,
         inherited_from=parent.session if parent else "",
-        gaps=tuple(_explained(gap, account, client, evidence)) if gap.usage else (),
+        gaps=tuple(_explain_gap(gap, totals, client, evidence)) if gap.usage else (),
     )
 
 
-def _inherited(
-    account: SessionTotals, client: ClientTotals, history: Mapping[str, Sequence[ClientTotals]]
+def _parent_totals(
+    totals: SessionTotals, client: ClientTotals, history: Mapping[str, Sequence[ClientTotals]]
 ) -> ClientTotals | None:
-    """A fork goes on from its parent's total and start time; a copied file begins at nothing."""
-    if not account.copies:
+    """Return the total a fork continued from, which has its start time; a copied file starts at zero."""
+    if not totals.copies:
         return None
-    parent = max(account.copies, key=lambda response: (response.at_ms, response.message_id)).session
-    began = account.began_ms
-    known = [
-        totals
-        for totals in history.get(parent, ())
-        if totals.started_ms == client.started_ms and (began is None or totals.as_of_ms <= began)
+    parent = max(totals.copies, key=lambda response: (response.at_ms, response.message_id)).session
+    began = totals.began_ms
+    earlier = [
+        stated
+        for stated in history.get(parent, ())
+        if stated.started_ms == client.started_ms and (began is None or stated.as_of_ms <= began)
     ]
-    return latest_totals(known) if known else None
+    return latest_totals(earlier) if earlier else None
 
 
-def _explained(
-    gap: UsageGap, account: SessionTotals, client: ClientTotals, evidence: FindEvidence
+def _explain_gap(
+    gap: UsageGap, totals: SessionTotals, client: ClientTotals, evidence: FindEvidence
 ) -> Iterator[UsageGap]:
-    """Take out what is known exactly, then name what remains."""
-    copied = [pair for pair in account.doubtful if pair[0].at_ms < client.started_ms]
-    aborted = [pair for pair in account.doubtful if pair[0].aborted and pair not in copied]
+    """Yield the parts whose usage is known exactly, then the rest with its most likely reason."""
+    copied = [pair for pair in totals.doubtful if pair[0].at_ms < client.started_ms]
+    aborted = [pair for pair in totals.doubtful if pair[0].aborted and pair not in copied]
     rest, rest_usd = gap.usage, gap.cost_usd
     for reason, uncounted in ((GapReason.COPY, copied), (GapReason.INTERRUPTED, aborted)):
         if uncounted:
@@ -153,15 +152,15 @@ def _explained(
             rest, rest_usd = rest - usage, rest_usd - usd
     if rest:
         more = rest.total > 0
-        reason = _reason(evidence(gap.session, more), more=more, interrupted=bool(aborted))
+        reason = _most_likely_reason(evidence(gap.session, more), more=more, interrupted=bool(aborted))
         yield UsageGap(gap.session, reason, rest, rest_usd)
 
 
-def _reason(shown: GapEvidence, *, more: bool, interrupted: bool) -> GapReason:
-    if more and shown.compactions:
+def _most_likely_reason(evidence: GapEvidence, *, more: bool, interrupted: bool) -> GapReason:
+    if more and evidence.compactions:
         return GapReason.COMPACTION
-    if more and shown.cuts:
+    if more and evidence.cuts:
         return GapReason.CUT
-    if shown.copied:
+    if evidence.copied:
         return GapReason.COPY
     return GapReason.INTERRUPTED if interrupted else GapReason.UNKNOWN

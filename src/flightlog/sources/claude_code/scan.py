@@ -1,9 +1,10 @@
-"""The fast way through a transcript: only the lines that say what a response cost.
+"""Scan a transcript for usage: only the lines that count tokens are decoded.
 
-A byte search finds them, a typed decode takes the few fields a ledger needs, everything else
-is skipped unread. Blocks are read into one buffer, never mapped: a file that shrinks under us
-must not kill us. Which copy of a response counts is decided elsewhere; here only lines that
-repeat the same response in the same place are folded into one.
+A byte search finds them, a typed decode takes the few fields that accounting needs, the rest is
+skipped. Blocks are read into one buffer, never mapped, except in a forked child: a file that
+shrinks while it is mapped kills the process. Which copy of a response counts is decided in
+`usage.attribution`; here only lines that repeat a response in the same thread become one row.
+Serves the bar of a cold report: twice as fast as ccusage on 1 GB.
 """
 
 from collections.abc import Iterator
