@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from flightlog.agents import source_of
 from flightlog.app import open_archive
 from flightlog.archive import Archive
 from flightlog.lab.told import session_of, transcripts
@@ -18,7 +19,6 @@ from flightlog.model.known import Known
 from flightlog.model.pages import Redacted
 from flightlog.model.session import Session
 from flightlog.sources.claude_code.discover import AGENT
-from flightlog.sources.claude_code.known import known
 from flightlog.store.files import replace
 from flightlog.views.atif.emit import Bundle, Profile, trajectory
 from flightlog.views.atif.fidelity import Kept, fidelity
@@ -129,7 +129,7 @@ def _recording(folder: Path, session: str, source: str) -> tuple[Session, Mappin
     if beside:
         told = session_of(folder, session, AGENT)
         assert told is not None
-        return told, known(beside)
+        return told, source_of(AGENT).thread_contexts(beside)
     archive = open_archive()
     if not source and session not in archive.recordings:
         return None

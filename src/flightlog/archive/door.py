@@ -16,6 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.agents import source_of
 from flightlog.archive.catalogue import Catalogue
 from flightlog.archive.finder import Finder, Found
 from flightlog.archive.known import known_of
@@ -26,11 +27,9 @@ from flightlog.model.ids import checked
 from flightlog.model.known import Known
 from flightlog.model.session import Session
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.discover import AGENT, session_files, spilled_file
+from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.claude_code.grep import places
 from flightlog.sources.claude_code.kept import recorded
-from flightlog.sources.claude_code.summaries import summaries
-from flightlog.sources.claude_code.transcript import entries, entries_at, lane_facts
 from flightlog.sources.protocol import FileListing, SessionFile
 from flightlog.store.kept import damaged_sessions
 from flightlog.store.lines import TORN_TAIL
@@ -81,6 +80,7 @@ class Archive:
         self._config_dirs = tuple(config_dirs)
         self._home = home
         self._noted: dict[str, list[Entry]] = {}
+        self._source = source_of(AGENT)
 
     @functools.cached_property
     def recordings(self) -> dict[str, Recording]:
@@ -189,19 +189,14 @@ class Archive:
 
     def records(self, written: str) -> Iterator[Entry | Damage | LaneFacts]:
         """Yield what a session's own files say, for a fold of one's own; titles noted elsewhere are not looked for."""
-        for file in self.find(written).files:
-            yield from entries(file)
-            if file.lane:
-                yield lane_facts(file)
+        yield from self.records_of(self.find(written).files)
 
     def records_of(
         self, files: Iterable[SessionFile], starts: Mapping[str, int] | None = None
     ) -> Iterator[Entry | Damage | LaneFacts]:
         """Yield what some files of a session say, each from the byte named in `starts` on."""
         for file in files:
-            yield from entries(file, (starts or {}).get(file.path, 0))
-            if file.lane:
-                yield lane_facts(file)
+            yield from self._source.entries(file, (starts or {}).get(file.path, 0))
 
     def cwd(self, recording: Recording) -> str:
         """Return the directory a session began in; no more is read than it takes."""
@@ -217,7 +212,7 @@ class Archive:
     def records_at(self, places: Iterable[Place]) -> Iterator[Entry]:
         """Read single records again, from where they were found."""
         for path, group in groupby(places, key=lambda place: place[0]):
-            yield from entries_at(path, [(offset, length) for _, offset, length in group])
+            yield from self._source.entries_at(path, [(offset, length) for _, offset, length in group])
 
     def records_with(self, written: str, words: str) -> Iterator[Entry]:
         """Yield the records of a session that hold `words` somewhere, in no promised order of threads."""
@@ -238,8 +233,8 @@ class Archive:
                 if file.size < start:
                     start = 0
                 if file.size > start:
-                    for item in entries(file, start):
-                        if isinstance(item, Damage) and item.why == TORN_TAIL:
+                    for item in self._source.entries(file, start):
+                        if isinstance(item, LaneFacts) or (isinstance(item, Damage) and item.why == TORN_TAIL):
                             break
                         start = item.offset + item.length
                         if isinstance(item, Damage) and item in told:
@@ -255,7 +250,7 @@ class Archive:
         """Read a tool result that was too large for the transcript, if it is still there."""
         for file in self.find(session).files:
             try:
-                return _text_of(spilled_file(file, said))
+                return _text_of(self._source.tool_result_file(file, said))
             except (OSError, ValueError):
                 continue
         return None
@@ -306,26 +301,26 @@ class Archive:
 
     def fresh(self, session: str) -> tuple[SessionFile, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
-        folders = {os.path.dirname(file.path) for file in self.recordings[session].files if not file.lane}  # noqa: PTH120
-        found = [file for folder in sorted(folders) for file in session_files(folder, session)]
-        return tuple(found) or self.recordings[session].files
+        files = self.recordings[session].files
+        found = [file for main in files if not main.lane for file in self._source.session_files(main)]
+        return tuple({file.path: file for file in found}.values()) or files
 
     def _told(self, recording: Recording) -> Session:
         return fold(recording.session, recording.agent, price, self._items(recording))
 
     def _items(self, recording: Recording) -> Iterator[Entry | Damage | LaneFacts]:
         for file in recording.files:
-            yield from entries(file)
-            if file.lane:
-                yield lane_facts(file)
-            else:
+            yield from self._source.entries(file)
+            if not file.lane:
                 yield from self.summaries(os.path.dirname(file.path))  # noqa: PTH120
 
     def summaries(self, folder: str) -> Iterable[Entry]:
         """Titles noted in a project's other files, read once."""
         if folder not in self._noted:
             files = [file for each in self.recordings.values() for file in each.files]
-            self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
+            self._noted[folder] = list(
+                self._source.titles(file for file in files if os.path.dirname(file.path) == folder)
+            )
         return self._noted[folder]
 
 

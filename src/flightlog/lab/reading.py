@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from flightlog.agents import source_of
 from flightlog.lab import changelog, rebuilt
 from flightlog.lab.book import SOURCE, Book
 from flightlog.lab.changes import Interval, intervals
@@ -22,7 +23,7 @@ from flightlog.lab.told import Call, calls_of, exchanges_of, lanes_of, message_i
 from flightlog.model.errors import NotFound
 from flightlog.model.known import Known
 from flightlog.model.session import Note, NoteKind, Session, Step
-from flightlog.sources.claude_code.known import known
+from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store.exchanges import Exchanges
 from flightlog.store.trees import Place, Trees, open_trees
 from flightlog.views.atif.emit import Bundle, trajectory
@@ -82,7 +83,7 @@ class Reading:
         """Its trajectories."""
         if self.session is None:
             return None
-        told = known(transcripts(self.folder, self.attempt.session_id))
+        told = source_of(AGENT).thread_contexts(transcripts(self.folder, self.attempt.session_id))
         told[""] = replace(told.get("", Known()), copied=told.get("", Known()).copied | self.copied)
         made = trajectory(self.session, known=told)
         branch = self.book.state.branch

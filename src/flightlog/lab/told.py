@@ -10,12 +10,13 @@ from typing import Any
 
 from msgspec import Struct
 
+from flightlog.agents import source_of
 from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import Context, Exchange
 from flightlog.model.session import Session, Step
 from flightlog.sources.api.rebuild import Rebuilt, rebuilt
 from flightlog.sources.api.sse import answer
-from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.protocol import SessionFile
 from flightlog.store.exchanges import Exchanges
 from flightlog.store.kept import TRANSCRIPT
@@ -44,8 +45,8 @@ def session_of(folder: Path, session_id: str, agent: str) -> Session | None:
     files = transcripts(folder, session_id)
     if not files:
         return None
-    items = (item for file in files for item in (*entries(file), *((lane_facts(file),) if file.lane else ())))
-    return fold(session_id, agent, price, items)
+    source = source_of(AGENT)
+    return fold(session_id, agent, price, (item for file in files for item in source.entries(file)))
 
 
 def exchanges_of(folder: Path) -> Exchanges:
