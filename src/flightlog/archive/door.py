@@ -319,7 +319,7 @@ class Archive:
         if folder not in self._noted:
             files = [file for each in self.recordings.values() for file in each.files]
             self._noted[folder] = list(
-                self._source.titles(file for file in files if os.path.dirname(file.path) == folder)
+                self._source.titles(file for file in files if os.path.dirname(file.path) == folder)  # noqa: PTH120
             )
         return self._noted[folder]
 
