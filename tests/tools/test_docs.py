@@ -1,4 +1,4 @@
-"""Documents that come from the source: the committed ones are what the source says; man pages are sound."""
+"""Generated documents are current, man pages are sound, links and commands in documents exist."""
 
 import re
 import shutil
@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import click
-from tools.docs import man, reference
+from tools.docs import layers, man, reference
 from tools.docs.walk import ALIASES, commands, options
 
 ROOT = Path(__file__).parents[2]
@@ -15,6 +15,20 @@ ROOT = Path(__file__).parents[2]
 def test_the_reference_is_what_the_source_says():
     for name, body in reference.pages().items():
         assert (ROOT / "docs" / "reference" / name).read_text("utf-8") == body, f"make docs: {name}"
+
+
+def test_the_layer_diagram_is_current():
+    assert layers.PAGE.read_text("utf-8") == layers.architecture_page(), "make docs: architecture.md"
+
+
+def test_the_layer_diagram_names_every_package_and_its_imports():
+    levels, imports = [["cli", "web"], ["store"], ["model"]], {"cli": {"model", "store"}, "store": {"model"}}
+
+    diagram = layers.render_diagram(levels, imports)
+
+    assert diagram.startswith("```text\ncli | web\nstore\nmodel\n```\n")
+    assert "| `cli` | `store`, `model` |\n" in diagram
+    assert "| `web` | nothing |\n" in diagram
 
 
 def test_the_reference_names_every_command_option_setting_and_event():
