@@ -62,7 +62,8 @@ def test_every_command_has_a_man_page_that_groff_takes(tmp_path):
 
 
 def test_links_between_documents_lead_somewhere():
-    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "llms.txt", *(ROOT / "docs").rglob("*.md")]:
+    pages = [*ROOT.glob("*.md"), ROOT / "llms.txt", *(ROOT / "docs").rglob("*.md")]
+    for page in pages:
         for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
 
