@@ -49,9 +49,9 @@ def write() -> None:
 
 
 def _commands() -> str:
-    every = list(commands())
+    listed = list(commands())
     parts = [_MADE, "# Commands\n", _HEAD]
-    for path, command in every[1:]:
+    for path, command in listed[1:]:
         level = "##" if len(path) == 2 else "###"
         parts.append(f"{level} {' '.join(path)}\n")
         if len(path) == 2 and path[1] in ALIASES:
@@ -96,7 +96,7 @@ version does not know are kept unchanged and counted.
 """
     parts = [_MADE, intro]
     for feature, path, union in _JOURNALS:
-        lines = [f"| `{_tag(each)}` | {_fields(each)} | {_first(each)} |" for each in get_args(union)]
+        lines = [f"| `{_tag(event)}` | {_fields(event)} | {_first(event)} |" for event in get_args(union)]
         table = "\n".join(["| kind | fields | meaning |", "|---|---|---|", *lines])
         parts += [f"## {feature}\n", f"`{path}`\n", f"{table}\n"]
     return "\n".join(parts)
@@ -114,12 +114,12 @@ def _first(event: Any) -> str:
     return _cell(inspect.cleandoc(event.__doc__ or "").split("\n\n")[0].replace("\n", " "))
 
 
-def _cell(said: str) -> str:
-    return said.replace("|", r"\|").replace("\n", " ")
+def _cell(line: str) -> str:
+    return line.replace("|", r"\|").replace("\n", " ")
 
 
-def _inert(said: str) -> str:
-    return said.replace("<", r"\<").replace("*", r"\*")
+def _inert(line: str) -> str:
+    return line.replace("<", r"\<").replace("*", r"\*")
 
 
 if __name__ == "__main__":
