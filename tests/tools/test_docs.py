@@ -61,6 +61,14 @@ def test_every_command_has_a_man_page_that_groff_takes(tmp_path):
     assert "held by another process" in text
 
 
+def test_every_package_has_a_glossary_line():
+    glossary = (ROOT / "docs/glossary.md").read_text("utf-8")
+    packages = [path.parent.name for path in (ROOT / "src/flightlog").glob("*/__init__.py")]
+
+    assert len(packages) > 10
+    assert [name for name in packages if f"\n| `{name}` |" not in glossary] == []
+
+
 def test_links_between_documents_lead_somewhere():
     pages = [*ROOT.glob("*.md"), ROOT / "llms.txt", *(ROOT / "docs").rglob("*.md")]
     for page in pages:
