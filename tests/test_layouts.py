@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tools.docs.files import FILES, named
+from tools.docs.files import FILES, find_pattern
 
 from cli_runs import FLIGHTLOG
 from flightlog.app import doctor
@@ -121,7 +121,7 @@ def test_every_file_of_a_layout_is_in_the_reference(room, tmp_path):
     unnamed = [
         str(path.relative_to(root))
         for path in root.rglob("*")
-        if path.is_file() and not named(room, str(path.relative_to(root)))
+        if path.is_file() and not find_pattern(room, str(path.relative_to(root)))
     ]
 
     assert unnamed == []

@@ -1,17 +1,19 @@
-"""One voice: every error, hint, option and empty state of the source read as one text, and held to the same rules.
+"""Checks that messages follow the rules of CONTRIBUTING.md and that prose avoids a list of words.
 
-What is said is in CONTRIBUTING.md: what happened, in lower case and without a full stop; then the next step, a command
-that can be copied, alone or after a colon.
+A message says what happened, in lower case and without a full stop; then the next step, a command that can be copied,
+alone or after a colon.
 """
 
 import ast
 import re
+import tokenize
 from pathlib import Path
 
 from flightlog.cli.root import COMMANDS
 from flightlog.model import errors
 
-SOURCE = Path(__file__).parents[1] / "src" / "flightlog"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "flightlog"
 ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
 NAMES = ("Claude Code", "FLIGHTLOG_", "CLAUDE_")
 BLAME = re.compile(
@@ -114,3 +116,60 @@ def test_choices_are_offered_in_the_same_words():
     wrong = [f"{place}: {said}" for place, said in HINTS if re.search(r"^(there are|known are|choose from)\b", said)]
 
     assert wrong == []
+
+
+# Anonymous actors and old-fashioned words; style: subject, verb, object, and the words of the field.
+BANNED = re.compile(r"\b(somebody|nobody|whoever|anybody|anew|for ever|dearest|shall|told|stands)\b", re.IGNORECASE)
+# These pages repeat texts of the source (help, event docstrings, lint rules): they are clean once the source is.
+REPEATS_SOURCE = {"commands.md", "config.md", "events.md", "trajectory-lint.md"}
+DOCUMENTS = [
+    path
+    for path in [
+        *ROOT.glob("*.md"),
+        ROOT / "llms.txt",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "tools/docs").glob("*.py"),
+    ]
+    if path.name not in REPEATS_SOURCE
+]
+# To check the source as well, add its files: *SOURCE.rglob("*.py"), *SOURCE.rglob("*.html")
+PROSE = sorted(DOCUMENTS)
+TEXT_TOKENS = {"COMMENT", "STRING", "FSTRING_MIDDLE"}
+FIELD = re.compile(r"{[^{}]*}")  # before Python 3.12 an f-string is one token, replacement fields included
+
+
+def prose_lines(path):
+    """Yield the prose of a file with line numbers: comments and literals of Python, every line of other files."""
+    if path.suffix != ".py":
+        yield from enumerate(path.read_text("utf-8").splitlines(), 1)
+        return
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if tokenize.tok_name[token.type] in TEXT_TOKENS:
+                literal = FIELD.sub("{}", token.string) if token.string[:1] in "fF" else token.string
+                yield from enumerate(literal.splitlines(), token.start[0])
+
+
+def find_banned_words(paths):
+    return [
+        f"{path}:{number}: {match[0]}"
+        for path in paths
+        for number, line in prose_lines(path)
+        for match in BANNED.finditer(line)
+    ]
+
+
+def test_prose_has_no_banned_words():
+    assert len(PROSE) > 50
+
+    assert find_banned_words(PROSE) == []
+
+
+def test_banned_words_are_found_in_comments_and_literals_but_not_in_names(tmp_path):
+    code, page = tmp_path / "code.py", tmp_path / "page.md"
+    code.write_text('told = 1  # Nobody\n"""One.\n\nIt stands."""\nnames = f"for ever {told}"\n')
+    page.write_text("Plain.\nIt shall be; retold, understands.\n")
+
+    words = find_banned_words([code, page])
+
+    assert words == [f"{code}:1: Nobody", f"{code}:4: stands", f"{code}:5: for ever", f"{page}:2: shall"]
