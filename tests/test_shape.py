@@ -62,6 +62,56 @@ def test_tests_use_real_parts(path):
             assert node.attr in {"setenv", "delenv", "chdir", "syspath_prepend"}
 
 
+def alternatives(path):
+    """Yield the line of each assert in `path` that more than one outcome satisfies."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Assert):
+            parts = node.test.values if isinstance(node.test, ast.BoolOp) else []
+            if any(isinstance(each, ast.BoolOp) and isinstance(each.op, ast.Or) for each in [node.test, *parts]):
+                yield node.lineno
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_an_assert_has_one_outcome(path):
+    assert list(alternatives(path)) == []
+
+
+def test_the_check_for_asserts_sees_an_or(tmp_path):
+    path = tmp_path / "x.py"
+    for words in ("a or b", "a == 1 or b", "c and (a or b)", "a or b, 'message'"):
+        path.write_text(f"assert {words}")
+        assert list(alternatives(path)) == [1], words
+    path.write_text("assert (a or 0) == 1\nassert 'this or that' in x\nassert a and b\n")
+    assert list(alternatives(path)) == []
+
+
+CLASS_ATTRIBUTE = re.compile(r"^\s*[A-Z]\w*[.]\w+ = ", re.MULTILINE)
+
+
+def replaced_methods(path):
+    """Yield the line of each statement in `path`, or in a script it holds, that replaces a part of a class."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and CLASS_ATTRIBUTE.search(node.value):
+            yield node.lineno
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Attribute) and re.match("[A-Z]", getattr(target.value, "id", "")):
+                yield node.lineno
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_test_replaces_a_method_of_a_class(path):
+    assert list(replaced_methods(path)) == []
+
+
+def test_the_check_for_replaced_methods_sees_scripts_too(tmp_path):
+    path = tmp_path / "x.py"
+    for words in ("Machine" + ".run = f", f"SCRIPT = {'import x' + chr(10) + 'Machine' + '.run = f'!r}"):
+        path.write_text(words)
+        assert list(replaced_methods(path)) == [1], words
+    path.write_text("machine.run = f\nCONSTANT = 1\nx = 'Machine.run == f'\n")
+    assert list(replaced_methods(path)) == []
+
+
 def derived_tags(path):
     """Yield each class of `path` whose tag comes from its name, so that a rename would change files."""
     for node in ast.walk(tree(path)):

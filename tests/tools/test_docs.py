@@ -39,7 +39,8 @@ def test_the_reference_names_every_command_option_setting_and_event():
     for path, command in every[1:]:
         assert f"# {' '.join(path)}\n" in pages["commands.md"]
         for names, _ in options(path, command):
-            assert "--help" in names or names.replace("|", r"\|") in pages["commands.md"]
+            if "--help" not in names:
+                assert names.replace("|", r"\|") in pages["commands.md"]
     assert pages["events.md"].count("\n| `") > 50
 
 

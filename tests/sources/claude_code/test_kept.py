@@ -42,7 +42,7 @@ def test_what_the_agent_deletes_is_told_the_same_from_our_copy(places, sealed):
     shutil.rmtree(config / "projects")
 
     assert told(config, home) == before
-    assert not sealed or not list(home.rglob("transcript.jsonl"))
+    assert any(home.rglob("transcript.jsonl")) is not sealed
 
 
 def test_a_large_output_is_kept_beside_its_session(places):

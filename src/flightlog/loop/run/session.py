@@ -73,12 +73,13 @@ def raw_plan(directory: Path) -> tuple[Plan, bytes]:
 
 
 class Conduct(Struct, frozen=True):
-    """How a session is taken up: by whom, and whether from somebody else."""
+    """How a session is taken up: by whom, whether from another runner, and what runs its tasks."""
 
     who: str
     steal: bool = False
     go_on: bool = False
     budgets: Budgets | None = None
+    machine: type[Machine] = Machine
 
 
 def carry_on(
@@ -109,7 +110,7 @@ def carry_on(
         if book.state.status in {"paused", "error"}:
             book.append(e.Resumed("a person said so", how.budgets))
         book.publish()
-        machine = Machine(directory, (directory / book.state.project).resolve(), plan, outside)
+        machine = how.machine(directory, (directory / book.state.project).resolve(), plan, outside)
         try:
             Loop(shown, book, machine).go()
         finally:
