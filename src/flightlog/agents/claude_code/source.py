@@ -28,7 +28,6 @@ class ClaudeCodeSource:
     fidelity = Fidelity(
         timestamps=True,
         usage=True,
-        cache_lifetimes=True,
         client_totals=True,
         thinking=True,
         tool_results=True,
