@@ -1,9 +1,9 @@
 import json
 from pathlib import Path
 
+from flightlog.agents.claude_code.source import ClaudeCodeSource
 from flightlog.archive import Archive
 from flightlog.sources.claude_code.discover import Transcript
-from flightlog.sources.claude_code.summaries import summaries
 from transcripts import SESSION, user, write
 
 OTHER = "22222222-2222-4222-8222-222222222222"
@@ -11,7 +11,7 @@ SUMMARY = {"type": "summary", "summary": "The shop opens", "leafUuid": "u1"}
 
 
 def noted(*paths):
-    return [entry.event.text for entry in summaries(Transcript(str(path), "s", 0, 0) for path in paths)]
+    return [entry.event.text for entry in ClaudeCodeSource().titles(Transcript(str(path), "s", 0, 0) for path in paths)]
 
 
 def test_titles_are_found_wherever_they_stand(tmp_path):
