@@ -317,10 +317,9 @@ class Archive:
     def summaries(self, folder: str) -> Iterable[Entry]:
         """Titles noted in a project's other files, read once."""
         if folder not in self._noted:
-            files = [file for each in self.recordings.values() for file in each.files]
-            self._noted[folder] = list(
-                self._source.titles(file for file in files if os.path.dirname(file.path) == folder)  # noqa: PTH120
-            )
+            files = (file for recording in self.recordings.values() for file in recording.files)
+            beside = [file for file in files if os.path.dirname(file.path) == folder]  # noqa: PTH120
+            self._noted[folder] = list(self._source.titles(beside))
         return self._noted[folder]
 
 

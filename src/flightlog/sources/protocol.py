@@ -54,7 +54,6 @@ class Fidelity(Struct, frozen=True):
 
     timestamps: bool = False
     usage: bool = False
-    cache_lifetimes: bool = False
     client_totals: bool = False
     thinking: bool = False
     tool_results: bool = False

@@ -1,13 +1,15 @@
 """What a transcript says the model was given."""
 
+from flightlog.agents.claude_code.source import ClaudeCodeSource
 from flightlog.sources.claude_code.discover import discover
-from flightlog.sources.claude_code.known import known
 from recordings import config_dir
 from transcripts import SESSION, assistant, user, write
 
 
 def read(root, session=SESSION):
-    return known(file for file in discover(str(root)).files if file.session.startswith(session))
+    return ClaudeCodeSource().thread_contexts(
+        [file for file in discover(str(root)).files if file.session.startswith(session)]
+    )
 
 
 def test_a_recorded_session_says_its_tools_its_prompt_and_its_context(tmp_path):
@@ -65,4 +67,4 @@ def test_a_file_that_is_gone_says_nothing(tmp_path):
     files = discover(str(tmp_path)).files
     path.unlink()
 
-    assert known(files) == {}
+    assert ClaudeCodeSource().thread_contexts(files) == {}

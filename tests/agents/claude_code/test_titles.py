@@ -1,8 +1,8 @@
 import json
 from pathlib import Path
 
+from flightlog.agents.claude_code.source import ClaudeCodeSource
 from flightlog.archive import Archive
-from flightlog.sources.claude_code.summaries import summaries
 from flightlog.sources.protocol import SessionFile
 from transcripts import SESSION, user, write
 
@@ -11,7 +11,9 @@ SUMMARY = {"type": "summary", "summary": "The shop opens", "leafUuid": "u1"}
 
 
 def noted(*paths):
-    return [entry.event.text for entry in summaries(SessionFile(str(path), "s", 0, 0) for path in paths)]
+    return [
+        entry.event.text for entry in ClaudeCodeSource().titles(SessionFile(str(path), "s", 0, 0) for path in paths)
+    ]
 
 
 def test_titles_are_found_wherever_they_stand(tmp_path):
