@@ -183,7 +183,6 @@ UNTESTED = {
     "store/index/sessions.py": "tests/usage/test_pipeline.py",
     "store/index/text.py": "tests/archive/test_finder.py",
     "model/session_file.py": "one value; tests/sources/claude_code/test_discover.py",
-    "sources/protocol.py": "values; tests/sources/claude_code/test_discover.py, test_scan.py",
     "usage/index.py": "tests/usage/test_pipeline.py",
     "views/outline/rows.py": "tests/views/outline/test_fold.py",
     "views/outline/shape.py": "tests/views/outline/test_fold.py",

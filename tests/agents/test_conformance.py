@@ -45,7 +45,7 @@ def placed(name, where, data):
     path = where / ONE_FILE[name]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    (file,) = source_of(name).find([str(where)]).transcripts
+    (file,) = source_of(name).find([str(where)]).files
     return file
 
 
@@ -100,7 +100,7 @@ def test_reading_in_two_parts_equals_one_read(name, path, tmp_path):
 
 
 def test_records_read_again_by_their_span_are_the_same(agent, listing):
-    for file in listing.transcripts:
+    for file in listing.files:
         entries = [item for item in agent.source.entries(file) if isinstance(item, Entry)]
         spans = list(dict.fromkeys((entry.offset, entry.length) for entry in entries))
         again = list(agent.source.entries_at(file.path, spans))
@@ -149,7 +149,7 @@ def test_totals_equal_the_manifest_of_the_fixtures(agent, listing):
     expected, found = defaultdict(list), defaultdict(list)
     for path, totals in manifest.items():
         expected[Path(path).name].append(tuple(totals.values()))
-    for file in listing.transcripts:
+    for file in listing.files:
         rows = fullest([agent.source.scan_usage(file)]).values()
         sums = (
             len(agent.source.index_records(file).records),
@@ -168,11 +168,11 @@ def test_totals_equal_the_manifest_of_the_fixtures(agent, listing):
 
 
 def test_fidelity_says_what_the_recordings_hold(agent, listing):
-    items = [item for file in listing.transcripts for item in agent.source.entries(file)]
+    items = [item for file in listing.files for item in agent.source.entries(file)]
     entries = [item for item in items if isinstance(item, Entry)]
     replies = [entry.event for entry in entries if isinstance(entry.event, Replied)]
     blocks = [block for reply in replies for block in reply.content]
-    contexts = agent.source.thread_contexts(listing.transcripts).values()
+    contexts = agent.source.thread_contexts(listing.files).values()
 
     assert agent.source.fidelity == Fidelity(
         timestamps=any(entry.at_ms for entry in entries),
@@ -187,17 +187,17 @@ def test_fidelity_says_what_the_recordings_hold(agent, listing):
 
 def test_any_file_of_a_session_leads_to_all_of_them(agent, listing):
     by_session = defaultdict(set)
-    for file in listing.transcripts:
+    for file in listing.files:
         by_session[file.session].add(file)
 
-    for file in listing.transcripts:
+    for file in listing.files:
         near = {known for known in by_session[file.session] if known.path.split("/")[:-1] == file.path.split("/")[:-1]}
         assert near <= set(agent.source.session_files(file))
         assert set(agent.source.session_files(file)) <= by_session[file.session]
 
 
 def test_the_tail_agrees_with_the_entries(agent, listing):
-    for file in listing.transcripts:
+    for file in listing.files:
         tail = agent.source.tail(file.path, 0)
         replies = [
             entry.event for entry in agent.source.entries(file) if isinstance(getattr(entry, "event", None), Replied)
@@ -217,4 +217,4 @@ def test_the_source_finds_what_the_driver_started(bench):
     session = bench.run({"rules": [{"replies": [{"text": "Hello."}]}]}, "Say hello.").outcome.session
 
     assert driver == bench.client
-    assert session in {file.session for file in agent.source.find([str(bench.config)]).transcripts}
+    assert session in {file.session for file in agent.source.find([str(bench.config)]).files}
