@@ -90,6 +90,7 @@ VARYING = tuple(
         (r'("index_bytes": )\d+|(index )[0-9,]+( bytes)', r"\1\2N\3"),  # depends on SQLite
         (r"[\w./-]+/python[\d.]* -I -S [\w./-]+/src/flightlog/", "PYTHON -I -S FLIGHTLOG/"),
         (r'( data-have=")\w+', r"\1N"),  # a fingerprint with inode numbers
+        (r"(\bhave=)\d+[.]\d+", r"\1N"),  # how often the list was read
         (r'("(?:device|inode)": ?)\d+', r"\1N"),
         (r'("check": ?)"\w+"', r"\1N"),  # a hash over the above
         (r"process \d+ on [\w.-]+", "process N on HOST"),

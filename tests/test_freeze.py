@@ -4,7 +4,7 @@ import pytest
 
 from frozen import run_in_child, sample
 from frozen_commands import GROUPS, WRITES, golden_names, journal_tags
-from golden import ROOT, assert_all_golden
+from golden import ROOT, assert_all_golden, diff
 
 FREEZE = ROOT / "freeze"
 BYTES_MAX = 1_000_000
@@ -28,3 +28,16 @@ def test_every_golden_file_of_the_freeze_has_a_maker_and_they_stay_small():
 
     assert {path.stem for path in files} == golden_names()
     assert sum(path.stat().st_size for path in files) < BYTES_MAX
+
+
+def test_what_differs_is_shown_as_a_unified_diff():
+    text = journal_tags()
+
+    lines = diff("freeze/journals.txt", text.replace("live type=bound", "live type=tied"))
+
+    assert [line for line in lines if line[0] in "+-"][2:] == [
+        "-live type=bound: profile, fingerprint",
+        "+live type=tied: profile, fingerprint",
+    ]
+    assert diff("freeze/journals.txt", text) == []
+    assert "does not exist" in diff("freeze/none.txt", text)[0]
