@@ -65,7 +65,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: S
     rows = [[inert(cell) for cell in row] for row in rows]
     plain = None if _is_drawn() else _plain_table(heads, rows, right)
     if plain is not None:
-        sys.stdout.write(plain)
+        click.echo(plain, nl=False)
         return
     from rich.console import Console
     from rich.table import Table
