@@ -9,7 +9,7 @@ import pytest
 from flightlog.archive import Archive
 from flightlog.model.events import Text, Thinking
 from flightlog.model.usage import Usage
-from flightlog.views.summary import all_steps
+from flightlog.views.session.timeline import all_steps
 from flightlog.views.truth import Reason
 from flightlog.views.usage import By
 from real_agent import new_session

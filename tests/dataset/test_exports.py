@@ -19,7 +19,7 @@ from flightlog.dataset.layout import write_shard
 from flightlog.dataset.stats import tokens
 from flightlog.dataset.sync import sync
 from flightlog.model.errors import Invalid, Unavailable
-from flightlog.views.summary import all_steps
+from flightlog.views.session.timeline import all_steps
 from flightlog.views.usage import By
 from recordings import CASES, config_dir
 

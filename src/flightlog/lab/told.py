@@ -19,7 +19,7 @@ from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.store.exchanges import Exchanges
 from flightlog.views.prices import price
-from flightlog.views.session import fold
+from flightlog.views.session.fold import fold_session
 
 TRANSCRIPT = "transcript.jsonl"
 EXCHANGES = ".exchanges"
@@ -45,7 +45,7 @@ def session_of(folder: Path, session_id: str, agent: str) -> Session | None:
     if not files:
         return None
     items = (item for file in files for item in (*entries(file), *((lane_facts(file),) if file.lane else ())))
-    return fold(session_id, agent, price, items)
+    return fold_session(session_id, agent, price, items)
 
 
 def exchanges_of(folder: Path) -> Exchanges:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from flightlog.model.text import counted, one_line
 from flightlog.model.usage import Cost, Usage
+from flightlog.views.session.outline import SessionSummary, TurnCost
 from flightlog.views.story import moment, money
-from flightlog.views.summary import SessionSummary, TurnCost
 from flightlog.views.usage import DAY_MS
 
 CENT_FRACTION = 0.00005

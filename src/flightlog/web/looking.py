@@ -10,7 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from flightlog.archive import Archive, Recording
-from flightlog.views.summary import SessionSummary
+from flightlog.views.session.outline import SessionSummary
 from flightlog.web.tidy import give_back
 
 LOOK_EVERY_S = 1.0
