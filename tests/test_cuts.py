@@ -32,7 +32,6 @@ AFTER_REDACTION = {
     "retro/issues/triage.py": "words that the redactor went over",
     "retro/issues/cluster.py _meaning": "words that triage redacted, to compare them",
     "views/story.py _cut": "renders a session that is shown here or was redacted before",
-    "views/summary.py dearest": "as above",
     "views/atif/emit.py subagent_file": "as story",
     "web/render.py": "renders pages of this machine, and redacted sessions",
 }
@@ -73,14 +72,12 @@ STAYS_HERE = {
     "views/atif/rules_links.py": "as above",
     "views/atif/rules_steps.py": "as above",
     "views/atif/shape.py": "as above",
-    "views/outline/fold.py _title": "the outline, which only pages of this machine show",
-    "views/outline/rows.py _turn": "the outline",
-    "views/outline/shape.py bars": "a list",
+    "views/session/rows.py _add_turn": "the outline, which only pages of this machine show",
+    "views/session/thread.py": "the outline",
+    "views/session/timeline.py sum_bars": "a list",
+    "views/session/edits.py find_commits": "looks for hashes",
     "views/overview.py": "the first screen",
     "views/query.py snippet": "search results on this machine",
-    "views/slim.py": "the outline",
-    "views/timeline.py strip": "a list",
-    "views/written.py commits_named": "looks for hashes",
 }
 
 

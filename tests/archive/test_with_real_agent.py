@@ -10,7 +10,7 @@ from flightlog.archive import Archive
 from flightlog.model.events import Text, Thinking
 from flightlog.model.usage import Breakdown, Usage
 from flightlog.usage.reconciliation import GapReason
-from flightlog.views.summary import all_steps
+from flightlog.views.session.timeline import all_steps
 from real_agent import new_session
 from waiting import until
 

@@ -13,7 +13,7 @@ from flightlog.dataset.rows import NAMES
 from flightlog.dataset.stats import tokens
 from flightlog.dataset.sync import sync
 from flightlog.privacy.detect import contexts
-from flightlog.views.summary import all_steps
+from flightlog.views.session.timeline import all_steps
 from transcripts import assistant, user
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"

@@ -20,7 +20,7 @@ from flightlog.dataset.stats import tokens
 from flightlog.dataset.sync import sync
 from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.usage import Breakdown
-from flightlog.views.summary import all_steps
+from flightlog.views.session.timeline import all_steps
 from recordings import CASES, config_dir
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"

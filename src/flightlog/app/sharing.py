@@ -22,7 +22,7 @@ from flightlog.model.session import Session
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.store.reading import raw_lines
-from flightlog.views.summary import all_steps
+from flightlog.views.session.timeline import all_steps
 
 _TAG = re.compile(r"<((?:secret|person):[a-z0-9-]+:[0-9a-f]+)>")
 

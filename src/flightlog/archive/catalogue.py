@@ -14,7 +14,7 @@ from flightlog.store.index.database import Index
 from flightlog.store.index.sessions import SCHEMA, keep, kept, kept_of, stamp
 from flightlog.usage.prices import PRICES_FROM
 
-MADE_BY = f"{__version__} 1 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+MADE_BY = f"{__version__} 2 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 _BATCH = 64
 
 T = TypeVar("T")

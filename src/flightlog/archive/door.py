@@ -37,11 +37,12 @@ from flightlog.store.reading import open_reader, raw_lines
 from flightlog.usage.pipeline import UsagePipeline
 from flightlog.usage.prices import price
 from flightlog.usage.report import UsageFilter, UsageReport
-from flightlog.views.addresses import addresses
 from flightlog.views.query import Query
-from flightlog.views.session import fold
-from flightlog.views.summary import SessionSummary, summarise
-from flightlog.views.written import Edit, edits
+from flightlog.views.session.edits import LineEdit, edits_of_session
+from flightlog.views.session.fold import Retain, SessionFold, fold_session
+from flightlog.views.session.outline import SessionOutline, SessionSummary
+from flightlog.views.session.thread import OutOfOrder, shorten_texts
+from flightlog.views.session.timeline import map_addresses
 
 Progress = Callable[[int, int], None]
 Place = tuple[str, int, int]  # path, offset, length
@@ -142,19 +143,19 @@ class Archive:
             session = found.hit.session
             if session not in known:
                 files = self.recordings[session].files
-                known[session] = catalogue.one(session, files, lambda each: addresses(self.session(each)))
+                known[session] = catalogue.one(session, files, lambda each: map_addresses(self.session(each)))
             hits.append((found, known[session].get(found.hit.uuid, session)))
         catalogue.close()
         return hits
 
     def edits(
         self, sessions: Iterable[str] | None = None, progress: Progress | None = None
-    ) -> Iterator[tuple[str, tuple[Edit, ...]]]:
+    ) -> Iterator[tuple[str, tuple[LineEdit, ...]]]:
         """Yield what each session wrote into files, all of them or those named; only what changed is read again."""
-        catalogue = Catalogue("edits", tuple[Edit, ...], self.index)
+        catalogue = Catalogue("edits", tuple[LineEdit, ...], self.index)
         wanted = self.recordings if sessions is None else [each for each in sessions if each in self.recordings]
         files = {session: self.recordings[session].files for session in wanted}
-        found = catalogue.all(files, lambda session: edits(self.session(session)))
+        found = catalogue.all(files, lambda session: edits_of_session(self.session(session)))
         for done, pair in enumerate(zip(files, found, strict=True)):
             if progress is not None:
                 progress(done, len(files))
@@ -286,8 +287,22 @@ class Archive:
         if recording.size >= LONG_BYTES:
             from flightlog.archive.growing import outline  # noqa: PLC0415 - it knows the archive
 
-            return replace(outline(self, session).told, changed_ms=recording.changed_ms)
-        return summarise(self._told(recording), recording.changed_ms)
+            return replace(outline(self, session).summary, changed_ms=recording.changed_ms)
+        return replace(self.read_outline(session).summary, changed_ms=recording.changed_ms)
+
+    def read_outline(self, session: str) -> SessionOutline:
+        """Return the outline of a session, read in bounded memory if the order of its records allows it."""
+        recording = self.recordings[session]
+        fold = SessionFold(session, recording.agent, price, Retain.TAIL)
+        try:
+            for item in self._items(recording):
+                fold.add(item)
+            return fold.outline()
+        except OutOfOrder:
+            fold = SessionFold(session, recording.agent, price, Retain.ALL)
+            for item in self._items(recording):
+                fold.add(shorten_texts(item))
+            return fold.outline()
 
     def state(self, session: str) -> tuple[tuple[str, int, int], ...]:
         """Say how the files of a session stand now, by path, size and time; it changes when they do."""
@@ -306,7 +321,7 @@ class Archive:
         return tuple({file.path: file for file in found}.values()) or files
 
     def _told(self, recording: Recording) -> Session:
-        return fold(recording.session, recording.agent, price, self._items(recording))
+        return fold_session(recording.session, recording.agent, price, self._items(recording))
 
     def _items(self, recording: Recording) -> Iterator[Entry | Damage | LaneFacts]:
         for file in recording.files:

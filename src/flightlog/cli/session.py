@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from flightlog.archive import Archive
     from flightlog.model.pages import Redacted
     from flightlog.model.session import Session
+    from flightlog.views.session.outline import SessionSummary
     from flightlog.views.story import Telling
-    from flightlog.views.summary import SessionSummary
 
 
 @click.group(epilog="Example: flightlog session list")
@@ -68,14 +68,14 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
     from flightlog.cli.output import print_json
     from flightlog.cli.story import print_story
     from flightlog.model.address import parse
-    from flightlog.views.parts import part_at
+    from flightlog.views.session.timeline import find_part
     from flightlog.views.story import Telling, passage, story
 
     at = parse(address)
     archive = open_archive()
     told = archive.session(at.session)
     if as_json:
-        print_json(part_at(replace(told, title=told.heading), at))
+        print_json(find_part(replace(told, title=told.heading), at))
         return
     telling = Telling(local_zone(), full, lambda said: archive.spilled(told.id, said))
     print_story(passage(told, at, telling) if at.turn or at.lane else story(told, telling))

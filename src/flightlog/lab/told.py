@@ -21,7 +21,7 @@ from flightlog.sources.protocol import SessionFile
 from flightlog.store.exchanges import Exchanges
 from flightlog.store.kept import TRANSCRIPT
 from flightlog.usage.prices import price
-from flightlog.views.session import fold
+from flightlog.views.session.fold import fold_session
 
 EXCHANGES = ".exchanges"
 SIDE = "(side)"
@@ -46,7 +46,7 @@ def session_of(folder: Path, session_id: str, agent: str) -> Session | None:
     if not files:
         return None
     source = source_of(AGENT)
-    return fold(session_id, agent, price, (item for file in files for item in source.entries(file)))
+    return fold_session(session_id, agent, price, (item for file in files for item in source.entries(file)))
 
 
 def exchanges_of(folder: Path) -> Exchanges:

@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from flightlog.model.text import counted, one_line
 from flightlog.model.usage import DAY_MS, Cost, Usage, format_cost
+from flightlog.views.session.outline import SessionSummary, TurnCost
 from flightlog.views.story import moment
-from flightlog.views.summary import SessionSummary, TurnCost
 
 CENT_FRACTION = 0.00005
 PROJECT_WIDTH = 500

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from flightlog.archive import Archive, Recording
-from flightlog.views.summary import SessionSummary
+from flightlog.views.session.outline import SessionSummary
 
 LOOK_EVERY_S = 1.0
 REST = 3  # a look that takes long is followed by a longer rest

@@ -100,7 +100,7 @@ def find(archive: Archive, held: Held, said: str, most: int) -> list[Hit]:
 def _hits(archive: Archive, held: Held, said: str) -> Iterator[tuple[str, int, Hit]]:
     seen: set[tuple[str, int]] = set()
     for entry in archive.records_with(held.session.id, said):
-        place = held.rows_by_place.get((entry.path, entry.offset))
+        place = held.rows_by_location.get((entry.path, entry.offset))
         snippet = _snippet(text_of(entry), said)
         if place is not None and place not in seen and snippet is not None:
             seen.add(place)

@@ -11,7 +11,7 @@ from flightlog.archive import Archive
 from flightlog.views.atif.emit import MAIN, Profile, trajectory
 from flightlog.views.atif.fidelity import fidelity
 from flightlog.views.atif.lint import lint
-from flightlog.views.summary import all_steps
+from flightlog.views.session.timeline import all_steps
 from judges import HARBORS, STRICT, imported, validated
 from real_agent import make_bench, new_session
 

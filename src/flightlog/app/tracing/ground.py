@@ -23,7 +23,8 @@ from flightlog.retro.links import Lookback
 from flightlog.sources.claude_code.grep import places
 from flightlog.sources.git.repository import Repository
 from flightlog.sources.git.repository import find as find_repository
-from flightlog.views.written import Edit, edits, steps
+from flightlog.views.session.edits import LineEdit, edits_of_session
+from flightlog.views.session.timeline import iter_steps
 
 
 class Ground:
@@ -83,16 +84,16 @@ class Ground:
             raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
         return found.pop()
 
-    def edits(self, session: Session) -> tuple[Edit, ...]:
+    def edits(self, session: Session) -> tuple[LineEdit, ...]:
         """Return what a session wrote; paths inside the project are as the project names them."""
         own = self.runs.edits(session)
         if own is None:
             known = dict(self.archive.edits([session.id]))
-            own = known.get(session.id, edits(session))
+            own = known.get(session.id, edits_of_session(session))
         return tuple(self._here(edit, session.cwd) for edit in own)
 
     @functools.cached_property
-    def every_edit(self) -> tuple[tuple[str, tuple[Edit, ...]], ...]:
+    def every_edit(self) -> tuple[tuple[str, tuple[LineEdit, ...]], ...]:
         """What every session wrote, session by session; what lies outside the project keeps its path."""
         found = self.archive.edits(progress=self._progress)
         told = [(session, tuple(self._here(edit, "") for edit in own)) for session, own in found]
@@ -105,11 +106,11 @@ class Ground:
         """Return a file's path as the project names it."""
         return os.path.relpath(written.resolve(), self.folder.resolve())
 
-    def _here(self, edit: Edit, cwd: str) -> Edit:
+    def _here(self, edit: LineEdit, cwd: str) -> LineEdit:
         top = self._top
         path = edit.path if edit.path.startswith("/") else f"{cwd.rstrip('/')}/{edit.path}"
         if path.startswith(f"{top}/"):
-            return Edit(edit.at, edit.at_ms, path[len(top) + 1 :], edit.line, edit.lines)
+            return LineEdit(edit.at, edit.at_ms, path[len(top) + 1 :], edit.line, edit.lines)
         return edit
 
 
@@ -132,7 +133,7 @@ class Requests:
     def of(self, session: Session) -> Iterator[Link]:
         """Yield the requests of a session, each at the step that answered it."""
         if session.id in self._archive.recordings:
-            for at, step in steps(session):
+            for at, step in iter_steps(session):
                 if step.request_id:
                     yield Link("request", step.request_id, step.model, (str(at),))
 

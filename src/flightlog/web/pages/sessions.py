@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from flightlog.model.errors import Invalid
 from flightlog.views.health import Level, health
-from flightlog.views.summary import SessionSummary
+from flightlog.views.session.outline import SessionSummary
 from flightlog.web.desk import ACTIVE_MS, DESK, Desk, aside
 from flightlog.web.family import Family
 from flightlog.web.looking import Listing

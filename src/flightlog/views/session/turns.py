@@ -1,11 +1,18 @@
-"""One thread of records, told as turns of steps.
+"""Order the records of a session, and build turns, steps and tool calls from one thread.
 
-A turn begins with words from a person, a finished background task or a slash command. What
-the client says by itself (reminders, hook feedback, compaction, failures, records nobody
-knows) is a note inside the turn. A response is one step whatever the number of its lines.
+A record comes after the one it replies to. Between free choices the earlier time comes first,
+then the smaller key, so the order does not depend on how the files were read. A record whose
+parent is missing is a root; a cycle, which only a damaged file can hold, is sorted by time at
+the end.
+
+A turn starts with a prompt of a person, a finished background task or a slash command. What the
+client adds by itself (reminders, hook feedback, compaction, failures, unknown records) is a note
+inside the turn. A response is one step, however many lines it has.
 """
 
-from collections.abc import Callable, Sequence
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from flightlog.model.events import (
@@ -31,7 +38,8 @@ from flightlog.model.events import (
 from flightlog.model.session import Note, NoteKind, Step, ToolCall, Turn
 from flightlog.model.usage import Cost, Usage
 
-STARTS = frozenset({PromptKind.HUMAN, PromptKind.TASK, PromptKind.COMMAND})
+Rank = tuple[int, str]
+_TURN_STARTS = frozenset({PromptKind.HUMAN, PromptKind.TASK, PromptKind.COMMAND})
 _NOTES = {
     PromptKind.CLIENT: NoteKind.CLIENT,
     PromptKind.HOOK: NoteKind.HOOK,
@@ -42,52 +50,105 @@ _NOTES = {
 Pricer = Callable[[str, Usage, int | None], Cost]
 
 
-def turns(entries: Sequence[Entry], price: Pricer) -> list[Turn]:
-    """Tell one thread; `entries` stand in order."""
-    thread = _Thread(entries, price)
-    for entry in entries:
-        thread.add(entry)
-    return thread.told()
+def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
+    """Return `entries`, each after its parent."""
+    pool = sorted(entries, key=rank)
+    by_uuid: dict[str, int] = {}
+    for place, entry in enumerate(pool):
+        if entry.uuid:
+            by_uuid.setdefault(entry.uuid, place)
+    waiting = defaultdict(list)
+    ready = []
+    for place, entry in enumerate(pool):
+        parent = by_uuid.get(entry.parent) if entry.parent else None
+        if parent is None or parent == place or pool[parent].uuid == entry.uuid:
+            ready.append(place)
+        else:
+            waiting[parent].append(place)
+    return _release_children(pool, ready, waiting)
 
 
-class _Thread:
+def _release_children(pool: list[Entry], ready: list[int], waiting: dict[int, list[int]]) -> list[Entry]:
+    ordered: list[Entry] = []
+    placed = [False] * len(pool)
+    heapq.heapify(ready)
+    while ready:
+        place = heapq.heappop(ready)
+        placed[place] = True
+        ordered.append(pool[place])
+        for child in waiting.pop(place, ()):
+            heapq.heappush(ready, child)
+    ordered.extend(entry for place, entry in enumerate(pool) if not placed[place])
+    return ordered
+
+
+def rank(entry: Entry) -> Rank:
+    """Return the sort key of a record: its time, then its key."""
+    return (entry.order_ms, entry.key)
+
+
+def starts_turn(entry: Entry) -> bool:
+    """Whether a record is a prompt that starts a turn."""
+    return isinstance(entry.event, Prompted) and entry.event.kind in _TURN_STARTS
+
+
+def follow_replies(ordered: Sequence[Entry]) -> tuple[set[str], str]:
+    """Return the records that lead to the last one, and the first parent that is not among them."""
+    parents = {entry.uuid: entry.parent for entry in ordered if entry.uuid}
+    uuid = next((each.uuid for each in reversed(ordered) if each.uuid and _is_message(each)), "")
+    chain: set[str] = set()
+    while uuid in parents and uuid not in chain:
+        chain.add(uuid)
+        uuid = parents[uuid]
+    return chain, uuid
+
+
+def build_turns(ordered: Sequence[Entry], price: Pricer) -> list[Turn]:
+    """Return the turns of one thread; `ordered` comes from `sort_entries`."""
+    builder = _TurnBuilder(ordered, price)
+    for entry in ordered:
+        builder.add(entry)
+    return builder.build_turns()
+
+
+class _TurnBuilder:
     def __init__(self, entries: Sequence[Entry], price: Pricer) -> None:
         self._price = price
         self._lines: dict[str, list[Entry]] = {}
         self._results: dict[str, Entry] = {}
         self._ran: dict[str, dict[str, object]] = {}
-        self._rewound = _rewound(entries)
+        self._rewound = _find_rewound(entries)
         self._turns: list[tuple[Entry | None, list[str | Note]]] = []
 
     def add(self, entry: Entry) -> None:
         match entry.event:
             case Prompted():
-                self._prompt(entry, entry.event)
+                self._add_prompt(entry, entry.event)
             case Replied():
-                self._reply(entry, entry.event)
+                self._add_reply(entry, entry.event)
             case ToolReturned():
                 self._results.setdefault(entry.event.call_id, entry)
             case InputRewritten():
                 self._ran[entry.event.call_id] = entry.event.input
             case Compacted() | ApiFailed() | Noted() | Unknown():
-                self._note(entry, *note_of(entry.event))
+                self._add_note(entry, *describe_note(entry.event))
             case ContextGiven() | CostStated() | Titled() | Summarised() | Requested() | Kept():
                 pass
             case _:
                 assert_never(entry.event)
 
-    def told(self) -> list[Turn]:
-        """Return the turns; an opening without words or steps is left out."""
-        told: list[Turn] = []
+    def build_turns(self) -> list[Turn]:
+        """Return the turns; a first turn without prompt and items is left out."""
+        turns: list[Turn] = []
         for prompt, parts in self._turns:
-            items = self._items(parts)
+            items = self._build_items(parts)
             if prompt is None and not items:
                 continue
             event = prompt.event if prompt is not None else None
             assert event is None or isinstance(event, Prompted)
-            told.append(
+            turns.append(
                 Turn(
-                    number=len(told) + 1,
+                    number=len(turns) + 1,
                     kind=event.kind if event else None,
                     prompt=event.content if event else (),
                     at_ms=prompt.at_ms if prompt else next((item.at_ms for item in items), None),
@@ -96,19 +157,19 @@ class _Thread:
                     uuid=prompt.uuid if prompt else "",
                 )
             )
-        return told
+        return turns
 
-    def _prompt(self, entry: Entry, event: Prompted) -> None:
-        if event.kind in STARTS and self._is_opening():
+    def _add_prompt(self, entry: Entry, event: Prompted) -> None:
+        if event.kind in _TURN_STARTS and self._is_opening():
             self._turns[-1] = (entry, self._turns[-1][1])
-        elif event.kind in STARTS:
+        elif event.kind in _TURN_STARTS:
             self._turns.append((entry, []))
         else:
-            self._note(entry, _NOTES[event.kind], words(event.content))
+            self._add_note(entry, _NOTES[event.kind], words(event.content))
 
-    def _reply(self, entry: Entry, event: Replied) -> None:
+    def _add_reply(self, entry: Entry, event: Replied) -> None:
         if event.synthetic:
-            self._note(entry, NoteKind.API_FAILURE if event.error else NoteKind.CLIENT, words(event.content))
+            self._add_note(entry, NoteKind.API_FAILURE if event.error else NoteKind.CLIENT, words(event.content))
             return
         name = event.message_id or event.request_id or entry.key
         if name not in self._lines:
@@ -116,16 +177,16 @@ class _Thread:
             self._current().append(name)
         self._lines[name].append(entry)
 
-    def _note(self, entry: Entry, kind: NoteKind, said: str) -> None:
-        """Add a note, unless the one before says the same; a hook's words come once framed and once bare."""
+    def _add_note(self, entry: Entry, kind: NoteKind, text: str) -> None:
+        """Add a note, unless it repeats the one before: a hook's text comes once framed and once bare."""
         items = self._current()
         before = items[-1] if items else None
-        again = isinstance(before, Note) and before.kind is kind and _repeats(said, before)
+        again = isinstance(before, Note) and before.kind is kind and _repeats(text, before)
         if not again:
-            items.append(Note(kind, said, entry.at_ms))
+            items.append(Note(kind, text, entry.at_ms))
 
     def _is_opening(self) -> bool:
-        """Whether only notes came before the first prompt; they belong to its turn."""
+        """Whether only notes came before the first prompt: they belong to its turn."""
         return len(self._turns) == 1 and self._turns[0][0] is None and not self._lines
 
     def _current(self) -> list[str | Note]:
@@ -133,7 +194,7 @@ class _Thread:
             self._turns.append((None, []))
         return self._turns[-1][1]
 
-    def _items(self, parts: list[str | Note]) -> tuple[Step | Note, ...]:
+    def _build_items(self, parts: list[str | Note]) -> tuple[Step | Note, ...]:
         items: list[Step | Note] = []
         steps = 0
         for part in parts:
@@ -141,10 +202,10 @@ class _Thread:
                 items.append(part)
             else:
                 steps += 1
-                items.append(self._step(steps, self._lines[part]))
+                items.append(self._build_step(steps, self._lines[part]))
         return tuple(items)
 
-    def _step(self, number: int, lines: list[Entry]) -> Step:
+    def _build_step(self, number: int, lines: list[Entry]) -> Step:
         replies = [(entry, entry.event) for entry in lines if isinstance(entry.event, Replied)]
         replies.sort(key=lambda pair: pair[1].block_index)
         _, whole = max(replies, key=lambda pair: (pair[1].usage.output, -pair[0].order_ms, pair[0].key))
@@ -156,7 +217,7 @@ class _Thread:
             at_ms=at_ms,
             model=whole.model,
             content=tuple(block for _, block in blocks if not isinstance(block, ToolUse)),
-            calls=tuple(self._call(entry, block) for entry, block in blocks if isinstance(block, ToolUse)),
+            calls=tuple(self._build_call(entry, block) for entry, block in blocks if isinstance(block, ToolUse)),
             usage=whole.usage,
             cost=self._price(whole.model, whole.usage, at_ms),
             stop_reason=next((reply.stop_reason for _, reply in replies if reply.stop_reason), ""),
@@ -166,11 +227,11 @@ class _Thread:
             effort=whole.effort,
         )
 
-    def _call(self, entry: Entry, asked: ToolUse) -> ToolCall:
-        answer = self._results.get(asked.id)
+    def _build_call(self, entry: Entry, use: ToolUse) -> ToolCall:
+        answer = self._results.get(use.id)
         result = answer.event if answer is not None else None
         assert result is None or isinstance(result, ToolReturned)
-        call = ToolCall(asked.id, asked.name, asked.input, ran_input=self._ran.get(asked.id), started_ms=entry.at_ms)
+        call = ToolCall(use.id, use.name, use.input, ran_input=self._ran.get(use.id), started_ms=entry.at_ms)
         if answer is None or result is None:
             return call
         return ToolCall(
@@ -190,12 +251,12 @@ class _Thread:
         )
 
 
-def _repeats(said: str, before: Note) -> bool:
-    return said == before.text or (before.kind is NoteKind.HOOK and said in before.text)
+def _repeats(text: str, before: Note) -> bool:
+    return text == before.text or (before.kind is NoteKind.HOOK and text in before.text)
 
 
-def note_of(event: Compacted | ApiFailed | Noted | Unknown) -> tuple[NoteKind, str]:
-    """Say in a line what the client did by itself."""
+def describe_note(event: Compacted | ApiFailed | Noted | Unknown) -> tuple[NoteKind, str]:
+    """Return the kind and the text of the note for what the client did by itself."""
     match event:
         case Compacted():
             size = f"{event.tokens_before:,}"
@@ -212,23 +273,18 @@ def note_of(event: Compacted | ApiFailed | Noted | Unknown) -> tuple[NoteKind, s
             assert_never(event)
 
 
-def _rewound(entries: Sequence[Entry]) -> set[str]:
-    """Find the prompts a person took back: they hang on the living thread but do not lead to its end."""
-    parents = {entry.uuid: entry.parent for entry in entries if entry.uuid}
-    living: set[str] = set()
-    uuid = next((entry.uuid for entry in reversed(entries) if entry.uuid and _carries(entry)), "")
-    while uuid in parents and uuid not in living:
-        living.add(uuid)
-        uuid = parents[uuid]
+def _find_rewound(entries: Sequence[Entry]) -> set[str]:
+    """Return the keys of prompts taken back: they reply to the living thread but do not lead to its end."""
+    living, _ = follow_replies(entries)
     dead: set[str] = set()
     keys = set()
     for entry in entries:
-        starts = isinstance(entry.event, Prompted) and entry.event.kind in STARTS
-        if entry.uuid and entry.uuid not in living and (entry.parent in dead or (starts and entry.parent in living)):
+        leaves = entry.parent in dead or (starts_turn(entry) and entry.parent in living)
+        if entry.uuid and entry.uuid not in living and leaves:
             dead.add(entry.uuid)
             keys.add(entry.key)
     return keys
 
 
-def _carries(entry: Entry) -> bool:
+def _is_message(entry: Entry) -> bool:
     return isinstance(entry.event, Prompted | Replied | ToolReturned)

@@ -1,3 +1,6 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
 from flightlog.model.events import (
     ApiFailed,
     Compacted,
@@ -16,7 +19,7 @@ from flightlog.model.events import (
 from flightlog.model.session import Note, NoteKind, Step
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.usage.prices import price
-from flightlog.views.turns import turns
+from flightlog.views.session.turns import build_turns, sort_entries
 
 
 def entry(event, uuid="", parent="", at=0):
@@ -33,7 +36,7 @@ def replied(message, *content, uuid="", parent="", at=0, **fields):
 
 
 def told(*entries):
-    return turns(entries, price)
+    return build_turns(entries, price)
 
 
 def test_a_turn_goes_from_a_prompt_to_the_next():
@@ -180,3 +183,56 @@ def test_a_note_that_is_only_a_part_of_the_one_before_is_told_unless_a_hook_said
 
     assert [item.text for item in told(asked("a"), *outputs)[0].items] == ["10", "1"]
     assert [item.text for item in told(asked("a"), *hooked)[0].items] == ["feedback: no"]
+
+
+def plain(uuid, parent="", at=0, key=""):
+    return Entry(Kept("x"), "s", uuid, parent, order_ms=at, key=key or f"{uuid}:0")
+
+
+records = st.lists(
+    st.builds(
+        plain,
+        st.sampled_from(["", "a", "b", "c", "d"]),
+        st.sampled_from(["", "a", "b", "c", "d", "gone"]),
+        st.integers(0, 2),
+        st.uuids().map(str),
+    ),
+    max_size=10,
+    unique_by=lambda each: each.key,
+)
+
+
+@given(records, st.randoms())
+def test_the_order_read_in_does_not_matter(said, chance):
+    shuffled = chance.sample(said, len(said))
+
+    assert sort_entries(shuffled) == sort_entries(said)
+
+
+@given(records)
+def test_nothing_is_lost_and_nothing_is_told_twice_even_in_circles(said):
+    assert sorted(each.key for each in sort_entries(said)) == sorted(each.key for each in said)
+
+
+def test_a_record_comes_after_the_one_it_replies_to_whatever_the_clock_says():
+    said = [plain("a", "b", 1), plain("b", "c", 2), plain("c", "", 3)]
+
+    assert [each.uuid for each in sort_entries(said)] == ["c", "b", "a"]
+
+
+def test_between_free_choices_the_earlier_then_the_smaller_key_comes_first():
+    said = [plain("c", at=2), plain("b", at=1), plain("a", at=1)]
+
+    assert [each.uuid for each in sort_entries(said)] == ["a", "b", "c"]
+
+
+def test_a_missing_parent_makes_a_root_and_a_circle_goes_to_the_end_by_time():
+    said = [plain("x", "y", 1), plain("y", "x", 0), plain("self", "self", 3), plain("child", "gone", 4)]
+
+    assert [each.uuid for each in sort_entries(said)] == ["self", "child", "y", "x"]
+
+
+def test_ten_thousand_replies_in_a_row_are_no_problem():
+    said = [plain(f"u{place:05}", f"u{place - 1:05}") for place in range(10_000)]
+
+    assert sort_entries(reversed(said)) == said
