@@ -1,4 +1,4 @@
-# ruff: noqa: PTH111, PTH112, PTH117 - plain text on purpose
+# ruff: noqa: PTH111, PTH117 - plain text on purpose
 """Where things are on this machine, as plain text: a usage report does not wait for pathlib.
 
 The one place that reads the environment for directories; `app.paths` says the same as paths.
@@ -9,31 +9,20 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from flightlog.app.hook.writing import find_data_dir
 from flightlog.model.errors import Misconfigured
 
 
 def home(environ: Mapping[str, str]) -> str:
-    """Return flightlog's own data directory."""
+    """Return flightlog's own data directory, as the hook finds it; a wrong `FLIGHTLOG_HOME` is an error here."""
     said = environ.get("FLIGHTLOG_HOME", "")
-    if said:
-        return _absolute("FLIGHTLOG_HOME", said)
-    return _linux_dir(environ, "XDG_DATA_HOME", ".local/share") or str(_dirs().user_data_dir("flightlog"))
+    return _absolute("FLIGHTLOG_HOME", said) if said else _plain(find_data_dir(dict(environ)))
 
 
 def config_dir(environ: Mapping[str, str]) -> str:
     """Return where a person's own settings of flightlog are."""
     found = _linux_dir(environ, "XDG_CONFIG_HOME", ".config")
     return found or str(_dirs().user_config_dir("flightlog", appauthor=False))
-
-
-def claude_config_dirs(environ: Mapping[str, str]) -> list[str]:
-    """Return where Claude Code keeps its files: `CLAUDE_CONFIG_DIR` (a comma separates several), else home."""
-    said = [part for part in environ.get("CLAUDE_CONFIG_DIR", "").split(",") if part.strip()]
-    if said:
-        return [_absolute("CLAUDE_CONFIG_DIR", part.strip()) for part in said]
-    usual = _expanded("CLAUDE_CONFIG_DIR", "~")
-    found = [f"{usual}/{name}" for name in (".claude", ".config/claude") if os.path.isdir(f"{usual}/{name}/projects")]
-    return found or [f"{usual}/.claude"]
 
 
 def _linux_dir(environ: Mapping[str, str], variable: str, usual: str) -> str:

@@ -25,10 +25,12 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.events import Entry, LaneFacts
 from flightlog.model.ids import checked
 from flightlog.model.known import Known
+from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
 from flightlog.sources.claude_code.discover import (
     AGENT,
     Transcript,
+    find_config_dirs,
     session_files,
     spilled_file,
 )
@@ -78,6 +80,11 @@ class Recording(Struct, frozen=True):
     def main(self) -> Transcript | None:
         """The main thread's file; a session of warm-ups has none."""
         return next((file for file in self.files if not file.lane), None)
+
+
+def open_archive(runtime: Runtime) -> "Archive":
+    """Open the recordings of this machine."""
+    return Archive(find_config_dirs(runtime), runtime.data_dir)
 
 
 class Archive:

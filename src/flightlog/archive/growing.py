@@ -8,6 +8,7 @@ import os
 import threading
 from collections.abc import Iterable
 from contextlib import closing
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -15,11 +16,35 @@ from flightlog.archive.catalogue import Catalogue
 from flightlog.archive.door import LONG_BYTES, Archive
 from flightlog.model.damage import Damage
 from flightlog.model.events import Entry
+from flightlog.model.session import Session
+from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.store.lines import TORN_TAIL
 from flightlog.views.outline.fold import Disorder, Outlining, Whole
 from flightlog.views.outline.shape import Outline
 from flightlog.views.prices import price
+from flightlog.views.session import fold
+
+TRANSCRIPT = "transcript.jsonl"
+
+
+def list_session_folder(folder: Path, session: str) -> list[Transcript]:
+    """Return the transcripts in a directory of one session: the main thread's, then its subagents'."""
+    paths = [folder / TRANSCRIPT, *sorted(folder.glob("subagents/*.jsonl"))]
+    return [_transcript(path, session) for path in paths if path.is_file()]
+
+
+def read_session_folder(folder: Path, session: str, agent: str) -> Session | None:
+    """Return the session in a directory of its own; None if there is no transcript."""
+    files = list_session_folder(folder, session)
+    items = (item for file in files for item in (*entries(file), *((lane_facts(file),) if file.lane else ())))
+    return fold(session, agent, price, items) if files else None
+
+
+def _transcript(path: Path, session: str) -> Transcript:
+    stat = path.stat()
+    subagent = "" if path.name == TRANSCRIPT else path.stem.removeprefix("agent-")
+    return Transcript(str(path), session, stat.st_size, stat.st_mtime_ns, subagent, stat.st_dev, stat.st_ino)
 
 
 class Growing:

@@ -3,6 +3,8 @@
 import sys
 from collections.abc import Callable
 
+from flightlog.app import open_runtime
+
 
 def tell(written: str, progress: Callable[[int, int], None] | None = None, *, as_json: bool) -> int:
     """Settle one session, or all of them, print what was done and return the exit code."""
@@ -10,7 +12,8 @@ def tell(written: str, progress: Callable[[int, int], None] | None = None, *, as
     from flightlog.model.address import parse
     from flightlog.model.text import counted, inert
 
-    report = settle_one(parse(written).session) if written else settle_all(progress)
+    runtime = open_runtime()
+    report = settle_one(runtime, parse(written).session) if written else settle_all(runtime, progress)
     if as_json:
         from flightlog.views.wire import as_json as as_json_text
 

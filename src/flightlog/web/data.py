@@ -6,14 +6,11 @@ page noticing.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import closing
-from datetime import tzinfo
 
-from msgspec import Struct
-
-from flightlog.archive import Archive
-from flightlog.live.gather import Live
+from flightlog.archive.door import Archive, open_archive
+from flightlog.model.runtime import Runtime
 from flightlog.views.report import UsageReport
 from flightlog.views.usage import By
 from flightlog.web.held import Held
@@ -24,22 +21,12 @@ from flightlog.web.shelf import Shelf
 FRESH_S = 3.0
 
 
-class Sources(Struct, frozen=True):
-    """How to open what is on this machine, told from outside."""
-
-    archive: Callable[[], Archive]
-    zone: tzinfo
-    now_ms: Callable[[], int]
-    sample: bool = False
-    live: Callable[[], Sequence[Live]] | None = None
-
-
 class Data:
     """What is on this machine, read when asked for and kept while it does not change."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         """Read nothing yet."""
-        self.sources = sources
+        self.runtime = runtime
         self._opened: tuple[Archive | None, float] = (None, 0.0)
         self._lock = threading.Lock()
         self._looking = Looking(self._afresh)
@@ -79,8 +66,8 @@ class Data:
         """Usage and cost of everything, broken down in several ways."""
         seen = fingerprints(self.archive())
         if self._used[0] != seen:
-            with closing(self.sources.archive().books) as books:
-                self._used = (seen, books.usages(tuple(breakdowns), self.sources.zone))
+            with closing(open_archive(self.runtime).books) as books:
+                self._used = (seen, books.usages(tuple(breakdowns), self.runtime.zone))
         return self._used[1]
 
     def close(self) -> None:
@@ -96,7 +83,7 @@ class Data:
         return archive or self._afresh()
 
     def _afresh(self) -> Archive:
-        archive = self.sources.archive()
+        archive = open_archive(self.runtime)
         archive.recordings  # noqa: B018 - look now, while nobody waits for the lock
         with self._lock:
             self._opened = (archive, time.monotonic())

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from flightlog import __version__
 from flightlog.agents.driver import Driver
 from flightlog.agents.namespace import Means
 from flightlog.agents.process import end_family
@@ -35,8 +36,7 @@ from flightlog.lab.running.commands import run_commands
 from flightlog.lab.running.ground import Ground
 from flightlog.lab.running.pages import publish_run, publish_session
 from flightlog.lab.running.session import Start, Way, last_tree, play
-from flightlog.lab.running.setting import Elsewhere, Setting
-from flightlog.lab.running.stage import Stage
+from flightlog.lab.running.stage import Elsewhere, RunEnvironment, Stage
 from flightlog.lab.running.taking import take_in
 from flightlog.lab.state import Attempt
 from flightlog.model.errors import Invalid, NotFound
@@ -55,7 +55,7 @@ _LOOK_S = 0.2
 class Branching(Protocol):
     """What a replay adds to a run: its own tree, and the way into its first session."""
 
-    def laid(self, book: Book, setting: Setting) -> AbstractContextManager[Path]:
+    def laid(self, book: Book, setting: RunEnvironment) -> AbstractContextManager[Path]:
         """Lay the files out and say where, for as long as the run is at work."""
 
     def way(self, stage: Stage, attempt: int) -> Way:
@@ -68,15 +68,17 @@ class Branching(Protocol):
         """Take back what was put into the agent's own store."""
 
 
-def begin(path: Path, config: RunConfig, setting: Setting) -> Book:
+def begin(path: Path, config: RunConfig, setting: RunEnvironment) -> Book:
     """Make a run and carry it out."""
     asking.driver(config, setting)  # an agent that cannot be found is said before anything is made
     setting.permit(config, path, "")
-    book = create(path, config, now=setting.now, new_id=setting.new_id, remember=setting.remember)
+    book = create(
+        path, config, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id, remember=setting.remember
+    )
     return carry_on(book, setting, again=False)
 
 
-def more(book: Book, index: int, count: int, setting: Setting, budget_usd: float | None) -> Book:
+def more(book: Book, index: int, count: int, setting: RunEnvironment, budget_usd: float | None) -> Book:
     """Run `count` more sessions that start where session `index` did; what the run left stays as it is."""
     ran = [each for each in book.planned() if each.index == index and not each.added]
     if not ran:
@@ -99,7 +101,7 @@ def more(book: Book, index: int, count: int, setting: Setting, budget_usd: float
 
 def carry_on(
     book: Book,
-    setting: Setting,
+    setting: RunEnvironment,
     *,
     again: bool,
     branching: Branching | None = None,
@@ -118,7 +120,9 @@ def carry_on(
             book.note(_started(book, setting, driver), durable=True)
         book.note(RunTaken(setting.process), durable=True)
         tree = held.enter_context(branching.laid(book, setting)) if branching else None
-        ground = Ground(book, Path(config.work_dir), (setting.home, setting.programs), setting.now_s, tree)
+        ground = Ground(
+            book, Path(config.work_dir), (setting.home, setting.programs), setting.runtime.clock.now_s, tree
+        )
         stage = Stage(book, ground, setting, driver, more_usd)
         for attempt in book.state.in_flight:
             mark(stage, attempt)
@@ -136,7 +140,7 @@ def carry_on(
     return book
 
 
-def _started(book: Book, setting: Setting, driver: Driver) -> RunStarted:
+def _started(book: Book, setting: RunEnvironment, driver: Driver) -> RunStarted:
     config = book.config
     permission = asking.permission(config, is_root=setting.is_root)
     note = ""
@@ -145,7 +149,7 @@ def _started(book: Book, setting: Setting, driver: Driver) -> RunStarted:
     elif not config.track_changes:
         note = "changes are not tracked: sessions run one after the other, in the directory as they find it"
     version = driver.version(setting.environ)
-    names = (book.name, setting.version, driver.agent, version, permission.mode, permission.note)
+    names = (book.name, __version__, driver.agent, version, permission.mode, permission.note)
     return RunStarted(*names, setting.means.value, note)
 
 

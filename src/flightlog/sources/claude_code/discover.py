@@ -14,7 +14,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
+from flightlog.model.errors import Misconfigured
 from flightlog.model.ids import is_safe
+from flightlog.model.runtime import Runtime
 from flightlog.sources.claude_code.values import parsed, text
 
 AGENT = "claude-code"
@@ -39,6 +41,26 @@ class Found(Struct, frozen=True):
 
     transcripts: tuple[Transcript, ...]
     damage: tuple[Damage, ...]
+
+
+def find_config_dirs(runtime: Runtime) -> list[str]:
+    """Return where Claude Code keeps its files: `CLAUDE_CONFIG_DIR` (a comma separates several), else home."""
+    given = [part.strip() for part in runtime.environ.get("CLAUDE_CONFIG_DIR", "").split(",")]
+    if any(given):
+        return [_absolute(part) for part in given if part]
+    usual = [f"{runtime.home}/{name}" for name in (".claude", ".config/claude")]
+    return [path for path in usual if os.path.isdir(f"{path}/projects")] or usual[:1]  # noqa: PTH112 - plain text
+
+
+def _absolute(given: str) -> str:
+    path = os.path.expanduser(given)  # noqa: PTH111 - plain text, as above
+    if path.startswith("~"):
+        raise Misconfigured(f"no such home directory: {given}", hint="export CLAUDE_CONFIG_DIR=/an/absolute/path")
+    if not path.startswith("/"):
+        hint = f'export CLAUDE_CONFIG_DIR="$PWD/{given}"'
+        raise Misconfigured(f"CLAUDE_CONFIG_DIR is not an absolute path: {given}", hint=hint)
+    parts = [part for part in path.split("/") if part not in {"", "."}]  # as pathlib writes it
+    return "/" + "/".join(parts)
 
 
 def discover(config_dir: str) -> Found:
