@@ -70,4 +70,6 @@ def ask(run: Path, url: str = "", *, sweep=None, dry_run=False, **limits):
 
 def edit(run: Path, url: str, body, label="edit", **more):
     """Ask again with another body."""
-    return lab_resample.edited(open_runtime(), book(run), Sweep(requests=(2,), count=2, **more), body, label, sent(url))
+    return lab_resample.edited(
+        open_runtime(), book(run), Sweep(requests=(2,), count=2, **more), body, label, sent=sent(url)
+    )

@@ -65,9 +65,9 @@ def said_by_body(asked):
 
 
 def ask(run, url, on, sweep=GRID, **limits):
-    sent = Sent(Limits(**({"parallel": 4, "wait_s": 0.01} | limits)), lambda *_: None, on, url)
+    sent = Sent(Limits(**({"parallel": 4, "wait_s": 0.01} | limits)), lambda *_: None, url)
     return lab_resample.resampled(
-        open_runtime(), lab.open_book(open_runtime(), run.parent, run.name), sweep, sent, dry_run=False
+        open_runtime(on=on), lab.open_book(open_runtime(), run.parent, run.name), sweep, sent, dry_run=False
     )
 
 
@@ -149,9 +149,8 @@ def ended(book):
 
 def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
     given = labs.config(tmp_path, SCRIPT, {"prompt": "do it", "count": 3}, engine="scripted")
-    with lab.spread(
-        lab.prepare_run(open_runtime(labs.environment(tmp_path)), lambda *_: None), machines.address
-    ) as setting:
+    runtime = open_runtime(labs.environment(tmp_path), on=machines.address)
+    with lab.spread(lab.prepare_run(runtime, lambda *_: None)) as setting:
         book = begin(tmp_path / "runs" / "spread", given, setting)
     (tmp_path / "again").mkdir()
     same = labs.config(tmp_path / "again", SCRIPT, {"prompt": "do it", "count": 3}, engine="scripted")
@@ -182,7 +181,7 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
 
     striking = threading.Thread(target=strike)
     striking.start()
-    books = lab_replay.replayed(open_runtime(), found, 2, Asked(count=4), lambda *_: None, doomed.address)
+    books = lab_replay.replayed(open_runtime(on=doomed.address), found, 2, Asked(count=4), lambda *_: None)
     striking.join()
 
     assert before is None

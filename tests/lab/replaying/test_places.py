@@ -69,11 +69,12 @@ import os, signal, sys
 from pathlib import Path
 from msgspec.structs import replace
 from flightlog.agents.namespace import Means
-from flightlog.app import lab as app
+from flightlog.app import lab as app, open_runtime
 from flightlog.lab.book import Book
 from flightlog.lab.replaying.branch import carry_on
 setting = replace(app.prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=Means.NONE, leash=())
-carry_on(Book(Path(sys.argv[1]), now=setting.now, new_id=setting.new_id), setting, again=False)
+book = Book(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
+carry_on(book, setting, again=False)
 """
 
 

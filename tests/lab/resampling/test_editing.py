@@ -68,7 +68,7 @@ def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
         for label, body in edits.items():
             with pytest.raises(Invalid, match="thinking"):
                 lab_resample.edited(
-                    open_runtime(), book(run), Sweep(requests=(3,), count=1), body, label, sent(till.url)
+                    open_runtime(), book(run), Sweep(requests=(3,), count=1), body, label, sent=sent(till.url)
                 )
 
         dropped = lab_resample.edited(
@@ -77,7 +77,7 @@ def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
             Sweep(requests=(3,), count=1),
             editing.without_thinking(original),
             "dropped",
-            sent(till.url),
+            sent=sent(till.url),
         )
 
     assert len(till.came) == 1

@@ -57,7 +57,9 @@ def test_a_request_of_the_real_client_is_asked_again(book):
         lab_resample.resampled(open_runtime(), book, Sweep(turns=(2,), count=3), sent, dry_run=False)
         body = lab_resample.dumped(book, 1, 0, wanted.request)
         edited = editing.with_set(body, {"tools": body["tools"][:1], "max_tokens": 100})
-        lab_resample.edited(open_runtime(), book, Sweep(requests=(wanted.request,), count=1), edited, "one tool", sent)
+        lab_resample.edited(
+            open_runtime(), book, Sweep(requests=(wanted.request,), count=1), edited, "one tool", sent=sent
+        )
 
     assert {"stream", "metadata"} <= set(recorded)
     gone = {"stream", "metadata", "context_management"}
@@ -75,7 +77,7 @@ def test_a_request_of_the_real_client_is_asked_again(book):
 def test_a_session_that_went_on_from_another_is_run_again_from_there(book, ran):
     before = (ran / "work" / "log").read_text()
 
-    again = lab_resample.session_again(open_runtime(), book, 2, 2, (None, "local"), lambda *_: None)
+    again = lab_resample.session_again(open_runtime(), book, 2, 2, budget_usd=None, tell=lambda *_: None)
 
     assert before == "one\ntwo\n"
     assert (ran / "work" / "log").read_text() == before
