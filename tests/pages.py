@@ -22,7 +22,6 @@ from flightlog.model.runtime import Runtime
 from flightlog.web.server import Serving, run
 
 TOKEN = "t" * 43
-_SHARED_HOME = os.environ["FLIGHTLOG_HOME"]  # of all tests that name none of their own
 WEB_ROOT = "/" + "5e" * 16
 _ADDRESSES = re.compile(r'(?:href|src|action|hx-[a-z-]+)="(/[^"]*)')
 
@@ -87,8 +86,7 @@ class Pages:
 def make_runtime(config_dir: Path, clock: Callable[[], int] | None = None) -> Runtime:
     """Return this machine with the recordings below `config_dir`, in UTC, at the time `clock` says."""
     here = open_runtime({**os.environ, "CLAUDE_CONFIG_DIR": str(config_dir)})
-    own = str(config_dir / "home") if here.data_dir == _SHARED_HOME else here.data_dir
-    return replace(here, data_dir=own, zone=UTC, clock=replace(here.clock, now_ms=clock or here.clock.now_ms))
+    return replace(here, zone=UTC, clock=replace(here.clock, now_ms=clock or here.clock.now_ms))
 
 
 @contextmanager

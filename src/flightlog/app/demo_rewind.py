@@ -57,13 +57,15 @@ def rewound(runtime: Runtime, tell: Tell) -> Iterator[Rewound]:
         setting = with_values(lab.prepare_run(apart, tell, lambda *_: None), remember=lambda _: None)
         engine = _engine(clean)
         book = begin(root / "runs" / "shop", _config(root / "shop", engine), setting)
-        source = Source(Book(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id), 1, 0, setting.programs)
+        source = Source(
+            Book(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id), 1, 0, setting.runtime.program_path
+        )
         place = (root / "runs" / f"replay_shop_s01_t{TURN:02d}_r01", 1)
         branch = carry_on(
             prepare(source.book, source.point(TURN), Asked(prompt=SAID), place, setting), setting, again=False
         )
         source_meta, branch_meta = (run_meta(each.name, each.config, each.state) for each in (book, branch))
-        told = compared([source.book, branch], setting.programs)
+        told = compared([source.book, branch], setting.runtime.program_path)
         yield Rewound(engine, source_meta, branch_meta, replay_meta(branch.state), told)
 
 

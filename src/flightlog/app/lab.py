@@ -1,6 +1,5 @@
 """Wiring of the lab: what a run is given of this machine, and where runs are."""
 
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -22,7 +21,6 @@ from flightlog.model.errors import FlightlogError, NotFound
 from flightlog.model.exchange import is_loopback
 from flightlog.model.runtime import Runtime
 from flightlog.privacy.trust import ADDRESS, ConsentTarget, address_target, consent_needed, open_trust
-from flightlog.store.files import process_tag
 
 RUNS = "runs"
 JOBS_AT_ONCE = 8
@@ -37,8 +35,6 @@ def prepare_run(runtime: Runtime, tell: Tell, permit: Permit | None = None) -> R
         tell=tell,
         permit=permit or partial(permit_run, runtime),
         remember=partial(remember_run, runtime),
-        process=process_tag(),
-        is_root=os.geteuid() == 0,
         means=probe(path),
         leash=leash(path),
     )

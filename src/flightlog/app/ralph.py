@@ -34,8 +34,7 @@ class RalphRuntime:
 
     def resume(self) -> dict[str, Any]:
         """Go on with a session that rested or was cut short."""
-        runtime = open_runtime()
-        loop.conduct(runtime, self.session_dir, resume=True)
+        loop.conduct(open_runtime(), self.session_dir, resume=True)
         return self.status()
 
     def pause(self) -> None:
@@ -48,5 +47,4 @@ class RalphRuntime:
 
     def status(self) -> dict[str, Any]:
         """What `session-metadata.yaml` says, from the journal."""
-        runtime = open_runtime()
-        return look(self.session_dir).metadata(redactor(runtime))
+        return look(self.session_dir).metadata(redactor(open_runtime()))

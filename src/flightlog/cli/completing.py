@@ -59,8 +59,7 @@ class Ids(click.types.StringParamType):
 def _sessions() -> Iterable[tuple[str, str]]:
     from flightlog.archive.door import open_archive
 
-    runtime = open_runtime()
-    found = open_archive(runtime).recordings.values()
+    found = open_archive(open_runtime()).recordings.values()
     newest = sorted(found, key=lambda each: -each.changed_ms)
     return [(each.session, "") for each in newest]
 
@@ -95,8 +94,7 @@ def _clusters() -> Iterable[tuple[str, str]]:
 def _findings() -> Iterable[tuple[str, str]]:
     from flightlog.app.retro import look
 
-    runtime = open_runtime()
-    analysis, _ = look(runtime)
+    analysis, _ = look(open_runtime())
     return [(each.id, each.label) for each in analysis.patterns] if analysis else []
 
 
@@ -104,8 +102,7 @@ def _rows() -> Iterable[tuple[str, str]]:
     from flightlog.app.dataset import looked_at
     from flightlog.dataset.book import read_book
 
-    runtime = open_runtime()
-    place = looked_at(runtime)
+    place = looked_at(open_runtime())
     rows = read_book(place.tracked).rows.values() if place else ()
     return [(str(row["id"]), str(row["kind"])) for row in rows if row.get("id") and row.get("kind") != "tombstone"]
 

@@ -171,8 +171,7 @@ def export(form: str, output: Path, *, as_json: bool) -> None:
     from flightlog.dataset.book import read_book
     from flightlog.dataset.exports.files import export as write
 
-    runtime = open_runtime()
-    made = write(read_book(wiring.existing_place(runtime).tracked), form, output.resolve())
+    made = write(read_book(wiring.existing_place(open_runtime()).tracked), form, output.resolve())
     if as_json:
         click.echo(json.dumps({"format": form, "output": str(output), "rows": made}))
     else:

@@ -59,9 +59,8 @@ def rewind(*, as_json: bool) -> int:
     from flightlog.cli.lab_show import print_side_by_side
     from flightlog.cli.output import print_json, print_table
 
-    runtime = open_runtime()
     click.echo("an agent works in a directory of its own, offline; nothing of yours is touched", err=True)
-    with rewound(runtime, Told()) as shown:
+    with rewound(open_runtime(), Told()) as shown:
         told = msgspec.to_builtins(shown)
     certificate = told["replay"]["certificate"] or {}
     ends = [each["sessions"][0] for each in (told["source"], told["branch"])]

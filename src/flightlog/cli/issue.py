@@ -72,10 +72,9 @@ def list_issues(*, status: str, as_json: bool) -> None:
     from flightlog.app.retro import find_room
     from flightlog.retro.issues.board import STATUSES
 
-    runtime = open_runtime()
     if status and status not in STATUSES:
         raise Invalid(f"no such status: {status[:40]}", hint=f"one of: {', '.join(STATUSES)}")
-    board = find_room(runtime).board()
+    board = find_room(open_runtime()).board()
     chosen = [each for each in board.issues.values() if status in ("", each.status)]
     chosen.sort(key=lambda each: (-each.priority_score, each.id))
     if as_json:
@@ -90,8 +89,9 @@ def clusters(*, as_json: bool) -> None:
     """List clusters with their rank and whether they were approved."""
     from flightlog.app.retro import find_room
 
-    runtime = open_runtime()
-    found = sorted(find_room(runtime).board().clusters.values(), key=lambda each: (-each.aggregate_priority, each.id))
+    found = sorted(
+        find_room(open_runtime()).board().clusters.values(), key=lambda each: (-each.aggregate_priority, each.id)
+    )
     if as_json:
         print_json(found)
         return
@@ -125,8 +125,7 @@ def approve(cluster: str, *, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
 
-    runtime = open_runtime()
-    room = open_room(runtime)
+    room = open_room(open_runtime())
     with room.held():
         names = workflow.approve(room, cluster)
     print_done({"approved": names}, f"approved: {', '.join(names)}", as_json=as_json)
@@ -141,8 +140,7 @@ def preview(written: str | None, *, as_json: bool) -> None:
     from flightlog.model.pages import Clean
     from flightlog.retro import workflow
 
-    runtime = open_runtime()
-    pages = workflow.preview(find_room(runtime), written or "")
+    pages = workflow.preview(find_room(open_runtime()), written or "")
     told = [{"path": page.path, "body": page.body.text} for page in pages if isinstance(page.body, Clean)]
     for each in () if as_json else told:
         click.echo(inert(f"{each['path']}\n{each['body']}"))
@@ -158,8 +156,7 @@ def publish(written: str | None, *, dry_run: bool, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
 
-    runtime = open_runtime()
-    room = open_room(runtime)
+    room = open_room(open_runtime())
     with room.held():
         if dry_run:
             names = [page.path for page in workflow.preview(room, written or "")]
@@ -215,8 +212,7 @@ def resolve(written: str, *, notes: str, by: str, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
 
-    runtime = open_runtime()
-    room = open_room(runtime)
+    room = open_room(open_runtime())
     with room.held():
         done = workflow.resolve(room, written, notes, by)
     print_done(done, f"{done.id} is {done.status}", as_json=as_json)
@@ -233,12 +229,11 @@ def report_bug(*, title: str, description: str, severity: str | None, files: tup
     from flightlog.app.retro import open_room
     from flightlog.retro.issues import drafts as made
 
-    runtime = open_runtime()
     if not title and sys.stdin.isatty():
         title = click.prompt("Title")
         description = description or click.prompt("What happened", default="")
         severity = severity or click.prompt("Severity", type=_SEVERITIES, default="medium")
-    room = open_room(runtime)
+    room = open_room(open_runtime())
     state = room.analysis()
     facts = {
         "schema_version": str(state.schema_version) if state else "none",
@@ -254,8 +249,7 @@ def _move(written: str, to: str, notes: str = "", *, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
 
-    runtime = open_runtime()
-    room = open_room(runtime)
+    room = open_room(open_runtime())
     with room.held():
         moved = workflow.carry(room, written, to, notes)  # type: ignore[arg-type]
     print_done(moved, f"{moved.id} is {moved.status}", as_json=as_json)

@@ -20,8 +20,7 @@ def branch_points(run: str, runs_dir: Path, *, session: int, replicate: int | No
     from flightlog.cli.output import print_json, print_table
     from flightlog.model.text import inert
 
-    runtime = open_runtime()
-    found = app.source(runtime, runs_dir, run, session, replicate or 0)
+    found = app.source(open_runtime(), runs_dir, run, session, replicate or 0)
     points = found.points()
     if as_json:
         print_json(points)

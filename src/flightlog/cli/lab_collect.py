@@ -25,12 +25,11 @@ def collect(session: str | None, runs_dir: Path, *, as_json: bool, **given: Any)
     from flightlog.app import lab_collect as app
     from flightlog.cli.output import print_json, print_table
 
-    runtime = open_runtime()
     if not (session or given["every"] or given["only_list"]):
         raise click.UsageError("name a SESSION, or use --all or --list")
     names = ("projects_dir", "exclude_current", "limit")
     choice = app.Choice(not (given["only_list"] or given["dry_run"]), *(given[name] for name in names))
-    rows = app.collected(runtime, session or "", runs_dir, choice)
+    rows = app.collected(open_runtime(), session or "", runs_dir, choice)
     if as_json:
         print_json(rows)
     else:

@@ -34,8 +34,7 @@ def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
     from flightlog.cli.output import print_json
     from flightlog.views.atif.lint import is_sound
 
-    runtime = open_runtime()
-    linted = lint_path(runtime, path, source)
+    linted = lint_path(open_runtime(), path, source)
     if as_json:
         print_json([_wire(each) for each in linted])
     else:

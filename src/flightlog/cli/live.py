@@ -23,9 +23,8 @@ def statusline(width: int, template: str, *, as_json: bool) -> None:
     from flightlog.app.live import preview
     from flightlog.cli.output import print_json
 
-    runtime = open_runtime()
     given = None if sys.stdin.isatty() else sys.stdin.buffer.read(1 << 20)
-    told = preview(runtime, given, width, template, color=sys.stdout.isatty())
+    told = preview(open_runtime(), given, width, template, color=sys.stdout.isatty())
     if as_json:
         print_json(told)
         return
@@ -103,8 +102,7 @@ def label(profile: str, text: str, *, dry_run: bool, as_json: bool) -> None:
     from flightlog.live.state import wire
     from flightlog.model.text import inert
 
-    runtime = open_runtime()
-    before, after = labelled(runtime, profile, text, dry_run=dry_run)
+    before, after = labelled(open_runtime(), profile, text, dry_run=dry_run)
     if as_json:
         print_json(wire(after))
         return
@@ -157,8 +155,7 @@ def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
     from flightlog.app.live import cleaned
     from flightlog.cli.output import print_json
 
-    runtime = open_runtime()
-    gone = cleaned(runtime, days, dry_run=dry_run)
+    gone = cleaned(open_runtime(), days, dry_run=dry_run)
     if as_json:
         print_json(gone)
         return

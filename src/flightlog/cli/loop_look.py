@@ -61,8 +61,7 @@ def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
     from flightlog.loop.look.status import brief, monitor_lines
     from flightlog.views.wire import as_json_line
 
-    runtime = open_runtime()
-    directory = app.found(runtime, written)
+    directory = app.found(open_runtime(), written)
     watch = Watch(idle_s, look_s=0.5)
     before: list[str] = []
     while True:
@@ -123,8 +122,7 @@ def analyze(written: str, *, as_json: bool) -> None:
     from flightlog.app import loop_look as app
     from flightlog.loop.look.analysis import analysis, plain
 
-    runtime = open_runtime()
-    told = analysis(app.told(app.found(runtime, written)))
+    told = analysis(app.told(app.found(open_runtime(), written)))
     print_json(told) if as_json else click.echo(inert(plain(told)))
 
 
@@ -137,8 +135,7 @@ def insights(written: str, *, as_json: bool) -> None:
     from flightlog.loop.look.account import account
     from flightlog.loop.look.insights import insights as found_in
 
-    runtime = open_runtime()
-    found = found_in(account(app.told(app.found(runtime, written))))
+    found = found_in(account(app.told(app.found(open_runtime(), written))))
     if as_json:
         print_json(found)
         return

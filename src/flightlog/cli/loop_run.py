@@ -161,8 +161,7 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Archive sessions after 6 months, sum them up by quarter, delete raw logs after a year."""
     from flightlog.app.loop_retention import retain as carry_out
 
-    runtime = open_runtime()
-    told = carry_out(runtime, dry_run=dry_run, delete=yes)
+    told = carry_out(open_runtime(), dry_run=dry_run, delete=yes)
     if as_json:
         print_json(told)
     else:
@@ -200,8 +199,7 @@ def _send(written: str, what: str, why: str, *, as_json: bool) -> None:
     from flightlog.app import loop as app
     from flightlog.loop.run.world import Request
 
-    runtime = open_runtime()
-    if not app.request(runtime, written, Request(what, why=why)):
+    if not app.request(open_runtime(), written, Request(what, why=why)):
         raise Conflict(f"nobody is at work on {written}", hint=f"flightlog loop status --session {written}")
     print_done({"session": written, "asked": what}, f"asked {written} to {what}", as_json=as_json)
 

@@ -78,10 +78,9 @@ def redact(path: str, *, jsonl: bool, separate: bool) -> None:
     from flightlog.privacy import stream
     from flightlog.privacy.records import Records
 
-    runtime = open_runtime()
     if separate and not jsonl:
         raise Invalid("--separate needs --jsonl", hint="flightlog privacy redact --jsonl --separate session.jsonl")
-    out, cleaner = sys.stdout.buffer, redactor(runtime)
+    out, cleaner = sys.stdout.buffer, redactor(open_runtime())
     records = Records(cleaner)
     with _opened(path) as source:
         if source.seekable() and not separate:
@@ -108,8 +107,7 @@ def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
     """Show what would become public of PATHS, as a diff against what is there."""
     from flightlog.app.privacy import redactor
 
-    runtime = open_runtime()
-    cleaner = redactor(runtime)
+    cleaner = redactor(open_runtime())
     for name, text in _texts(paths):
         cleaner.known.forget()
         clean = cleaner.text(text)
@@ -139,8 +137,7 @@ def check(repository: Path, *, as_json: bool, quiet: bool, install: bool, push: 
     from flightlog.app.privacy import guard_git
     from flightlog.privacy import guard
 
-    runtime = open_runtime()
-    git = guard_git(runtime, repository)
+    git = guard_git(open_runtime(), repository)
     if install:
         for hook in guard.install_guard(git):
             click.echo(f"guard installed: {hook}", err=True)
@@ -200,8 +197,7 @@ def export_key(*, as_json: bool) -> None:
     from flightlog.app.privacy import key_path
     from flightlog.privacy.key import exported, fingerprint, load
 
-    runtime = open_runtime()
-    one = load(key_path(runtime))
+    one = load(key_path(open_runtime()))
     told = {"fingerprint": fingerprint(one), "key": exported(one)}
     print_json(told) if as_json else click.echo(told["key"])
 

@@ -167,11 +167,10 @@ def set_prefs(name: str, values: str, *, as_json: bool) -> None:
     from flightlog.retro.artifact.page import CHARTS
     from flightlog.retro.events import Preferred
 
-    runtime = open_runtime()
     said = tuple(value.strip() for value in values.split(",") if value.strip())
     if name == "preferred_viz" and not set(said) <= set(CHARTS):
         raise Invalid(f"no such picture: {values[:40]!r}", hint=f"one of: {', '.join(CHARTS)}")
-    open_room(runtime).journal.append(
+    open_room(open_runtime()).journal.append(
         msgspec.convert({"type": "Preferred", "name": name, "values": said}, Preferred), durable=True
     )
     talk = "it counts from the next analysis on: flightlog retro analyze"
@@ -185,8 +184,7 @@ def show_prefs(*, as_json: bool) -> None:
     from flightlog.app.retro import find_room
     from flightlog.retro.room import preferences
 
-    runtime = open_runtime()
-    said = preferences(find_room(runtime).happened())
+    said = preferences(find_room(open_runtime()).happened())
     if as_json:
         print_json(said)
         return
@@ -203,8 +201,7 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     from flightlog.app.retro import find_room
     from flightlog.retro import logs
 
-    runtime = open_runtime()
-    room = find_room(runtime)
+    room = find_room(open_runtime())
     moves = logs.due(room.root, room.now_ms())
     if moves and not dry_run:
         if not yes:

@@ -25,8 +25,7 @@ def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import rated
 
-    runtime = open_runtime()
-    _kept(rated(open_room(runtime), pattern, rating, comment), as_json=as_json)
+    _kept(rated(open_room(open_runtime()), pattern, rating, comment), as_json=as_json)
 
 
 @feedback.command(epilog="Example: flightlog retro feedback answer overall_value 'It saves a morning'")
@@ -39,8 +38,7 @@ def answer(question: str, response: str, *, rating: int | None, as_json: bool) -
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import answered
 
-    runtime = open_runtime()
-    _kept(answered(open_room(runtime), question, response, rating), as_json=as_json)
+    _kept(answered(open_room(open_runtime()), question, response, rating), as_json=as_json)
 
 
 @feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work'")
@@ -59,8 +57,7 @@ def gap(description: str, *, category: str, priority: str, as_json: bool) -> Non
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import missed
 
-    runtime = open_runtime()
-    _kept(missed(open_room(runtime), description, category, priority), as_json=as_json)
+    _kept(missed(open_room(open_runtime()), description, category, priority), as_json=as_json)
 
 
 @feedback.command("import", epilog="Example: flightlog retro feedback import feedback.json")
@@ -71,8 +68,7 @@ def take(path: str, *, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import imported
 
-    runtime = open_runtime()
-    _kept(imported(open_room(runtime), Path(path)), as_json=as_json)
+    _kept(imported(open_room(open_runtime()), Path(path)), as_json=as_json)
 
 
 @feedback.command(epilog="Example: flightlog retro feedback summary --json")

@@ -100,8 +100,7 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     from flightlog.views.feed import Feed
     from flightlog.views.wire import as_json_line
 
-    runtime = open_runtime()
-    archive = open_archive(runtime)
+    archive = open_archive(open_runtime())
     feed, watch = Feed(), Watch(idle)
     for item in archive.follow(parse(session_id).session if session_id else archive.latest(), watch.pause):
         watch.news()

@@ -24,12 +24,14 @@ def find_data_dir(environ: "os._Environ[str] | dict[str, str]") -> str:
     A `FLIGHTLOG_HOME` that is no absolute path is passed over: a hook cannot report it.
     """
     given = os.path.expanduser(environ.get("FLIGHTLOG_HOME", ""))
-    if os.path.isabs(given):
-        return given
-    data = environ.get("XDG_DATA_HOME", "").strip()
-    if not os.path.isabs(data):
-        data = "~/Library/Application Support" if sys.platform == "darwin" else "~/.local/share"
-    return os.path.join(os.path.expanduser(data), "flightlog")
+    return given if os.path.isabs(given) else find_own_dir(environ.get("XDG_DATA_HOME", ""), "~/.local/share")
+
+
+def find_own_dir(given: str, usual: str) -> str:
+    """Return our directory below the one an XDG variable gives, else below the system's usual one."""
+    if not os.path.isabs(given.strip()):
+        given = "~/Library/Application Support" if sys.platform == "darwin" else usual
+    return os.path.join(os.path.expanduser(given.strip()), "flightlog")
 
 
 def append(path: str, line: bytes, *, durable: bool) -> None:

@@ -41,6 +41,7 @@ from flightlog.sources.api.recorder import Arrived, Sent
 from flightlog.sources.api.wire import Said
 from flightlog.store import files
 from flightlog.store.copies import copy_tree, throw_away
+from flightlog.store.files import process_tag
 from flightlog.store.git import remove_stale
 from flightlog.store.locks import lock
 from flightlog.store.trees import Place, open_trees
@@ -138,8 +139,8 @@ class _Branching:
             self._restored(book, setting, tree)
             yield tree
             return
-        with lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
-            place = Place(book.shadow, work_dir, setting.home, setting.programs)
+        with lock(book.path.with_name(IN_PLACE), who=f"process {process_tag()}"):
+            place = Place(book.shadow, work_dir, setting.home, setting.runtime.program_path)
             own = open_trees(place, now=setting.runtime.clock.now_s, line="original")
             mark = book.path / MARK
             if not mark.exists():
@@ -163,7 +164,7 @@ class _Branching:
                 raise NotFound(f"the source run is gone: {source.parent}", hint="put it beside the replay again")
             throw_away(shadow)
             copy_tree(source, shadow)
-        place = Place(shadow, tree, setting.home, setting.programs)
+        place = Place(shadow, tree, setting.home, setting.runtime.program_path)
         open_trees(place, now=setting.runtime.clock.now_s, line="laid").restore(name)
         throw_away(book.scratch / "source_git")
 

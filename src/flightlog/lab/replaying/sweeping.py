@@ -15,6 +15,7 @@ from flightlog.lab.running.stage import RunEnvironment
 from flightlog.model.errors import Conflict, ConsentNeeded, FlightlogError
 from flightlog.store import files
 from flightlog.store.copies import throw_away
+from flightlog.store.files import process_tag
 from flightlog.store.git import remove_stale
 from flightlog.store.locks import lock
 from flightlog.store.trees import Place, open_trees
@@ -32,7 +33,7 @@ def swept(runs_dir: Path, setting: RunEnvironment) -> Iterator[str]:
     left |= {mark.parent for mark in runs_dir.glob(f"*/{MARK}")}
     for path in sorted(each for each in left if (each / books.CONFIG).is_file()):
         # What a foreign run says was left by it is not followed: putting back writes where it says.
-        with suppress(Conflict, ConsentNeeded), lock(path / LOCK, who=f"process {setting.process}"):
+        with suppress(Conflict, ConsentNeeded), lock(path / LOCK, who=f"process {process_tag()}"):
             book = Book(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
             if book.state.branch is not None:
                 setting.permit(book.config, path, book.config_digest)
@@ -45,7 +46,7 @@ def _one(book: Book, setting: RunEnvironment) -> Iterator[str]:
             end_family(int(attempt.process.partition("-")[0]))
     if (book.path / MARK).exists():
         try:
-            with lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
+            with lock(book.path.with_name(IN_PLACE), who=f"process {process_tag()}"):
                 yield put_back(book, setting)
         except FlightlogError as error:
             yield f"{book.config.work_dir} could not be put back as it was before {book.name}: {error}"
@@ -59,7 +60,9 @@ def put_back(book: Book, setting: RunEnvironment) -> str:
     original = mark.read_text("utf-8")
     work_dir = Path(book.config.work_dir).resolve()
     trees = open_trees(
-        Place(book.shadow, work_dir, setting.home, setting.programs), now=setting.runtime.clock.now_s, line="original"
+        Place(book.shadow, work_dir, setting.home, setting.runtime.program_path),
+        now=setting.runtime.clock.now_s,
+        line="original",
     )
     found = trees.snapshot(f"_found_{original.removeprefix('_')}_{int(setting.runtime.clock.now_s() * 1000)}")
     trees.restore(original)

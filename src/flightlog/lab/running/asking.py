@@ -45,7 +45,7 @@ def driver(config: RunConfig, setting: RunEnvironment) -> Driver:
         case "command":
             return Command(config.command, model=config.model)
         case _:
-            return ClaudeCode(find(setting.environ.get("FLIGHTLOG_CLAUDE", ""), setting.programs))
+            return ClaudeCode(find(setting.environ.get("FLIGHTLOG_CLAUDE", ""), setting.runtime.program_path))
 
 
 def permission(config: RunConfig, *, is_root: bool) -> Permission:

@@ -18,6 +18,7 @@ from flightlog.lab.running.session import play
 from flightlog.lab.running.stage import RunEnvironment, Stage
 from flightlog.model.errors import NotFound
 from flightlog.model.jobs import Job
+from flightlog.store.files import process_tag
 from flightlog.store.locks import lock
 
 SESSION = "session"
@@ -54,12 +55,14 @@ def session_carried_out(payload: bytes, setting: RunEnvironment) -> bytes:
             f"this machine does not see the run: {path}", hint="keep runs where all machines see them, at the same path"
         )
     book = Book(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
-    with lock(book.scratch / f"{asked.session}.lock", who=f"process {setting.process}"):
+    with lock(book.scratch / f"{asked.session}.lock", who=f"process {process_tag()}"):
         book.look_again()
         last = book.state.last(asked.session)
         if last is not None and last.ended is not None and last.number >= asked.attempt:
             return last.stop_reason.encode()
-        ground = Ground(book, Path(book.config.work_dir), (setting.home, setting.programs), setting.runtime.clock.now_s)
+        ground = Ground(
+            book, Path(book.config.work_dir), (setting.home, setting.runtime.program_path), setting.runtime.clock.now_s
+        )
         stage = Stage(book, ground, setting, asking.driver(book.config, setting), asked.budget_usd)
         if last is not None and last.ended is None:
             run.mark(stage, last)

@@ -5,6 +5,7 @@ other. What is on record as ended is never run again by itself; what was in flig
 died is marked, and run again only when asked. The pages are written after each wave.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -42,7 +43,7 @@ from flightlog.lab.state import Attempt
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.sources.api.proxy import Rewrite
 from flightlog.store.copies import set_aside, throw_away
-from flightlog.store.files import is_running
+from flightlog.store.files import is_running, process_tag
 from flightlog.store.locks import lock
 
 BASELINE = "baseline"
@@ -113,15 +114,15 @@ def carry_on(
     """
     setting.permit(book.config, book.path, book.config_digest)
     with ExitStack() as held:
-        held.enter_context(lock(book.path / LOCK, who=f"process {setting.process}"))
+        held.enter_context(lock(book.path / LOCK, who=f"process {process_tag()}"))
         config = book.config
         driver = asking.driver(config, setting)
         if book.state.started is None:
             book.note(_started(book, setting, driver), durable=True)
-        book.note(RunTaken(setting.process), durable=True)
+        book.note(RunTaken(process_tag()), durable=True)
         tree = held.enter_context(branching.laid(book, setting)) if branching else None
         ground = Ground(
-            book, Path(config.work_dir), (setting.home, setting.programs), setting.runtime.clock.now_s, tree
+            book, Path(config.work_dir), (setting.home, setting.runtime.program_path), setting.runtime.clock.now_s, tree
         )
         stage = Stage(book, ground, setting, driver, more_usd)
         for attempt in book.state.in_flight:
@@ -142,7 +143,7 @@ def carry_on(
 
 def _started(book: Book, setting: RunEnvironment, driver: Driver) -> RunStarted:
     config = book.config
-    permission = asking.permission(config, is_root=setting.is_root)
+    permission = asking.permission(config, is_root=os.geteuid() == 0)
     note = ""
     if setting.means is Means.NONE:
         note = "no mount namespace is to be had here: sessions run one after the other"

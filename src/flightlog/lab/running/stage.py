@@ -35,8 +35,6 @@ class RunEnvironment(Struct, frozen=True):
     tell: Tell
     permit: Callable[[RunConfig, Path, str], None]
     remember: Callable[[str], None]
-    process: str
-    is_root: bool
     means: Means
     leash: tuple[str, ...]
     elsewhere: Elsewhere | None = None
@@ -50,11 +48,6 @@ class RunEnvironment(Struct, frozen=True):
     def home(self) -> Path:
         """The person's home directory."""
         return Path(self.runtime.home)
-
-    @property
-    def programs(self) -> str:
-        """Where programs are looked for."""
-        return self.runtime.program_path
 
 
 class Stage:

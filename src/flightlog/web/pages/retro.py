@@ -52,9 +52,8 @@ async def place(request: web.Request) -> web.StreamResponse:
 
 async def artifact(request: web.Request) -> web.StreamResponse:
     """Hand an artifact over as a file: it has a policy of its own, which a page of ours would take from it."""
-    runtime = request.app[DESK].runtime
     name = request.match_info["name"]
-    path = find_room(runtime).root / _OUTPUTS / name
+    path = find_room(request.app[DESK].runtime).root / _OUTPUTS / name
     if name not in await aside(_artifacts, request.app[DESK].runtime):
         raise NotFound(f"no such artifact: {name[:60]}", hint="flightlog retro analyze")
     return web.FileResponse(path, headers={"Content-Disposition": f'attachment; filename="{name}"'})

@@ -37,7 +37,6 @@ async def trace(request: web.Request) -> web.StreamResponse:
 
 
 def _found(desk: Desk, typed: str) -> dict[str, Any]:
-    runtime = desk.runtime
     if len(typed) < WORDS_MIN:
         return {"q": typed, "asked": False, "sessions": [], "titled": [], "kinds": [], "left_out": (), "any": False}
     listing = desk.data.listing().sessions
@@ -47,7 +46,7 @@ def _found(desk: Desk, typed: str) -> dict[str, Any]:
         hits = desk.data.search(typed, SHOWN)
     except Invalid:
         hits = []
-    found = everywhere(runtime, typed)
+    found = everywhere(desk.runtime, typed)
     kinds = [(kind, [hit for hit in found.hits if hit.kind == kind]) for kind in KINDS_SHOWN]
     return {
         "q": typed,
@@ -62,10 +61,9 @@ def _found(desk: Desk, typed: str) -> dict[str, Any]:
 
 
 def _traced(desk: Desk, written: str) -> dict[str, Any]:
-    runtime = desk.runtime
     if not written:
         return {"told": None, "kinds": KINDS}
-    told = follow(written, Ground(runtime, archive=desk.data.archive()))
+    told = follow(written, Ground(desk.runtime, archive=desk.data.archive()))
     shown = [(kind, told.of(kind)) for kind in KINDS if kind != told.start.kind or told.of(kind)]
     named = [(told.start.kind, told.start.address), *((each.kind, each.address) for each in told.found)]
     opens = {address: opened(desk, kind, address) for kind, address in named}
