@@ -2,7 +2,6 @@
 
 import random
 
-from flightlog.views.prices import price
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tools.bench.transcript import Session as Maker
@@ -26,6 +25,7 @@ from flightlog.model.events import (
 )
 from flightlog.model.usage import ClientTotals, Usage
 from flightlog.sources.claude_code.decode import decode
+from flightlog.usage.prices import price
 from flightlog.views.session.fold import SessionFold
 from flightlog.views.session.thread import EVICTION
 

@@ -107,6 +107,8 @@ UNTESTED = {
     "cli/lab_show.py": "tests/cli/test_lab.py",
     "app/demo_rewind.py": "tests/cli/test_demo_rewind.py",
     "app/tracking.py": "tests/lab/replaying/test_recorded.py",
+    "app/snapshot.py": "tests/lab/replaying/test_recorded.py",
+    "sources/hook_log.py": "tests/app/test_hook_check.py",
     "cli/lab_track.py": "tests/lab/replaying/test_recorded.py",
     "app/lab_replay.py": "tests/lab/replaying/test_kill.py, tests/cli/test_demo_rewind.py",
     "cli/lab_branch.py": "tests/cli/test_demo_rewind.py",

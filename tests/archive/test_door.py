@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from flightlog.app import local_zone
+from flightlog.app import open_runtime
 from flightlog.archive import Archive
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.usage import Breakdown
@@ -64,7 +64,7 @@ def test_the_machines_own_days_follow_summer_time():
     os.environ["TZ"] = "Europe/Berlin"
     time.tzset()
     try:
-        zone = local_zone()
+        zone = open_runtime().zone
         summer = datetime(2026, 6, 30, 22, 30, tzinfo=UTC).astimezone(zone)
         winter = datetime(2026, 12, 31, 23, 30, tzinfo=UTC).astimezone(zone)
         assert (summer.date().isoformat(), summer.utcoffset()) == ("2026-07-01", timedelta(hours=2))

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from flightlog.app import open_runtime
 from flightlog.app.dataset import stats_here
 from flightlog.dataset.book import read_book
 from flightlog.dataset.check import check
@@ -36,7 +37,7 @@ def hostile(ground):
 
 
 def test_no_row_stops_the_figures_or_the_checks(hostile):
-    told = stats_here(hostile.place)
+    told = stats_here(open_runtime(), hostile.place)
 
     assert told["counts"]["chats"] > 1
     assert any(one.what == "schema" for one in check(hostile.place))

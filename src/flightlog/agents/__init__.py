@@ -1,6 +1,7 @@
 """The registry of agents: each package is imported when its agent is first used."""
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from flightlog.model.errors import NotFound
@@ -9,6 +10,8 @@ if TYPE_CHECKING:
     from flightlog.agents.protocol import Agent
     from flightlog.sources.protocol import Source
 
+# Recordings that ship with the package, as a configuration directory of Claude Code.
+SAMPLES = Path(__file__).parent / "scripted" / "recordings"
 # A package `claude_code` exports the agent "claude-code": its name below `sessions/` and in records.
 _PACKAGES = ("claude_code",)
 

@@ -25,9 +25,10 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.events import Entry, LaneFacts
 from flightlog.model.ids import checked
 from flightlog.model.known import Known
+from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.discover import AGENT
+from flightlog.sources.claude_code.discover import AGENT, find_config_dirs
 from flightlog.sources.claude_code.grep import places
 from flightlog.sources.claude_code.kept import recorded
 from flightlog.sources.protocol import FileListing, SessionFile
@@ -71,6 +72,11 @@ class Recording(Struct, frozen=True):
     def main(self) -> SessionFile | None:
         """The main thread's file; a session of warm-ups has none."""
         return next((file for file in self.files if not file.lane), None)
+
+
+def open_archive(runtime: Runtime) -> "Archive":
+    """Open the recordings of this machine."""
+    return Archive(find_config_dirs(runtime), runtime.data_dir)
 
 
 class Archive:

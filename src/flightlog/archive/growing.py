@@ -6,19 +6,45 @@ and held whole, without its long texts; a file that was rewritten is read from i
 
 import threading
 from contextlib import closing
+from pathlib import Path
 
 from msgspec.structs import replace
 
+from flightlog.agents import source_of
 from flightlog.archive.catalogue import Catalogue
 from flightlog.archive.door import LONG_BYTES, Archive
 from flightlog.model.damage import Damage
 from flightlog.model.events import Entry
+from flightlog.model.session import Session
+from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.sources.protocol import SessionFile
+from flightlog.store.kept import TRANSCRIPT
 from flightlog.store.lines import TORN_TAIL
 from flightlog.usage.prices import price
-from flightlog.views.session.fold import Retain, SessionFold
+from flightlog.views.session.fold import Retain, SessionFold, fold_session
 from flightlog.views.session.outline import SessionOutline
 from flightlog.views.session.thread import OutOfOrder, shorten_texts
+
+
+def list_session_folder(folder: Path, session: str) -> list[SessionFile]:
+    """Return the transcripts in a directory of one session: the main thread's, then its subagents'."""
+    paths = [folder / TRANSCRIPT, *sorted(folder.glob("subagents/*.jsonl"))]
+    return [_describe_file(path, session) for path in paths if path.is_file()]
+
+
+def read_session_folder(folder: Path, session: str, agent: str) -> Session | None:
+    """Return the session in a directory of its own; None if there is no transcript."""
+    files = list_session_folder(folder, session)
+    source = source_of(AGENT)
+    items = (item for file in files for item in source.entries(file))
+    return fold_session(session, agent, price, items) if files else None
+
+
+def _describe_file(path: Path, session: str) -> SessionFile:
+    stat = path.stat()
+    subagent = "" if path.name == TRANSCRIPT else path.stem.removeprefix("agent-")
+    return SessionFile(str(path), session, stat.st_size, stat.st_mtime_ns, subagent, stat.st_dev, stat.st_ino)
 
 
 class Growing:

@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 @json_option("Print what was done as JSON.")
 def settle(session_id: str | None, *, as_json: bool) -> int:
     """Keep sessions for good: copy what is new, bring the index up to date; without an id, all of them."""
+    from flightlog.app import open_runtime
     from flightlog.app.settle import settle_all, settle_one
     from flightlog.model.address import parse
 
+    runtime = open_runtime()
     if session_id:
-        report = settle_one(parse(session_id).session)
+        report = settle_one(runtime, parse(session_id).session)
     else:
         progress = Progress("keeping session")
         try:
-            report = settle_all(progress)
+            report = settle_all(runtime, progress)
         finally:
             progress.close()
     if as_json:

@@ -6,13 +6,10 @@ page noticing.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from datetime import tzinfo
+from collections.abc import Iterable
 
-from msgspec import Struct
-
-from flightlog.archive import Archive
-from flightlog.live.gather import Live
+from flightlog.archive.door import Archive, open_archive
+from flightlog.model.runtime import Runtime
 from flightlog.model.usage import Breakdown
 from flightlog.usage.report import UsageReport
 from flightlog.web.held import Held
@@ -23,22 +20,12 @@ from flightlog.web.shelf import Shelf
 FRESH_S = 3.0
 
 
-class Sources(Struct, frozen=True):
-    """How to open what is on this machine, told from outside."""
-
-    archive: Callable[[], Archive]
-    zone: tzinfo
-    now_ms: Callable[[], int]
-    sample: bool = False
-    live: Callable[[], Sequence[Live]] | None = None
-
-
 class Data:
     """What is on this machine, read when asked for and kept while it does not change."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         """Read nothing yet."""
-        self.sources = sources
+        self.runtime = runtime
         self._opened: tuple[Archive | None, float] = (None, 0.0)
         self._lock = threading.Lock()
         self._looking = Looking(self._afresh)
@@ -78,8 +65,8 @@ class Data:
         """Usage and cost of everything, broken down in several ways."""
         seen = fingerprints(self.archive())
         if self._used[0] != seen:
-            pipeline = self.sources.archive().usage_pipeline
-            self._used = (seen, {by: pipeline.report(by, self.sources.zone) for by in breakdowns})
+            pipeline = open_archive(self.runtime).usage_pipeline
+            self._used = (seen, {by: pipeline.report(by, self.runtime.zone) for by in breakdowns})
             pipeline.save()
         return self._used[1]
 
@@ -96,7 +83,7 @@ class Data:
         return archive or self._afresh()
 
     def _afresh(self) -> Archive:
-        archive = self.sources.archive()
+        archive = open_archive(self.runtime)
         archive.recordings  # noqa: B018 - look now, while nobody waits for the lock
         with self._lock:
             self._opened = (archive, time.monotonic())

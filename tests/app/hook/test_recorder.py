@@ -97,7 +97,7 @@ def test_the_rule_for_ids_is_that_of_the_model():
 
     assert [recorder.is_safe(word) for word in words] == [ids.is_safe(word) for word in words]
     for environment in ({}, {"XDG_DATA_HOME": "/data"}, {"XDG_DATA_HOME": " "}, {"XDG_DATA_HOME": "~/x"}):
-        assert recorder.data_home({**environment}) == _platform_home(environment)
+        assert recorder.writing.find_data_dir({**environment}) == _platform_home(environment)
 
 
 def _platform_home(environment):

@@ -4,7 +4,6 @@ import random
 from functools import cache
 
 import pytest
-from flightlog.views.prices import price
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,6 +11,7 @@ from flightlog.model.damage import Damage
 from flightlog.model.events import HookRecord
 from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.usage.prices import price
 from flightlog.views.session.fold import Retain, SessionFold, fold_session
 from flightlog.views.session.thread import EVICTION, Eviction, OutOfOrder, shorten_texts
 from folding import entries_of, fold_items, random_entries, session_lines

@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from flightlog.app import is_trusted, lab, loop_look, open_archive
+from flightlog.app import lab, loop_look
 from flightlog.app.retro import look, project_of
-from flightlog.archive import Archive, Progress
+from flightlog.archive.door import Archive, Progress, open_archive
 from flightlog.dataset.book import read_book
 from flightlog.dataset.layout import TRACKED
 from flightlog.dataset.links import Rows
@@ -18,7 +18,9 @@ from flightlog.lab.links import Runs
 from flightlog.loop.links import Tasks
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.links import Link, Offer
+from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
+from flightlog.privacy.trust import is_trusted
 from flightlog.retro.links import Lookback
 from flightlog.sources.claude_code.grep import places
 from flightlog.sources.git.repository import Repository
@@ -31,18 +33,23 @@ class Ground:
     """A project and the recordings of this machine."""
 
     def __init__(
-        self, folder: Path | None = None, archive: Archive | None = None, progress: Progress | None = None
+        self,
+        runtime: Runtime,
+        folder: Path | None = None,
+        archive: Archive | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Stand in `folder`; nothing is read yet. `progress` is told how far a look at every session is."""
+        self._runtime = runtime
         self._progress = progress
-        self.folder = project_of(folder or Path.cwd())
-        self.archive = archive or open_archive()
+        self.folder = project_of(folder or Path(runtime.cwd))
+        self.archive = archive or open_archive(runtime)
         self.troubles: list[str] = []
 
     @functools.cached_property
     def repository(self) -> Repository | None:
         """The repository here, if there is one."""
-        return find_repository(self.folder, trusted=is_trusted(self.folder))
+        return find_repository(self.folder, trusted=is_trusted(self._runtime, self.folder))
 
     @functools.cached_property
     def _top(self) -> str:
@@ -51,16 +58,16 @@ class Ground:
     @functools.cached_property
     def runs(self) -> Runs:
         """The runs here."""
-        return Runs(lab.open_books(self.folder / lab.RUNS), lab.programs())
+        return Runs(lab.open_books(self._runtime, self.folder / lab.RUNS), self._runtime.program_path)
 
     @functools.cached_property
     def offers(self) -> tuple[Offer, ...]:
         """What the rooms offer: one line for each."""
         return (
             self.runs,
-            Tasks(loop_look.all_sessions(self.folder)),
+            Tasks(loop_look.all_sessions(self._runtime, self.folder)),
             Rows(read_book(self.folder / TRACKED)),
-            Lookback(*look(self.folder)),
+            Lookback(*look(self._runtime, self.folder)),
             Requests(self.archive),
         )
 

@@ -13,11 +13,12 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
+from flightlog import __version__
 from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
 from flightlog.agents.command import Command, scripted
 from flightlog.agents.driver import Driver
 from flightlog.lab.config import EVERY_TOOL, RunConfig, SessionConfig
-from flightlog.lab.running.setting import Setting
+from flightlog.lab.running.stage import RunEnvironment
 from flightlog.model.errors import Invalid
 
 AS_ROOT = "root may not bypass permissions: the allowed tools are named and edits accepted instead"
@@ -35,15 +36,15 @@ class Permission(Struct, frozen=True):
     note: str = ""
 
 
-def driver(config: RunConfig, setting: Setting) -> Driver:
+def driver(config: RunConfig, setting: RunEnvironment) -> Driver:
     """Find the agent a configuration names."""
     match config.engine:
         case "scripted":
-            return scripted(config.model, setting.version)
+            return scripted(config.model, __version__)
         case "command":
             return Command(config.command, model=config.model)
         case _:
-            return ClaudeCode(find(setting.environ.get("FLIGHTLOG_CLAUDE", ""), setting.programs))
+            return ClaudeCode(find(setting.environ.get("FLIGHTLOG_CLAUDE", ""), setting.runtime.program_path))
 
 
 def permission(config: RunConfig, *, is_root: bool) -> Permission:
@@ -88,7 +89,7 @@ def _origin(address: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 
 
-def environment(config: RunConfig, setting: Setting, scratch: Path, base_url: str) -> dict[str, str]:
+def environment(config: RunConfig, setting: RunEnvironment, scratch: Path, base_url: str) -> dict[str, str]:
     """The whole environment of one agent."""
     own = clean_environment(setting.environ)
     own |= {name: value for name, value in setting.environ.items() if name.startswith(_KEPT)}

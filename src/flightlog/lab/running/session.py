@@ -58,7 +58,7 @@ class Start(Struct, frozen=True):
 def play(stage: Stage, start: Start, upstream: str) -> str:
     """Run one session to its end and return why it stopped."""
     book, planned = stage.book, start.planned
-    session_id = stage.setting.new_id()
+    session_id = stage.setting.runtime.new_id()
     parent_id = start.parent.session_id if start.parent else ""
     began = SessionStarted(
         planned.name, start.attempt, session_id, start.tree, planned.parent, parent_id, start.private
@@ -104,7 +104,7 @@ def last_tree(stage: Stage, session: str, attempt: int, trees: Trees | None, lat
     saved = stage.ground.save(trees, session + again + late)
     if saved is None:
         return ""
-    stage.book.note(Saved(session, attempt, saved.name, 0, at_ms=int(stage.setting.now_s() * 1000)))
+    stage.book.note(Saved(session, attempt, saved.name, 0, at_ms=int(stage.setting.runtime.clock.now_s() * 1000)))
     return saved.name
 
 

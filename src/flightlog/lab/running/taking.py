@@ -9,10 +9,10 @@ from pathlib import Path
 
 from flightlog.agents import source_of
 from flightlog.agents.claude_code.resume import config_dir_of, list_output, project_dir, transcript_file
+from flightlog.archive.growing import list_session_folder
 from flightlog.lab.running.asking import config_dir, has_own_config_dir, keys
 from flightlog.lab.running.stage import Stage
 from flightlog.lab.state import Attempt
-from flightlog.lab.told import transcripts
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store.files import ensure_dir, inside, replace
@@ -42,7 +42,7 @@ def place_parent(stage: Stage, parent: Attempt) -> None:
 
 def client_cost(folder: Path) -> float:
     """Return what the client says a session had cost at its end, which a fork of it begins with."""
-    main = [file for file in transcripts(folder, "") if not file.lane]
+    main = [file for file in list_session_folder(folder, "") if not file.lane]
     totals = [total for file in main for total in source_of(AGENT).scan_usage(file).totals]
     return totals[-1].total_usd if totals else 0.0
 

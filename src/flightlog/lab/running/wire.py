@@ -50,12 +50,12 @@ def connected(
     if not is_captured(config):
         yield "" if upstream == UPSTREAMS["anthropic"] else upstream, []
         return
-    exchanges = Exchanges(line.folder, now=setting.now, new_id=setting.new_id)
+    exchanges = Exchanges(line.folder, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
     recorder = Recorder(exchanges, tuple(keys(config, setting.environ).values()), _paying(stage, line))
     settings = Settings(
         upstream,
-        setting.new_id().replace("-", ""),
-        lambda: f"req_{setting.new_id().replace('-', '')[:24]}",
+        setting.runtime.new_id().replace("-", ""),
+        lambda: f"req_{setting.runtime.new_id().replace('-', '')[:24]}",
         barrier=_barrier(stage, line),
         rewrite=_within_budget(stage, rewrite),
         proxy=proxy_for(upstream, setting.environ),
@@ -90,7 +90,7 @@ def _barrier(stage: Stage, line: Line) -> Callable[[Request], "asyncio.Future[No
     def save(request: Request) -> None:
         saved = stage.ground.save(line.trees, snapshot_name(line.session, line.attempt, request.index))
         if saved is not None:
-            at_ms = int(stage.setting.now_s() * 1000)
+            at_ms = int(stage.setting.runtime.clock.now_s() * 1000)
             lane = request.agent_id
             stage.book.note(Saved(line.session, line.attempt, saved.name, request.index, lane, at_ms))
 

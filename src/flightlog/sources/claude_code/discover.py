@@ -13,13 +13,40 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
+from flightlog.model.errors import Misconfigured
 from flightlog.model.ids import is_safe
+from flightlog.model.runtime import Runtime
 from flightlog.sources.claude_code.values import parsed, text
 from flightlog.sources.protocol import FileListing, SessionFile
 
 AGENT = "claude-code"
 _HEAD_LINES = 20
 _HEAD_BYTES_MAX = 1 << 20
+
+
+def find_config_dirs(runtime: Runtime) -> list[str]:
+    """Return where Claude Code keeps its files: `CLAUDE_CONFIG_DIR` (a comma separates several), else home."""
+    given = [part.strip() for part in runtime.environ.get("CLAUDE_CONFIG_DIR", "").split(",")]
+    if any(given):
+        return [absolute_path("CLAUDE_CONFIG_DIR", part) for part in given if part]
+    usual = [f"{runtime.home}/{name}" for name in (".claude", ".config/claude")]
+    return [path for path in usual if os.path.isdir(f"{path}/projects")] or usual[:1]  # noqa: PTH112 - plain text
+
+
+def absolute_path(variable: str, given: str) -> str:
+    """Return the directory a variable names, `~` expanded, or raise `Misconfigured`."""
+    path = os.path.expanduser(given)  # noqa: PTH111 - plain text, as above
+    if path.startswith("~"):
+        raise Misconfigured(f"no such home directory: {given}", hint=f"export {variable}=/an/absolute/path")
+    if not path.startswith("/"):
+        hint = f'export {variable}="$PWD/{given}"'
+        raise Misconfigured(f"{variable} is not an absolute path: {given}", hint=hint)
+    return normalize_path(path)
+
+
+def normalize_path(path: str) -> str:
+    """Return an absolute path as pathlib writes it; two dots may lead through a link and stay."""
+    return "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
 
 
 def discover(config_dir: str) -> FileListing:

@@ -87,7 +87,7 @@ async def shared(request: web.Request) -> web.StreamResponse:
     desk = request.app[DESK]
     archive = desk.data.archive()
     told = await aside(archive.session, _id(request))
-    document, cleaner = await aside(redact_session, archive, told)
+    document, cleaner = await aside(redact_session, desk.runtime, archive, told)
     made = await aside(share, document, cleaner, desk.templates)
     kept = {"Content-Disposition": f'attachment; filename="session-{told.id[:8]}.html"'}
     return web.Response(text=made.value, content_type="text/html", charset="utf-8", headers=kept)
@@ -236,7 +236,7 @@ def _call(desk: Desk, request: web.Request) -> web.Response:
 def _text(desk: Desk, request: web.Request) -> str:
     archive = desk.data.archive()
     told = archive.session(_id(request))
-    telling = Telling(desk.data.sources.zone, full=True, spilled=lambda said: archive.spilled(told.id, said))
+    telling = Telling(desk.runtime.zone, full=True, spilled=lambda said: archive.spilled(told.id, said))
     turn, _, step = request.query.get("at", "").partition(".")
     lane = request.query.get("lane", "")
     if not turn.isdecimal():
@@ -247,7 +247,7 @@ def _text(desk: Desk, request: web.Request) -> str:
 
 def _is_active(desk: Desk, session: str) -> bool:
     changed = desk.data.archive(session).find(session).changed_ms
-    return desk.data.sources.now_ms() - changed < ACTIVE_MS
+    return desk.runtime.clock.now_ms() - changed < ACTIVE_MS
 
 
 ROUTES = (

@@ -125,7 +125,7 @@ def _shows(each: SessionSummary, show: str, now_ms: int) -> bool:
 async def _list(request: web.Request, template: str) -> web.StreamResponse:
     desk, asked = request.app[DESK], asked_for(request)
     listing = await aside(desk.data.listing)
-    now = desk.data.sources.now_ms()
+    now = desk.runtime.clock.now_ms()
     version = f"{listing.version}.{now // 20_000}"
     if request.query.get("have") == version:
         return web.Response(status=204)

@@ -34,7 +34,7 @@ def _usage(desk: Desk) -> dict[str, Any]:
         "truths_more": len(truths) - len(shown),
         "prices": PRICES_FROM,
         "damaged": day.damaged,
-        "zone": str(desk.data.sources.zone),
+        "zone": str(desk.runtime.zone),
         "chart_data": {by.value: [_bar(row) for row in report.rows] for by, report in reports.items()},
     }
 
