@@ -1,12 +1,12 @@
-"""Small recordings for tests of the index: lines, files, and the books over them."""
+"""Small recordings for tests of the index: lines, files, and the usage pipeline over them."""
 
 import json
 from datetime import UTC
 from pathlib import Path
 
-from flightlog.archive.books import Books
+from flightlog.model.usage import Breakdown
 from flightlog.sources.claude_code.discover import discover
-from flightlog.views.usage import By
+from flightlog.usage.pipeline import UsagePipeline
 
 START_MS = 1_780_308_000_000
 
@@ -49,9 +49,9 @@ def put(root: Path, session: str, *lines: bytes) -> Path:
     return path
 
 
-def told(root: Path, index: Path | None, by: By = By.SESSION):
+def told(root: Path, index: Path | None, by: Breakdown = Breakdown.SESSION):
     """Return a report, written down, and the work it took."""
-    books = Books(discover(str(root)).transcripts, index)
-    report = books.usage(by, UTC)
-    books.close()
-    return report, books.work
+    pipeline = UsagePipeline(discover(str(root)).files, index)
+    report = pipeline.report(by, UTC)
+    pipeline.save()
+    return report, pipeline.stats

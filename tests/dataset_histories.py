@@ -72,7 +72,8 @@ class History:
 
     def git(self, *words, check=True, cwd=None):
         ran = subprocess.run(["git", *words], cwd=cwd or self.top, env=self.env, capture_output=True, check=False)
-        assert not check or ran.returncode == 0, (words, ran.stdout, ran.stderr)
+        if check:
+            assert ran.returncode == 0, (words, ran.stdout, ran.stderr)
         return ran
 
     def out(self, *words, **more):

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from flightlog.app import lab as app
-from flightlog.app.consent import remember_run
+from flightlog.app import open_runtime
 from flightlog.lab.book import Book
 from flightlog.lab.config import TOOLS, RunConfig
 from flightlog.lab.reading import trees_of
@@ -42,13 +42,13 @@ def config(root, scenario, *sessions, engine="claude_code", **more):
 def run(root, given, name="run", env=None):
     """Carry a run out and return its book."""
     own = {"FLIGHTLOG_HOME": os.environ["FLIGHTLOG_HOME"]} | (env or environment(root))
-    return begin(root / "runs" / name, given, app.setting(lambda *_: None, own))
+    return begin(root / "runs" / name, given, app.prepare_run(open_runtime(own), lambda *_: None))
 
 
 def reconfigured(path, text):
     """Write a run's configuration again, as the person whose run it is."""
     (path / "config.yaml").write_text(text)
-    remember_run(Book(path, now=str, new_id=str).config_digest)
+    app.remember_run(open_runtime(), Book(path, now=str, new_id=str).config_digest)
 
 
 def again(root, name="run"):

@@ -1,15 +1,18 @@
 """What tests of live share: the source document's example, a week of recordings, a place to gather in."""
 
 import json
+import os
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
 import zstandard
+from msgspec.structs import replace
 
+from flightlog.app import open_runtime
 from flightlog.app.live import drawn
 from flightlog.archive import Archive
-from flightlog.live.gather import Effort, Where, gather
+from flightlog.live.gather import Effort, LiveDirectory, gather
 from transcripts import MODEL, assistant, user, write
 
 NOW_MS = 1_794_744_000_000  # a full hour: 2026-11-15T12:00Z
@@ -112,8 +115,6 @@ class Desk:
         return path
 
     def touched(self, path, at_ms):
-        import os
-
         os.utime(path, (at_ms / 1000, at_ms / 1000))
 
     def tell(self, session, at_ms, *, account="", launch=None, **payload):
@@ -142,15 +143,20 @@ class Desk:
         with (folder / "hooks.jsonl").open("a") as file:
             file.write(json.dumps({"v": 1, "at_ms": at_ms, "event": event, "payload": {}}) + "\n")
 
-    def where(self, **more):
-        return Where(self.config, self.home, self.now_ms, UTC, lambda: str(uuid.uuid4()), draw=drawn, **more)
+    def runtime(self):
+        here = open_runtime({**os.environ, "CLAUDE_CONFIG_DIR": str(self.config)})
+        clock = replace(here.clock, now_ms=lambda: self.now_ms)
+        return replace(here, data_dir=str(self.home), zone=UTC, clock=clock, read_config=lambda _: {})
+
+    def where(self):
+        return LiveDirectory(self.runtime(), self.config, self.now_ms, drawn)
 
     def gather(self, **effort):
         archive = Archive([str(self.config)], str(self.home))
         try:
             return gather(self.where(), archive, Effort(**{"secrets": False, "durable": False, **effort}))
         finally:
-            archive.books.close()
+            archive.usage_pipeline.save()
 
     def archive(self):
         return Archive([str(self.config)], str(self.home))

@@ -5,6 +5,7 @@
 
 import asyncio
 import http.client
+import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -14,9 +15,10 @@ from datetime import UTC
 from functools import cached_property
 from pathlib import Path
 
-from flightlog.app import now_ms
-from flightlog.archive import Archive
-from flightlog.web.data import Sources
+from msgspec.structs import replace
+
+from flightlog.app import open_runtime
+from flightlog.model.runtime import Runtime
 from flightlog.web.server import Serving, run
 
 TOKEN = "t" * 43
@@ -81,13 +83,19 @@ class Pages:
         return Answer(answer.status, answer.headers, text.replace(f"{WEB_ROOT}/", "/"))
 
 
+def make_runtime(config_dir: Path, clock: Callable[[], int] | None = None) -> Runtime:
+    """Return this machine with the recordings below `config_dir`, in UTC, at the time `clock` says."""
+    here = open_runtime({**os.environ, "CLAUDE_CONFIG_DIR": str(config_dir)})
+    return replace(here, zone=UTC, clock=replace(here.clock, now_ms=clock or here.clock.now_ms))
+
+
 @contextmanager
 def running(
-    config_dir: Path, *, read_only: bool = False, clock: Callable[[], int] = now_ms, live: object = None
+    config_dir: Path, *, read_only: bool = False, clock: Callable[[], int] | None = None, data_dir: Path | None = None
 ) -> Iterator[Pages]:
     """Serve what is below `config_dir`, at the time `clock` says."""
-    dirs = [str(config_dir)]
-    sources = Sources(lambda: Archive(dirs, str(config_dir / "home")), UTC, clock, live=live)
+    runtime = make_runtime(config_dir, clock)
+    runtime = replace(runtime, data_dir=str(data_dir)) if data_dir else runtime
     told: list[str] = []
     up = threading.Event()
     loop = asyncio.new_event_loop()
@@ -97,7 +105,7 @@ def running(
         up.set()
 
     async def serve() -> None:
-        await run(Serving(sources, TOKEN, WEB_ROOT, read_only=read_only), ready)
+        await run(Serving(runtime, TOKEN, WEB_ROOT, read_only=read_only), ready)
 
     task = loop.create_task(serve())
     task.add_done_callback(lambda _: loop.stop())

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.agents.claude_code import ClaudeCode, Session, World, isolated
+from flightlog.agents.claude_code.driver import AgentProcess, ClaudeCode, ClientSandbox, isolated_environment
 from flightlog.agents.driver import Ask, Outcome
 from flightlog.agents.scripted import Scenario, Seen, parse, serve
 from flightlog.app.install import apply, plan
@@ -70,8 +70,8 @@ class Bench:
         return self.root / "flightlog"
 
     def environment(self, base_url: str) -> dict[str, str]:
-        world = World(self.home, self.root / "tmp", base_url, "sk-" + "fake-" + "0" * 12)
-        return isolated(world, os.environ["PATH"]) | {"FLIGHTLOG_HOME": str(self.recordings)} | self.extra
+        world = ClientSandbox(self.home, self.root / "tmp", base_url, "sk-" + "fake-" + "0" * 12)
+        return isolated_environment(world, os.environ["PATH"]) | {"FLIGHTLOG_HOME": str(self.recordings)} | self.extra
 
     def run(self, scenario: dict | Scenario, prompt: str, *arguments: str, **ask: object) -> Told:
         """Run one `-p` session to its end; keyword arguments are those of `Ask`."""
@@ -83,7 +83,7 @@ class Bench:
     @contextmanager
     def start(
         self, scenario: dict | Scenario, prompt: str, *arguments: str, **ask: object
-    ) -> Iterator[tuple[Session, list[Seen]]]:
+    ) -> Iterator[tuple[AgentProcess, list[Seen]]]:
         """Start a session; it is stopped when the block ends, whatever happened in it."""
         script = scenario if isinstance(scenario, Scenario) else parse(scenario)
         with serve(script) as model:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from flightlog.agents.scripted import parse, serve
 from flightlog.app import lab as app
+from flightlog.app import open_runtime
 from flightlog.lab.replaying.branch import Asked, carry_on, prepare
 from flightlog.lab.replaying.source import Source
 from labs import bash, config, environment, replies, run
@@ -66,7 +67,7 @@ class Ground:
         self.root, self._model = root, model
         self.work = root / "work"
         self.env = environment(root, ANTHROPIC_API_KEY=KEY)
-        self.setting = app.setting(lambda *_: None, self.env)
+        self.setting = app.prepare_run(open_runtime(self.env), lambda *_: None)
 
     def asked(self, session_id):
         """What a session's main thread asked, without who asked."""
@@ -84,7 +85,7 @@ class Ground:
         return len(self._model.requests)
 
     def source(self, session=1, run="run", replicate=0):
-        return Source(app.open_book(self.root / "runs", run), session, replicate, os.environ["PATH"])
+        return Source(app.open_book(open_runtime(), self.root / "runs", run), session, replicate, os.environ["PATH"])
 
     def prepared(self, name, session, turn, asked, run="run"):
         found = self.source(session, run)

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import labs
-from flightlog.app import lab, lab_resample
+from flightlog.app import lab, lab_resample, open_runtime
 from flightlog.app.lab_resample import Sent
 from flightlog.lab.book import Book
 from flightlog.lab.resampling.events import Limits
@@ -53,7 +53,7 @@ def holds(root: Path, word: str) -> list[str]:
 
 def book(run: Path) -> Book:
     """The run's book."""
-    return lab.open_book(run.parent, run.name)
+    return lab.open_book(open_runtime(), run.parent, run.name)
 
 
 def sent(url: str = "", **limits) -> Sent:
@@ -63,9 +63,13 @@ def sent(url: str = "", **limits) -> Sent:
 
 def ask(run: Path, url: str = "", *, sweep=None, dry_run=False, **limits):
     """Ask again, as it was."""
-    return lab_resample.resampled(book(run), sweep or Sweep(requests=(2,)), sent(url, **limits), dry_run=dry_run)
+    return lab_resample.resampled(
+        open_runtime(), book(run), sweep or Sweep(requests=(2,)), sent(url, **limits), dry_run=dry_run
+    )
 
 
 def edit(run: Path, url: str, body, label="edit", **more):
     """Ask again with another body."""
-    return lab_resample.edited(book(run), Sweep(requests=(2,), count=2, **more), body, label, sent(url))
+    return lab_resample.edited(
+        open_runtime(), book(run), Sweep(requests=(2,), count=2, **more), body, label, sent=sent(url)
+    )

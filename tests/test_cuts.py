@@ -7,7 +7,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "flightlog"
 # Everything between a recording and what may leave the machine.
 ON_THE_WAY = ("model", "archive", "sources", "views", "dataset", "retro", "loop", "app", "lab/incidents.py",
-              "web/share.py", "web/render.py")  # fmt: skip
+              "agents/claude_code/stream.py", "web/share.py", "web/render.py")  # fmt: skip
 # Names of limits that count characters; those of lists are called `…_MAX` without saying what of.
 _LIMIT = re.compile(r"CHARS|WIDTH|BYTES|^(limit|width|most|keep|size)$")
 # A day, a short id or the beginning of a hash is shorter than this.
@@ -32,11 +32,12 @@ AFTER_REDACTION = {
     "retro/issues/triage.py": "words that the redactor went over",
     "retro/issues/cluster.py _meaning": "words that triage redacted, to compare them",
     "views/story.py _cut": "renders a session that is shown here or was redacted before",
-    "views/summary.py dearest": "as above",
     "views/atif/emit.py subagent_file": "as story",
     "web/render.py": "renders pages of this machine, and redacted sessions",
 }
 STAYS_HERE = {
+    "agents/claude_code/stream.py read_outcome": "the error of a private run",
+    "agents/claude_code/stream.py read_stream": "looks for signs; the words are passed on whole",
     "app/config.py _unknown": "an error message about a setting",
     "app/everywhere.py": "search results on this machine",
     "app/hook/line.py": "the status line",
@@ -56,7 +57,6 @@ STAYS_HERE = {
     "dataset/remote.py pull": "finds the number of a shard",
     "dataset/shards.py named": "the redacted id of a session, as part of a file's name",
     "loop/plan/load.py _problems": "an error message about the person's own plan",
-    "loop/run/saying.py said": "looks for signs; the words are passed on whole",
     "loop/run/tree.py changes": "whole lines of a private page",
     "retro/analysis/topics.py _sample": "a list",
     "retro/analyst.py __init__": "a time",
@@ -72,14 +72,12 @@ STAYS_HERE = {
     "views/atif/rules_links.py": "as above",
     "views/atif/rules_steps.py": "as above",
     "views/atif/shape.py": "as above",
-    "views/outline/fold.py _title": "the outline, which only pages of this machine show",
-    "views/outline/rows.py _turn": "the outline",
-    "views/outline/shape.py bars": "a list",
+    "views/session/rows.py _add_turn": "the outline, which only pages of this machine show",
+    "views/session/thread.py": "the outline",
+    "views/session/timeline.py sum_bars": "a list",
+    "views/session/edits.py find_commits": "looks for hashes",
     "views/overview.py": "the first screen",
     "views/query.py snippet": "search results on this machine",
-    "views/slim.py": "the outline",
-    "views/timeline.py strip": "a list",
-    "views/written.py commits_named": "looks for hashes",
 }
 
 

@@ -12,10 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
-from tools.docs.files import FILES, named
+from tools.docs.files import FILES, find_pattern
 
 from cli_runs import FLIGHTLOG
-from flightlog.app import doctor
+from flightlog.app import doctor, open_runtime
 from flightlog.app.retro import look
 from flightlog.lab.book import Book
 from flightlog.lab.events import TreeSettled
@@ -88,10 +88,10 @@ def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monk
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nobody"))
     steps = (Step(2, "files are called files", lambda root: root.rglob("meta.json"), renamed),)
 
-    before = [each for each in doctor.examine(steps=steps) if each.about == "layout"]
-    done = [each.text for each in doctor.mend(steps) if "copy" in each.text]
-    again = [each.text for each in doctor.mend(steps) if "copy" in each.text]
-    after = [each for each in doctor.examine(steps=steps) if each.about == "layout"]
+    before = [each for each in doctor.examine(open_runtime(), steps=steps) if each.about == "layout"]
+    done = [each.text for each in doctor.mend(open_runtime(), steps) if "copy" in each.text]
+    again = [each.text for each in doctor.mend(open_runtime(), steps) if "copy" in each.text]
+    after = [each for each in doctor.examine(open_runtime(), steps=steps) if each.about == "layout"]
 
     assert [(each.level.value, each.next) for each in before] == [("warning", "flightlog doctor --fix")]
     assert [each.level.value for each in after] == ["ok"]
@@ -121,7 +121,7 @@ def test_every_file_of_a_layout_is_in_the_reference(room, tmp_path):
     unnamed = [
         str(path.relative_to(root))
         for path in root.rglob("*")
-        if path.is_file() and not named(room, str(path.relative_to(root)))
+        if path.is_file() and not find_pattern(room, str(path.relative_to(root)))
     ]
 
     assert unnamed == []
@@ -188,7 +188,7 @@ def test_a_file_of_a_later_schema_is_refused_and_stays_where_it_is(tmp_path):
 
     assert path.read_bytes() == body
     assert list(path.parent.glob("*.corrupt*")) == []
-    assert look(room.root)[0] is None
+    assert look(open_runtime(), room.root)[0] is None
     with pytest.raises(Misconfigured):
         decoded(body)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import shape_measures as measures
 from tested_elsewhere import UNTESTED
 
 ROOT = Path(__file__).parents[1]
@@ -60,6 +61,79 @@ def test_tests_use_real_parts(path):
             assert not any(re.search(r"(^|\.)mock$", each) for each in names)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "monkeypatch":
             assert node.attr in {"setenv", "delenv", "chdir", "syspath_prepend"}
+
+
+def alternatives(path):
+    """Yield the line of each assert in `path` that more than one outcome satisfies."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Assert):
+            parts = node.test.values if isinstance(node.test, ast.BoolOp) else []
+            if any(isinstance(each, ast.BoolOp) and isinstance(each.op, ast.Or) for each in [node.test, *parts]):
+                yield node.lineno
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_an_assert_has_one_outcome(path):
+    assert list(alternatives(path)) == []
+
+
+def test_the_check_for_asserts_sees_an_or(tmp_path):
+    path = tmp_path / "x.py"
+    for words in ("a or b", "a == 1 or b", "c and (a or b)", "a or b, 'message'"):
+        path.write_text(f"assert {words}")
+        assert list(alternatives(path)) == [1], words
+    path.write_text("assert (a or 0) == 1\nassert 'this or that' in x\nassert a and b\n")
+    assert list(alternatives(path)) == []
+
+
+CLASS_ATTRIBUTE = re.compile(r"^\s*[A-Z]\w*[.]\w+ = ", re.MULTILINE)
+
+
+def replaced_methods(path):
+    """Yield the line of each statement in `path`, or in a script it holds, that replaces a part of a class."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and CLASS_ATTRIBUTE.search(node.value):
+            yield node.lineno
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Attribute) and re.match("[A-Z]", getattr(target.value, "id", "")):
+                yield node.lineno
+
+
+@pytest.mark.parametrize("path", TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_test_replaces_a_method_of_a_class(path):
+    assert list(replaced_methods(path)) == []
+
+
+def test_the_check_for_replaced_methods_sees_scripts_too(tmp_path):
+    path = tmp_path / "x.py"
+    for words in ("Machine" + ".run = f", f"SCRIPT = {'import x' + chr(10) + 'Machine' + '.run = f'!r}"):
+        path.write_text(words)
+        assert list(replaced_methods(path)) == [1], words
+    path.write_text("machine.run = f\nCONSTANT = 1\nx = 'Machine.run == f'\n")
+    assert list(replaced_methods(path)) == []
+
+
+def derived_tags(path):
+    """Yield each class of `path` whose tag comes from its name, so that a rename would change files."""
+    for node in ast.walk(tree(path)):
+        given = {word.arg: word.value for word in getattr(node, "keywords", ()) if word.arg}
+        tagged = {"tag", "tag_field"} & set(given)
+        literal = isinstance(tag := given.get("tag"), ast.Constant) and isinstance(tag.value, str)
+        if isinstance(node, ast.ClassDef) and tagged and not literal:
+            yield node.name
+
+
+def test_every_tag_is_a_literal():
+    assert {f"{name(path)} {found}" for path in MODULES for found in derived_tags(path)} == set()
+
+
+def test_the_check_for_tags_sees_every_derived_tag(tmp_path):
+    path = tmp_path / "x.py"
+    for words in ("tag=True", "tag=str.lower", 'tag_field="kind"', 'tag_field="kind", tag=True', "tag=name"):
+        path.write_text(f"class X(Struct, frozen=True, {words}): ...")
+        assert list(derived_tags(path)) == ["X"], words
+    path.write_text('class X(Struct, tag_field="kind", tag="x"): ...\nclass Y(Struct): ...\n')
+    assert list(derived_tags(path)) == []
 
 
 WRITING_CALLS = {
@@ -253,6 +327,35 @@ def test_no_lock_file_names_where_a_package_came_from():
         if path.suffix in {".txt", ".in", ".toml", ".lock"} and "requirements" in str(path):
             assert not re.search(r"--(extra-)?index-url|--find-links|https?://", path.read_text())
         assert path.name != "uv.lock"
+
+
+# Each measure with what it was when it was last looked at; a change may make it smaller, never larger.
+MAY_ONLY_FALL = {
+    measures.classes_sharing_a_name: 301,
+    measures.participles: 626,
+    measures.one_word_functions: 3_066,
+    measures.modules_too_many: 116,
+    measures.long_lines: 3_621,
+    measures.late_imports: 116,
+    measures.boolean_pairs: 12,
+    measures.long_test_names: 145,
+}
+
+
+@pytest.mark.parametrize("measure", MAY_ONLY_FALL, ids=lambda measure: measure.__name__)
+def test_what_is_to_shrink_does_not_grow(measure):
+    places = measure()
+
+    # Lower the limit when the number has fallen.
+    assert len(places) <= MAY_ONLY_FALL[measure], "\n".join(places)
+
+
+def test_the_check_for_participles_spares_verbs():
+    words = ("told", "_kept", "decoded", "written")
+    verbs = ("decode", "seed", "find_sessions", "_read", "is_settled", "feed", "cut")
+
+    assert [measures.is_banned(word) for word in words] == [True] * len(words)
+    assert [measures.is_banned(word) for word in verbs] == [False] * len(verbs)
 
 
 def test_the_readme_is_short():

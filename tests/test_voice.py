@@ -1,19 +1,21 @@
-"""One voice: every error, hint, option and empty state of the source read as one text, and held to the same rules.
+"""Checks that messages follow the rules of CONTRIBUTING.md and that prose avoids a list of words.
 
-What is said is in CONTRIBUTING.md: what happened, in lower case and without a full stop; then the next step, a command
-that can be copied, alone or after a colon.
+A message says what happened, in lower case and without a full stop; then the next step, a command that can be copied,
+alone or after a colon.
 """
 
 import ast
 import re
+import tokenize
 from pathlib import Path
 
 from flightlog.cli.root import COMMANDS
 from flightlog.model import errors
 
-SOURCE = Path(__file__).parents[1] / "src" / "flightlog"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "flightlog"
 ERRORS = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
-NAMES = ("Claude Code", "FLIGHTLOG_", "CLAUDE_")
+BEGINNING = re.compile(r"[^A-Z]|Claude Code|FLIGHTLOG_|CLAUDE_")
 BLAME = re.compile(
     r"\b(please|sorry|oops|failed to|unable to|illegal|bad|must not|you (?:did|must|should|cannot))\b|!(?!r)"
 )
@@ -33,24 +35,39 @@ def text(node):
     return None
 
 
-def raised():
-    """Every error of ours as it is made: place, message, hint."""
-    for path in sorted(SOURCE.rglob("*.py")):
+def raised(root):
+    """Every error of ours below `root` as it is made: place, message, hint."""
+    for path in sorted(root.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             called = getattr(node, "func", None)
             if isinstance(called, ast.Name) and called.id in ERRORS and node.args:
                 hints = [word.value for word in node.keywords if word.arg == "hint"]
-                yield f"{path.relative_to(SOURCE)}:{node.lineno}", node.args[0], hints[0] if hints else None
+                yield f"{path.relative_to(root)}:{node.lineno}", node.args[0], hints[0] if hints else None
 
 
-FOUND = list(raised())
+FOUND = list(raised(SOURCE))
 MESSAGES = [(place, said) for place, message, _ in FOUND if (said := text(message))]
 HINTS = [(place, said) for place, _, hint in FOUND if hint is not None and (said := text(hint))]
 
 
-def test_there_are_as_many_as_there_are():
-    assert len(MESSAGES) > 250
-    assert len(HINTS) > 200
+def test_every_error_that_is_made_is_found_with_its_message_and_hint(tmp_path):
+    source = """
+raise NotFound(f"no such run: {name}", hint="flightlog lab list")
+def fail(): return Invalid("not a plan")
+kept = Conflict(message, hint=hint)
+raise ValueError("not one of ours")
+"""
+    (tmp_path / "x.py").write_text(source)
+
+    found = {(place, text(message), hint and text(hint)) for place, message, hint in raised(tmp_path)}
+
+    assert found == {
+        ("x.py:2", "no such run: {}", "flightlog lab list"),
+        ("x.py:3", "not a plan", None),
+        ("x.py:4", None, None),
+    }
+    assert MESSAGES
+    assert HINTS
 
 
 def test_every_error_has_a_next_step():
@@ -61,7 +78,7 @@ def test_every_error_has_a_next_step():
 
 def test_a_message_says_what_happened_in_lower_case_and_without_a_full_stop():
     for place, said in MESSAGES:
-        assert said[0].islower() or not said[0].isalpha() or said.startswith(NAMES), f"{place}: {said}"
+        assert BEGINNING.match(said), f"{place}: {said}"
         assert not said.endswith((".", "!", "?", ",", ";", ": ")), f"{place}: {said}"
         assert "\n" not in said, f"{place}: {said}"
 
@@ -76,7 +93,9 @@ def test_a_command_in_a_hint_can_be_copied():
         assert not re.search(r"`(?:flightlog|pip|git|dask)\b", said), f"{place}: a command stands without marks: {said}"
         assert not said.endswith((".", "!")), f"{place}: {said}"
         for found in COMMAND.finditer(said):
-            assert said[: found.start()].endswith(BEFORE) or not found.start(), f"{place}: after a colon: {said}"
+            before = said[: found.start()]
+            if before:
+                assert before.endswith(BEFORE), f"{place}: after a colon: {said}"
 
 
 def spoken(path):
@@ -114,3 +133,60 @@ def test_choices_are_offered_in_the_same_words():
     wrong = [f"{place}: {said}" for place, said in HINTS if re.search(r"^(there are|known are|choose from)\b", said)]
 
     assert wrong == []
+
+
+# Anonymous actors and old-fashioned words; style: subject, verb, object, and the words of the field.
+BANNED = re.compile(r"\b(somebody|nobody|whoever|anybody|anew|for ever|dearest|shall|told|stands)\b", re.IGNORECASE)
+# These pages repeat texts of the source (help, event docstrings, lint rules): they are clean once the source is.
+REPEATS_SOURCE = {"commands.md", "config.md", "events.md", "trajectory-lint.md"}
+DOCUMENTS = [
+    path
+    for path in [
+        *ROOT.glob("*.md"),
+        ROOT / "llms.txt",
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "tools/docs").glob("*.py"),
+    ]
+    if path.name not in REPEATS_SOURCE
+]
+# To check the source as well, add its files: *SOURCE.rglob("*.py"), *SOURCE.rglob("*.html")
+PROSE = sorted(DOCUMENTS)
+TEXT_TOKENS = {"COMMENT", "STRING", "FSTRING_MIDDLE"}
+FIELD = re.compile(r"{[^{}]*}")  # before Python 3.12 an f-string is one token, replacement fields included
+
+
+def prose_lines(path):
+    """Yield the prose of a file with line numbers: comments and literals of Python, every line of other files."""
+    if path.suffix != ".py":
+        yield from enumerate(path.read_text("utf-8").splitlines(), 1)
+        return
+    with tokenize.open(path) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if tokenize.tok_name[token.type] in TEXT_TOKENS:
+                literal = FIELD.sub("{}", token.string) if token.string[:1] in "fF" else token.string
+                yield from enumerate(literal.splitlines(), token.start[0])
+
+
+def find_banned_words(paths):
+    return [
+        f"{path}:{number}: {match[0]}"
+        for path in paths
+        for number, line in prose_lines(path)
+        for match in BANNED.finditer(line)
+    ]
+
+
+def test_prose_has_no_banned_words():
+    assert len(PROSE) > 50
+
+    assert find_banned_words(PROSE) == []
+
+
+def test_banned_words_are_found_in_comments_and_literals_but_not_in_names(tmp_path):
+    code, page = tmp_path / "code.py", tmp_path / "page.md"
+    code.write_text('told = 1  # Nobody\n"""One.\n\nIt stands."""\nnames = f"for ever {told}"\n')
+    page.write_text("Plain.\nIt shall be; retold, understands.\n")
+
+    words = find_banned_words([code, page])
+
+    assert words == [f"{code}:1: Nobody", f"{code}:4: stands", f"{code}:5: for ever", f"{page}:2: shall"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from cli_runs import FLIGHTLOG
 from flightlog.agents.scripted import parse, serve
+from flightlog.app import open_runtime
 from flightlog.app.tracing.ground import Ground
 from flightlog.archive import Archive
 from flightlog.model.pages import Redacted
@@ -55,7 +56,7 @@ class Project:
         return self.bench.config
 
     def ground(self) -> Ground:
-        return Ground(self.top, Archive([str(self.config)], str(self.bench.recordings)))
+        return Ground(open_runtime(), self.top, Archive([str(self.config)], str(self.bench.recordings)))
 
     def environment(self) -> dict[str, str]:
         return around(self.bench, "http://127.0.0.1:9")

@@ -6,25 +6,25 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 
-from flightlog.model.usage import Response, Usage
-from flightlog.views.usage import BLOCK_MS, HOUR_MS, By, Priced, UsageRow, summed
+from flightlog.model.usage import BLOCK_MS, HOUR_MS, Breakdown, Response, Usage, UsageRow, sum_costs
+from flightlog.usage.prices import PricedResponse
 
 
-def rows(items: Sequence[Priced], by: By, zone: tzinfo) -> list[UsageRow]:
+def rows(items: Sequence[PricedResponse], by: Breakdown, zone: tzinfo) -> list[UsageRow]:
     """Break a report down; rows stand in the order of their keys, blocks and days by time."""
     keys = _keys(items, by, zone)
-    grouped: dict[str, list[Priced]] = defaultdict(list)
+    grouped: dict[str, list[PricedResponse]] = defaultdict(list)
     for item in items:
         grouped[keys(item.response)].append(item)
     return [total(grouped[key], key) for key in sorted(grouped)]
 
 
-def total(items: Sequence[Priced], key: str = "") -> UsageRow:
+def total(items: Sequence[PricedResponse], key: str = "") -> UsageRow:
     """Sum up."""
     return UsageRow(
         key=key,
         usage=sum((item.response.usage for item in items), Usage()),
-        cost=summed(item.cost for item in items),
+        cost=sum_costs(item.cost for item in items),
         responses=len(items),
         sessions=len({item.response.session for item in items}),
         models=tuple(sorted({item.response.model for item in items})),
@@ -34,7 +34,7 @@ def total(items: Sequence[Priced], key: str = "") -> UsageRow:
     )
 
 
-def blocks(items: Sequence[Priced]) -> list[tuple[int, int]]:
+def blocks(items: Sequence[PricedResponse]) -> list[tuple[int, int]]:
     """Find the 5-hour windows: each begins at the full hour of the first response after the last one ended."""
     found: list[tuple[int, int]] = []
     for at_ms in sorted(item.response.at_ms for item in items if item.response.at_ms):
@@ -44,24 +44,24 @@ def blocks(items: Sequence[Priced]) -> list[tuple[int, int]]:
     return found
 
 
-def _keys(items: Sequence[Priced], by: By, zone: tzinfo) -> Callable[[Response], str]:
+def _keys(items: Sequence[PricedResponse], by: Breakdown, zone: tzinfo) -> Callable[[Response], str]:
     match by:
-        case By.SESSION:
+        case Breakdown.SESSION:
             return lambda response: response.session
-        case By.MODEL:
+        case Breakdown.MODEL:
             return lambda response: response.model
-        case By.DAY:
+        case Breakdown.DAY:
             return lambda response: _day(response.at_ms, zone, "%Y-%m-%d")
-        case By.MONTH:
+        case Breakdown.MONTH:
             return lambda response: _day(response.at_ms, zone, "%Y-%m")
-        case By.PROJECT:
+        case Breakdown.PROJECT:
             homes = _projects(items)
             return lambda response: homes[response.session]
-        case By.BLOCK:
+        case Breakdown.BLOCK:
             return _block_key(items)
 
 
-def _projects(items: Sequence[Priced]) -> dict[str, str]:
+def _projects(items: Sequence[PricedResponse]) -> dict[str, str]:
     """A session belongs to the directory of its first response, wherever it went later."""
     ordered = sorted(items, key=lambda item: (item.response.session, item.response.at_ms, item.response.message_id))
     return {
@@ -70,7 +70,7 @@ def _projects(items: Sequence[Priced]) -> dict[str, str]:
     }
 
 
-def _block_key(items: Sequence[Priced]) -> Callable[[Response], str]:
+def _block_key(items: Sequence[PricedResponse]) -> Callable[[Response], str]:
     starts = [start for start, _ in blocks(items)]
 
     def key(response: Response) -> str:

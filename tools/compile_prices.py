@@ -13,7 +13,7 @@ from typing import Any
 from genai_prices.data import providers
 
 PROVIDERS = ("anthropic",)
-TARGET = Path(__file__).parent.parent / "src/flightlog/views/price_table.py"
+TARGET = Path(__file__).parent.parent / "src/flightlog/usage/price_table.py"
 # A class without a price of its own costs what the wider class costs.
 CLASSES = {
     "input_mtok": ("input_mtok",),

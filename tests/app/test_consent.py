@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from cli_runs import FLIGHTLOG, Ran
 from flightlog.agents.scripted import parse, serve
-from flightlog.app.consent import permit_run
+from flightlog.app import open_runtime
+from flightlog.app.lab import permit_run
 from flightlog.lab.book import Book
 from flightlog.lab.config import VerifierConfig, frozen
 from flightlog.lab.running.asking import upstream
@@ -146,10 +147,10 @@ def test_key_goes_over_an_open_network_only_when_allowed(tmp_path):
     env = {"FLIGHTLOG_HOME": str(tmp_path / "data"), "ANTHROPIC_API_KEY": KEY}
 
     with pytest.raises(ConsentNeeded, match="without encryption"):
-        permit_run(env, given, tmp_path, "")
+        permit_run(open_runtime(env), given, tmp_path, "")
     assert flightlog(tmp_path, "trust", address, "--yes").code == 0
-    permit_run(env, given, tmp_path, "")
-    permit_run(env, replace(given, base_url="https://192.0.2.1"), tmp_path, "")
+    permit_run(open_runtime(env), given, tmp_path, "")
+    permit_run(open_runtime(env), replace(given, base_url="https://192.0.2.1"), tmp_path, "")
 
 
 GATEWAY, OTHER, VENDOR = "https://gateway.example/v1", "https://other.example", "https://api.anthropic.com"

@@ -1,8 +1,9 @@
 import sys
 from pathlib import Path
 
-from flightlog.app.hook_check import hook_findings, line_findings, lost_records
+from flightlog.app.hook_check import hook_findings, line_findings
 from flightlog.app.install import apply, plan
+from flightlog.sources.hook_log import count_lost_records
 from hooking import payload, run_hook
 
 
@@ -65,7 +66,7 @@ def test_lost_records_are_found(tmp_path):
 
     found = whats(settings, home, tmp_path)
     assert found == ["1 hook event could not be written down"]
-    assert lost_records(home, tmp_path) == 1
+    assert count_lost_records(home, tmp_path) == 1
 
     (home / "spool" / "x.json.part").write_text("")
     assert "cut off" in whats(settings, home, tmp_path)[0]

@@ -11,7 +11,7 @@ import pytest
 
 import labs
 from cluster import cluster
-from flightlog.app import lab, lab_replay, lab_resample
+from flightlog.app import lab, lab_replay, lab_resample, open_runtime
 from flightlog.app.jobs import place
 from flightlog.app.jobs.cluster import cluster as dask
 from flightlog.app.jobs.desk import desk
@@ -65,8 +65,10 @@ def said_by_body(asked):
 
 
 def ask(run, url, on, sweep=GRID, **limits):
-    sent = Sent(Limits(**({"parallel": 4, "wait_s": 0.01} | limits)), lambda *_: None, on, url)
-    return lab_resample.resampled(lab.open_book(run.parent, run.name), sweep, sent, dry_run=False)
+    sent = Sent(Limits(**({"parallel": 4, "wait_s": 0.01} | limits)), lambda *_: None, url)
+    return lab_resample.resampled(
+        open_runtime(on=on), lab.open_book(open_runtime(), run.parent, run.name), sweep, sent, dry_run=False
+    )
 
 
 def samples_of(run):
@@ -147,7 +149,8 @@ def ended(book):
 
 def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
     given = labs.config(tmp_path, SCRIPT, {"prompt": "do it", "count": 3}, engine="scripted")
-    with lab.spread(lab.setting(lambda *_: None, labs.environment(tmp_path)), machines.address) as setting:
+    runtime = open_runtime(labs.environment(tmp_path), on=machines.address)
+    with lab.spread(lab.prepare_run(runtime, lambda *_: None)) as setting:
         book = begin(tmp_path / "runs" / "spread", given, setting)
     (tmp_path / "again").mkdir()
     same = labs.config(tmp_path / "again", SCRIPT, {"prompt": "do it", "count": 3}, engine="scripted")
@@ -168,7 +171,7 @@ def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
 def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path, doomed):
     slow = {"rules": [{"replies": [{"blocks": [labs.bash("ls")]}, {"text": "done", "delay_s": 1.5}]}]}
     labs.run(tmp_path, labs.config(tmp_path, slow, "do it", engine="scripted"))
-    found = lab_replay.source(tmp_path / "runs", "run", 1, 0)
+    found = lab_replay.source(open_runtime(), tmp_path / "runs", "run", 1, 0)
     before = doomed.workers[0].poll()
 
     def strike():
@@ -178,7 +181,7 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
 
     striking = threading.Thread(target=strike)
     striking.start()
-    books = lab_replay.replayed(found, 2, Asked(count=4), lambda *_: None, doomed.address)
+    books = lab_replay.replayed(open_runtime(on=doomed.address), found, 2, Asked(count=4), lambda *_: None)
     striking.join()
 
     assert before is None

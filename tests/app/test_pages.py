@@ -4,8 +4,9 @@ import stat
 import subprocess
 import sys
 
-SAY = "from flightlog.app.pages import web_root; print(web_root())"
-OPEN = "from flightlog.app.pages import open_browser; print(open_browser('http://127.0.0.1:1/?token=' + 't' * 40))"
+_OPENED = "from flightlog.app import open_runtime; from flightlog.app.pages import open_browser, web_root; "
+SAY = f"{_OPENED}print(web_root(open_runtime()))"
+OPEN = f"{_OPENED}print(open_browser(open_runtime(), 'http://127.0.0.1:1/?token=' + 't' * 40))"
 
 
 def said(program, home, **more):

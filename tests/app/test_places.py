@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.app.places import claude_config_dirs, home
+from flightlog.app.places import home
 from flightlog.model.errors import Misconfigured
 
 
@@ -35,10 +35,3 @@ def test_what_is_not_a_place_is_refused_with_the_next_step():
     assert refused.value.hint == 'export FLIGHTLOG_HOME="$PWD/here"'
     with pytest.raises(Misconfigured, match="no such home directory"):
         home({"FLIGHTLOG_HOME": "~nobody-of-this-name/x"})
-
-
-def test_the_agents_usual_directories_are_looked_for(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    assert claude_config_dirs({}) == [f"{tmp_path}/.claude"]
-    (tmp_path / ".config/claude/projects").mkdir(parents=True)
-    assert claude_config_dirs({}) == [f"{tmp_path}/.config/claude"]

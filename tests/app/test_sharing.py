@@ -5,6 +5,7 @@ from datetime import UTC
 import pytest
 
 from cli_runs import within
+from flightlog.app import open_runtime
 from flightlog.app.sharing import redact_session, rescan_page
 from flightlog.archive import Archive
 from flightlog.model.pages import Redacted
@@ -18,7 +19,7 @@ ASSIGNED = f"export ACME_TOKEN={VALUE}"
 
 
 def redacted(found):
-    return redact_session(found, found.session(SESSION), Redactor(b"k" * 32))
+    return redact_session(open_runtime(), found, found.session(SESSION), Redactor(b"k" * 32))
 
 
 def test_value_recognized_once_is_replaced_in_every_thread(tmp_path):

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from cli_runs import FLIGHTLOG
-from flightlog.app import now_ms
+from flightlog.app import open_runtime
 from flightlog.app.tracing.blame import blamed
 from flightlog.app.tracing.ground import Ground
 from flightlog.app.tracing.trace import find, trace
@@ -65,7 +65,7 @@ def test_of_each_kind_the_nearest_is_told_and_how_near_it_is(project):
 
 
 def test_a_link_that_leads_nowhere_is_said(project):
-    room = Room(project.top / ROOT, Redactor(b"k" * 32), now_ms, lambda: str(uuid.uuid4()))
+    room = Room(project.top / ROOT, Redactor(b"k" * 32), open_runtime().clock.now_ms, lambda: str(uuid.uuid4()))
     gone = "00000000-0000-4000-8000-000000000000"
     evidence = f"{project.session}#1.1 {project.session}#9 {project.session}#1.77 {gone}#1.1"
     issue = reported(room, "Names what is not there", "x", context={"evidence": evidence, "pattern": "no-such-finding"})
@@ -85,7 +85,7 @@ def test_a_link_that_leads_nowhere_is_said(project):
 
 def test_a_recording_that_was_deleted_breaks_the_links_of_its_rows(project, tmp_path):
     shutil.copytree(project.top, tmp_path / "moved", symlinks=True)
-    elsewhere = Ground(tmp_path / "moved", Archive([str(tmp_path / "nothing")]))
+    elsewhere = Ground(open_runtime(), tmp_path / "moved", Archive([str(tmp_path / "nothing")]))
 
     told = trace("row:chat-", elsewhere)
 
@@ -110,7 +110,7 @@ def test_the_json_holds_what_the_screen_shows(project):
 
 
 def test_foreign_words_only_show(project):
-    room = Room(project.top / ROOT, Redactor(b"k" * 32), now_ms, lambda: str(uuid.uuid4()))
+    room = Room(project.top / ROOT, Redactor(b"k" * 32), open_runtime().clock.now_ms, lambda: str(uuid.uuid4()))
     context = {"evidence": f"{project.session}#1.1"}
     issue = reported(room, "\x1b[31mred\x07 \u202eback", "x", context=context)
 
@@ -168,7 +168,7 @@ def test_blame_names_the_prompt_of_a_line_that_is_not_committed_and_of_one_that_
     path.parent.mkdir(parents=True)
     path.write_text("".join(json.dumps({**each, "cwd": str(top), "sessionId": session}) + "\n" for each in records))
 
-    told = blamed(top / "shop.py", 1, 0, Ground(top, Archive([str(config)])))
+    told = blamed(top / "shop.py", 1, 0, Ground(open_runtime(), top, Archive([str(config)])))
 
     assert told[1].step == f"{session}#1.1"
     assert told[1].prompt == "Begin the sum at nought."
@@ -207,6 +207,6 @@ def test_outside_of_any_project_only_sessions_are_traced(tmp_path, project):
 
     assert done.returncode == 1
     assert "nothing here is called" in done.stderr
-    assert trace(project.session, Ground(tmp_path, Archive([str(bench.config)]))).of("commit") == []
+    assert trace(project.session, Ground(open_runtime(), tmp_path, Archive([str(bench.config)]))).of("commit") == []
     assert FLIGHTLOG.exists()
     assert git(project.top, "status", "--short", "shop.py") == ""

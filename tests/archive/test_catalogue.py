@@ -3,11 +3,11 @@
 import sqlite3
 
 from flightlog.archive.catalogue import Catalogue
-from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.protocol import SessionFile
 
 
 def files(size):
-    return (Transcript("/x/s.jsonl", "s", size, 1),)
+    return (SessionFile("/x/s.jsonl", "s", size, 1),)
 
 
 class Counting:

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from flightlog.app import local_zone
+from flightlog.app import open_runtime
 from flightlog.archive import Archive
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown
 from transcripts import SESSION, archive, assistant, user, write
 
 
@@ -35,11 +35,11 @@ def test_a_transcript_written_with_spaces_says_the_same(tmp_path):
     totals = {"type": "cost-state", "totalCostUSD": 1, "modelUsage": {"m": {"costUSD": 1}}}
     records = [user("x", 1), assistant("m1", 2), totals]
 
-    plain = archive(tmp_path / "1", *records).usage(By.SESSION, UTC)
-    spaced = archive(tmp_path / "2", *(json.dumps(record) for record in records)).usage(By.SESSION, UTC)
+    plain = archive(tmp_path / "1", *records).usage(Breakdown.SESSION, UTC)
+    spaced = archive(tmp_path / "2", *(json.dumps(record) for record in records)).usage(Breakdown.SESSION, UTC)
 
     assert spaced.total == plain.total
-    assert len(spaced.truths) == len(plain.truths) == 1
+    assert len(spaced.reconciliations) == len(plain.reconciliations) == 1
 
 
 def test_a_title_given_again_is_the_title_in_whatever_order_files_are_read(tmp_path):
@@ -64,7 +64,7 @@ def test_the_machines_own_days_follow_summer_time():
     os.environ["TZ"] = "Europe/Berlin"
     time.tzset()
     try:
-        zone = local_zone()
+        zone = open_runtime().zone
         summer = datetime(2026, 6, 30, 22, 30, tzinfo=UTC).astimezone(zone)
         winter = datetime(2026, 12, 31, 23, 30, tzinfo=UTC).astimezone(zone)
         assert (summer.date().isoformat(), summer.utcoffset()) == ("2026-07-01", timedelta(hours=2))

@@ -9,12 +9,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from archive_maker import START_MS, prompt, put, reply
-from flightlog.archive.books import source
 from flightlog.archive.finder import Finder
 from flightlog.model.errors import Invalid
 from flightlog.sources.claude_code.discover import discover
 from flightlog.sources.claude_code.stream import read_all
 from flightlog.store.index.database import Index
+from flightlog.store.index.files import SCHEMA as FILES
+from flightlog.store.index.lines import SCHEMA as RECORDS
+from flightlog.store.index.text import SCHEMA as FULLTEXT
 from flightlog.store.index.text import sync_text
 from flightlog.views.query import parse
 from strace_points import kill_everywhere
@@ -22,7 +24,7 @@ from strace_points import kill_everywhere
 SYNC = """
 from flightlog.archive.finder import Finder
 from flightlog.sources.claude_code.discover import discover
-finder = Finder(discover(str(root / "agent")).transcripts, root / "home" / "index.db")
+finder = Finder(discover(str(root / "agent")).files, root / "home" / "index.db")
 begin()
 finder.sync()
 finder.close()
@@ -31,7 +33,7 @@ end()
 
 
 def find(root, typed, index=None, limit=20):
-    finder = Finder(discover(str(root)).transcripts, index)
+    finder = Finder(discover(str(root)).files, index)
     found = finder.search(parse(typed, int), limit)
     finder.close()
     return found
@@ -137,7 +139,7 @@ def test_one_hit_a_session_is_the_first_of_each(tmp_path):
     for number in range(6):
         said = [prompt(f"parser {place}", at=10 * number + place) for place in range(1, 5)]
         put(tmp_path, f"s{number}", *said)
-    finder = Finder(discover(str(tmp_path)).transcripts, None)
+    finder = Finder(discover(str(tmp_path)).files, None)
     query = parse("parser", int)
     every = finder.search(query, 100)
 
@@ -151,11 +153,11 @@ def test_one_hit_a_session_is_the_first_of_each(tmp_path):
 
 def test_an_unchanged_archive_is_not_read_again(archive):
     index = archive / "index.db"
-    finder = Finder(discover(str(archive)).transcripts, index)
+    finder = Finder(discover(str(archive)).files, index)
     assert finder.sync().decoded == 7
     finder.close()
 
-    again = Finder(discover(str(archive)).transcripts, index)
+    again = Finder(discover(str(archive)).files, index)
 
     work = again.sync()
     assert (work.files, work.opened, work.bytes_read, work.decoded) == (2, 0, 0, 0)
@@ -169,7 +171,7 @@ def test_a_grown_file_costs_only_what_is_new(archive):
     with path.open("ab") as file:
         file.write(prompt("parser again", at=90))
 
-    finder = Finder(discover(str(archive)).transcripts, index)
+    finder = Finder(discover(str(archive)).files, index)
     work = finder.sync()
     finder.close()
 
@@ -219,7 +221,7 @@ def test_damaged_and_odd_lines_hide_nothing(tmp_path):
 
 
 def test_a_recording_that_is_gone_shows_no_passage(archive):
-    finder = Finder(discover(str(archive)).transcripts, None)
+    finder = Finder(discover(str(archive)).files, None)
     finder.sync()
     (archive / "projects" / "-srv-app" / "s1.jsonl").rename(archive / "moved")
 
@@ -243,8 +245,8 @@ def test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals(tmp_pa
 
 def test_what_two_write_down_at_once_stands_there_once(archive, tmp_path):
     index = tmp_path / "shared.db"
-    sources = [source(file) for file in discover(str(archive)).transcripts]
-    first = Index(index)
+    sources = list(discover(str(archive)).files)
+    first = Index(index, FILES, RECORDS, FULLTEXT)
 
     def read_behind_another(readings):
         find(archive, "parser", index)
@@ -263,21 +265,21 @@ def test_what_two_write_down_at_once_stands_there_once(archive, tmp_path):
 def test_what_another_left_is_still_found(archive, tmp_path):
     index = tmp_path / "shared.db"
     path = archive / "projects" / "-srv-app" / "s1.jsonl"
-    first = Index(index)
+    first = Index(index, FILES, RECORDS, FULLTEXT)
 
     def grown_behind_another(readings):
         if b"again" not in path.read_bytes():
             find(archive, "parser", index)
             with path.open("ab") as file:
                 file.write(prompt("parser again", at=90))
-            sources[:] = [source(file) for file in discover(str(archive)).transcripts]
+            sources[:] = list(discover(str(archive)).files)
         yield from read_all(readings)
 
-    sources = [source(file) for file in discover(str(archive)).transcripts]
+    sources = list(discover(str(archive)).files)
     sync_text(first.database, sources, grown_behind_another)
     first.close()
 
-    finder = Finder(discover(str(archive)).transcripts, index)
+    finder = Finder(discover(str(archive)).files, index)
     said = [each.hit.uuid for each in finder.look(parse("again", int))]
     finder.close()
     assert said == ["p-90"]
@@ -287,9 +289,9 @@ def test_an_index_somebody_writes_is_searched_as_it_is(archive, tmp_path):
     index = tmp_path / "shared.db"
     find(archive, "parser", index)
     put(archive, "s9", prompt("parser at last", at=99))
-    writer = Index(index)
+    writer = Index(index, FILES, RECORDS, FULLTEXT)
     writer.database.execute("BEGIN IMMEDIATE")
-    finder = Finder(discover(str(archive)).transcripts, index)
+    finder = Finder(discover(str(archive)).files, index)
 
     done = finder.try_sync()
     before = sorted(each.hit.uuid for each in finder.look(parse("parser", int)))

@@ -3,20 +3,21 @@
 import shutil
 
 import pytest
+from msgspec.structs import replace
 
 from flightlog.archive import Archive
 from flightlog.archive.growing import Growing, kept_outline, outline
-from flightlog.views.outline.fold import Whole
-from flightlog.views.prices import price
-from flightlog.views.summary import summarise
+from flightlog.usage.prices import price
+from flightlog.views.session.fold import SessionFold
+from flightlog.views.session.summary import outline_session
 from recordings import CASES, archive, config_dir
 
 
 def whole(found, name):
-    making = Whole(name, "claude-code", price)
+    fold = SessionFold(name, "claude-code", price)
     for item in found.records(name):
-        making.add(item)
-    return making.value()
+        fold.add(item)
+    return fold.outline()
 
 
 def test_every_recording_is_outlined_like_its_whole_session(tmp_path):
@@ -25,7 +26,11 @@ def test_every_recording_is_outlined_like_its_whole_session(tmp_path):
         for name in found.recordings:
             told, expected = Growing(found, name).look(), whole(found, name)
 
-            assert (told.session, told.told, told.lanes) == (expected.session, expected.told, expected.lanes), case
+            assert (told.session, told.summary, told.subagents) == (
+                expected.session,
+                expected.summary,
+                expected.subagents,
+            ), case
             assert figures(told) == figures(expected)
 
 
@@ -59,7 +64,7 @@ def test_looking_after_every_line_ends_where_looking_once_does(tmp_path, case):
 
     told, expected = growing.look(), Growing(complete, session).look()
 
-    assert (told.told, told.lanes) == (expected.told, expected.lanes)
+    assert (told.summary, told.subagents) == (expected.summary, expected.subagents)
     assert figures(told) == figures(expected)
     assert growing.bytes_read == sum(source.stat().st_size for source in sources)
 
@@ -105,6 +110,6 @@ def test_a_long_session_is_kept_in_the_index_until_it_changes(tmp_path):
     assert kept_outline(found, name) is None
     listed = next(iter(found.sessions()))
     assert kept_outline(found, name) == outline(found, name)
-    assert listed == summarise(found.session(name), found.find(name).changed_ms)
+    assert replace(listed, changed_ms=0) == outline_session(found.session(name)).summary
     file.write_bytes(file.read_bytes() + b'{"type":"new-thing"}\n')
     assert kept_outline(Archive([str(folder)], str(tmp_path / "home")), name) is None

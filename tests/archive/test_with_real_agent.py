@@ -8,10 +8,9 @@ import pytest
 
 from flightlog.archive import Archive
 from flightlog.model.events import Text, Thinking
-from flightlog.model.usage import Usage
-from flightlog.views.summary import all_steps
-from flightlog.views.truth import Reason
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown, Usage
+from flightlog.usage.reconciliation import GapReason
+from flightlog.views.session.timeline import all_steps
 from real_agent import new_session
 from waiting import until
 
@@ -74,7 +73,8 @@ def assert_told_whole(bench):
 
 
 def truths(bench):
-    return {truth.session: truth for truth in Archive([str(bench.config)]).usage(By.SESSION, UTC).truths}
+    report = Archive([str(bench.config)]).usage(Breakdown.SESSION, UTC)
+    return {truth.session: truth for truth in report.reconciliations}
 
 
 def adds_up(truth):
@@ -92,7 +92,7 @@ def test_a_session_is_told_whole_and_counted_as_the_client_counts(bench, case):
     assert_told_whole(bench)
     truth = truths(bench)[session]
     assert adds_up(truth)
-    assert [gap.reason for gap in truth.gaps] == ([Reason.CUT] if case == "cut stream" else [])
+    assert [gap.reason for gap in truth.gaps] == ([GapReason.CUT] if case == "cut stream" else [])
     assert round(told.result["total_cost_usd"], 6) == round(truth.client.total_usd, 6)
 
 
@@ -108,7 +108,7 @@ def test_resume_fork_and_compaction_are_counted_as_the_client_counts(bench):
     told = truths(bench)
 
     assert all(adds_up(truth) for truth in told.values())
-    assert [gap.reason for gap in told[session].gaps] == [Reason.COMPACTION]
+    assert [gap.reason for gap in told[session].gaps] == [GapReason.COMPACTION]
     assert told[forked].inherited_from == session
     assert not told[forked].gaps
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from cli_runs import flightlog, within
+from flightlog.app import open_runtime
 from flightlog.app.demo import SCENARIO, performed
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown
 
 
 def test_the_demo_takes_seconds_and_leaves_nothing_behind(tmp_path):
@@ -34,9 +35,9 @@ def test_another_scenario_gives_another_story(tmp_path):
     other = tmp_path / "demo.yaml"
     other.write_text(SCENARIO.read_text().replace('print("all prices right")', 'print(6 * 7, "prices")'))
 
-    with performed(other) as shown:
+    with performed(open_runtime(), other) as shown:
         told = shown.archive.session(shown.session)
-        counted = shown.archive.usage(By.DAY, UTC).total
+        counted = shown.archive.usage(Breakdown.DAY, UTC).total
 
     outputs = [call.output for step in told.steps for call in step.calls]
     assert any("42 prices" in output for output in outputs)
@@ -65,5 +66,5 @@ def test_a_broken_scenario_is_an_error_a_person_can_read(tmp_path, scenario):
     path = tmp_path / "broken.yaml"
     path.write_text(scenario)
 
-    with pytest.raises(FlightlogError), performed(path):
+    with pytest.raises(FlightlogError), performed(open_runtime(), path):
         pass

@@ -15,23 +15,6 @@ from flightlog.model.extras import EXTRAS
 from recordings import config_dir
 from transcripts import SESSION, user, write
 
-HEAVY = {
-    *(
-        "aiohttp",
-        "asyncio",
-        "email",
-        "genai_prices",
-        "http",
-        "jinja2",
-        "markdown_it",
-        "msgspec",
-        "multiprocessing",
-        "nh3",
-    ),
-    *("platformdirs", "re2", "rich", "ruamel", "sqlite3", "stringzilla", "tempfile", "zoneinfo", "zstandard"),
-}
-HELP = "from flightlog.cli.root import cli, run; run(cli, 'flightlog', ['--help'])"
-
 
 def commands(group, *path):
     for name in group.list_commands(click.Context(group)):
@@ -42,18 +25,6 @@ def commands(group, *path):
 
 
 EVERY = list(commands(cli))
-
-
-def test_help_imports_nothing_heavy():
-    code = f"import sys; {HELP}; print(*sys.modules, file=sys.stderr)"
-
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert "Usage: flightlog" in ran.stdout
-    loaded = set(ran.stderr.split())
-    assert loaded & HEAVY == set()
-    ours = ("flightlog", "flightlog.cli", "flightlog.cli.root", "flightlog.model", "flightlog.model.errors")
-    assert {name for name in loaded if name.startswith("flightlog")} == {*ours, "flightlog.model.text"}
 
 
 def cpu_s(*command):
@@ -84,8 +55,10 @@ def test_every_command_has_help_with_an_example(path):
 
 
 def test_the_list_of_commands_says_what_the_commands_say():
+    listed = "".join(within(None, "--help").out.split())  # lines are wrapped, also after a hyphen
+
     for name, (_, _, line) in COMMANDS.items():
-        assert line in within(None, "--help").out.replace("\n" + " " * 11, " ") or line.split()[0] in within(None).err
+        assert "".join(f"{name}{line}".split()) in listed
         assert line.endswith(".")
         assert within(None, name, "--help").code == 0
 
@@ -197,26 +170,6 @@ def test_python_dash_m_is_the_same_program():
     ran = subprocess.run([sys.executable, "-m", "flightlog", "--version"], capture_output=True, text=True, check=True)
 
     assert ran.stdout.startswith("flightlog, version ")
-
-
-def test_the_quick_way_to_a_usage_report_says_the_same_without_the_command_line(tmp_path):
-    config = config_dir(tmp_path, "2.1.325/multi-turn-tools")
-    asked = ["session", "usage", "--json", "--by", "session"]
-    told = [sys.executable, "-X", "importtime", "-m", "flightlog", *asked]
-
-    quick = subprocess.run(told, env=environment(config), capture_output=True, text=True, check=True)
-
-    loaded = set(quick.stderr.split())
-    assert quick.stdout == within(config, *asked).out
-    assert "msgspec" in loaded
-    assert not {"click", "rich", "jinja2", "zstandard"} & loaded
-
-
-@pytest.mark.parametrize("words", [["--by", "nonsense"], ["--by"], ["--since", "7d"]])
-def test_what_the_quick_way_cannot_answer_is_left_to_the_command_line(tmp_path, words):
-    ran = flightlog(tmp_path, "session", "usage", "--json", *words)
-
-    assert ran.code == (0 if words[0] == "--since" else 2)
 
 
 @pytest.mark.parametrize(

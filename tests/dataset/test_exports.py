@@ -19,8 +19,8 @@ from flightlog.dataset.layout import write_shard
 from flightlog.dataset.stats import tokens
 from flightlog.dataset.sync import sync
 from flightlog.model.errors import Invalid, Unavailable
-from flightlog.views.summary import all_steps
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown
+from flightlog.views.session.timeline import all_steps
 from recordings import CASES, config_dir
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"
@@ -41,7 +41,7 @@ def everything(tmp_path_factory):
 def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything):
     ground, archive = everything
     told = list(archive.told())
-    usage = archive.usage(By.SESSION, UTC).total.usage
+    usage = archive.usage(Breakdown.SESSION, UTC).total.usage
 
     calls = [(session.id, call.id) for session in told for step in all_steps(session) for call in step.calls]
     assert ground.book.counts()["session"] == sum(bool(session.turns or session.lanes) for session in told)
@@ -56,7 +56,7 @@ def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything
 def test_duckdb_reads_the_parquet_by_agent_and_day(everything, tmp_path):
     ground, archive = everything
     made = export(ground.book, "parquet", tmp_path / "rows")
-    usage = archive.usage(By.SESSION, UTC).total.usage
+    usage = archive.usage(Breakdown.SESSION, UTC).total.usage
 
     def asked(question):
         return duckdb.sql(question).fetchall()

@@ -11,6 +11,7 @@ import pytest
 
 from cli_runs import environment
 from dataset_ground import turn
+from flightlog.app import open_runtime
 from flightlog.app.collecting import is_off
 from flightlog.dataset import hooks
 from waiting import until
@@ -161,7 +162,7 @@ def test_collection_is_off_for_four_values_of_the_switch(monkeypatch):
     found = {}
     for value in ("0", "False", "no", " OFF ", "1", "", "true"):
         monkeypatch.setenv("ML_COLLECTION_ENABLED", value)
-        found[value] = is_off()
+        found[value] = is_off(open_runtime())
 
     assert [value for value, off in found.items() if off] == ["0", "False", "no", " OFF "]
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from flightlog.agents.namespace import Means
 from flightlog.app import lab as app
+from flightlog.app import open_runtime
 from flightlog.lab.inspect import Where, inspected
 from flightlog.lab.running import asking
 from flightlog.lab.running.run import begin
@@ -87,7 +88,7 @@ def test_four_at_once_each_see_their_own_tree_at_the_configured_path(tmp_path):
 def test_without_namespaces_they_run_one_after_the_other_and_the_run_says_so(tmp_path):
     sessions = ("make one", {"prompt": "make two", "count": 2})
     given = config(tmp_path, WHO, *sessions, session_mode="forked", engine="scripted")
-    setting = replace(app.setting(lambda *_: None, environment(tmp_path)), means=Means.NONE, leash=())
+    setting = replace(app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), means=Means.NONE, leash=())
 
     book = begin(tmp_path / "runs" / "run", given, setting)
 
@@ -213,7 +214,11 @@ def test_a_taken_name_and_a_run_inside_its_work_directory_are_refused(tmp_path):
     with pytest.raises(Conflict, match="a run of this name"):
         run(tmp_path, given)
     with pytest.raises(Invalid, match="inside its work directory"):
-        begin(tmp_path / "work" / "runs" / "r", given, app.setting(lambda *_: None, environment(tmp_path)))
+        begin(
+            tmp_path / "work" / "runs" / "r",
+            given,
+            app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None),
+        )
 
 
 def test_any_command_can_be_the_agent(tmp_path):
@@ -230,7 +235,9 @@ def test_any_command_can_be_the_agent(tmp_path):
 
 def test_progress_is_told_while_it_runs(tmp_path):
     told = []
-    setting = app.setting(lambda *words: told.append((time.monotonic(), *words)), environment(tmp_path))
+    setting = app.prepare_run(
+        open_runtime(environment(tmp_path)), lambda *words: told.append((time.monotonic(), *words))
+    )
 
     begin(tmp_path / "runs" / "run", config(tmp_path, WHO, "make one", engine="scripted"), setting)
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from flightlog.live.billing import Known, Sample, Spend, billing, divided, forecast
 from flightlog.live.state import Limits, Window
 from flightlog.model.usage import CostSource, Row, Usage
-from flightlog.views.digest import Tally
+from flightlog.usage.digest import UsageBucket
 from live_files import MINUTE_MS, NOW_MS
 
 HOUR_MS = 60 * MINUTE_MS
@@ -23,7 +23,7 @@ def row(at_ms, tokens=1000):
        cuts=st.lists(st.integers(0, 899_999), max_size=4, unique=True), usd=st.floats(0.01, 50))  # fmt: skip
 def test_a_divided_tally_adds_up_whatever_the_rows_say(times, cuts, usd):
     rows = [row(at) for at in times]
-    tally = Tally(
+    tally = UsageBucket(
         "claude-opus-5-5", 0, CostSource.TABLE, usd, len(rows), min(times), max(times), Usage(1000 * len(rows))
     )
 

@@ -21,7 +21,7 @@ from flightlog.live.state import (
     Swap,
     Window,
 )
-from golden import matches
+from golden import assert_golden
 from live_files import MINUTE_MS, NOW_MS
 
 HOUR_MS = 60 * MINUTE_MS
@@ -63,21 +63,21 @@ def shown(width, height, **told):
 def test_golden_board(width, height):
     text = shown(width, height)
 
-    assert matches(f"live/board-{width}x{height}.txt", text)
+    assert_golden(f"live/board-{width}x{height}.txt", text)
     assert all(len(line) <= width for line in text.splitlines())
 
 
 def test_golden_board_with_more_sessions_than_lines_and_a_broken_file():
     text = shown(80, 24, sessions=40, broken="line 12, column 5: expected ',' or ']'")
 
-    assert matches("live/board-full.txt", text)
+    assert_golden("live/board-full.txt", text)
     assert len(text.splitlines()) == 24
 
 
 def test_golden_board_of_nothing():
     text = "\n".join(line.text for line in board([], Screen(80, 24, UTC))) + "\n"
 
-    assert matches("live/board-empty.txt", text)
+    assert_golden("live/board-empty.txt", text)
 
 
 def test_foreign_text_cannot_act():

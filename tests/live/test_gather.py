@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from ruamel.yaml import YAML
 
-from flightlog.views.usage import By
+from flightlog.model.usage import Breakdown
 from live_files import MINUTE_MS, NOW_MS, Desk, iso, limits, session_id
 from transcripts import user
 
@@ -88,8 +88,8 @@ def test_a_week_of_two_accounts_and_swaps_adds_up_to_the_ledger_to_the_cent(tmp_
     looks = [desk.gather() for _ in range(2)]
 
     archive = desk.archive()
-    ledger = archive.usage(By.SESSION, desk.where().zone).total.cost.usd
-    archive.books.close()
+    ledger = archive.usage(Breakdown.SESSION, desk.runtime().zone).total.cost.usd
+    archive.usage_pipeline.save()
     profiles = {each.billing_fingerprint: each for each in live.state.auth_profiles}
     assert set(profiles) == {"oauth-aaaa", "oauth-bbbb"}
     sums = [each.billing.week_cost for each in live.state.auth_profiles]

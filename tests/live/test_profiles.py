@@ -1,13 +1,13 @@
-from flightlog.live.payloads import Launch
 from flightlog.live.profiles import Found, Sight, advice, recognise, urgency
 from flightlog.live.state import AuthProfile, Billing, Limits, Window
+from flightlog.sources.hook_log import StatusLaunch
 
 WORK = AuthProfile("work", aliases=["claude2"], billing_fingerprint="oauth-1")
 SHOP = AuthProfile("shop", path_patterns=["/srv/shop/**"], config_dirs=["/home/ada/.claude-shop/"])
 
 
 def found(*profiles, project="", current="", **launch):
-    return recognise(Sight(Launch(**launch), project), profiles, current)
+    return recognise(Sight(StatusLaunch(**launch), project), profiles, current)
 
 
 def test_a_known_print_wins_over_everything_said():

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from flightlog.agents.claude_code.hooks import read_new_status
 from flightlog.agents.scripted import parse, serve
 from flightlog.app.install import apply, plan
-from flightlog.live.payloads import told
 from waiting import until
 
 COLUMNS = 120
@@ -85,12 +85,12 @@ def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench
         page = until(lambda: next(bench.config.glob("session-health/????????-*.json"), None), 40)
         until(lambda: "Primary Account" in screen(tmux), 40)
         path = bench.recordings / "sessions/claude-code" / page.stem / "status.jsonl"
-        until(lambda: told(path.read_bytes().splitlines()[-1]).payload.cost.total_cost_usd > 0, 40)
+        until(lambda: read_new_status(str(path.parent), 0)[0][-1].payload.cost.total_cost_usd > 0, 40)
 
     assert len(SEEN) > 10
     assert [each for each in SEEN if "| ctx " not in each] == []
     session = page.stem
-    noted = [told(line) for line in path.read_bytes().splitlines()]
+    noted, _ = read_new_status(str(path.parent), 0)
     assert all(noted)
     assert {each.launch.alias for each in noted} == {"claude2"}
     assert noted[-1].launch.account.startswith("key-")

@@ -5,14 +5,12 @@ import os
 import subprocess
 import sys
 import textwrap
-import time
-import uuid
 from pathlib import Path
 
+from flightlog.app import open_runtime
 from flightlog.loop.look.report import write_report
 from flightlog.loop.plan.load import parse
-from flightlog.loop.run.book import Surroundings
-from flightlog.loop.run.machine import Outside
+from flightlog.loop.run.machine import LoopOptions
 from flightlog.loop.run.session import Beginning, Conduct, begin, carry_on
 from flightlog.model.pages import Redacted
 from flightlog.privacy.redact import Redactor
@@ -58,23 +56,17 @@ def ralph(root, *words, timeout=120, **more):
 
 def conduct(root, **settings):
     """Carry a plan out in this process, as `run --autonomous` does; return what it came to."""
-    outside = Outside(
-        environment=environment(root),
-        python=sys.executable,
-        now=time.time,
-        monotonic=time.monotonic,
-        sleep=time.sleep,
-        new_id=lambda: str(uuid.uuid4()),
-        claude=lambda: Path("/no/such/program"),
-        config_dir=root / "config",
+    options = LoopOptions(
+        open_runtime(environment(root, FLIGHTLOG_CLAUDE="/no/such/program")),
+        root / "config",
         keep=lambda _: None,
         redact=lambda text: Redacted(text, 0, 0),
     )
     redactor = Redactor(bytes(32))
     data = (root / "plan.yaml").read_bytes()
     told = Beginning(parse(data), data, root, autonomous=True, **settings)
-    directory = begin(root / "ralph-loop-sessions", told, Surroundings(outside.now, outside.new_id, redactor))
-    carry_on(directory, outside, redactor, Conduct("a test"), write_report)
+    directory = begin(root / "ralph-loop-sessions", told, options.runtime, redactor)
+    carry_on(directory, options, redactor, Conduct("a test"), write_report)
     return directory
 
 

@@ -12,7 +12,6 @@ from flightlog.loop.core.state import State
 from flightlog.loop.core.times import seconds, stamp
 from flightlog.loop.core.told import measured
 from flightlog.loop.plan.load import parse
-from flightlog.loop.run.saying import call, said
 
 
 def session(text, *events, autonomous=True):
@@ -244,37 +243,6 @@ def test_times_are_written_and_read_back():
     assert stamp(1768816800.0) == "2026-01-19T10:00:00Z"
     assert seconds(stamp(1768816800.125)) == 1768816800.125
     assert stamp(None) is None
-
-
-def test_only_an_explicit_flag_and_status_count_as_done():
-    def told(text):
-        return said([{"type": "result", "result": text, "is_error": False}])
-
-    block = told("All good.\nSTATUS: COMPLETE\nTESTS_STATUS: PASSING\nEXIT_SIGNAL: true")
-    fenced = told('```json\n{"exit_signal": true, "status": "COMPLETE", "tests_status": "PASSING"}\n```')
-    passing = told("I will set EXIT_SIGNAL: true when the status is COMPLETE, but I am not done.")
-
-    assert (block.exit_signal, len(block.indicators)) == (True, 2)
-    assert (fenced.exit_signal, len(fenced.indicators)) == (True, 2)
-    assert (passing.exit_signal, len(passing.indicators)) == (False, 0)
-
-
-def test_a_limit_is_told_from_a_time_out_and_from_a_benign_error_flag():
-    limited = said([{"type": "result", "result": "Claude AI usage limit reached|1768816800", "is_error": True}])
-    rejected = said([{"type": "rate_limit_event", "rate_limit_info": {"status": "rejected", "resetsAt": 99.0}}])
-    fine = said([{"type": "result", "result": "the request timed out once, then worked", "is_error": False}])
-
-    assert (limited.limited, limited.resets_at) == (True, 1768816800.0)
-    assert (rejected.limited, rejected.resets_at) == (True, 99.0)
-    assert (fine.limited, fine.failed) == (False, False)
-
-
-def test_a_call_is_counted_by_its_message():
-    record = {"type": "assistant", "message": {"id": "m1", "model": "claude-opus-5-5", "usage": {"input_tokens": 10}}}
-
-    assert call(record).tokens == 10
-    assert call({"type": "assistant", "message": {"id": "m2", "model": "<synthetic>"}}) is None
-    assert call({"type": "user"}) is None
 
 
 def test_every_question_offers_its_safe_choice():

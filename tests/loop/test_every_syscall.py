@@ -17,15 +17,16 @@ from strace_points import inject, points, run
 
 SCENARIO = """
 import itertools, json, time, os
+from datetime import timezone
 from flightlog.loop.look.report import write_report
 from flightlog.loop.plan.load import parse
 from flightlog.loop.run import session
-from flightlog.loop.run.book import Surroundings
-from flightlog.loop.run.machine import Machine, Outside
+from flightlog.loop.run.machine import LoopOptions, Machine
 from flightlog.loop.run.world import Checked, Ran
 from flightlog.loop.run.where import sessions
 from flightlog.loop import events as e
 from flightlog.model.pages import Redacted
+from flightlog.model.runtime import Clock, Runtime
 from flightlog.privacy.redact import Redactor
 
 COUNT = {count}
@@ -36,33 +37,36 @@ data = json.dumps(dict(plan="killed", tasks=tasks, config=dict(human_interventio
 numbers = itertools.count(time.time_ns())
 # A clock that goes on with each look at it: pages are written by the clock too, and every run must have the same calls.
 ticks = itertools.count(int(time.time()) * 100)
-outside = Outside(environment=dict(), python="", now=lambda: next(ticks) / 100,
-                  monotonic=time.monotonic, sleep=time.sleep,
-                  new_id=lambda: str(next(numbers)), claude=lambda: root, config_dir=root,
-                  keep=lambda _: None, redact=lambda text: Redacted(text, 0, 0))
+clock = Clock(lambda: next(ticks) * 10, time.monotonic, time.sleep)
+runtime = Runtime(dict(), str(root), str(root), str(root), clock, timezone.utc, lambda: str(next(numbers)),
+                  lambda _: dict(), print)
+options = LoopOptions(runtime, root, keep=lambda _: None, redact=lambda text: Redacted(text, 0, 0))
 redactor = Redactor(bytes(32))
 
-def perform(self, effect, state, emit):
-    key = state.task(effect.task.task_id).key
-    done = (root / "effects.txt").read_text().split() if (root / "effects.txt").exists() else []
-    with open(root / "ran.txt", "a") as file:
-        file.write(effect.task.task_id + "\\n")
-    if key not in done:
-        with open(root / "effects.txt", "a") as file:
-            file.write(key + "\\n")
-    emit(e.Reported(effect.task.task_id, effect.attempt, "metric", "m" + effect.task.task_id, 1.0))
-    return Ran("success", 0.0, 0)
+class OwnTasks(Machine):
+    def run(self, effect, state, emit):
+        key = state.task(effect.task.task_id).key
+        done = (root / "effects.txt").read_text().split() if (root / "effects.txt").exists() else []
+        with open(root / "ran.txt", "a") as file:
+            file.write(effect.task.task_id + "\\n")
+        if key not in done:
+            with open(root / "effects.txt", "a") as file:
+                file.write(key + "\\n")
+        emit(e.Reported(effect.task.task_id, effect.attempt, "metric", "m" + effect.task.task_id, 1.0))
+        return Ran("success", 0.0, 0)
 
-Machine.run = perform
-Machine.check = lambda self, effect, state: Checked(True, (("true", 0),), (), "", 0.0)
+    def check(self, effect, state):
+        return Checked(True, (("true", 0),), (), "", 0.0)
+
+how = session.Conduct("a test", go_on=True, machine=OwnTasks)
 top = root / "ralph-loop-sessions"
 begin()
 known = [path for path in sessions(top)] if top.is_dir() else []
 if not known:
     told = session.Beginning(parse(data), data, root, autonomous=True)
-    known = [session.begin(top, told, Surroundings(outside.now, outside.new_id, redactor))]
+    known = [session.begin(top, told, runtime, redactor)]
 try:
-    session.carry_on(known[0], outside, redactor, session.Conduct("a test", go_on=True), write_report)
+    session.carry_on(known[0], options, redactor, how, write_report)
 except Exception as error:
     if "is completed" not in str(error):
         raise

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from cli_runs import FLIGHTLOG, environment
+from flightlog.app import open_runtime
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.privacy.tiers import Tier, kind_of
 from flightlog.retro import feedback, logs, looking, workflow
@@ -182,9 +183,9 @@ def test_12_a_session_can_be_resumed_without_its_id_even_after_a_crash_in_its_fi
     from flightlog.app.retro_session import begin, current
 
     room = make_room(tmp_path)
-    session = begin(room)  # and nothing more: the crash
+    session = begin(open_runtime(), room)  # and nothing more: the crash
 
-    assert begin(room, "latest") == session == current(room)
+    assert begin(open_runtime(), room, "latest") == session == current(room)
     assert json.loads((room.root / "resume-session.json").read_text()) == {"session_id": session}
 
 

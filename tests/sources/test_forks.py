@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from flightlog.sources import forks
-from flightlog.sources.forks import spread
+from flightlog.sources.forks import run_forked
 
 decode = msgspec.msgpack.Decoder(tuple[int, str]).decode
 
@@ -24,7 +24,7 @@ def delivered(sent, end):
         os.write(outbox, sent)
         end()
     os.close(outbox)
-    return [number for number, _ in forks._delivered([(child, results)], decode)]
+    return [number for number, _ in forks._receive([(child, results)], decode)]
 
 
 def die():
@@ -33,13 +33,15 @@ def die():
 
 @pytest.mark.parametrize("size", [1, 100_000])
 def test_every_number_is_worked_on_once_whatever_the_size_of_the_answers(size):
-    found = dict(spread(50, lambda number: (number, "x" * number * size), decode, 3))
+    found = dict(run_forked(50, lambda number: (number, "x" * number * size), decode, 3))
 
     assert found == {number: "x" * number * size for number in range(50)}
 
 
 def test_the_work_is_done_in_other_processes():
-    assert str(os.getpid()) not in {said for _, said in spread(4, lambda number: (number, str(os.getpid())), decode, 2)}
+    assert str(os.getpid()) not in {
+        said for _, said in run_forked(4, lambda number: (number, str(os.getpid())), decode, 2)
+    }
 
 
 def test_what_a_dead_child_delivered_whole_counts_and_the_rest_is_left():
@@ -61,7 +63,7 @@ def test_a_child_that_dies_takes_nothing_from_the_others():
             die()
         return number, ""
 
-    found = {number for number, _ in spread(100, work, decode, 2)}
+    found = {number for number, _ in run_forked(100, work, decode, 2)}
 
     assert 7 not in found
     assert found >= set(range(8, 100))  # what lay in the dead one's hands may be lost, what was not taken is not

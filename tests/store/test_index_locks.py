@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 from flightlog.store.index.database import Index
-from flightlog.store.index.sessions import kept
+from flightlog.store.index.files import SCHEMA as FILES
+from flightlog.store.index.sessions import SCHEMA, keep, kept
 
 # The bytes SQLite locks while a connection may read; whoever gets them all to itself clears the log away.
 TAKE = """
@@ -24,11 +25,11 @@ def who_holds(path):
 
 def test_a_second_connection_leaves_the_locks_of_the_first(tmp_path):
     path = tmp_path / "index.db"
-    first = Index(path)
+    first = Index(path, FILES)
     first.database.execute("SELECT count(*) FROM files").fetchone()
     assert who_holds(path) == "held\n"
 
-    second = Index(path)
+    second = Index(path, FILES)
     held = who_holds(path)
     second.close()
 
@@ -53,18 +54,18 @@ def test_a_row_that_nobody_wrote_is_damage_where_the_file_is_damaged(tmp_path):
         there = database.execute("SELECT count(*) FROM sqlite_schema WHERE name = 'odd'").fetchone()[0]
         return sorted([*(row[0] for row in database.execute("SELECT name FROM odd")), "a"]) if there else ["new"]
 
-    assert damaged.asked(question) == ["new"]
+    assert damaged.query(question) == ["new"]
     damaged.close()
 
 
 def test_a_mistake_of_the_asker_throws_no_sound_index_away(tmp_path):
     path = tmp_path / "index.db"
-    index = Index(path)
-    index.asked(lambda database: database.execute("SELECT count(*) FROM files").fetchone())
+    index = Index(path, FILES)
+    index.query(lambda database: database.execute("SELECT count(*) FROM files").fetchone())
     before = path.stat().st_ino
 
     try:
-        index.asked(lambda _: [].index("not there"))
+        index.query(lambda _: [].index("not there"))
     except ValueError as error:
         told = str(error)
 
@@ -73,14 +74,27 @@ def test_a_mistake_of_the_asker_throws_no_sound_index_away(tmp_path):
     index.close()
 
 
+def test_a_level_creates_its_tables_beside_those_of_another(tmp_path):
+    path = tmp_path / "index.db"
+    first = Index(path, FILES)
+    first.query(lambda database: database.execute("INSERT INTO files(level, path) VALUES (1, 'x')"))
+    first.close()
+
+    second = Index(path, FILES, SCHEMA)
+    second.query(lambda database: keep(database, "kind", [("s", 1, b"x")]))
+    count = second.query(lambda database: database.execute("SELECT count(*) FROM files").fetchone())
+    second.close()
+
+    assert count == (1,)
+
+
 OPENING = """
 import sys
 from flightlog.store.index.database import Index
-from flightlog.store.index.sessions import kept
-from flightlog.store.index.sessions import keep
+from flightlog.store.index.sessions import SCHEMA, keep
 sys.stdin.read(1)
-index = Index(sys.argv[1])
-index.asked(lambda database: keep(database, "kind", [(sys.argv[2], 1, b"x")]))
+index = Index(sys.argv[1], SCHEMA)
+index.query(lambda database: keep(database, "kind", [(sys.argv[2], 1, b"x")]))
 index.close()
 """
 
@@ -97,6 +111,6 @@ def test_processes_that_open_an_index_at_once_do_not_throw_it_away(tmp_path):
             child.stdin.write(b"x")
             child.stdin.close()
         assert [child.wait(60) for child in begun] == [0] * 6
-        index = Index(path)
-        assert len(index.asked(lambda database: kept(database, "kind"))) == 6
+        index = Index(path, SCHEMA)
+        assert len(index.query(lambda database: kept(database, "kind"))) == 6
         index.close()

@@ -154,8 +154,8 @@ def test_dying_at_any_system_call_of_an_append_loses_nothing_acknowledged(tmp_pa
         assert kept[-1] == 9
         assert {int(word) for word in acked} - {1} <= set(kept)
         assert kept == sorted(kept)
-        assert numbers(root / "new" / "log.jsonl") in ([9], [1, 9])
-        assert "1" not in acked or numbers(root / "new" / "log.jsonl") == [1, 9]
+        possible = [[1, 9]] if "1" in acked else [[9], [1, 9]]
+        assert numbers(root / "new" / "log.jsonl") in possible
 
     points = kill_everywhere(APPEND, tmp_path, prepare, check)
 
@@ -286,8 +286,8 @@ def test_every_record_that_damage_did_not_touch_is_returned(tmp_path_factory, si
 
     at = 0
     for line in lines:
-        untouched = at + len(line) + 1 <= start or at > end
-        assert not untouched or line in sound
+        if at + len(line) + 1 <= start or at > end:
+            assert line in sound
         at += len(line) + 1
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from flightlog.model.damage import Damage
-from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.transcript import entries
+from flightlog.sources.protocol import SessionFile
 from flightlog.views.feed import LINES_MAX, Feed, cut
 from flightlog.views.story import Kind
 from recordings import ROOT
@@ -12,7 +12,7 @@ from recordings import ROOT
 
 def fed(path, times=1):
     feed = Feed()
-    found = [item for _ in range(times) for item in entries(Transcript(str(path), path.stem, 0, 0))]
+    found = [item for _ in range(times) for item in entries(SessionFile(str(path), path.stem, 0, 0))]
     return [line for item in found if not isinstance(item, Damage) for line in feed.lines(item)]
 
 

@@ -2,7 +2,7 @@ from msgspec.structs import replace
 
 from flightlog.model.usage import Cost, CostSource
 from flightlog.views.health import Level, health
-from flightlog.views.summary import summarise
+from flightlog.views.session.summary import outline_session
 from recordings import archive
 
 KNOWN = Cost(1.0, CostSource.TABLE)
@@ -10,7 +10,7 @@ KNOWN = Cost(1.0, CostSource.TABLE)
 
 def told(tmp_path, **more):
     found = archive(tmp_path, "2.1.325/single-turn")
-    return replace(summarise(found.session(found.latest())), **more)
+    return replace(outline_session(found.session(found.latest())).summary, **more)
 
 
 def test_a_session_without_faults_is_good(tmp_path):

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from flightlog.archive import Archive
 from flightlog.model.damage import Damage
 from flightlog.model.events import Unknown
-from flightlog.sources.claude_code.discover import Transcript
+from flightlog.model.usage import Breakdown
 from flightlog.sources.claude_code.transcript import entries
+from flightlog.sources.protocol import SessionFile
 from flightlog.views.atif.emit import Profile, trajectory
 from flightlog.views.atif.lint import lint
 from flightlog.views.feed import Feed
 from flightlog.views.story import Telling, story
 from flightlog.views.story_forms import as_html, as_markdown, as_text
-from flightlog.views.usage import By
 from flightlog.views.wire import as_json
 from recordings import ROOT
 from transcripts import SESSION, archive, user
@@ -70,8 +70,8 @@ def test_any_recording_can_be_told_counted_and_exported(records):
     with tempfile.TemporaryDirectory() as folder:
         door = archive(Path(folder), *records)
         session = door.session(SESSION)
-        report = door.usage(By.DAY, UTC)
-        told = list(entries(Transcript(str(Path(folder) / f"projects/shop/{SESSION}.jsonl"), SESSION, 0, 0)))
+        report = door.usage(Breakdown.DAY, UTC)
+        told = list(entries(SessionFile(str(Path(folder) / f"projects/shop/{SESSION}.jsonl"), SESSION, 0, 0)))
         lines = list(story(session, Telling(full=True)))
 
     items = [item for item in told if not isinstance(item, Damage)]

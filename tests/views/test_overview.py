@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.overview import DAY_MS, Overview, busiest, dearest, doomed, facts
-from flightlog.views.summary import SessionSummary, TurnCost
+from flightlog.views.session.outline import SessionSummary, TurnCost
 
 COST = Cost(1.0, CostSource.TABLE)
 ONE = SessionSummary(

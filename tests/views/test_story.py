@@ -4,7 +4,7 @@ from flightlog.model.address import parse
 from flightlog.model.errors import NotFound
 from flightlog.views.story import Telling, passage, story
 from flightlog.views.story_forms import as_html, as_markdown, as_text
-from golden import matches
+from golden import assert_golden
 from recordings import CASES, archive
 
 
@@ -14,7 +14,7 @@ def test_every_recording_tells_its_golden_story(tmp_path, case):
 
     told = "\n".join(as_text(story(session, Telling())) for session in sessions)
 
-    assert matches(f"stories/{case.replace('/', '-')}.txt", told)
+    assert_golden(f"stories/{case.replace('/', '-')}.txt", told)
 
 
 def test_a_story_in_every_form_is_golden(tmp_path):
@@ -22,8 +22,8 @@ def test_a_story_in_every_form_is_golden(tmp_path):
 
     lines = list(story(session, Telling()))
 
-    assert matches("forms/odd-outputs.md", as_markdown(lines))
-    assert matches("forms/odd-outputs.html", as_html(lines))
+    assert_golden("forms/odd-outputs.md", as_markdown(lines))
+    assert_golden("forms/odd-outputs.html", as_html(lines))
 
 
 def test_an_address_opens_one_step_of_the_main_thread_or_of_a_subagent(tmp_path):

@@ -11,7 +11,7 @@ import hostile
 from browser import Browser
 from flightlog.agents.scripted import load, serve
 from flightlog.agents.scripted.agent import Desk, ScriptedAgent
-from flightlog.app import now_ms
+from flightlog.app import open_runtime
 from flightlog.app.demo import PROMPTS, SCENARIO
 from pages import WEB_ROOT, running
 from real_agent import new_session
@@ -182,7 +182,9 @@ def test_a_running_session_grows_on_the_page_within_a_second(browser, tmp_path):
     with serve(load(SCENARIO)) as model, running(tmp_path / "config") as served:
         project = tmp_path / "price-rounder"
         project.mkdir()
-        agent = ScriptedAgent(Desk(model.url, project, tmp_path / "config", now_ms, new_session), new_session())
+        agent = ScriptedAgent(
+            Desk(model.url, project, tmp_path / "config", open_runtime().clock.now_ms, new_session), new_session()
+        )
         agent.ask(PROMPTS[0])
         page = browser.page()
         page.go(served.door)
@@ -191,10 +193,10 @@ def test_a_running_session_grows_on_the_page_within_a_second(browser, tmp_path):
         before = page.js("document.querySelectorAll('.row').length")
 
         agent.ask(PROMPTS[1])
-        wrote = now_ms()
+        wrote = open_runtime().clock.now_ms()
         page.until(f"document.querySelectorAll('.row').length > {before}")
         page.until("document.getElementById('timeline').innerText.includes('How many lines is that?')")
-        seen_after_ms = now_ms() - wrote
+        seen_after_ms = open_runtime().clock.now_ms() - wrote
 
         assert seen_after_ms <= 1_000
         page.until("document.getElementById('2.2') || document.getElementById('2.1')")

@@ -2,28 +2,29 @@ import sqlite3
 from datetime import UTC
 
 import pytest
+from msgspec.structs import replace
 
 from archive_maker import prompt
-from flightlog.app import now_ms
-from flightlog.archive import Archive
+from flightlog.archive.door import open_archive
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.views.usage import By
-from flightlog.web.data import Data, Sources
+from flightlog.model.usage import Breakdown
+from flightlog.web.data import Data
+from pages import make_runtime
 from recordings import CASES, archive, config_dir
 from waiting import until
 
 
 @pytest.fixture
 def data(tmp_path):
-    folder = str(config_dir(tmp_path / "config", *CASES))
-    opened = Data(Sources(lambda: Archive([folder], str(tmp_path / "home")), UTC, now_ms))
+    folder = config_dir(tmp_path / "config", *CASES)
+    opened = Data(replace(make_runtime(folder), data_dir=str(tmp_path / "home")))
     yield opened
     opened.close()
 
 
 def test_the_list_is_the_archives_own(data):
     assert until(lambda: data.listing().pending == 0 and data.listing().sessions)
-    assert data.listing().sessions == tuple(data.sources.archive().sessions())
+    assert data.listing().sessions == tuple(open_archive(data.runtime).sessions())
 
 
 def test_a_session_is_read_once_until_it_changes(data, tmp_path):
@@ -37,7 +38,7 @@ def test_a_session_is_read_once_until_it_changes(data, tmp_path):
 
 
 def test_hits_stand_in_the_order_of_the_session(data):
-    name = next(each for each in data.sources.archive().recordings if each.startswith("2123f2df"))
+    name = next(each for each in open_archive(data.runtime).recordings if each.startswith("2123f2df"))
 
     hits = data.find(name, "greet", 200)
 
@@ -79,9 +80,9 @@ def test_what_cannot_be_searched_for_is_refused(data):
 
 
 def test_usage_is_the_books_own(data):
-    told = data.usage([By.DAY, By.MODEL])
+    told = data.usage([Breakdown.DAY, Breakdown.MODEL])
 
-    assert told[By.DAY] == data.sources.archive().usage(By.DAY, UTC)
+    assert told[Breakdown.DAY] == open_archive(data.runtime).usage(Breakdown.DAY, UTC)
 
 
 def test_no_such_session_is_said(data):

@@ -2,8 +2,7 @@
 
 from flightlog.archive.growing import outline
 from flightlog.model.session import Step, Turn
-from flightlog.views.outline.shape import Mark
-from flightlog.views.timeline import RowKind, rows
+from flightlog.views.session.timeline import RowKind, RowMark, build_rows
 from flightlog.web.held import GONE, Held, text_of
 from recordings import CASES, archive
 
@@ -33,7 +32,7 @@ def test_shown_rows_say_what_the_whole_session_says(tmp_path):
             for lane in (None, *session.lanes):
                 told = every(held, lane.id if lane else "")
 
-                assert [shown(row) for row in told] == [shown(row) for row in rows(session, lane)], case
+                assert [shown(row) for row in told] == [shown(row) for row in build_rows(session, lane)], case
 
 
 def test_some_rows_are_read_like_all_of_them(tmp_path):
@@ -63,16 +62,16 @@ def test_a_recording_that_vanished_is_said_to_be_gone(tmp_path):
 
     told = every(held)
 
-    steps = [row for row, mark in zip(told, held.thread().marks, strict=True) if mark == Mark.STEP]
+    steps = [row for row, mark in zip(told, held.thread().marks, strict=True) if mark == RowMark.STEP]
     assert {(row.kind, row.item) for row in steps} == {(RowKind.NOTE, GONE)}
 
 
 def test_every_place_leads_to_a_row(tmp_path):
     found = archive(tmp_path, "2.1.325/subagent-foreground")
     held = held_of(found)
-    lanes = {lane for lane, _ in held.rows_by_place.values()}
+    lanes = {lane for lane, _ in held.rows_by_location.values()}
 
-    assert lanes == {"", *(lane.id for lane in held.outline.lanes)}
+    assert lanes == {"", *(lane.id for lane in held.outline.subagents)}
 
 
 def test_the_words_of_a_record_are_those_a_page_shows(tmp_path):

@@ -4,7 +4,7 @@ import asyncio
 import json
 from datetime import UTC
 
-from flightlog.app import now_ms
+from flightlog.app import open_runtime
 from flightlog.web.hub import QUEUE_MAX, Hub
 from flightlog.web.news import news
 from flightlog.web.render import environment
@@ -13,7 +13,7 @@ from recordings import archive
 
 
 def hub(found):
-    return Hub(news(environment(UTC, now_ms)), Shelf(lambda _: found, lambda _: ""))
+    return Hub(news(environment(UTC, open_runtime().clock.now_ms)), Shelf(lambda _: found, lambda _: ""))
 
 
 async def told(queue):

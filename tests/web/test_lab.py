@@ -11,7 +11,7 @@ import pytest
 
 import hostile
 from browser import Browser
-from flightlog.app import lab_replay
+from flightlog.app import lab_replay, open_runtime
 from flightlog.lab.replaying.branch import Asked
 from labs import again, bash, config, run, script
 from pages import WEB_ROOT, running
@@ -45,8 +45,10 @@ def prepared(root):
     tool = ("Bash", {"command": PAYLOAD})
     answered(book, 1, 0, [tool] * 6 + [PAYLOAD] * 2, session="session_01_r01")
     answered(book, 1, 1, [PAYLOAD] * 8, label=PAYLOAD, session="session_01_r01")
-    source = lab_replay.source(root / "runs", "shop", 1, 1)
-    lab_replay.replayed(source, 3, Asked(prompt="another way" + PAYLOAD.replace("\x00", "")), lambda *_: None)
+    source = lab_replay.source(open_runtime(), root / "runs", "shop", 1, 1)
+    lab_replay.replayed(
+        open_runtime(), source, 3, Asked(prompt="another way" + PAYLOAD.replace("\x00", "")), lambda *_: None
+    )
 
 
 @pytest.fixture(scope="module")

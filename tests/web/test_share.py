@@ -6,6 +6,7 @@ import pytest
 
 import hostile
 from browser import Browser
+from flightlog.app import open_runtime
 from flightlog.app.sharing import redact_session
 from flightlog.archive import Archive
 from flightlog.model.text import describe_removed
@@ -25,7 +26,7 @@ def browser():
 
 
 def shared(archive, session):
-    document, cleaner = redact_session(archive, archive.session(session), Redactor(b"k" * 32))
+    document, cleaner = redact_session(open_runtime(), archive, archive.session(session), Redactor(b"k" * 32))
     return share(document, cleaner, environment(UTC, lambda: 0))
 
 

@@ -12,8 +12,9 @@ from tools.bench.table import Table
 from tools.bench.usage import Ground
 
 from flightlog.archive.finder import Finder
-from flightlog.sources.claude_code.discover import AGENT, Transcript, discover
+from flightlog.sources.claude_code.discover import AGENT, discover
 from flightlog.sources.claude_code.kept import keep, recorded
+from flightlog.sources.protocol import SessionFile
 from flightlog.store.sessions import seal_session
 from flightlog.views.query import parse
 
@@ -44,7 +45,7 @@ def search(ground: Ground, table: Table) -> None:
     draw = random.Random(7)
     queries = [*_WORDS, *(f'"{one}"' for one in _WORDS), *_filtered(draw), *_rare(ground, draw)]
     share = _sealed(ground)
-    files = recorded([str(ground.corpus)], str(ground.index)).transcripts
+    files = recorded([str(ground.corpus)], str(ground.index)).files
     finder = Finder(files, ground.index / "index.db")
     finder.search(parse("warm", int))
     times = []
@@ -62,8 +63,8 @@ def search(ground: Ground, table: Table) -> None:
 
 def _sealed(ground: Ground) -> float:
     """Adopt and seal nineteen of twenty sessions and delete their sources, as the agent does after a month."""
-    sessions: dict[str, list[Transcript]] = defaultdict(list)
-    for file in discover(str(ground.corpus)).transcripts:
+    sessions: dict[str, list[SessionFile]] = defaultdict(list)
+    for file in discover(str(ground.corpus)).files:
         sessions[file.session].append(file)
     sealed = whole = 0
     for place, (session, files) in enumerate(sorted(sessions.items())):

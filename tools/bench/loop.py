@@ -7,13 +7,13 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from pathlib import Path
 
+from flightlog.app import open_runtime
 from flightlog.loop import events as e
 from flightlog.loop.plan.load import digest, parse
 from flightlog.loop.plan.shown import shown_plan
-from flightlog.loop.run.book import Book, Surroundings
+from flightlog.loop.run.book import Book
 from flightlog.loop.run.place import prepare
 from flightlog.privacy.redact import Redactor
 from flightlog.store.files import replace
@@ -55,9 +55,8 @@ def fill(top: Path, count: int) -> tuple[Path, list[float]]:
     prepare(directory.parent)
     replace(directory / "plan.yaml", data)
     redactor = Redactor(bytes(32))
-    around = Surroundings(time.time, lambda: str(uuid.uuid4()), redactor)
     told = parse(data)
-    book = Book(directory, shown_plan(told, redactor), around)
+    book = Book(directory, shown_plan(told, redactor), open_runtime(), redactor)
     book.append(e.SessionStarted("session-001", "long", "long", digest(data), 1, told.config, told.budgets, mark="m"))
     times, blocks = [], []
     for number in range(count // 5):

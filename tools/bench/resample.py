@@ -25,7 +25,7 @@ from msgspec import convert
 from tools.bench.table import Table
 
 from flightlog.agents.scripted import Scenario, parse, serve
-from flightlog.app import lab, lab_resample
+from flightlog.app import lab, lab_resample, open_runtime
 from flightlog.app.lab_resample import Sent
 from flightlog.lab.config import RunConfig
 from flightlog.lab.resampling.events import Limits
@@ -84,12 +84,14 @@ def made(root: Path, kilobytes: int) -> Path:
         "sessions": [{"session_index": 1, "prompt": "Do it."}],
     }
     environ = {"PATH": os.environ["PATH"], "HOME": str(root)}
-    return begin(root / "runs" / "run", convert(given, RunConfig), lab.setting(lambda *_: None, environ)).path
+    return begin(
+        root / "runs" / "run", convert(given, RunConfig), lab.prepare_run(open_runtime(environ), lambda *_: None)
+    ).path
 
 
 def sent_body(run: Path) -> bytes:
     """The request as it goes over the wire."""
-    return json.dumps(lab_resample.dumped(lab.open_book(run.parent, run.name), 1, 0, 2)).encode()
+    return json.dumps(lab_resample.dumped(lab.open_book(open_runtime(), run.parent, run.name), 1, 0, 2)).encode()
 
 
 def run_model(pipe: Connection) -> None:
@@ -108,9 +110,11 @@ def measured(run: Path, url: str, body: bytes, options: argparse.Namespace) -> d
         began = time.perf_counter()
         uvloop.run(bare(url, body, options.samples, options.parallel))
         middle = time.perf_counter()
-        book = lab.open_book(run.parent, run.name)
+        book = lab.open_book(open_runtime(), run.parent, run.name)
         sweep = Sweep(requests=(2,), count=options.samples)
-        told = lab_resample.resampled(book, sweep, Sent(limits, lambda *_: None, base_url=url), dry_run=False)
+        told = lab_resample.resampled(
+            open_runtime(), book, sweep, Sent(limits, lambda *_: None, base_url=url), dry_run=False
+        )
         ended = time.perf_counter()
         assert told["stop_reason"] == "completed", told
         if turn:  # the first round warms both

@@ -17,19 +17,21 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
+from msgspec.structs import replace
 from tools.bench.peers import peers, status_peer
 from tools.bench.table import Table
 
+from flightlog.app import open_runtime
 from flightlog.app.install import line_command
 from flightlog.app.live import drawn
 from flightlog.archive import Archive
-from flightlog.live.gather import Effort, Where, gather
+from flightlog.live.gather import Effort, LiveDirectory, gather
+from flightlog.model.runtime import Runtime
 
 PYTHON = Path(sys.executable)
 FLOOR = f"'{PYTHON}' -I -S -c pass"
@@ -109,6 +111,11 @@ def crowd(table: Table, payload: bytes, env: dict[str, str], contenders: dict[st
     table.most(f"{CROWD} at once over bare python", spans["flightlog"] / spans["bare python"], 3)
 
 
+def apart(root: Path) -> Runtime:
+    """Return this machine with a data directory below `root` and no settings."""
+    return replace(open_runtime(), data_dir=str(root / "home"), zone=UTC, read_config=lambda _: {})
+
+
 def update(table: Table, root: Path, count: int, bar_ms: float) -> None:
     """A state update after one session wrote, with `count` running."""
     now = time.time_ns() // 1_000_000
@@ -118,13 +125,13 @@ def update(table: Table, root: Path, count: int, bar_ms: float) -> None:
         with paths[0].open("a") as file:
             file.write(json.dumps({"type": "user", "uuid": f"x{turn}"}) + "\n")
         archive = Archive([str(root / "config")], str(root / "home"))
-        archive.books.refresh()  # as settle has done by then
-        where = Where(root / "config", root / "home", now + turn * 1000, UTC, lambda: str(uuid.uuid4()), draw=drawn)
+        archive.usage_pipeline.refresh()  # as settle has done by then
+        where = LiveDirectory(apart(root), root / "config", now + turn * 1000, drawn)
         began, busy = time.perf_counter(), time.process_time()
         gather(where, archive, Effort(only=paths[0].stem, durable=False))
         took.append((time.perf_counter() - began) * 1000)
         cpu.append((time.process_time() - busy) * 1000)
-        archive.books.close()
+        archive.usage_pipeline.save()
     spans = f"first {took[0]:.0f} ms, then median {at(took[1:], 50):.0f} ms, processor {at(cpu[1:], 50):.0f} ms"
     table.note(f"  state update, {count} running", spans)
     table.most(f"state update with {count} running, ms", at(took[1:], 50), bar_ms)
@@ -138,10 +145,10 @@ def ground(root: Path, sessions: int) -> tuple[bytes, dict[str, str]]:
         path = session(config, number, now - 86_400_000)
         (root / "home" / "sessions" / "claude-code" / path.stem).mkdir(parents=True)
     last = session(config, sessions, now)
-    where = Where(config, root / "home", now, UTC, lambda: str(uuid.uuid4()))
+    where = LiveDirectory(apart(root), config, now)
     archive = Archive([str(config)], str(root / "home"))
     gather(where, archive, Effort(only=last.stem, secrets=False, durable=False))
-    archive.books.close()
+    archive.usage_pipeline.save()
     payload = {
         "session_id": last.stem,
         "transcript_path": str(last),

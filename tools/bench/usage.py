@@ -1,6 +1,7 @@
 """Usage reports: cold, after growth, unchanged; against ccusage and tokscale, totals against the manifest."""
 
 import json
+from collections.abc import Sequence
 from datetime import UTC
 from pathlib import Path
 
@@ -9,11 +10,12 @@ from tools.bench.measure import Contender, Result, clear, parsed, plain_env, rac
 from tools.bench.peers import Peer
 from tools.bench.table import Table
 
-from flightlog.archive.books import Books
+from flightlog.model.usage import Breakdown
 from flightlog.sources.claude_code.discover import discover
-from flightlog.views.usage import By
+from flightlog.usage.pipeline import UsagePipeline
 
 GROWTH_BYTES = 5_000_000
+OURS = {"flightlog table": ("--by", "day"), "flightlog json": ("--json",)}
 
 
 class Ground:
@@ -30,13 +32,15 @@ class Ground:
         self.index = work / "ours" / "data"
         self.cache = work / "peers" / ".config" / "tokscale" / "cache"
 
-    def ours(self, *, cold: bool) -> Contender:
-        """`flightlog session usage`, as a person runs it."""
-        env = plain_env(
-            CLAUDE_CONFIG_DIR=str(self.corpus), FLIGHTLOG_HOME=str(self.index), HOME=str(self.work / "ours")
-        )
-        command = [str(self.program), "session", "usage", "--json"]
-        return Contender("flightlog", command, env, clear(self.index) if cold else _nothing)
+    def ours(self, *, cold: bool) -> list[Contender]:
+        """`flightlog session usage` as a table and as JSON, each with a data directory of its own."""
+        return [self._ours(name, options, cold=cold) for name, options in OURS.items()]
+
+    def _ours(self, name: str, options: Sequence[str], *, cold: bool) -> Contender:
+        data = self.index / name.rsplit(maxsplit=1)[-1]
+        env = plain_env(CLAUDE_CONFIG_DIR=str(self.corpus), FLIGHTLOG_HOME=str(data), HOME=str(self.work / "ours"))
+        command = [str(self.program), "session", "usage", *options]
+        return Contender(name, command, env, clear(data) if cold else _nothing)
 
     def ccusage(self, kind: str) -> list[Contender]:
         """`ccusage KIND`; it keeps nothing between two runs."""
@@ -56,20 +60,19 @@ class Ground:
 
 def cold(ground: Ground, table: Table, rounds: int) -> None:
     """A first report."""
-    found = race([ground.ours(cold=True), *_peers(ground, cold=True)], rounds)
-    ours = found["flightlog"]
-    _check(ours, ground.corpus, table)
+    found = race([*ground.ours(cold=True), *_peers(ground, cold=True)], rounds)
+    _check(found["flightlog json"], ground.corpus, table)
     size = sum(file.stat().st_size for file in ground.corpus.rglob("*.jsonl")) // 1_000_000
     bar = (2.0, 3.0) if size >= 900 else (1.0, 0.0)
     table.results(f"cold usage report, {size:,} MB", found)
     _compare(table, found, "ccusage", bar[0])
     _compare(table, found, "tokscale", bar[1])
-    table.most("  peak memory, MB", ours.rss_mb, 250)
+    table.most("  peak memory, MB", max(found[name].rss_mb for name in OURS), 250)
 
 
 def again(ground: Ground, table: Table, rounds: int) -> None:
     """The same report when nothing changed, and after 5 MB more."""
-    contenders = [ground.ours(cold=False), *_peers(ground, cold=False)]
+    contenders = [*ground.ours(cold=False), *_peers(ground, cold=False)]
     race(contenders, 1)
     found = race(contenders, rounds)
     table.results("unchanged", found)
@@ -85,7 +88,7 @@ def again(ground: Ground, table: Table, rounds: int) -> None:
 
     # One growth a round, before the first contender, so that each finds 5 MB more than it knows.
     found = race([contenders[0]._replace(before=step), *contenders[1:]], rounds)
-    _check(race([ground.ours(cold=False)], 1)["flightlog"], ground.corpus, table)
+    _check(race(ground.ours(cold=False), 1)["flightlog json"], ground.corpus, table)
     table.results("after 5 MB more", found)
     step()
     table.note("  lines decoded", _decoded(ground))
@@ -95,20 +98,20 @@ def again(ground: Ground, table: Table, rounds: int) -> None:
 
 def _decoded(ground: Ground) -> int:
     """Count the lines one more report decodes."""
-    books = Books(discover(str(ground.corpus)).transcripts, ground.index / "index.db")
-    books.usage(By.DAY, UTC)
-    books.close()
-    return books.work.decoded
+    pipeline = UsagePipeline(discover(str(ground.corpus)).files, ground.index / "json" / "index.db")
+    pipeline.report(Breakdown.DAY, UTC)
+    pipeline.save()
+    return pipeline.stats.decoded
 
 
 def _compare(table: Table, found: dict[str, Result], peer: str, bar: float) -> None:
-    """Hold our report against the fastest of a peer's; end and CPU are told beside it."""
-    ours = found["flightlog"]
+    """Hold both of our reports to one bar against the fastest of a peer's; end and CPU are for information."""
     theirs = [found[name] for name in found if name.startswith(peer)]
-    if theirs:
-        table.ratio(f"  report, against {peer}", min(each.printed_s for each in theirs) / ours.printed_s, bar)
-        table.ratio(f"  to the end, against {peer}", min(each.wall_s for each in theirs) / ours.wall_s, 0)
-        table.ratio(f"  CPU, against {peer}", min(each.cpu_s for each in theirs) / ours.cpu_s, 0)
+    for name in OURS if theirs else ():
+        ours = found[name]
+        table.ratio(f"  {name}, against {peer}", min(each.printed_s for each in theirs) / ours.printed_s, bar)
+        table.ratio(f"  {name} to its end, against {peer}", min(each.wall_s for each in theirs) / ours.wall_s, 0)
+        table.ratio(f"  {name} CPU, against {peer}", min(each.cpu_s for each in theirs) / ours.cpu_s, 0)
 
 
 def _peers(ground: Ground, *, cold: bool) -> list[Contender]:

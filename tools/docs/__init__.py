@@ -1,1 +1,1 @@
-"""Documents made from the source: the reference, and the man pages."""
+"""Documents generated from the source: the reference, the layer diagram and the man pages."""

@@ -1,4 +1,4 @@
-"""Writes a man page for every command, from what the command says about itself: `make man`."""
+"""Writes a man page for every command from its help text: `make man`."""
 
 import sys
 from pathlib import Path
@@ -10,38 +10,39 @@ from flightlog import __version__
 
 _CODES = (
     ("0", "done"),
-    ("1", "no such thing, or failed as told"),
+    ("1", "not found, or failed as reported"),
     ("2", "the command line is wrong"),
     ("3", "recorded data is damaged"),
     ("4", "a configuration file or variable is wrong"),
-    ("69", "a program or service that is needed does not answer"),
+    ("69", "a required program or service does not answer"),
     ("75", "held by another process"),
     ("130", "interrupted"),
 )
 
 
 def pages() -> dict[str, str]:
-    """Every page by its file name."""
-    every = list(commands())
-    made = {}
-    for path, command in every:
-        below = [(each, one) for each, one in every if each[:-1] == path]
-        made[f"{'-'.join(path)}.1"] = _page(path, command, below)
+    """Return every page by file name."""
+    listed = list(commands())
+    bodies = {}
+    for path, command in listed:
+        subcommands = [(subpath, subcommand) for subpath, subcommand in listed if subpath[:-1] == path]
+        bodies[f"{'-'.join(path)}.1"] = _page(path, command, subcommands)
     for noun, name in ALIASES.items():
-        made[f"{name}.1"] = f".so man1/flightlog-{noun}.1\n"
-    return made
+        bodies[f"{name}.1"] = f".so man1/flightlog-{noun}.1\n"
+    return bodies
 
 
 def write(folder: Path) -> None:
-    """Write them below `folder/man1`."""
+    """Write every page below `folder/man1`."""
     (folder / "man1").mkdir(parents=True, exist_ok=True)
     for name, body in pages().items():
         (folder / "man1" / name).write_text(body, "utf-8")
 
 
-def _page(path: tuple[str, ...], command: click.Command, below: list[tuple[tuple[str, ...], click.Command]]) -> str:
-    said = text(command)
-    first, _, rest = said.partition("\n\n")
+def _page(
+    path: tuple[str, ...], command: click.Command, subcommands: list[tuple[tuple[str, ...], click.Command]]
+) -> str:
+    first, _, rest = text(command).partition("\n\n")
     lines = [
         f'.TH "{"-".join(path).upper()}" "1" "" "flightlog {__version__}" "flightlog"',
         ".SH NAME",
@@ -51,9 +52,12 @@ def _page(path: tuple[str, ...], command: click.Command, below: list[tuple[tuple
     ]
     if rest:
         lines += [".SH DESCRIPTION", *(f".P\n{_safe(' '.join(part.split()))}" for part in rest.split("\n\n"))]
-    if below:
+    if subcommands:
         lines.append(".SH COMMANDS")
-        lines += [f".TP\n.B {_safe(' '.join(each[1:]))}\n{_safe(_first(one))}" for each, one in below]
+        lines += [
+            f".TP\n.B {_safe(' '.join(subpath[1:]))}\n{_safe(_first_paragraph(subcommand))}"
+            for subpath, subcommand in subcommands
+        ]
     rows = options(path, command)
     if rows:
         lines.append(".SH OPTIONS")
@@ -68,15 +72,15 @@ def _page(path: tuple[str, ...], command: click.Command, below: list[tuple[tuple
     return "\n".join(lines) + "\n"
 
 
-def _first(command: click.Command) -> str:
+def _first_paragraph(command: click.Command) -> str:
     return " ".join(text(command).split("\n\n")[0].split())
 
 
-def _safe(said: str) -> str:
-    """Text that groff takes for text."""
-    plain = said.replace("\\", r"\e").replace("-", r"\-").replace("\n", " ")
-    told = "".join(each if each.isascii() else f"\\[u{ord(each):04X}]" for each in plain)
-    return f"\\&{told}" if told[:1] in {".", "'"} else told
+def _safe(line: str) -> str:
+    """Escape a line so that groff reads it as text."""
+    plain = line.replace("\\", r"\e").replace("-", r"\-").replace("\n", " ")
+    escaped = "".join(char if char.isascii() else f"\\[u{ord(char):04X}]" for char in plain)
+    return f"\\&{escaped}" if escaped[:1] in {".", "'"} else escaped
 
 
 if __name__ == "__main__":

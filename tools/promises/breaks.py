@@ -87,12 +87,12 @@ BREAKS = (
     ),
     Break(
         "R3",
-        "store/index/usage.py",
+        "usage/index.py",
         '        run(\n            "INSERT OR REPLACE INTO chunks',
-        '        self.database.execute("COMMIT")\n'
-        '        self.database.execute("BEGIN IMMEDIATE")\n'
+        '        database.execute("COMMIT")\n'
+        '        database.execute("BEGIN IMMEDIATE")\n'
         '        run(\n            "INSERT OR REPLACE INTO chunks',
-        "tests/archive/test_books.py::test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals",
+        "tests/usage/test_pipeline.py::test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals",
     ),
     Break(
         "R3",
@@ -262,23 +262,23 @@ BREAKS = (
     Break(
         "R10",
         "store/index/files.py",
-        "            readings.append(Reading(source, row.id, row.offset))\n",
-        "            readings.append(Reading(source, row.id, row.size))\n",
-        "tests/archive/test_books.py::test_neither_order_nor_cuts_nor_the_index_change_a_report",
+        "            pending.append(PendingRead(file, row.id, row.offset))\n",
+        "            pending.append(PendingRead(file, row.id, row.size))\n",
+        "tests/usage/test_pipeline.py::test_neither_order_nor_cuts_nor_the_index_change_a_report",
     ),
     Break(
         "R10",
         "store/index/files.py",
-        "    return Plan(readings, list(back.values()), kept)\n",
-        "    return Plan(readings, [], kept)\n",
+        "    return SyncPlan(pending, list(removed.values()), current)\n",
+        "    return SyncPlan(pending, [], current)\n",
         "tests/archive/test_finder.py::test_an_index_brought_up_to_date_finds_what_a_new_one_finds",
     ),
     Break(
         "R10",
         "store/index/files.py",
-        "    return row[4:8] == (source.device, source.inode, source.size, source.changed_ns) and",
-        "    return row[4:7] == (source.device, source.inode, source.size) and",
-        "tests/archive/test_books.py::test_a_file_rewritten_in_place_is_read_again",
+        "        and row.changed_ns == file.changed_ns\n",
+        "",
+        "tests/usage/test_pipeline.py::test_a_file_rewritten_in_place_is_read_again",
     ),
     Break(
         "R11",
@@ -290,8 +290,8 @@ BREAKS = (
     Break(
         "R11",
         "loop/run/session.py",
-        "Surroundings(outside.now, outside.new_id, redactor, lease.check, outside.tell)",
-        "Surroundings(outside.now, outside.new_id, redactor, lambda: None, outside.tell)",
+        "allowed=lease.check",
+        "allowed=lambda: None",
         "tests/loop/test_interrupted.py::test_a_second_runner_is_refused_and_a_zombie_is_fenced",
     ),
     Break(
@@ -352,9 +352,9 @@ BREAKS = (
     ),
     Break(
         "R14",
-        "cli/settled.py",
-        "    sys.stderr.flush()\n    return 1 if",
-        "    sys.stderr.flush()\n    __import__('time').sleep(60)\n    return 1 if",
+        "cli/settle.py",
+        "    _print_failures(report)\n    return 1 if",
+        "    _print_failures(report)\n    __import__('time').sleep(60)\n    return 1 if",
         "tests/app/hook/test_gate.py::test_no_process_outlives_its_work",
     ),
     Break(
@@ -397,10 +397,10 @@ BREAKS = (
     ),
     Break(
         "R16",
-        "views/order.py",
+        "views/session/turns.py",
         "            waiting[parent].append(place)\n",
         "            ready.append(place)\n",
-        "tests/views/test_order.py::test_a_record_comes_after_the_one_it_replies_to_whatever_the_clock_says",
+        "tests/views/session/test_turns.py::test_a_record_comes_after_the_one_it_replies_to_whatever_the_clock_says",
     ),
     Break(
         "R16",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from flightlog.agents.claude_code import ClaudeCode, World, isolated
+from flightlog.agents.claude_code.driver import ClaudeCode, ClientSandbox, isolated_environment
 from flightlog.agents.scripted import Scenario, parse
 from flightlog.app.install import apply, plan
 
@@ -59,9 +59,9 @@ class Ground:
 
     def environment(self) -> dict[str, str]:
         """A clean environment with a mark, by which whatever is left behind is found."""
-        world = World(self.home, self.root / "tmp", self.url, "sk-" + "fake-" + "0" * 12)
+        world = ClientSandbox(self.home, self.root / "tmp", self.url, "sk-" + "fake-" + "0" * 12)
         own = {"FLIGHTLOG_HOME": str(self.recordings), MARK: self.root.name, "FLIGHTLOG_CLAUDE": str(AGENT)}
-        return isolated(world, os.environ["PATH"]) | own
+        return isolated_environment(world, os.environ["PATH"]) | own
 
     def note(self, what: str, times: int = 1) -> None:
         """Count something."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code import Session
+from flightlog.agents.claude_code.driver import AgentProcess
 from flightlog.agents.driver import Ask, Outcome, without_proxy
 from flightlog.agents.process import JsonProcess
 
@@ -29,10 +29,10 @@ class Command(Struct, frozen=True):
         """What was said when the driver was made: there is no way to ask any program."""
         return self.said_version
 
-    def start(self, ask: Ask) -> Session:
+    def start(self, ask: Ask) -> AgentProcess:
         """Start the program and return at once."""
         environment = without_proxy(ask.environment)
-        return Session(JsonProcess([*ask.before, *self._filled(ask)], cwd=ask.cwd, environment=environment))
+        return AgentProcess(JsonProcess([*ask.before, *self._filled(ask)], cwd=ask.cwd, environment=environment))
 
     def run(self, ask: Ask, timeout_s: float) -> Outcome:
         """Run the program to its end."""

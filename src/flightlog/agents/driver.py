@@ -30,7 +30,8 @@ def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
 class Ask(Struct, frozen=True):
     """One prompt for one agent: a new session, or more of an old one.
 
-    `before` are words put before the agent's command, as `agents.namespace` makes them.
+    `before` are words put before the agent's command, as `agents.namespace` makes them. `read_only`
+    takes away the tools that write or run; a program whose tools are not known needs a sandbox instead.
     """
 
     prompt: str
@@ -41,6 +42,7 @@ class Ask(Struct, frozen=True):
     fork: bool = False
     arguments: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
+    read_only: bool = False
 
 
 class Outcome(Struct, frozen=True):

@@ -1,56 +1,73 @@
 """Wiring: the only reader of environment, home directory, clock and config files."""
 
 import os
+import sys
 import time
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import TYPE_CHECKING
 
 from flightlog.app import places
+from flightlog.app.jobs import LOCAL, executors
+from flightlog.model.runtime import Clock, ConfigValue, Runtime
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from flightlog.archive import Archive
-    from flightlog.archive.books import Books
-    from flightlog.sources.claude_code.discover import Transcript
+    from flightlog.usage.pipeline import UsagePipeline
 
 
-def open_archive() -> "Archive":
-    """Open the recordings of this machine."""
-    from flightlog.archive import Archive  # noqa: PLC0415 - a usage report does not wait for the decoders
+def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -> Runtime:
+    """Return this machine as features see it, with `environ` in place of its own; `on` says where jobs run."""
+    environ = dict(os.environ if environ is None else environ)
+    return Runtime(
+        environ=environ,
+        home=environ.get("HOME") or os.path.expanduser("~"),  # noqa: PTH111 - plain text: a usage report does not wait for pathlib
+        data_dir=places.home(environ),
+        cwd=_cwd(environ),
+        clock=Clock(lambda: time.time_ns() // 1_000_000, time.monotonic, time.sleep),
+        zone=local_zone(),
+        new_id=_new_id,
+        read_config=lambda folder: _read_config(environ, folder),
+        notify=_notify,
+        jobs=executors(on),
+    )
 
-    return Archive(places.claude_config_dirs(os.environ), home())
 
-
-def open_books() -> "Books":
-    """Open what the recordings of this machine say about usage."""
-    from flightlog.archive.books import Books  # noqa: PLC0415 - most commands do not need it
-
-    return Books(_files(), f"{home()}/index.db")
-
-
-def _files() -> "tuple[Transcript, ...]":
+def open_usage() -> "UsagePipeline":
+    """Return the usage pipeline over the recordings of this machine."""
+    from flightlog.sources.claude_code.discover import find_config_dirs  # noqa: PLC0415 - most commands do not need it
     from flightlog.sources.claude_code.kept import recorded  # noqa: PLC0415 - as above
+    from flightlog.usage.pipeline import UsagePipeline  # noqa: PLC0415 - as above
 
-    return recorded(places.claude_config_dirs(os.environ), home()).transcripts
-
-
-def home() -> str:
-    """Return flightlog's own data directory."""
-    return places.home(os.environ)
+    runtime = open_runtime()
+    files = recorded(find_config_dirs(runtime), runtime.data_dir).files
+    return UsagePipeline(files, f"{runtime.data_dir}/index.db")
 
 
-def is_trusted(folder: "Path") -> bool:
-    """Return whether the person allowed what the project that holds `folder` configures (`flightlog trust`)."""
-    from flightlog.app import paths  # noqa: PLC0415 - as above
-    from flightlog.privacy.trust import FILE, Trust  # noqa: PLC0415 - as above
-
-    return bool(Trust(paths.home(os.environ) / FILE).get(paths.project_of(folder)).digest)
+def _notify(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
 
 
-def now_ms() -> int:
-    """Return the time."""
-    return time.time_ns() // 1_000_000
+def _cwd(environ: Mapping[str, str]) -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - plain text, as above
+    except FileNotFoundError:  # deleted under us; most commands do without
+        return environ.get("PWD", "/")
+
+
+def _new_id() -> str:
+    import uuid  # noqa: PLC0415 - it asks what platform this is, and most commands need no id
+
+    return str(uuid.uuid4())
+
+
+def _read_config(environ: Mapping[str, str], folder: str) -> dict[str, ConfigValue]:
+    from pathlib import Path  # noqa: PLC0415 - as above
+
+    from flightlog.app.config import settings  # noqa: PLC0415 - as above
+
+    return settings(environ, Path(folder))
 
 
 def local_zone() -> tzinfo:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from flightlog.app import now_ms
+from flightlog.app import open_runtime
 from flightlog.app.capturing import options, place_here, records
 from flightlog.app.collecting import is_off, say_if_off
 from flightlog.dataset.consent import permitted, values_of
@@ -22,6 +22,7 @@ Record = Mapping[str, Any]
 
 def append_to_tracked_jsonl(file: str | Path, record: Record, *, repository: Path | None = None) -> Path | None:
     """Add a record to what the base file of that name holds; return the shard, or None when it was there."""
+    runtime = open_runtime()
     name = Path(file).name
     kind = _KINDS.get(name if name.endswith(".jsonl") else f"{name}.jsonl")
     if kind is None:
@@ -29,7 +30,7 @@ def append_to_tracked_jsonl(file: str | Path, record: Record, *, repository: Pat
     row = as_row(kind, dict(record))
     if row is None:
         raise Invalid(f"a record for {name} needs an id", hint="ids come from the recording, never from text")
-    return None if say_if_off() else _written(place_here(repository), row)
+    return None if say_if_off(runtime) else _written(place_here(runtime, repository), row)
 
 
 def append_chat_to_jsonl(entry: Record, *, repository: Path | None = None) -> Path | None:
@@ -44,22 +45,29 @@ def append_session_to_jsonl(session: Record, *, repository: Path | None = None) 
 
 def save_chat_entry(entry: Record, *, repository: Path | None = None) -> Path | None:
     """Write the older layout's file of one chat, and the tracked row with it; return the file, None when off."""
-    place = place_here(repository)
+    runtime = open_runtime()
+    place = place_here(runtime, repository)
     append_chat_to_jsonl(entry, repository=repository)
-    return None if is_off() else _cached(place, "chat", entry)
+    return None if is_off(runtime) else _cached(place, "chat", entry)
 
 
 def end_session(session: Record, summary: str | None = None, *, repository: Path | None = None) -> Path | None:
     """Write the older layout's file of a session that is over, and the tracked row with it; None when off."""
-    ended = {"ended_at": moment(now_ms()), **session, **({"summary": summary} if summary is not None else {})}
-    place = place_here(repository)
+    runtime = open_runtime()
+    ended = {
+        "ended_at": moment(runtime.clock.now_ms()),
+        **session,
+        **({"summary": summary} if summary is not None else {}),
+    }
+    place = place_here(runtime, repository)
     append_session_to_jsonl(ended, repository=repository)
-    return None if is_off() else _cached(place, "session", ended)
+    return None if is_off(runtime) else _cached(place, "session", ended)
 
 
 def _written(place: Place, row: Row) -> Path | None:
-    cleaner = records(place)
-    (permitted_row,) = values_of(permitted([row], cleaner, words=options(place).words))
+    runtime = open_runtime()
+    cleaner = records(runtime, place)
+    (permitted_row,) = values_of(permitted([row], cleaner, words=options(runtime, place).words))
     # The same record makes the same shard, which is written once.
     number = hashlib.sha256(encoded(permitted_row)).digest()[0]
     # It names a tracked file, so it is taken from the redacted row.
@@ -68,9 +76,10 @@ def _written(place: Place, row: Row) -> Path | None:
 
 
 def _cached(place: Place, kind: str, entry: Record) -> Path:
+    runtime = open_runtime()
     row = as_row(kind, dict(entry))
     assert row is not None, "the tracked row was written from the same record"
-    (permitted_row,) = values_of(permitted([row], records(place), words=options(place).words))
+    (permitted_row,) = values_of(permitted([row], records(runtime, place), words=options(runtime, place).words))
     (page,) = cache_pages([permitted_row])
     publish(place.root, [page], durable=False)
     return place.root / page.path

@@ -6,15 +6,15 @@ itself are marked, and count from a project file only after `flightlog trust`, o
 `FLIGHTLOG_TRUST` allows them.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
-from flightlog.app.paths import config_dir, home
+from flightlog.app import places
 from flightlog.model.errors import Misconfigured
+from flightlog.model.runtime import ConfigValue
 from flightlog.model.text import meant
 from flightlog.privacy.trust import FILE as TRUST_FILE
 from flightlog.privacy.trust import GRANTS, RISKY, Trust, environment_grants, risky
@@ -31,14 +31,6 @@ class Setting(Struct, frozen=True):
     help: str
 
 
-class Value(Struct, frozen=True):
-    """A setting's value and where it comes from."""
-
-    name: str
-    value: bool | int | str
-    origin: str
-
-
 SETTINGS = (
     Setting("show.timezone", "", "time zone of days and times; empty is the machine's"),
     Setting("statusline.template", "", "what the status line shows, as {profile} | {model} | {context} …"),
@@ -53,27 +45,24 @@ SETTINGS = (
 )
 
 
-def in_force() -> dict[str, Value]:
-    """Read every setting as it holds here and now."""
-    return settings(os.environ, Path.cwd())
-
-
-def settings(environ: Mapping[str, str], cwd: Path) -> dict[str, Value]:
+def settings(environ: Mapping[str, str], cwd: Path) -> dict[str, ConfigValue]:
     """Read every setting; the last word wins."""
-    values = {each.name: Value(each.name, each.default, DEFAULT) for each in SETTINGS}
+    values = {each.name: ConfigValue(each.name, each.default, DEFAULT) for each in SETTINGS}
     for path in (user_file(environ), project_file(cwd)):
         if path is not None and path.is_file():
             said = dict(_from_file(path))
             refused = frozenset() if path == user_file(environ) else _refused(environ, path, said)
-            values.update((name, Value(name, value, str(path))) for name, value in said.items() if name not in refused)
-    values.update((name, Value(name, value, origin)) for name, value, origin in _from_environment(environ))
+            values.update(
+                (name, ConfigValue(name, value, str(path))) for name, value in said.items() if name not in refused
+            )
+    values.update((name, ConfigValue(name, value, origin)) for name, value, origin in _from_environment(environ))
     return values
 
 
 def user_file(environ: Mapping[str, str]) -> Path:
     """Where the user's settings are: `FLIGHTLOG_CONFIG`, else the usual place."""
     said = environ.get("FLIGHTLOG_CONFIG", "")
-    return Path(said).expanduser() if said else config_dir(environ) / FILE
+    return Path(said).expanduser() if said else Path(places.config_dir(environ), FILE)
 
 
 def project_file(cwd: Path) -> Path | None:
@@ -93,7 +82,7 @@ def _refused(environ: Mapping[str, str], path: Path, said: Mapping[str, Any]) ->
         return wanted
     import tomllib  # noqa: PLC0415 - as below
 
-    if Trust(home(environ) / TRUST_FILE).allows(path.parent, risky(tomllib.loads(path.read_text("utf-8")))):
+    if Trust(Path(places.home(environ), TRUST_FILE)).allows(path.parent, risky(tomllib.loads(path.read_text("utf-8")))):
         return frozenset()
     return wanted - {GRANTS[word] for word in environment_grants(environ)}
 

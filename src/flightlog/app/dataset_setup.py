@@ -8,10 +8,10 @@ import tomllib
 from pathlib import Path
 
 from flightlog.app import dataset as wiring
-from flightlog.app.consent import consents
 from flightlog.app.privacy import SETTINGS, repository_settings
 from flightlog.dataset.layout import Place, prepare
-from flightlog.privacy.trust import risky
+from flightlog.model.runtime import Runtime
+from flightlog.privacy.trust import open_trust, risky
 from flightlog.store import files
 
 BEGIN, END = "<!-- flightlog dataset: begin -->", "<!-- flightlog dataset: end -->"
@@ -33,17 +33,17 @@ def asked_before(folder: Path) -> bool:
     return "track_words" in repository_settings(folder).get("dataset", {})
 
 
-def begin(folder: Path, *, words: bool | None) -> list[str]:
+def begin(runtime: Runtime, folder: Path, *, words: bool | None) -> list[str]:
     """Begin a dataset, keep the answer about words, tell agents; return what was done."""
-    place = wiring.place_here(folder)
-    done = [f"made {path}" for path in prepare(place, wiring.records(place))]
-    consents().allow_rows(place.repository.top)
+    place = wiring.place_here(runtime, folder)
+    done = [f"made {path}" for path in prepare(place, wiring.records(runtime, place))]
+    open_trust(runtime).allow_rows(place.repository.top)
     if words is not None:
-        done += _answered(place, words=words)
+        done += _answered(runtime, place, words=words)
     return done + _told(files.contained(place.repository.top, place.repository.top / "CLAUDE.md"))
 
 
-def _answered(place: Place, *, words: bool) -> list[str]:
+def _answered(runtime: Runtime, place: Place, *, words: bool) -> list[str]:
     """Write the answer into the project's settings; who answers yes trusts what the project says from now on."""
     path = files.contained(place.repository.top, place.repository.top / SETTINGS)
     before = path.read_text("utf-8") if path.exists() else ""
@@ -55,7 +55,7 @@ def _answered(place: Place, *, words: bool) -> list[str]:
     tomllib.loads(after)
     files.replace(path, after.encode(), mode=0o644)
     if words:
-        consents().grant(place.repository.top, risky(repository_settings(place.repository.top)), rows=True)
+        open_trust(runtime).grant(place.repository.top, risky(repository_settings(place.repository.top)), rows=True)
     return [f"{path}: {line}"]
 
 

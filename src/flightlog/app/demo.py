@@ -2,18 +2,18 @@
 
 import contextlib
 import tempfile
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from flightlog.agents.scripted import load, serve
 from flightlog.agents.scripted.agent import Desk, ScriptedAgent
-from flightlog.app import local_zone, now_ms
 from flightlog.archive import Archive
 from flightlog.live.board import Screen, board
-from flightlog.live.gather import Effort, Where, gather
+from flightlog.live.gather import Effort, LiveDirectory, gather
+from flightlog.model.runtime import Runtime
 from flightlog.sources.claude_code.kept import keep
 from flightlog.views.query import parse
 
@@ -36,11 +36,11 @@ class Performance(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def performed(scenario: Path = SCENARIO) -> Iterator[Performance]:
+def performed(runtime: Runtime, scenario: Path = SCENARIO) -> Iterator[Performance]:
     """Let the agent work in a directory of its own, keep its session, and find it again from our copy alone."""
     with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
         config, home = Path(folder) / "config", str(Path(folder) / "home")
-        session = _worked(scenario, Path(folder) / "price-rounder", config)
+        session = _worked(runtime, scenario, Path(folder) / "price-rounder", config)
         archive = Archive([str(config)], home)
         told = archive.session(session)
         kept = keep(home, session, archive.recordings[session].files)
@@ -49,21 +49,22 @@ def performed(scenario: Path = SCENARIO) -> Iterator[Performance]:
         same = again.session(session).turns == told.turns
         size = sum(each.end - each.start for each in kept.adopted)
         found = tuple(address for _, address in hits)
-        yield Performance(archive, session, size, found, same, _board(archive, config, home))
+        yield Performance(archive, session, size, found, same, _board(runtime, archive, config, home))
 
 
-def _board(archive: Archive, config: Path, home: str) -> tuple[str, ...]:
+def _board(runtime: Runtime, archive: Archive, config: Path, home: str) -> tuple[str, ...]:
     """What `flightlog watch` would show of it now."""
-    where = Where(config, Path(home), now_ms(), local_zone(), lambda: str(uuid.uuid4()))
+    apart = replace(runtime, data_dir=home, read_config=lambda _: {})
+    where = LiveDirectory(apart, config, runtime.clock.now_ms())
     live = gather(where, archive, Effort(secrets=False, durable=False))
-    return tuple(line.text for line in board([live], Screen(100, 0, local_zone())))
+    return tuple(line.text for line in board([live], Screen(100, 0, runtime.zone)))
 
 
-def _worked(scenario: Path, project: Path, config: Path) -> str:
+def _worked(runtime: Runtime, scenario: Path, project: Path, config: Path) -> str:
     project.mkdir()
-    session = str(uuid.uuid4())
+    session = runtime.new_id()
     with serve(load(scenario)) as model:
-        agent = ScriptedAgent(Desk(model.url, project, config, now_ms, lambda: str(uuid.uuid4())), session)
+        agent = ScriptedAgent(Desk(model.url, project, config, runtime.clock.now_ms, runtime.new_id), session)
         for prompt in PROMPTS:
             agent.ask(prompt)
     return session

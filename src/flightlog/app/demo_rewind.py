@@ -1,7 +1,6 @@
 """The demo of going back: an agent gives in at turn 7; from there it is asked again, in the same files and words."""
 
 import contextlib
-import os
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace as with_values
 
-from flightlog.agents.claude_code import find, scrubbed
+from flightlog.agents.claude_code.driver import clean_environment, find
 from flightlog.agents.scripted import load
 from flightlog.app import lab
 from flightlog.lab.book import Book
@@ -21,8 +20,9 @@ from flightlog.lab.replaying.branch import Asked, carry_on, prepare
 from flightlog.lab.replaying.meta import replay_meta
 from flightlog.lab.replaying.source import Source
 from flightlog.lab.running.run import begin
-from flightlog.lab.running.setting import Tell
+from flightlog.lab.running.stage import Tell
 from flightlog.model.errors import NotFound
+from flightlog.model.runtime import Runtime
 from flightlog.store.files import ensure_dir, replace
 
 SCENARIO = Path(__file__).parents[1] / "agents/scripted/scenarios/rewind.yaml"
@@ -45,24 +45,27 @@ class Rewound(Struct, frozen=True):
 
 
 @contextlib.contextmanager
-def rewound(tell: Tell, environ: Mapping[str, str] | None = None) -> Iterator[Rewound]:
+def rewound(runtime: Runtime, tell: Tell) -> Iterator[Rewound]:
     """Let the agent fail in a directory of its own, go back to before turn 7, and say one sentence."""
-    given = dict(os.environ if environ is None else environ)
+    given = runtime.environ
     # No key and no login of the person's is needed, and none is used.
-    clean = scrubbed(given) | {name: given[name] for name in ("FLIGHTLOG_CLAUDE",) if name in given}
+    clean = clean_environment(given) | {name: given[name] for name in ("FLIGHTLOG_CLAUDE",) if name in given}
     with tempfile.TemporaryDirectory(prefix="flightlog-demo-") as folder:
         root = Path(folder)
         # Its runs are gone when it ends, so nothing is remembered of them.
-        setting = with_values(lab.setting(tell, clean, lambda *_: None), remember=lambda _: None)
+        apart = with_values(runtime, environ=clean)
+        setting = with_values(lab.prepare_run(apart, tell, lambda *_: None), remember=lambda _: None)
         engine = _engine(clean)
         book = begin(root / "runs" / "shop", _config(root / "shop", engine), setting)
-        source = Source(Book(book.path, now=lab.clock, new_id=lab.new_id), 1, 0, setting.programs)
+        source = Source(
+            Book(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id), 1, 0, setting.runtime.program_path
+        )
         place = (root / "runs" / f"replay_shop_s01_t{TURN:02d}_r01", 1)
         branch = carry_on(
             prepare(source.book, source.point(TURN), Asked(prompt=SAID), place, setting), setting, again=False
         )
         source_meta, branch_meta = (run_meta(each.name, each.config, each.state) for each in (book, branch))
-        told = compared([source.book, branch], setting.programs)
+        told = compared([source.book, branch], setting.runtime.program_path)
         yield Rewound(engine, source_meta, branch_meta, replay_meta(branch.state), told)
 
 

@@ -11,20 +11,23 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.app import is_trusted, now_ms
-from flightlog.app.collecting import collecting, common
+from flightlog.app.collecting import collecting
 from flightlog.app.formats import drift, known, read
-from flightlog.app.hook_check import hook_findings, is_registered, line_findings, lost_files
-from flightlog.app.overview import KEEP_DAYS_DEFAULT, keep_days
-from flightlog.app.paths import claude_config_dirs, home, project_settings
+from flightlog.app.hook_check import hook_findings, is_registered, line_findings
+from flightlog.app.hook_events import KEEP_DAYS_DEFAULT, keep_days, project_settings
 from flightlog.archive import Archive, Progress
 from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
 from flightlog.model.errors import Conflict, Unreadable
+from flightlog.model.runtime import Runtime
 from flightlog.model.text import counted
-from flightlog.sources.claude_code.discover import AGENT
+from flightlog.model.usage import DAY_MS
+from flightlog.privacy.trust import is_trusted
+from flightlog.sources.claude_code.discover import AGENT, find_config_dirs
 from flightlog.sources.claude_code.kept import recorded, sources_of
+from flightlog.sources.git.heads import find_common_dir
 from flightlog.sources.git.repository import Repository, ignores
+from flightlog.sources.hook_log import list_loss_counts
 from flightlog.store.files import quarantine, renamed
 from flightlog.store.git.command import GitError
 from flightlog.store.index.database import is_sound
@@ -32,9 +35,9 @@ from flightlog.store.kept import kept_sessions, lost_sessions
 from flightlog.store.locks import find_holder
 from flightlog.store.migration import Step, ensure_writable, layout_of, migrate, newest
 from flightlog.store.sessions import Fault, read_faults, restore_session, verify_session
-from flightlog.views.prices import PRICES_FROM
+from flightlog.usage.prices import PRICES_FROM
 
-YEAR_MS = 365 * 86_400_000
+YEAR_MS = 365 * DAY_MS
 FREE_BYTES_MIN = 500_000_000
 FREE_INODES_MIN = 10_000
 # Below these a settle after one turn cannot be stored: its transcript, manifest and lock, and the index.
@@ -70,31 +73,31 @@ class Finding(Struct, frozen=True):
     next: str = ""
 
 
-def examine(progress: Progress | None = None, steps: Sequence[Step] = STEPS) -> list[Finding]:
+def examine(runtime: Runtime, progress: Progress | None = None, steps: Sequence[Step] = STEPS) -> list[Finding]:
     """Look at everything."""
-    dirs = claude_config_dirs(os.environ)
-    place = home(os.environ)
+    dirs = [Path(each) for each in find_config_dirs(runtime)]
+    place = Path(runtime.data_dir)
     archive = Archive([str(path) for path in dirs], str(place))
     return [
         *(finding for path in dirs for finding in _config_dir(path)),
-        *(finding for path in dirs if (path / "projects").is_dir() for finding in _hooks(path, place)),
-        *(finding for path in dirs for finding in _live(path)),
+        *(finding for path in dirs if (path / "projects").is_dir() for finding in _hooks(runtime, path, place)),
+        *(finding for path in dirs for finding in _live(runtime, path)),
         _home(place),
         _layout(place, newest(steps)),
         *_open_to_others(place),
         _disk(place),
         *(finding for root in (place, *(path / FOLDER for path in dirs)) for finding in _stuck_locks(root)),
         *_known_faults(place),
-        *_dataset(),
-        *_recordings(archive, progress),
-        _prices(),
+        *_dataset(runtime),
+        *_recordings(runtime, archive, progress),
+        _prices(runtime),
     ]
 
 
-def formats() -> list[Finding]:
+def formats(runtime: Runtime) -> list[Finding]:
     """Hold what the agent writes here against the formats on file, field by field."""
-    dirs = claude_config_dirs(os.environ)
-    files = [file.path for file in recorded([str(path) for path in dirs], str(home(os.environ))).transcripts]
+    dirs = [Path(each) for each in find_config_dirs(runtime)]
+    files = [file.path for file in recorded([str(path) for path in dirs], runtime.data_dir).files]
     found = drift((read(Path(path)) for path in files), known())
     news = [*found.added_types, *map(".".join, found.added_fields)]
     gone = [*found.dropped_types, *map(".".join, found.dropped_fields)] if files else []
@@ -103,9 +106,9 @@ def formats() -> list[Finding]:
     return told or [Finding(Level.OK, "format", f"nothing that is not on file in {counted(len(files), 'transcript')}")]
 
 
-def mend(steps: Sequence[Step] = STEPS) -> list[Finding]:
+def mend(runtime: Runtime, steps: Sequence[Step] = STEPS) -> list[Finding]:
     """Put right what can be put right without taking anything away; doing it twice is doing it once."""
-    place = home(os.environ)
+    place = Path(runtime.data_dir)
     done: list[Finding] = []
     ensure_writable(place, newest(steps))
     for path in sorted(_ours(place)):
@@ -113,8 +116,8 @@ def mend(steps: Sequence[Step] = STEPS) -> list[Finding]:
         if not path.is_symlink() and mode & 0o077:
             path.chmod(mode & 0o700)
             done.append(Finding(Level.OK, "mended", f"closed to other users: {path}"))
-    for lost in lost_files(place, Path(tempfile.gettempdir())):
-        path = renamed(lost, f"acknowledged-{lost.name}-{now_ms()}")
+    for lost in list_loss_counts(place, Path(tempfile.gettempdir())):
+        path = renamed(lost, f"acknowledged-{lost.name}-{runtime.clock.now_ms()}")
         done.append(Finding(Level.OK, "mended", f"lost hook events acknowledged, their number is in {path}"))
     if place.is_dir() and layout_of(place) < newest(steps):
         taken = migrate(place, steps)
@@ -171,9 +174,9 @@ def _layout(path: Path, known: int) -> Finding:
     return Finding(Level.OK, "layout", f"layout {have}: {path}")
 
 
-def _hooks(config: Path, place: Path) -> Iterator[Finding]:
+def _hooks(runtime: Runtime, config: Path, place: Path) -> Iterator[Finding]:
     settings = config / "settings.json"
-    here = project_settings(Path.cwd())
+    here = project_settings(Path(runtime.cwd))
     if is_registered(here) and not is_registered(settings):
         settings = here  # as `flightlog init --project` does it
     found = hook_findings(settings, place, (), Path(tempfile.gettempdir()))
@@ -184,12 +187,12 @@ def _hooks(config: Path, place: Path) -> Iterator[Finding]:
         yield Finding(Level.OK, "hooks", f"registered: {settings}")
 
 
-def _live(config: Path) -> Iterator[Finding]:
+def _live(runtime: Runtime, config: Path) -> Iterator[Finding]:
     """The status line, and the file of the running sessions that people edit."""
     for each in line_findings(config / "settings.json"):
         yield Finding(Level.WARNING, "status line", f"{each.what}: {each.which}", each.fix)
     file = config / FOLDER / runtime_state.NAME
-    broken = runtime_state.look(file.parent, now_ms()).broken if file.exists() else ""
+    broken = runtime_state.look(file.parent, runtime.clock.now_ms()).broken if file.exists() else ""
     if broken:
         yield Finding(Level.WARNING, "live", f"cannot be read, {broken}: {file}", f"correct it: {file}")
 
@@ -238,11 +241,11 @@ def _known_faults(place: Path) -> Iterator[Finding]:
         yield Finding(Level.DAMAGE, "archive", text, "flightlog doctor --verify")
 
 
-def verify(progress: Progress | None = None, *, accept: bool = False) -> Verified:
+def verify(runtime: Runtime, progress: Progress | None = None, *, accept: bool = False) -> Verified:
     """Read every archived session back, compare it with its manifest, restore what the agent's own files have."""
-    place = home(os.environ)
+    place = Path(runtime.data_dir)
     ensure_writable(place)
-    archive = Archive([str(path) for path in claude_config_dirs(os.environ)], str(place))
+    archive = Archive(find_config_dirs(runtime), str(place))
     lost = lost_sessions(place, AGENT)
     names = sorted(kept_sessions(place, AGENT)[0] | lost)
     faults: list[Fault] = []
@@ -262,14 +265,14 @@ def verify(progress: Progress | None = None, *, accept: bool = False) -> Verifie
     return Verified(len(names) - len(busy), tuple(busy), tuple(faults))
 
 
-def _dataset() -> Iterator[Finding]:
+def _dataset(runtime: Runtime) -> Iterator[Finding]:
     """Whether git would take the training rows of the repository here."""
-    top = collecting(Path.cwd())
+    top = collecting(Path(runtime.cwd))
     if top is None:
         return
     pending = top / ".git-ml" / "tracked" / "pending"
     try:
-        ignored = ignores(Repository(top, common(top), is_trusted(top)), pending / "rows.jsonl")
+        ignored = ignores(Repository(top, find_common_dir(top), is_trusted(runtime, top)), pending / "rows.jsonl")
     except GitError as error:
         yield Finding(Level.WARNING, "dataset", error.message, error.hint)
         return
@@ -280,7 +283,7 @@ def _dataset() -> Iterator[Finding]:
         yield Finding(Level.OK, "dataset", f"training rows are collected: {pending}")
 
 
-def _recordings(archive: Archive, progress: Progress | None) -> Iterator[Finding]:
+def _recordings(runtime: Runtime, archive: Archive, progress: Progress | None) -> Iterator[Finding]:
     sessions = steps = 0
     unknown: dict[str, int] = {}
     late = ""
@@ -291,7 +294,7 @@ def _recordings(archive: Archive, progress: Progress | None) -> Iterator[Finding
         damage += session.damage
         for kind, count in (*session.unknown, *session.unknown_fields):
             unknown[kind] = unknown.get(kind, 0) + count
-        if (session.ended_ms or 0) > now_ms() + 86_400_000:
+        if (session.ended_ms or 0) > runtime.clock.now_ms() + DAY_MS:
             late = session.id
     yield Finding(Level.OK, "recordings", f"{counted(sessions, 'session')}, {counted(steps, 'record')} read")
     for kind, count in sorted(unknown.items()):
@@ -307,9 +310,9 @@ def _recordings(archive: Archive, progress: Progress | None) -> Iterator[Finding
         )
 
 
-def _prices() -> Finding:
+def _prices(runtime: Runtime) -> Finding:
     taken = datetime.fromisoformat(PRICES_FROM["date"]).replace(tzinfo=UTC)
     told = f"{PRICES_FROM['source']}, {PRICES_FROM['date']}"
-    if now_ms() - taken.timestamp() * 1000 > YEAR_MS:
+    if runtime.clock.now_ms() - taken.timestamp() * 1000 > YEAR_MS:
         return Finding(Level.WARNING, "prices", f"more than a year old: {told}", "pip install --upgrade flightlog")
     return Finding(Level.OK, "prices", told)

@@ -13,6 +13,7 @@ from flightlog.app import lab, loop_look, retro
 from flightlog.app.privacy import redactor
 from flightlog.loop.look.session import look
 from flightlog.model.errors import FlightlogError
+from flightlog.model.runtime import Runtime
 from flightlog.model.text import one_line
 
 HITS_MAX = 30
@@ -35,14 +36,14 @@ class Everywhere(Struct, frozen=True):
     left_out: tuple[str, ...] = ()
 
 
-def search(typed: str, folder: Path | None = None) -> Everywhere:
+def search(runtime: Runtime, typed: str, folder: Path | None = None) -> Everywhere:
     """Find `typed`, in either case, in the rooms of the project at `folder`."""
-    project = retro.project_of(folder or Path.cwd())
+    project = retro.project_of(folder or Path(runtime.cwd))
     hits: list[Hit] = []
     left_out: list[str] = []
     for name, offer in _ROOMS.items():
         try:
-            hits += _some(offer(project), typed.strip().lower())
+            hits += _some(offer(runtime, project), typed.strip().lower())
         except (FlightlogError, OSError) as error:
             left_out.append(f"{name}: {error}")
     return Everywhere(tuple(hits), tuple(left_out))
@@ -63,34 +64,34 @@ def _around(text: str, needle: str) -> str:
     return one_line(text[at : at + 4 * _WIDTH], _WIDTH)
 
 
-def _runs(project: Path) -> Iterator[Hit]:
-    for book in lab.open_books(project / lab.RUNS):
+def _runs(runtime: Runtime, project: Path) -> Iterator[Hit]:
+    for book in lab.open_books(runtime, project / lab.RUNS):
         first = book.planned()[0].name
         said = " · ".join(each.prompt for each in book.config.sessions)
         words = f"{book.config.hypothesis or ''} {' '.join(book.config.tags)}".strip()
         yield Hit("run", f"{book.name}/{first}", f"{book.name} {words}", said)
 
 
-def _loops(project: Path) -> Iterator[Hit]:
-    for directory in loop_look.all_sessions(project):
-        plan = look(directory).plan(redactor(project))
+def _loops(runtime: Runtime, project: Path) -> Iterator[Hit]:
+    for directory in loop_look.all_sessions(runtime, project):
+        plan = look(directory).plan(redactor(runtime, project))
         for task in plan.tasks:
             yield Hit("task", f"{directory.name}/{task.task_id}", f"{directory.name}: {task.name}", plan.plan)
 
 
-def _findings(project: Path) -> Iterator[Hit]:
-    analysis, _ = retro.look(project)
+def _findings(runtime: Runtime, project: Path) -> Iterator[Hit]:
+    analysis, _ = retro.look(runtime, project)
     for each in analysis.patterns if analysis else ():
         yield Hit("finding", each.id, each.label, each.detail)
 
 
-def _issues(project: Path) -> Iterator[Hit]:
-    _, board = retro.look(project)
+def _issues(runtime: Runtime, project: Path) -> Iterator[Hit]:
+    _, board = retro.look(runtime, project)
     for each in board.issues.values():
         yield Hit("issue", each.id, each.title, each.description)
 
 
-_ROOMS: dict[str, Callable[[Path], Iterator[Hit]]] = {
+_ROOMS: dict[str, Callable[[Runtime, Path], Iterator[Hit]]] = {
     "runs": _runs,
     "loops": _loops,
     "findings": _findings,

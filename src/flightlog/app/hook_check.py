@@ -14,6 +14,7 @@ from flightlog.app.hook_events import events_for
 from flightlog.app.install import installed, installed_line, is_ours
 from flightlog.model.errors import FlightlogError
 from flightlog.model.text import counted
+from flightlog.sources.hook_log import count_lost_records
 from flightlog.store import settings_file
 
 _INIT = "flightlog init"
@@ -40,16 +41,6 @@ def is_registered(settings: Path) -> bool:
         return bool(data and data.strip() and installed(data.decode("utf-8", "replace")))
     except FlightlogError:
         return False
-
-
-def lost_records(home: Path, temporary: Path) -> int:
-    """How many events the hook could not write down."""
-    return sum(_number(path) for path in lost_files(home, temporary))
-
-
-def lost_files(home: Path, temporary: Path) -> list[Path]:
-    """Return the files that count events the hook could not write down, if they count any."""
-    return [path for path in (home / "lost", *temporary.glob("flightlog-lost-*")) if _number(path)]
 
 
 def _registered(settings: Path, versions: Collection[str]) -> Iterator[Finding]:
@@ -95,14 +86,7 @@ def _home(home: Path) -> Iterator[Finding]:
 
 
 def _lost(home: Path, temporary: Path) -> Iterator[Finding]:
-    count = lost_records(home, temporary)
+    count = count_lost_records(home, temporary)
     if count:
         text = f"{counted(count, 'hook event')} could not be written down"
         yield Finding(text, str(home / "lost"), "flightlog doctor --fix", is_loss=True)
-
-
-def _number(path: Path) -> int:
-    try:
-        return int(path.read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return 0

@@ -5,9 +5,13 @@ included, without a word. So only what was tried with a version is registered wi
 where the version is in doubt only what all of them know.
 """
 
+import json
 from collections.abc import Collection
+from pathlib import Path
 
 from flightlog.model.errors import Invalid
+
+KEEP_DAYS_DEFAULT = 30  # how long Claude Code keeps transcripts if its settings do not say
 
 # All that every tried version knows.
 COMMON = (
@@ -53,6 +57,21 @@ def events_for(versions: Collection[str]) -> tuple[str, ...]:
             hint="update Claude Code: an older one may drop its whole settings file, deny rules included",
         )
     return tuple(event for since, events in _SINCE if since <= version for event in events)
+
+
+def keep_days(config_dir: Path) -> int:
+    """Return after how many days Claude Code deletes transcripts; broken settings mean its default."""
+    try:
+        settings = json.loads((config_dir / "settings.json").read_text())
+    except (OSError, ValueError, RecursionError):
+        return KEEP_DAYS_DEFAULT
+    days = settings.get("cleanupPeriodDays") if isinstance(settings, dict) else None
+    return days if isinstance(days, int) and not isinstance(days, bool) and days >= 0 else KEEP_DAYS_DEFAULT
+
+
+def project_settings(project: Path) -> Path:
+    """Return the agent's settings of a project that are this machine's own."""
+    return project / ".claude" / "settings.local.json"
 
 
 def _numbers(version: str) -> tuple[int, ...]:

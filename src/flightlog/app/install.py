@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 from msgspec import Struct
 
 from flightlog.app import jsonedit
-from flightlog.app.hook_events import events_for
-from flightlog.app.paths import project_settings
+from flightlog.app.hook_events import events_for, project_settings
 from flightlog.model.errors import Misconfigured
 from flightlog.store import settings_file
 

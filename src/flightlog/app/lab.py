@@ -1,9 +1,6 @@
 """Wiring of the lab: what a run is given of this machine, and where runs are."""
 
-import os
 import re
-import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,52 +10,66 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from flightlog import __version__
 from flightlog.agents.namespace import leash, probe
 from flightlog.agents.scripted.scenario import load
-from flightlog.app.consent import permit_run, remember_run
-from flightlog.app.jobs import LOCAL
 from flightlog.lab import book as books
 from flightlog.lab.book import Book
 from flightlog.lab.config import RunConfig, parse
-from flightlog.lab.running.setting import Setting, Tell
+from flightlog.lab.running.asking import upstream
+from flightlog.lab.running.stage import RunEnvironment, Tell
 from flightlog.model.errors import FlightlogError, NotFound
-from flightlog.store.files import process_tag
+from flightlog.model.exchange import is_loopback
+from flightlog.model.runtime import Runtime
+from flightlog.privacy.trust import ADDRESS, ConsentTarget, address_target, consent_needed, open_trust
 
 RUNS = "runs"
-Permit = Callable[[Mapping[str, str], RunConfig, Path, str], None]
+JOBS_AT_ONCE = 8
+Permit = Callable[[RunConfig, Path, str], None]
 
 
-def setting(tell: Tell, environ: Mapping[str, str] | None = None, permit: Permit = permit_run) -> Setting:
-    """What a run is given of this machine."""
-    given = dict(os.environ if environ is None else environ)
-    path = given.get("PATH", os.defpath)
-    return Setting(
-        environ=given,
-        home=Path(given.get("HOME") or Path.home()),
-        now_s=time.time,
-        now=clock,
-        new_id=new_id,
-        process=process_tag(),
-        is_root=os.geteuid() == 0,
+def prepare_run(runtime: Runtime, tell: Tell, permit: Permit | None = None) -> RunEnvironment:
+    """Return what a run takes from this machine; `permit` takes the place of asking for consent."""
+    path = runtime.program_path
+    return RunEnvironment(
+        runtime=runtime,
+        tell=tell,
+        permit=permit or partial(permit_run, runtime),
+        remember=partial(remember_run, runtime),
         means=probe(path),
         leash=leash(path),
-        tell=tell,
-        version=__version__,
-        permit=partial(permit, given),
-        remember=partial(remember_run, environ=given),
     )
 
 
+def remember_run(runtime: Runtime, digest: str) -> None:
+    """Record the digest of a run's `config.yaml` as the person's own."""
+    open_trust(runtime).grant(f"run {digest}", {})
+
+
+def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> None:
+    """Raise ConsentNeeded unless the run is the person's own or allowed, and its key goes over no open network.
+
+    Without `digest` the run is about to be created by the person.
+    """
+    run = run_target(runtime, path, config, digest)
+    address = run.allows[ADDRESS]
+    if digest and not run.trusted:
+        raise consent_needed(run, f"this run was not begun here; its key would go to {address[:100]}: {path.name[:60]}")
+    if config.scenario is None:
+        upstream(config, runtime.environ)  # a key of another address is refused before anything starts
+    seen = open_trust(runtime).get(run.subject).address
+    target = address_target(runtime, address)
+    if address.startswith("http://") and not is_loopback(address) and seen != address and not target.trusted:
+        raise consent_needed(target, f"the key would be sent without encryption to {address[:100]}")
+
+
 @contextmanager
-def spread(given: Setting, on: str) -> Iterator[Setting]:
-    """Have sessions that can run together carried out at a place, for the length of a block."""
-    if on == LOCAL:
+def spread(given: RunEnvironment) -> Iterator[RunEnvironment]:
+    """Have sessions that can run together carried out where jobs run, for the length of a block."""
+    jobs = given.runtime.jobs
+    if jobs is None or jobs.is_local:
         yield given
         return
-    from flightlog.app.jobs.desk import desk  # noqa: PLC0415 - an extra
-
-    with desk(on) as submit:
+    with jobs.open_in_thread(JOBS_AT_ONCE) as submit:
         yield replace(given, elsewhere=submit)
 
 
@@ -77,48 +88,55 @@ def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
     return replace(config, work_dir=str(work_dir.resolve()))
 
 
-def run_name(config: RunConfig) -> str:
+def run_name(runtime: Runtime, config: RunConfig) -> str:
     """A name for a run that has none: the time, and the model."""
     slug = re.sub(r"[^a-z0-9]+", "-", config.model.lower()).strip("-")[:40]
-    return config.run_name or f"{datetime.now(tz=UTC):%Y%m%dT%H%M%SZ}_{slug}"
+    return config.run_name or f"{datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC):%Y%m%dT%H%M%SZ}_{slug}"
 
 
-def permit(book: Book) -> None:
+def permit(runtime: Runtime, book: Book) -> None:
     """Refuse a run that the person neither began here nor allowed."""
-    permit_run(os.environ, book.config, book.path, book.config_digest)
+    permit_run(runtime, book.config, book.path, book.config_digest)
 
 
-def open_book(runs_dir: Path, written: str) -> Book:
+def open_book(runtime: Runtime, runs_dir: Path, written: str) -> Book:
     """Open a run for reading, or to take it up."""
-    return Book(books.find(runs_dir, written), now=clock, new_id=new_id)
+    return Book(books.find(runs_dir, written), now=runtime.clock.timestamp, new_id=runtime.new_id)
 
 
-def open_books(runs_dir: Path) -> list[Book]:
+def open_books(runtime: Runtime, runs_dir: Path) -> list[Book]:
     """Open every run of a directory."""
-    return [Book(path, now=clock, new_id=new_id) for path in books.paths(runs_dir)]
+    return [Book(path, now=runtime.clock.timestamp, new_id=runtime.new_id) for path in books.paths(runs_dir)]
 
 
-def readable(runs_dir: Path) -> tuple[list[Book], list[str]]:
+def readable(runtime: Runtime, runs_dir: Path) -> tuple[list[Book], list[str]]:
     """Open every run of a directory that can be read, and say of each other one what is wrong."""
     opened, broken = [], []
     for path in books.paths(runs_dir):
         try:
-            opened.append(Book(path, now=clock, new_id=new_id))
+            opened.append(Book(path, now=runtime.clock.timestamp, new_id=runtime.new_id))
         except (FlightlogError, OSError) as error:
             broken.append(f"{path.name}: {error}")
     return opened, broken
 
 
-def programs() -> str:
-    """Where programs are looked for."""
-    return os.environ.get("PATH", os.defpath)
+def run_target(runtime: Runtime, path: Path, config: RunConfig, digest: str) -> ConsentTarget:
+    subject = f"run {digest}"
+    trusted = bool(open_trust(runtime).get(subject).digest)
+    return ConsentTarget("run", str(path.resolve()), subject, _run_effects(runtime, config), trusted)
 
 
-def new_id() -> str:
-    """A new id."""
-    return str(uuid.uuid4())
-
-
-def clock() -> str:
-    """The time as journals write it."""
-    return datetime.now(tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
+    """Return what carrying on a run can run, send and write, by name."""
+    address = config.base_url or upstream(config, runtime.environ) or config.provider
+    if config.scenario is not None:
+        address = "a scripted model on this machine"
+    effects: dict[str, Any] = {ADDRESS: address.rstrip("/"), "works in": config.work_dir}
+    agent = f"{config.engine}, {config.permission_mode}, tools {', '.join(config.allowed_tools)}"
+    effects["agent"] = list(config.command) if config.engine == "command" else agent
+    if config.load_project_settings:
+        effects["project settings"] = "hooks and servers of the work directory are started"
+    for name, commands in (("before", config.pre_run_commands), ("after", config.post_run_commands)):
+        effects |= {f"{name} {number}": each.command for number, each in enumerate(commands, 1)}
+    effects |= {f"verifier {number}": each.command or each.python for number, each in enumerate(config.verifiers, 1)}
+    return effects | {f"prompt {each.session_index}": each.prompt for each in config.sessions}

@@ -1,27 +1,25 @@
 """Wiring of `harness collect`: which recorded sessions there are, and their bytes."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.app import home, open_archive
-from flightlog.app.consent import remember_run
-from flightlog.app.lab import clock, new_id
+from flightlog.app.lab import remember_run
 from flightlog.app.tracking import shadow, snapshots
-from flightlog.archive import Archive
-from flightlog.archive.door import Recording
+from flightlog.archive.door import Archive, Recording, open_archive
 from flightlog.lab.book import Book, create
 from flightlog.lab.collect import Recorded, collect
+from flightlog.lab.config import RunConfig
 from flightlog.lab.events import Saved
 from flightlog.model.address import parse
 from flightlog.model.errors import Invalid
+from flightlog.model.runtime import Runtime
+from flightlog.sources.claude_code.kept import kept_name
 from flightlog.store.reading import open_reader
-
-_create = partial(create, now=clock, new_id=new_id, remember=remember_run)
 
 
 class Choice(Struct, frozen=True):
@@ -41,10 +39,10 @@ class Collected(Struct, frozen=True):
     state: str
 
 
-def collected(written: str, runs_dir: Path, choice: Choice) -> list[Collected]:
+def collected(runtime: Runtime, written: str, runs_dir: Path, choice: Choice) -> list[Collected]:
     """Make runs of recorded sessions, newest first; one that has become a run already is left alone."""
-    archive = _archive(choice.projects_dir)
-    here = str(Path.cwd())
+    archive = _archive(runtime, choice.projects_dir)
+    here = str(Path(runtime.cwd))
     newest = sorted(archive.recordings.values(), key=lambda each: -each.changed_ms)
     chosen = [archive.find(parse(written).session)] if written else newest
     rows: list[Collected] = []
@@ -53,11 +51,11 @@ def collected(written: str, runs_dir: Path, choice: Choice) -> list[Collected]:
             break
         if choice.exclude_current and archive.session(recording.session).cwd == here:
             continue
-        rows.append(_one(archive, recording, runs_dir, write=choice.write))
+        rows.append(_one(runtime, archive, recording, runs_dir, write=choice.write))
     return rows
 
 
-def _one(archive: Archive, recording: Recording, runs_dir: Path, *, write: bool) -> Collected:
+def _one(runtime: Runtime, archive: Archive, recording: Recording, runs_dir: Path, *, write: bool) -> Collected:
     path = (runs_dir / f"collected_{recording.session}").absolute()
     if (path / "run_meta.json").exists():
         return Collected(recording.session, path.name, "there already")
@@ -65,16 +63,16 @@ def _one(archive: Archive, recording: Recording, runs_dir: Path, *, write: bool)
         return Collected(recording.session, path.name, "not collected")
     session = archive.session(recording.session)
     found = Recorded(session, dict(_files(recording)), archive.known(recording.session))
-    collect(path, found, _create)
+    collect(path, found, _creator(runtime))
     return Collected(recording.session, path.name, "collected")
 
 
-def as_run(written: str, runs_dir: Path) -> Book:
+def as_run(runtime: Runtime, written: str, runs_dir: Path) -> Book:
     """Make a run of a recorded session whose files were saved, to go back into; one that is there is used again."""
-    archive = open_archive()
+    archive = open_archive(runtime)
     recording = archive.find(parse(written).session)
     found = archive.session(recording.session)
-    saved = list(snapshots(recording.session))
+    saved = list(snapshots(runtime, recording.session))
     if not saved:
         raise Invalid(
             f"no files were saved along session {recording.session}",
@@ -89,27 +87,31 @@ def as_run(written: str, runs_dir: Path) -> Book:
     digest = hashlib.sha256(b"".join(files.values())).hexdigest()[:8]
     path = (runs_dir / f"recorded_{recording.session}_{digest}").absolute()
     if (path / "run_meta.json").exists():
-        return Book(path, now=clock, new_id=new_id)
+        return Book(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     trees = tuple(
         Saved("session_01", 1, each.tree, number, each.lane, each.at_ms, each.call_id)
         for number, each in enumerate(saved, 1)
     )
-    whole = Recorded(found, files, archive.known(recording.session), trees, shadow(recording.session))
-    return collect(path, whole, _create)
+    whole = Recorded(found, files, archive.known(recording.session), trees, shadow(runtime, recording.session))
+    return collect(path, whole, _creator(runtime))
 
 
-def _archive(projects_dir: Path | None) -> Archive:
+def _creator(runtime: Runtime) -> Callable[[Path, RunConfig], Book]:
+    return partial(create, now=runtime.clock.timestamp, new_id=runtime.new_id, remember=partial(remember_run, runtime))
+
+
+def _archive(runtime: Runtime, projects_dir: Path | None) -> Archive:
     if projects_dir is None:
-        return open_archive()
+        return open_archive(runtime)
     root = projects_dir.absolute()
-    return Archive([str(root.parent if root.name == "projects" else root)], home())
+    return Archive([str(root.parent if root.name == "projects" else root)], runtime.data_dir)
 
 
 def _files(recording: Recording) -> Iterator[tuple[str, bytes]]:
     for file in recording.files:
         with closing(open_reader(file.path)) as reader:
             data = reader.read(0, file.size)
-        yield f"subagents/agent-{file.lane}.jsonl" if file.lane else "transcript.jsonl", data
+        yield kept_name(file), data
         meta = Path(file.path).with_suffix(".meta.json")
         if file.lane and meta.is_file():
             yield f"subagents/agent-{file.lane}.meta.json", meta.read_bytes()

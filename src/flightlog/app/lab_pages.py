@@ -8,10 +8,11 @@ from msgspec import Struct
 
 from flightlog.agents.namespace import leash
 from flightlog.app import lab
-from flightlog.app.paths import contained
 from flightlog.lab import book as books
 from flightlog.lab.book import Book
 from flightlog.model.errors import NotFound
+from flightlog.model.runtime import Runtime
+from flightlog.store.files import contained_in_project
 
 COUNT_MAX = 20
 
@@ -27,34 +28,34 @@ class Wanted(Struct, frozen=True):
     count: int = 1
 
 
-def runs_dir() -> Path:
+def runs_dir(runtime: Runtime) -> Path:
     """Where the runs of the project are that the pages are served from."""
-    return contained(Path.cwd() / lab.RUNS)
+    return contained_in_project(runtime, Path(runtime.cwd) / lab.RUNS)
 
 
-def all_runs() -> tuple[list[Book], list[str]]:
+def all_runs(runtime: Runtime) -> tuple[list[Book], list[str]]:
     """Every run of the project, and what is wrong with those that cannot be read."""
-    return lab.readable(runs_dir())
+    return lab.readable(runtime, runs_dir(runtime))
 
 
-def run_named(name: str) -> Book:
+def run_named(runtime: Runtime, name: str) -> Book:
     """The run of exactly this name."""
-    path = next((each for each in books.paths(runs_dir()) if each.name == name), None)
+    path = next((each for each in books.paths(runs_dir(runtime)) if each.name == name), None)
     if path is None:
         raise NotFound(f"no such run: {name[:60]!r}", hint="flightlog lab list")
-    return Book(path, now=lab.clock, new_id=lab.new_id)
+    return Book(path, now=runtime.clock.timestamp, new_id=runtime.new_id)
 
 
-def start_replay(wanted: Wanted) -> "subprocess.Popen[str]":
+def start_replay(runtime: Runtime, wanted: Wanted) -> "subprocess.Popen[str]":
     """Carry a replay out in a process of its own, as the command line would; it tells what happens on its stderr.
 
     Ctrl-C in the server's terminal is the server's to pass on, once; a server that is killed takes it along.
     """
     words = ["lab", "replay", wanted.run, "--session", str(wanted.session), "--turn", str(wanted.turn)]
     words += ["--replicate", str(wanted.replicate)] if wanted.replicate else []
-    words += ["--count", str(wanted.count), f"--prompt={wanted.prompt}", "--runs-dir", str(runs_dir()), "--json"]
+    words += ["--count", str(wanted.count), f"--prompt={wanted.prompt}", "--runs-dir", str(runs_dir(runtime)), "--json"]
     return subprocess.Popen(
-        [*leash(lab.programs()), sys.executable, "-m", "flightlog", *words],
+        [*leash(runtime.program_path), sys.executable, "-m", "flightlog", *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

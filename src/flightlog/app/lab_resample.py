@@ -1,7 +1,6 @@
 """Wiring of samples: what a batch is given of this machine, where it is sent from, and how it is stopped."""
 
 import asyncio
-import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -15,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents.scripted import serve
-from flightlog.app import jobs, lab
+from flightlog.app import lab
 from flightlog.lab.book import Book
 from flightlog.lab.events import Resampled
 from flightlog.lab.layout import meta_page
@@ -30,19 +29,19 @@ from flightlog.lab.resampling.sweep import Sweep, parse
 from flightlog.lab.resampling.variants import Label, made
 from flightlog.lab.resampling.widths import Widths
 from flightlog.lab.running.run import more
-from flightlog.lab.running.setting import Tell as Telling
+from flightlog.lab.running.stage import Tell as Telling
 from flightlog.model.errors import Misconfigured, NotFound
+from flightlog.model.runtime import JobExecutors, Runtime
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.store.files import process_tag
 from flightlog.store.pages import publish
 
 
 class Sent(Struct, frozen=True):
-    """How a person wants samples sent: from where, to where, with which limits; `tell` hears how far it is."""
+    """How a person wants samples sent: to where, with which limits; `tell` hears how far it is."""
 
     limits: Limits
     tell: Tell
-    on: str = jobs.LOCAL
     base_url: str = ""
 
 
@@ -51,9 +50,9 @@ def dumped(book: Book, session: int, replicate: int, request: int) -> dict[str, 
     return recorded_body(book, Source(book, session, replicate, "").planned.name, request)
 
 
-def listed(book: Book, session: int, replicate: int) -> list[Listed]:
+def listed(runtime: Runtime, book: Book, session: int, replicate: int) -> list[Listed]:
     """The requests of a session that can be asked again."""
-    return requests(Source(book, session, replicate, lab.programs()))
+    return requests(Source(book, session, replicate, runtime.program_path))
 
 
 def read_sweep(path: Path) -> Sweep:
@@ -64,58 +63,61 @@ def read_sweep(path: Path) -> Sweep:
         raise NotFound(f"no such sweep: {path}", hint="write one as in docs/how-to/ask-again.md") from None
 
 
-def resampled(book: Book, sweep: Sweep, sent: Sent, *, dry_run: bool) -> dict[str, Any]:
+def resampled(runtime: Runtime, book: Book, sweep: Sweep, sent: Sent, *, dry_run: bool) -> dict[str, Any]:
     """Ask for every cell of a grid as one batch."""
     if not dry_run:
-        lab.permit(book)
-    with _alone(book) as ledger:
-        source = Source(book, sweep.session, sweep.replicate, lab.programs())
+        lab.permit(runtime, book)
+    with _alone(runtime, book) as ledger:
+        source = Source(book, sweep.session, sweep.replicate, runtime.program_path)
         if dry_run:
             targets = asking.numbered(ledger, asking.grid(source, sweep, asking.imagining(ledger, book)))
             return _imagined(book, targets, sent)
-        told = (Label("", "sweep", lab.clock()), _scrubber(book))
-        return _asked(book, ledger, asking.grid(source, sweep, asking.making(ledger, book, told)), sent)
+        told = (Label("", "sweep", runtime.clock.timestamp()), _scrubber(runtime, book))
+        return _asked(runtime, book, ledger, asking.grid(source, sweep, asking.making(ledger, book, told)), sent)
 
 
-def edited(book: Book, sweep: Sweep, body: dict[str, Any], label: str, sent: Sent) -> dict[str, Any]:
+def edited(  # noqa: PLR0913 - what is asked, and how it is sent
+    runtime: Runtime, book: Book, sweep: Sweep, body: dict[str, Any], label: str, *, sent: Sent
+) -> dict[str, Any]:
     """Make a variant of the one request a sweep names, and ask for samples of it."""
-    lab.permit(book)
-    with _alone(book) as ledger:
+    lab.permit(runtime, book)
+    with _alone(runtime, book) as ledger:
         session = Source(book, sweep.session, sweep.replicate, "").planned.name
-        told = (Label(label, "cli", lab.clock()), _scrubber(book))
+        told = (Label(label, "cli", runtime.clock.timestamp()), _scrubber(runtime, book))
         number = made(ledger, book, (session, sweep.requests[0]), body, told)
         cells = [
             asking.Planned(session, sweep.requests[0], number, model, sweep.count) for model in sweep.models or ("",)
         ]
-        return _asked(book, ledger, cells, sent)
+        return _asked(runtime, book, ledger, cells, sent)
 
 
-def resumed(book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dict[str, Any]:
+def resumed(runtime: Runtime, book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dict[str, Any]:
     """Go on with a batch that was left, within the limits it had but for those that are said anew."""
-    lab.permit(book)
-    with _alone(book) as ledger:
+    lab.permit(runtime, book)
+    with _alone(runtime, book) as ledger:
         state = ledger.open_batch(name)
         state.limits = replace(state.limits, **limits)
-        return _carried_out(book, ledger, state, asking.sent_for(book, state.targets, state.limits), sent)
+        return _carried_out(runtime, book, ledger, state, asking.sent_for(book, state.targets, state.limits), sent=sent)
 
 
-def session_again(book: Book, session: int, count: int, how: tuple[float | None, str], tell: Telling) -> Book:
-    """Run a whole session so many times more, with what may be spent on that and where."""
-    budget_usd, on = how
-    with lab.spread(lab.setting(tell), on) as setting:
+def session_again(  # noqa: PLR0913 - one parameter per option
+    runtime: Runtime, book: Book, session: int, count: int, *, budget_usd: float | None, tell: Telling
+) -> Book:
+    """Run a whole session so many times more, with what may be spent on that."""
+    with lab.spread(lab.prepare_run(runtime, tell)) as setting:
         return more(book, session, count, setting, budget_usd)
 
 
-def unfinished(book: Book) -> list[BatchState]:
+def unfinished(runtime: Runtime, book: Book) -> list[BatchState]:
     """Batches that still have something to ask for."""
-    ledger = Ledger(book.path, now=lab.clock, new_id=lab.new_id)
+    ledger = Ledger(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
     return [each for each in ledger.batches.values() if each.left]
 
 
 @contextmanager
-def _alone(book: Book) -> Iterator[Ledger]:
+def _alone(runtime: Runtime, book: Book) -> Iterator[Ledger]:
     with held(book.path, f"process {process_tag()}"):
-        ledger = Ledger(book.path, now=lab.clock, new_id=lab.new_id)
+        ledger = Ledger(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
         for state in ledger.batches.values():
             if not state.reason:  # its process died: what it paid for counts all the same
                 settled(ledger, state)
@@ -124,12 +126,12 @@ def _alone(book: Book) -> Iterator[Ledger]:
         yield ledger
 
 
-def _asked(book: Book, ledger: Ledger, cells: list[asking.Planned], sent: Sent) -> dict[str, Any]:
+def _asked(runtime: Runtime, book: Book, ledger: Ledger, cells: list[asking.Planned], sent: Sent) -> dict[str, Any]:
     targets = asking.numbered(ledger, cells)
     bodies = asking.sent_for(book, targets, sent.limits)
-    _upstream(book, sent)  # what cannot be sent is said before anything is on record
-    state = asking.begun(ledger, lab.new_id(), targets, sent.limits)
-    return _carried_out(book, ledger, state, bodies, sent)
+    _upstream(runtime, book, sent)  # what cannot be sent is said before anything is on record
+    state = asking.begun(ledger, runtime.new_id(), targets, sent.limits)
+    return _carried_out(runtime, book, ledger, state, bodies, sent=sent)
 
 
 def _imagined(book: Book, targets: tuple[Target, ...], sent: Sent) -> dict[str, Any]:
@@ -141,19 +143,23 @@ def _imagined(book: Book, targets: tuple[Target, ...], sent: Sent) -> dict[str, 
     return asking.told_of(BatchState("", targets, sent.limits, ""), "dry run") | {"expected_usd": expected}
 
 
-def _upstream(book: Book, sent: Sent) -> tuple[str, bool]:
+def _upstream(runtime: Runtime, book: Book, sent: Sent) -> tuple[str, bool]:
     """Where samples go, and whether a key is needed there; a scripted model is served here and needs none."""
     if book.config.scenario is not None and not sent.base_url:
         return "", False
-    address = asking.upstream(book.config, sent.base_url, os.environ)
-    if sent.on == jobs.LOCAL and not credentials(book.config.provider, os.environ):
+    jobs = _executors(runtime)
+    address = asking.upstream(book.config, sent.base_url, runtime.environ)
+    if jobs.is_local and not credentials(book.config.provider, runtime.environ):
         name = "OPENROUTER_API_KEY" if book.config.provider == "openrouter" else "ANTHROPIC_API_KEY"
         raise Misconfigured("there is no key to ask a model with", hint=f"set it for this command: export {name}=…")
     return address, True
 
 
-def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any, Asked], sent: Sent) -> dict[str, Any]:
-    address, needs_key = _upstream(book, sent)
+def _carried_out(  # noqa: PLR0913 - what is asked, and how it is sent
+    runtime: Runtime, book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any, Asked], *, sent: Sent
+) -> dict[str, Any]:
+    address, needs_key = _upstream(runtime, book, sent)
+    jobs = _executors(runtime)
     settled(ledger, state)
     ledger.note(BatchTaken(state.name, process_tag(), state.limits))
     scripted = book.config.scenario if not address else None
@@ -163,7 +169,7 @@ def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any
     stamina.instrumentation.set_on_retry_hooks([])
 
     async def main(url: str) -> str:
-        async with jobs.place(sent.on, state.limits.parallel) as there:
+        async with jobs.open(state.limits.parallel) as there:
             way = Way(there, url, book.config.provider, needs_key, sent.tell)
             if state.limits.until_width is not None:
                 way = replace(way, goes_on=Widths(book.path, state.limits.until_width, book.config.work_dir).goes_on)
@@ -184,6 +190,11 @@ def _carried_out(book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any
     return asking.told_of(state, reason)
 
 
+def _executors(runtime: Runtime) -> JobExecutors:
+    assert runtime.jobs is not None, "samples are sent as jobs"
+    return runtime.jobs
+
+
 def _counted(book: Book, state: BatchState) -> None:
     """Keep the run's own totals true, whatever else was written there meanwhile."""
     book.look_again()
@@ -192,9 +203,9 @@ def _counted(book: Book, state: BatchState) -> None:
     publish(book.path, [meta_page(book.name, book.config, book.state)], durable=False)
 
 
-def _scrubber(book: Book) -> Scrubber:
+def _scrubber(runtime: Runtime, book: Book) -> Scrubber:
     scrubber = Scrubber()
-    scrubber.learn(credentials(book.config.provider, os.environ))
+    scrubber.learn(credentials(book.config.provider, runtime.environ))
     return scrubber
 
 

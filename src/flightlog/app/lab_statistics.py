@@ -14,25 +14,26 @@ from flightlog.lab.statistics.writing import MARK, NAME, written
 from flightlog.model.errors import Conflict, NotFound
 from flightlog.model.extras import optional
 from flightlog.model.pages import Page, Tier
+from flightlog.model.runtime import Runtime
 from flightlog.store.pages import publish
 
 BY = ("arguments", "tool")
 
 
-def analysed(books: Sequence[Book], by: str = BY[0], seed: int = 0) -> Analysis:
+def analysed(runtime: Runtime, books: Sequence[Book], by: str = BY[0], seed: int = 0) -> Analysis:
     """Answer what these runs can be asked; of a single one also what the branches beside it say."""
-    taste = Taste(by_tool if by == "tool" else _whole, lab.programs())
+    taste = Taste(by_tool if by == "tool" else _whole, runtime.program_path)
     many = len(books) > 1
     questions = [each for book in books for each in of_samples(book, taste, prefix=f"../{book.name}/" if many else "")]
-    questions += of_branches(books if many else family(books[0]), taste)
+    questions += of_branches(books if many else family(runtime, books[0]), taste)
     questions += of_sessions(books)
     with optional():
         return analyse(questions, seed)
 
 
-def family(book: Book) -> list[Book]:
+def family(runtime: Runtime, book: Book) -> list[Book]:
     """A run with every branch of it that lies beside it, and the branches of those."""
-    beside, _ = lab.readable(book.path.parent)
+    beside, _ = lab.readable(runtime, book.path.parent)
     found = {book.name: book}
     while True:
         more = {
@@ -45,12 +46,12 @@ def family(book: Book) -> list[Book]:
         found |= more
 
 
-def divergence(books: Sequence[Book], by: str = BY[0]) -> Node:
+def divergence(runtime: Runtime, books: Sequence[Book], by: str = BY[0]) -> Node:
     """Lay what the sessions of these runs did over each other."""
-    return tree(ways(books, Taste(by_tool if by == "tool" else _whole, lab.programs())))
+    return tree(ways(books, Taste(by_tool if by == "tool" else _whole, runtime.program_path)))
 
 
-def write(book: Book, analysis: Analysis) -> Path:
+def write(runtime: Runtime, book: Book, analysis: Analysis) -> Path:
     """Write the analysis of a run beside its other pages; what a person wrote there is left alone."""
     if not any(group.n for answer in analysis.answers for group in answer.groups):
         raise NotFound(
@@ -59,7 +60,9 @@ def write(book: Book, analysis: Analysis) -> Path:
     path = book.path / NAME
     if path.exists() and MARK not in path.read_text("utf-8", "replace"):
         raise Conflict(f"{NAME} of {book.name} was written by a person", hint=f"rename it first: {path}")
-    publish(book.path, [Page(NAME, Tier.PRIVATE, written(book.name, analysis, divergence(family(book))))])
+    publish(
+        book.path, [Page(NAME, Tier.PRIVATE, written(book.name, analysis, divergence(runtime, family(runtime, book))))]
+    )
     return path
 
 

@@ -8,20 +8,20 @@ from typing import Any
 
 import msgspec
 
-from flightlog.app import home, is_trusted, local_zone, now_ms, open_archive
-from flightlog.app.config import in_force
+from flightlog.agents import SAMPLES
 from flightlog.app.hook.line import TEMPLATE, Look, render, renders
-from flightlog.app.paths import SAMPLES, claude_config_dirs
-from flightlog.archive import Archive
+from flightlog.archive.door import Archive, open_archive
 from flightlog.live.file import runtime_state
-from flightlog.live.gather import Effort, Live, Where, gather, journal, swapped_by_hand
+from flightlog.live.gather import Effort, Live, LiveDirectory, gather, journal, swapped_by_hand
 from flightlog.live.keeping import archive_removed, clean_up
 from flightlog.live.layout import NOT_SESSIONS
 from flightlog.live.profiles import advice
 from flightlog.live.state import AuthProfile, RuntimeState
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unreadable
+from flightlog.model.runtime import Runtime
 from flightlog.model.text import one_line
+from flightlog.sources.claude_code.discover import find_config_dirs
 
 LABEL_CHARS_MAX = 60
 _WATCH_WAIT_S = 1.0
@@ -29,51 +29,56 @@ WIDTHS = (40, 60, 80, 100, 120, 150, 200)
 _LINES = "formattedStrings"
 
 
-def places() -> list[Where]:
+def places(runtime: Runtime) -> list[LiveDirectory]:
     """Every configuration directory here, as live sees it."""
-    return [_where(path) for path in claude_config_dirs(os.environ)]
+    now_ms = runtime.clock.now_ms()
+    return [LiveDirectory(runtime, Path(each), now_ms, drawn) for each in find_config_dirs(runtime)]
 
 
-def gather_here(*, secrets: bool = True) -> list[Live]:
+def gather_here(runtime: Runtime, *, secrets: bool = True) -> list[Live]:
     """Look at all running sessions of this machine."""
-    archive = open_archive()
+    archive = open_archive(runtime)
     try:
-        return [gather(place, archive, Effort(secrets=secrets, durable=False)) for place in places() if _is_used(place)]
+        return [
+            gather(place, archive, Effort(secrets=secrets, durable=False))
+            for place in places(runtime)
+            if _is_used(place)
+        ]
     finally:
-        archive.books.close()
+        archive.usage_pipeline.save()
 
 
-def watch_here(*, secrets: bool = True) -> list[Live]:
+def watch_here(runtime: Runtime, *, secrets: bool = True) -> list[Live]:
     """Look, as somebody who will look again soon: where another does so just now, what was gathered last will do."""
-    archive = open_archive()
+    archive = open_archive(runtime)
     effort = Effort(secrets=secrets, durable=False, wait_s=_WATCH_WAIT_S)
     found = []
     try:
-        for place in filter(_is_used, places()):
+        for place in filter(_is_used, places(runtime)):
             try:
                 found.append(gather(place, archive, effort))
             except Conflict:
                 found.append(_last(place))
     finally:
-        archive.books.close()
+        archive.usage_pipeline.save()
     return found
 
 
-def look_here() -> list[Live]:
+def look_here(runtime: Runtime) -> list[Live]:
     """What was gathered last, read and nothing written."""
-    return [_last(place) for place in places()]
+    return [_last(place) for place in places(runtime)]
 
 
-def _last(place: Where) -> Live:
+def _last(place: LiveDirectory) -> Live:
     found = runtime_state.look(place.folder, place.now_ms)
     return Live(str(place.config_dir), found.state, found.broken, place.now_ms, {})
 
 
-def gather_after(archive: Archive, only: str) -> tuple[str, ...]:
+def gather_after(runtime: Runtime, archive: Archive, only: str) -> tuple[str, ...]:
     """Look after a settle of `only` one session, or of all; what goes wrong is told, and stops nothing."""
     wanted = [Path(file.path) for file in archive.recordings[only].files] if only in archive.recordings else []
     notes = []
-    for place in places():
+    for place in places(runtime):
         if _is_used(place) and (not only or any(path.is_relative_to(place.config_dir) for path in wanted)):
             try:
                 gather(place, archive, Effort(only=only, durable=False))
@@ -82,18 +87,13 @@ def gather_after(archive: Archive, only: str) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _is_used(place: Where) -> bool:
+def _is_used(place: LiveDirectory) -> bool:
     """A directory no agent ever wrote to gets no pages of ours, nor do the samples."""
     return (
         place.config_dir != SAMPLES
         and (place.config_dir / "projects").is_dir()
         and os.access(place.config_dir, os.W_OK)
     )
-
-
-def _where(config_dir: Path) -> Where:
-    template = str(in_force()["statusline.template"].value)
-    return Where(config_dir, Path(home()), now_ms(), local_zone(), _new_id, template, drawn, is_trusted)
 
 
 def drawn(page: dict[str, Any]) -> dict[str, str]:
@@ -106,19 +106,13 @@ def drawn(page: dict[str, Any]) -> dict[str, str]:
     return {f"width{width}": said for width, said in zip(WIDTHS, lines, strict=True) if said}
 
 
-def _new_id() -> str:
-    import uuid  # noqa: PLC0415 - few looks write an event, and it asks what platform this is
-
-    return str(uuid.uuid4())
-
-
-def states() -> list[tuple[Path, runtime_state.Outcome]]:
+def states(runtime: Runtime) -> list[tuple[Path, runtime_state.Outcome]]:
     """Every runtime state here, as it stands."""
-    found = [(place.folder / runtime_state.NAME, place) for place in places()]
+    found = [(place.folder / runtime_state.NAME, place) for place in places(runtime)]
     return [(path, runtime_state.look(place.folder, place.now_ms)) for path, place in found if path.exists()]
 
 
-def clean(told: dict[str, Any]) -> dict[str, Any]:
+def clean(runtime: Runtime, told: dict[str, Any]) -> dict[str, Any]:
     """Return the same without what is private: what is printed for programs is passed on.
 
     Each session's page is redacted with the values of its own project.
@@ -128,7 +122,7 @@ def clean(told: dict[str, Any]) -> dict[str, Any]:
 
     def own_page(page: dict[str, Any]) -> dict[str, Any]:
         before = {**page, _LINES: {}}
-        after = Records(redactor(Path(page["projectPath"]))).redact_document(before).value
+        after = Records(redactor(runtime, Path(page["projectPath"]))).redact_document(before).value
         if before == after:
             return page
         # Status lines are cut to their width: they are drawn again, without the branch, which is read from the disk.
@@ -139,14 +133,14 @@ def clean(told: dict[str, Any]) -> dict[str, Any]:
             return own_page(value) if _LINES in value else {name: own_pages(each) for name, each in value.items()}
         return [own_pages(each) for each in value] if isinstance(value, list | tuple) else value
 
-    done = Records(redactor()).redact_document(own_pages(told)).value
+    done = Records(redactor(runtime)).redact_document(own_pages(told)).value
     assert isinstance(done, dict)
     return done
 
 
-def labelled(profile: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfile]:
+def labelled(runtime: Runtime, profile: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfile]:
     """Give a profile another label; return the one it had, and the profile."""
-    for place in places():
+    for place in places(runtime):
         found = runtime_state.read(place.folder, place.now_ms).profile(profile)
         if found is None:
             continue
@@ -159,11 +153,11 @@ def labelled(profile: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfil
     raise NotFound(f"no such profile: {profile!r}", hint="flightlog live profiles")
 
 
-def advised() -> dict[str, Any]:
+def advised(runtime: Runtime) -> dict[str, Any]:
     """Which profile has room."""
     from flightlog.live.board import room  # noqa: PLC0415 - a settle shows no board
 
-    found = [each for told in gather_here(secrets=False) for each in told.state.auth_profiles]
+    found = [each for told in gather_here(runtime, secrets=False) for each in told.state.auth_profiles]
     ranked = [
         {"profileId": each.profile_id, "label": each.label, "urgency": round(pressing, 1)}
         for each, pressing in advice(found)
@@ -171,23 +165,23 @@ def advised() -> dict[str, Any]:
     return {"profiles": ranked, "advice": room(found)}
 
 
-def swapped(written: str, profile: str, at: str, *, dry_run: bool) -> dict[str, str]:
+def swapped(runtime: Runtime, written: str, profile: str, at: str, *, dry_run: bool) -> dict[str, str]:
     """Write down by hand that a profile pays for a session from a time on."""
-    session = open_archive().find(written)
-    since_ms = _moment(at) if at else now_ms()
-    for place in places():
+    session = open_archive(runtime).find(written)
+    since_ms = _moment(runtime, at) if at else runtime.clock.now_ms()
+    for place in places(runtime):
         if any(Path(file.path).is_relative_to(place.config_dir) for file in session.files):
             if not dry_run:
                 swapped_by_hand(place, session.session, profile, since_ms)
-            since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).astimezone(local_zone()).isoformat("T", "seconds")
+            since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).astimezone(runtime.zone).isoformat("T", "seconds")
             return {"session": session.session, "profile": profile, "since": since}
     raise NotFound(f"the files of {session.session} are in none of the agents' directories", hint="flightlog doctor")
 
 
-def cleaned(days: int, *, dry_run: bool) -> list[str]:
+def cleaned(runtime: Runtime, days: int, *, dry_run: bool) -> list[str]:
     """Move sessions unused for `days` to the archive."""
     gone: list[str] = []
-    for place in places():
+    for place in places(runtime):
         state = runtime_state.read(place.folder, place.now_ms)
         if dry_run:
             gone += [each.session_id for each in state.sessions if runtime_state.is_old(each, place.now_ms, days)]
@@ -199,19 +193,19 @@ def cleaned(days: int, *, dry_run: bool) -> list[str]:
     return gone
 
 
-def preview(given: bytes | None, width: int, template: str, *, color: bool) -> dict[str, Any]:
+def preview(runtime: Runtime, given: bytes | None, width: int, template: str, *, color: bool) -> dict[str, Any]:
     """What the status line says of a payload, or of the session seen last."""
     payload = _decoded(given or b"")
     page: dict[str, Any] = {}
-    for place in places():
+    for place in places(runtime):
         pages = sorted(place.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
         own = [path for path in pages if path.stem == payload.get("session_id")] or [
             path for path in pages if path.name not in NOT_SESSIONS and not payload
         ]
         page = _decoded(own[-1].read_bytes()) if own else page
-    template = template or str(in_force()["statusline.template"].value)
+    template = template or str(runtime.config["statusline.template"].value)
     page = {**page, **({"statusline": {"template": template}} if template else {})}
-    line = render(payload or _from_page(page), page, Look(width, color, now_ms() / 1000))
+    line = render(payload or _from_page(page), page, Look(width, color, runtime.clock.now_ms() / 1000))
     return {"line": line or "flightlog", "template": template or TEMPLATE}
 
 
@@ -241,14 +235,14 @@ def _relabelled(name: str, text: str, state: RuntimeState) -> RuntimeState:
     return state
 
 
-def _moment(said: str) -> int:
-    today = datetime.fromtimestamp(now_ms() / 1000, tz=UTC).astimezone(local_zone())
+def _moment(runtime: Runtime, said: str) -> int:
+    today = datetime.fromtimestamp(runtime.clock.now_ms() / 1000, tz=UTC).astimezone(runtime.zone)
     try:
         if len(said) == 5 and said[2] == ":":
             found = today.replace(hour=int(said[:2]), minute=int(said[3:]), second=0, microsecond=0)
         else:
             found = datetime.fromisoformat(said)
-            found = found if found.tzinfo else found.replace(tzinfo=local_zone())
+            found = found if found.tzinfo else found.replace(tzinfo=runtime.zone)
     except ValueError:
         raise Invalid(f"not a time: {said[:40]!r}", hint="--at 14:30, or --at 2026-01-31T14:30:00Z") from None
     return int(found.timestamp() * 1000)

@@ -1,6 +1,5 @@
 """Looking at loop sessions from here: light, because `status` and `monitor` wait for it."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,21 +9,22 @@ from flightlog.loop.layout.log import entry
 from flightlog.loop.look.session import Told, events, look
 from flightlog.loop.run import where
 from flightlog.model.errors import NotFound
+from flightlog.model.runtime import Runtime
 
 
-def root(project: Path | None = None) -> Path:
+def root(runtime: Runtime, project: Path | None = None) -> Path:
     """Where the sessions of a project are."""
-    return (project or Path.cwd()) / where.ROOT
+    return (project or Path(runtime.cwd)) / where.ROOT
 
 
-def found(written: str) -> Path:
+def found(runtime: Runtime, written: str) -> Path:
     """Find a session of this project."""
-    return where.find(root(), written)
+    return where.find(root(runtime), written)
 
 
-def all_sessions(project: Path | None = None) -> list[Path]:
+def all_sessions(runtime: Runtime, project: Path | None = None) -> list[Path]:
     """Every session of a project, this one by default, that has begun."""
-    return [path for path in where.sessions(root(project)) if (path / where.JOURNAL).is_file()]
+    return [path for path in where.sessions(root(runtime, project)) if (path / where.JOURNAL).is_file()]
 
 
 def told(directory: Path) -> Iterator[Told]:
@@ -32,9 +32,9 @@ def told(directory: Path) -> Iterator[Told]:
     return events(directory)
 
 
-def open_question(written: str) -> QuestionAsked:
+def open_question(runtime: Runtime, written: str) -> QuestionAsked:
     """The question a session waits for."""
-    seen = look(found(written))
+    seen = look(found(runtime, written))
     if seen.state.question is None:
         raise NotFound(f"{written} waits for no answer", hint=f"flightlog loop status --session {written}")
     return seen.state.question.asked
@@ -48,11 +48,11 @@ class Wanted(NamedTuple):
     task: str | None = None
 
 
-def log_entries(directory: Path, wanted: Wanted, *, follow: bool) -> Iterator[dict[str, Any]]:
+def log_entries(runtime: Runtime, directory: Path, wanted: Wanted, *, follow: bool) -> Iterator[dict[str, Any]]:
     """The entries of a session's log; with `follow`, as they come, until the session rests."""
     from flightlog.app.privacy import redactor  # noqa: PLC0415 - only the log needs it
 
-    names = {task.task_id: task.name for task in look(directory).plan(redactor()).tasks}
+    names = {task.task_id: task.name for task in look(directory).plan(redactor(runtime)).tasks}
 
     def fits(each: Told) -> bool:
         of_task = wanted.task is None or getattr(each.event, "task", None) == wanted.task
@@ -62,7 +62,7 @@ def log_entries(directory: Path, wanted: Wanted, *, follow: bool) -> Iterator[di
     yield from (entry(each.seq, each.at, each.event, names) for each in shown[-(wanted.tail or len(shown)) :])
     last = shown[-1].seq if shown else 0
     while follow and look(directory).runner:
-        time.sleep(0.3)
+        runtime.clock.sleep(0.3)
         for each in events(directory):
             if each.seq > last and fits(each):
                 last = each.seq

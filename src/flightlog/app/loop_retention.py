@@ -2,11 +2,11 @@
 
 from msgspec import Struct
 
-from flightlog.app import now_ms
 from flightlog.app.loop_look import root
-from flightlog.app.paths import contained
 from flightlog.loop.look.retention import POLICY, items, summary
 from flightlog.model.retention import Deed, Move, Outcome
+from flightlog.model.runtime import Runtime
+from flightlog.store.files import contained_in_project
 from flightlog.store.retention import carry_out
 from flightlog.views.retention import plan
 
@@ -33,10 +33,10 @@ class Retained(Struct, frozen=True):
         return shown or ["nothing is old enough"]
 
 
-def retain(*, dry_run: bool, delete: bool) -> Retained:
+def retain(runtime: Runtime, *, dry_run: bool, delete: bool) -> Retained:
     """Archive what is old; delete raw logs that are older, if `delete` says so."""
-    top = contained(root())
-    moves = plan(POLICY, items(top), now_ms())
+    top = contained_in_project(runtime, root(runtime))
+    moves = plan(POLICY, items(top), runtime.clock.now_ms())
     ready = tuple(move for move in moves if delete or move.deed is not Deed.DELETE)
     waiting = tuple(move for move in moves if move not in ready)
     if dry_run:

@@ -1,33 +1,32 @@
 """Gathering the first screen from this machine's recordings, or from those that ship with the package."""
 
-import json
-import os
 from datetime import UTC
 from pathlib import Path
 
-from flightlog.app import now_ms, open_archive
-from flightlog.app.paths import SAMPLES, claude_config_dirs
-from flightlog.archive import Archive, Progress
+from flightlog.agents import SAMPLES
+from flightlog.app.hook_events import keep_days
+from flightlog.archive.door import Archive, Progress, open_archive
+from flightlog.model.runtime import Runtime
+from flightlog.model.usage import Breakdown
+from flightlog.sources.claude_code.discover import find_config_dirs
 from flightlog.views.overview import Overview, busiest, dearest, doomed
-from flightlog.views.usage import By
 
-KEEP_DAYS_DEFAULT = 30
 SOON_DAYS = 7
 PROJECTS_SHOWN = 3
 SEARCHED_BYTES_MAX = 32 << 20
 
 
-def overview(progress: Progress | None = None) -> Overview:
+def overview(runtime: Runtime, progress: Progress | None = None) -> Overview:
     """Say what there is, on this machine or in the samples."""
-    dirs = claude_config_dirs(os.environ)
-    archive = open_archive()
+    dirs = [Path(each) for each in find_config_dirs(runtime)]
+    archive = open_archive(runtime)
     sample = not archive.recordings or dirs == [SAMPLES]
     if sample:
         archive = Archive([str(SAMPLES)])
     told = list(archive.sessions(progress))
     live = Archive([str(path) for path in dirs]).recordings.keys()
     archived = archive.recordings.keys() - live if not sample else set()
-    report = archive.usage(By.SESSION, UTC)
+    report = archive.usage(Breakdown.SESSION, UTC)
     days = min(keep_days(path) for path in dirs)
     return Overview(
         sessions=len(told),
@@ -40,28 +39,20 @@ def overview(progress: Progress | None = None) -> Overview:
         last_ms=max((each.ended_ms for each in told if each.ended_ms is not None), default=None),
         dearest=dearest(told),
         busiest=busiest(told, PROJECTS_SHOWN),
-        doomed=() if sample else doomed([each for each in told if each.session in live], days, now_ms(), SOON_DAYS),
+        doomed=()
+        if sample
+        else doomed([each for each in told if each.session in live], days, runtime.clock.now_ms(), SOON_DAYS),
         keep_days=days,
         unknown_records=sum(each.unknown_records for each in told),
         damaged=sum(each.damaged for each in told) + len(archive.damage),
         sample=sample,
         archived=len(archived),
         damaged_sessions=tuple(each.session for each in told if each.damaged),
-        holding_secrets=() if sample else _holding_secrets(),
+        holding_secrets=() if sample else _holding_secrets(runtime),
     )
 
 
-def _holding_secrets() -> tuple[str, ...]:
+def _holding_secrets(runtime: Runtime) -> tuple[str, ...]:
     """Name the sessions that hold secrets, newest first; what nobody looked at yet is looked at, within reason."""
-    counts = open_archive().secrets(SEARCHED_BYTES_MAX)
+    counts = open_archive(runtime).secrets(SEARCHED_BYTES_MAX)
     return tuple(session for session, count in counts.items() if count)
-
-
-def keep_days(config_dir: Path) -> int:
-    """Read after how many days Claude Code deletes transcripts; broken settings mean its default."""
-    try:
-        said = json.loads((config_dir / "settings.json").read_text())
-    except (OSError, ValueError, RecursionError):
-        return KEEP_DAYS_DEFAULT
-    days = said.get("cleanupPeriodDays") if isinstance(said, dict) else None
-    return days if isinstance(days, int) and not isinstance(days, bool) and days >= 0 else KEEP_DAYS_DEFAULT

@@ -4,14 +4,13 @@ The token never stands in an argument list, which everybody on the machine can r
 is given a private file that leads to the address.
 """
 
-import os
 import re
 import secrets
 import webbrowser
 from html import escape
 from pathlib import Path
 
-from flightlog.app.paths import SAMPLES, claude_config_dirs, home
+from flightlog.model.runtime import Runtime
 from flightlog.store import files
 from flightlog.store.migration import ensure_writable
 
@@ -19,31 +18,26 @@ _NAME = re.compile(r"[0-9a-f]{32}")  # 128 random bits
 _LEAD = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url={}"><title>flightlog</title>\n'
 
 
-def web_root() -> str:
+def web_root(runtime: Runtime) -> str:
     """Return the path below which the pages of this home live; make it at the first call.
 
     It is kept, so that links stay valid. A browser sends cookies to every port of a host, but only
     to paths below the cookie's own: another server on this machine does not know this one.
     """
-    path = home(os.environ) / "web" / "root"
+    path = Path(runtime.data_dir) / "web" / "root"
     try:
         name = path.read_text("ascii").strip()
     except (OSError, UnicodeDecodeError):
         name = ""
     if not _NAME.fullmatch(name) or path.stat().st_mode & 0o077:
-        ensure_writable(home(os.environ))
+        ensure_writable(Path(runtime.data_dir))
         name = secrets.token_hex(16)
         files.replace(path, name.encode() + b"\n", durable=False)
     return f"/{name}"
 
 
-def open_browser(address: str) -> bool:
+def open_browser(runtime: Runtime, address: str) -> bool:
     """Show `address` in the person's browser; say whether there is one."""
-    lead = home(os.environ) / "web" / "open.html"
+    lead = Path(runtime.data_dir) / "web" / "open.html"
     files.replace(lead, _LEAD.format(escape(address)).encode(), durable=False)
     return webbrowser.open(Path(lead).as_uri())
-
-
-def reads_samples() -> bool:
-    """Whether the recordings are those that ship with the package."""
-    return claude_config_dirs(os.environ) == [SAMPLES]

@@ -1,6 +1,6 @@
 """Wiring of privacy: where its key and consents are, and which values are known to be secret.
 
-Reads the environment and home so that nothing below has to.
+Takes what it needs of the machine from a `Runtime`.
 """
 
 import functools
@@ -12,17 +12,17 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from flightlog.app import is_trusted, open_archive
-from flightlog.app.collecting import common
-from flightlog.app.paths import home
-from flightlog.model.address import parse
 from flightlog.model.errors import Misconfigured
+from flightlog.model.runtime import Runtime
 from flightlog.privacy import key as keys
 from flightlog.privacy import stream
 from flightlog.privacy.detect import chance
 from flightlog.privacy.detect.known import Known as Values
 from flightlog.privacy.detect.known import is_usable, reach_of
 from flightlog.privacy.redact import Redactor, confidence, masked
+from flightlog.privacy.trust import is_trusted
+from flightlog.sources.git.heads import find_common_dir
+from flightlog.store.files import find_project
 from flightlog.store.git.command import PersonGit
 from flightlog.store.reading import raw_lines
 
@@ -40,31 +40,34 @@ _GIT_NAME = re.compile(r"^[ \t]*(?:name|email)[ \t]*=[ \t]*\"?(.*?)\"?[ \t]*$", 
 _NAMELESS = frozenset(("", "root", "localhost"))
 
 
-def key_path() -> Path:
+def key_path(runtime: Runtime) -> Path:
     """Return where the key for tags is."""
-    return home(os.environ) / "privacy.key"
+    return Path(runtime.data_dir) / "privacy.key"
 
 
-def redactor(folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:
+def redactor(runtime: Runtime, folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:
     """Return a redactor for one document of the project at `folder`: for a session, the directory it ran in.
 
     It knows the secrets of the environment and of the project's `.env` files, and the names of
     the person and the machine.
     """
-    project = folder or Path.cwd()
-    own = Path.home()
+    project = folder or Path(runtime.cwd)
+    own = Path(runtime.home)
     known_homes = {str(own): "~"} if own.name not in _NAMELESS else {}
-    names = own_names(project)
+    names = own_names(project, own)
     return Redactor(
-        keys.load(key_path()), known=known_values(project), names=names, homes={**known_homes, **(homes or {})}
+        keys.load(key_path(runtime)),
+        known=known_values(runtime, project),
+        names=names,
+        homes={**known_homes, **(homes or {})},
     )
 
 
-def known_values(folder: Path) -> frozenset[str]:
+def known_values(runtime: Runtime, folder: Path) -> frozenset[str]:
     """Return the values that are secret in a project whatever they look like."""
-    values = secret_values(os.environ)
+    values = secret_values(runtime.environ)
     for name in _DOTENV:
-        for path in {folder / name, root_of(folder) / name}:
+        for path in {folder / name, find_project(folder) / name}:
             values |= dotenv_values(_read_settings(path))
     return frozenset(value for value in values if reach_of(value.encode("utf-8", "surrogatepass")) is not None)
 
@@ -90,17 +93,17 @@ def dotenv_values(text: str) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=64)  # files are read once per project: redactors are made for each page
-def own_names(project: Path) -> frozenset[str]:
+def own_names(project: Path, home: Path) -> frozenset[str]:
     """Return what the person and the machine are called: user, host, and the project's git identity."""
     host = os.uname().nodename
     names = {host, host.partition(".")[0]}
     with suppress(KeyError, OSError):
         names.add(getpass.getuser())
     # Git's own files are read instead of asking git: a settle must start no process, least of all in a foreign clone.
-    settings = [Path.home() / ".gitconfig", Path.home() / ".config/git/config"]
-    root = root_of(project)
+    settings = [home / ".gitconfig", home / ".config/git/config"]
+    root = find_project(project)
     if (root / ".git").exists():  # a transcript may name any directory, also one that cannot be
-        settings.append(common(root) / "config")
+        settings.append(find_common_dir(root) / "config")
     for path in settings:
         for section in _GIT_USER.findall(_read_settings(path)):
             names.update(_GIT_NAME.findall(section))
@@ -113,19 +116,6 @@ def _read_settings(path: Path) -> str:
         if path.is_file() and path.stat().st_size <= _SETTINGS_BYTES_MAX:
             return path.read_text(errors="replace")
     return ""
-
-
-def root_of(folder: Path) -> Path:
-    """Return the nearest directory upwards that is a repository, else `folder`."""
-    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), folder)
-
-
-def found_in_session(written: str) -> Iterator[dict[str, Any]]:
-    """Yield what is private in the session whose id or address begins with `written`, knowing its project's secrets."""
-    archive = open_archive()
-    recording = archive.find(parse(written).session)
-    known = redactor(Path(archive.session(recording.session).cwd)).known
-    return found_in((file.path for file in recording.files), known)
 
 
 def found_in(paths: Iterable[str], known: Values) -> Iterator[dict[str, Any]]:
@@ -146,13 +136,15 @@ def fields_of(name: str, place: stream.Located) -> dict[str, Any]:
     return fields | {"kind": found.kind, "confidence": confidence(found.weight), "masked": masked(found.value)}
 
 
-def guard_git(folder: Path) -> PersonGit:
+def guard_git(runtime: Runtime, folder: Path) -> PersonGit:
     """Return how the guard runs git in `folder`; inside a hook, git's own variables say which index is meant."""
-    if folder != Path() or "GIT_PREFIX" not in os.environ:  # which git sets for every hook
-        return PersonGit(folder, is_trusted(folder.resolve()))
+    if folder != Path() or "GIT_PREFIX" not in runtime.environ:  # which git sets for every hook
+        return PersonGit(folder, is_trusted(runtime, folder.resolve()))
     names = ("GIT_DIR", "GIT_INDEX_FILE", "GIT_WORK_TREE")
     # Git is at work here already, with all that this repository configures.
-    return PersonGit(folder, trusted=True, variables={name: os.environ[name] for name in names if name in os.environ})
+    return PersonGit(
+        folder, trusted=True, variables={name: runtime.environ[name] for name in names if name in runtime.environ}
+    )
 
 
 def repository_settings(folder: Path) -> dict[str, Any]:

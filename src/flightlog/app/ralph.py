@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from flightlog.app import loop
+from flightlog.app import loop, open_runtime
 from flightlog.app.privacy import redactor
 from flightlog.loop.look.session import look
 from flightlog.loop.run.control import send
@@ -27,13 +27,14 @@ class RalphRuntime:
 
     def execute_plan(self, plan_path: str | Path, autonomous_mode: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - the document's signature
         """Carry out the plan, or go on with it; return what `session-metadata.yaml` says then."""
-        loop.start_at(Path(plan_path), self.session_dir, autonomous=autonomous_mode, config=self._config)
-        loop.conduct(self.session_dir, resume=True)
+        runtime = open_runtime()
+        loop.start_at(runtime, Path(plan_path), self.session_dir, autonomous=autonomous_mode, config=self._config)
+        loop.conduct(runtime, self.session_dir, resume=True)
         return self.status()
 
     def resume(self) -> dict[str, Any]:
         """Go on with a session that rested or was cut short."""
-        loop.conduct(self.session_dir, resume=True)
+        loop.conduct(open_runtime(), self.session_dir, resume=True)
         return self.status()
 
     def pause(self) -> None:
@@ -46,4 +47,4 @@ class RalphRuntime:
 
     def status(self) -> dict[str, Any]:
         """What `session-metadata.yaml` says, from the journal."""
-        return look(self.session_dir).metadata(redactor())
+        return look(self.session_dir).metadata(redactor(open_runtime()))

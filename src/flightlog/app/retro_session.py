@@ -3,7 +3,6 @@
 A session's id is on disk before anything else happens, so that a crash in its first moment can be resumed.
 """
 
-import os
 import shlex
 import shutil
 from datetime import tzinfo
@@ -13,16 +12,17 @@ import msgspec
 from msgspec import Struct
 
 from flightlog import __version__
-from flightlog.agents.claude_code import ClaudeCode, find, scrubbed
+from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
 from flightlog.agents.command import Command, scripted
 from flightlog.agents.namespace import Means, leash, probe, sealed
-from flightlog.app import open_archive
-from flightlog.app.retro import key, new_session
+from flightlog.app.retro import key
 from flightlog.app.sharing import redact_session
+from flightlog.archive.door import open_archive
 from flightlog.model.address import parse
 from flightlog.model.errors import Invalid, NotFound, Unavailable
 from flightlog.model.ids import checked
 from flightlog.model.pages import Page, Redacted, Tier
+from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
 from flightlog.retro import events, logs, looking
 from flightlog.retro.analyst import Analyst, Judgement, World, order
@@ -51,9 +51,9 @@ class Found(Struct, frozen=True):
         return last or looking.analyse(room, zone)
 
 
-def begin(room: Room, resume: str = "") -> str:
+def begin(runtime: Runtime, room: Room, resume: str = "") -> str:
     """Begin a session, or go on with one, and say so on disk before anything else."""
-    session = checked(resume) if resume and resume != LATEST else current(room) if resume else new_session()
+    session = checked(resume) if resume and resume != LATEST else current(room) if resume else runtime.new_id()
     body = msgspec.json.encode({"session_id": session}).decode() + "\n"
     pages.publish(room.root, [Page(RESUME, Tier.PRIVATE, body)])
     return session
@@ -68,16 +68,16 @@ def current(room: Room) -> str:
         raise NotFound("there is no session to resume", hint="flightlog retro EXPORT") from None
 
 
-def new_in(room: Room, export: Path | None, progress: looking.Progress, *, sessions: bool) -> Found:
+def new_in(runtime: Runtime, room: Room, export: Path | None, progress: looking.Progress, *, sessions: bool) -> Found:
     """Read what is new."""
     read = looking.Read()
     if export is not None:
         read += looking.read_export(room, export.absolute(), progress)
     if sessions:
-        archive = open_archive()
+        archive = open_archive(runtime)
 
         def redact(session: Session) -> Redacted[Session]:
-            return redact_session(archive, session)[0].map(lambda document: document.session)
+            return redact_session(runtime, archive, session)[0].map(lambda document: document.session)
 
         read += looking.read_archive(room, archive, redact, progress)
     last = (room.root / "state" / "analysis.json").is_file()
@@ -104,13 +104,13 @@ def draw_artifact(room: Room, analysis: Analysis, zone: tzinfo, form: str = "htm
     return room.root / name
 
 
-def analyst(room: Room, written: str, session: str) -> Analyst:
+def analyst(runtime: Runtime, room: Room, written: str, session: str) -> Analyst:
     """Sit down with an analyst: `claude-code`, `scripted`, or the words of any program with `{prompt}` among them."""
-    path = os.environ.get("PATH", os.defpath)
-    environment = scrubbed(os.environ) | _login()
+    path = runtime.program_path
+    environment = clean_environment(runtime.environ) | _login(runtime)
     if written == "claude-code":
-        client = ClaudeCode(find(os.environ.get("FLIGHTLOG_CLAUDE", ""), path))
-        return Analyst(room, client, session, World(environment, key(), room.root / "tmp", leash(path)))
+        client = ClaudeCode(find(runtime.environ.get("FLIGHTLOG_CLAUDE", ""), path))
+        return Analyst(room, client, session, World(environment, key(runtime), room.root / "tmp", leash(path)))
     words = shlex.split(written)
     if written != "scripted" and (not words or shutil.which(words[0], path=path) is None):
         raise NotFound(
@@ -125,7 +125,7 @@ def analyst(room: Room, written: str, session: str) -> Analyst:
     place = room.root / "state" / "agent"
     files.ensure_dir(place)
     own = {"TMPDIR": str(place), "CLAUDE_CONFIG_DIR": str(place)}
-    return Analyst(room, driver, session, World(environment | own, key(), place, sealed(means, place)))
+    return Analyst(room, driver, session, World(environment | own, key(runtime), place, sealed(means, place)))
 
 
 def begin_asking(sitting: Analyst, analysis: Analysis, said: str) -> Judgement:
@@ -136,25 +136,25 @@ def begin_asking(sitting: Analyst, analysis: Analysis, said: str) -> Judgement:
     return sitting.say(said, analysis) if said else first
 
 
-def _login() -> dict[str, str]:
+def _login(runtime: Runtime) -> dict[str, str]:
     """What a person set for their own agent, and a surrounding session did not."""
     names = ("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CONFIG_DIR", "CHAT_RETRO_DEBUG")
-    return {name: os.environ[name] for name in names if name in os.environ}
+    return {name: runtime.environ[name] for name in names if name in runtime.environ}
 
 
-def end(room: Room) -> None:
+def end(runtime: Runtime, room: Room) -> None:
     """End a session: scripts go, numbers stay."""
     logs.emptied(room.root)
-    session = logs.pseudonym(current(room), key())
+    session = logs.pseudonym(current(room), key(runtime))
     logs.metered(room.root, logs.Metrics(session, 0.0, logs.Tokens()))
 
 
-def place(room: Room, written: str, folder: Path) -> list[tuple[str, str, str]]:
+def place(runtime: Runtime, room: Room, written: str, folder: Path) -> list[tuple[str, str, str]]:
     """Return what stands at an address: of an export's conversation, or of a recorded session."""
     address = parse(written)
     digest = found_digest(room, written)
     if digest.source == "claude-code":
-        told = open_archive().session(digest.id)
+        told = open_archive(runtime).session(digest.id)
         rows = [(f"{told.id}#{turn.number}", "user", turn.text) for turn in told.turns]
     else:
         rows = list(looking.opened(digest, folder))

@@ -4,30 +4,25 @@ Idempotent, and safe to be killed: what was copied stays, the rest is done next 
 by the hook for one session, or by a person for all of them.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
-from flightlog.app import home, now_ms, open_archive
+from flightlog.agents.claude_code.hooks import find_transcript_paths
 from flightlog.app.collecting import collecting
-from flightlog.app.config import in_force
 from flightlog.app.live import gather_after
-from flightlog.app.paths import claude_config_dirs
-from flightlog.archive import Archive, Recording
-from flightlog.model.damage import UNREADABLE, Damage
+from flightlog.archive.door import Archive, Recording, open_archive
 from flightlog.model.errors import Conflict, FlightlogError, NotFound
 from flightlog.model.ids import checked
-from flightlog.sources.claude_code.discover import AGENT, session_files
+from flightlog.model.runtime import Runtime
+from flightlog.model.usage import DAY_MS
+from flightlog.sources.claude_code.discover import AGENT, find_config_dirs, session_files
 from flightlog.sources.claude_code.kept import keep
+from flightlog.sources.hook_log import read_hook_records
 from flightlog.store.kept import session_dir
-from flightlog.store.lines import read_together
 from flightlog.store.migration import ensure_writable
 from flightlog.store.sessions import Fault, Settled, seal_session, verify_sample
-
-DAY_MS = 86_400_000
 
 
 class SettleReport(Struct, frozen=True):
@@ -43,28 +38,33 @@ class SettleReport(Struct, frozen=True):
     damage: tuple[Fault, ...] = ()
 
 
-def settle_one(written: str) -> SettleReport:
+def settle_one(runtime: Runtime, written: str) -> SettleReport:
     """Settle one session: the hook's own, even where our configuration would not find it."""
-    archive = open_archive()
+    archive = open_archive(runtime)
     try:
         recording = archive.find(written)
     except NotFound:
-        recording = _from_hook(checked(written))
-    return _settled(archive, [recording], seal=False)
+        recording = _from_hook(runtime, checked(written))
+    return _settled(runtime, archive, [recording], seal=False)
 
 
-def settle_all(progress: Callable[[int, int], None] | None = None) -> SettleReport:
+def settle_all(runtime: Runtime, progress: Callable[[int, int], None] | None = None) -> SettleReport:
     """Settle everything that can be found, and seal what has long been quiet."""
-    archive = open_archive()
-    return _settled(archive, list(archive.recordings.values()), seal=True, progress=progress)
+    archive = open_archive(runtime)
+    return _settled(runtime, archive, list(archive.recordings.values()), seal=True, progress=progress)
 
 
 def _settled(
-    archive: Archive, recordings: list[Recording], *, seal: bool, progress: Callable[[int, int], None] | None = None
+    runtime: Runtime,
+    archive: Archive,
+    recordings: list[Recording],
+    *,
+    seal: bool,
+    progress: Callable[[int, int], None] | None = None,
 ) -> SettleReport:
-    ensure_writable(Path(home()))
-    days = in_force()["archive.seal_after_days"].value
-    quiet_ms = now_ms() - int(days) * DAY_MS if seal and days else 0
+    ensure_writable(Path(runtime.data_dir))
+    days = runtime.config["archive.seal_after_days"].value
+    quiet_ms = runtime.clock.now_ms() - int(days) * DAY_MS if seal and days else 0
     adopted = sealed = rows = 0
     failed: list[str] = []
     busy: list[str] = []
@@ -72,64 +72,54 @@ def _settled(
     for done, recording in enumerate(recordings):
         if progress is not None:
             progress(done, len(recordings))
-        is_live = any(not file.path.startswith(f"{home()}/") for file in recording.files)
+        is_live = any(not file.path.startswith(f"{runtime.data_dir}/") for file in recording.files)
         try:
-            result = keep(home(), recording.session, recording.files) if is_live else Settled(())
+            result = keep(runtime.data_dir, recording.session, recording.files) if is_live else Settled(())
             adopted += sum(each.end - each.start for each in result.adopted)
             failed += [f"{recording.session}/{name}: {error.message}" for name, error in result.failed]
             damage += result.faults
             if recording.changed_ms < quiet_ms:
-                sealed += len(seal_session(Path(home()), AGENT, recording.session))
+                sealed += len(seal_session(Path(runtime.data_dir), AGENT, recording.session))
             if not seal or any(each.end > each.start for each in result.adopted):
-                rows += _captured(archive, recording)
+                rows += _captured(runtime, archive, recording)
         except Conflict as error:
             busy.append(f"{recording.session}: {error.message}")
         except FlightlogError as error:
             if is_live:  # Otherwise there was nothing to copy, and the sample tells what is wrong with the archive.
                 failed.append(f"{recording.session}: {error.message}")
-    damage += verify_sample(Path(home()), AGENT)
-    notes = _index(archive, "" if seal else recordings[0].session)
+    damage += verify_sample(Path(runtime.data_dir), AGENT)
+    notes = _index(runtime, archive, "" if seal else recordings[0].session)
     if seal:
         # Not after each turn: the hook's settle has a budget, and `up` counts what is missing.
         archive.secrets()
     return SettleReport(len(recordings), adopted, sealed, tuple(failed), tuple(busy), notes, rows, tuple(damage))
 
 
-def _captured(archive: Archive, recording: Recording) -> int:
+def _captured(runtime: Runtime, archive: Archive, recording: Recording) -> int:
     """Write training rows of a session whose repository collects them; return how many."""
     cwd = archive.cwd(recording)
     if not cwd or collecting(Path(cwd)) is None:
         return 0
     from flightlog.app.capturing import capture_settled  # noqa: PLC0415 - its redactor takes a while to load
 
-    return capture_settled(archive, recording, cwd)
+    return capture_settled(runtime, archive, recording, cwd)
 
 
-def _index(archive: Archive, only: str) -> tuple[str, ...]:
+def _index(runtime: Runtime, archive: Archive, only: str) -> tuple[str, ...]:
     """Bring the index up to date, and with its figures what is known of running sessions."""
-    for level in (archive.books, archive.finder):
-        level.refresh()
-    notes = gather_after(archive, only)
-    for level in (archive.books, archive.finder):
-        level.close()
+    archive.usage_pipeline.refresh()
+    archive.finder.refresh()
+    notes = gather_after(runtime, archive, only)
+    archive.usage_pipeline.save()
+    archive.finder.close()
     return notes
 
 
-def _from_hook(session: str) -> Recording:
+def _from_hook(runtime: Runtime, session: str) -> Recording:
     """Find a session's files by what its hook was told."""
-    told = session_dir(Path(home()), AGENT, session) / "hooks.jsonl"
-    lines = (line.data for line in read_together(told) if not isinstance(line, Damage))
-    paths = {path for path in map(_transcript_path, lines) if path}
-    known = [str(folder) for folder in claude_config_dirs(os.environ)]
+    paths = find_transcript_paths(read_hook_records(session_dir(Path(runtime.data_dir), AGENT, session)))
+    known = find_config_dirs(runtime)
     files = [file for path in sorted(paths) for file in session_files(str(Path(path).parent), session)]
     if not files:
         raise NotFound(f"no session {session!r} below {', '.join(known)}", hint="flightlog session list")
     return Recording(session, AGENT, tuple(files))
-
-
-def _transcript_path(line: bytes) -> str:
-    try:
-        told = msgspec.json.decode(line)["payload"]["transcript_path"]
-    except (*UNREADABLE, KeyError, TypeError):
-        return ""
-    return told if isinstance(told, str) and Path(told).is_absolute() else ""

@@ -4,17 +4,19 @@ The one part of `init` that reads the environment; the plan itself is made in `a
 """
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code import ClaudeCode
+from flightlog.agents.claude_code.driver import ClaudeCode
 from flightlog.app import install, jsonedit
-from flightlog.app.config import in_force
-from flightlog.app.paths import claude_config_dirs, hook_command, project_of, project_settings
+from flightlog.app.hook_events import project_settings
 from flightlog.app.privacy import guard_git
+from flightlog.model.runtime import Runtime
 from flightlog.privacy import guard
+from flightlog.sources.claude_code.discover import find_config_dirs
 from flightlog.store import files, settings_file
 
 LONG_DAYS = 3650
@@ -28,30 +30,40 @@ class Place(Struct, frozen=True):
     cwd: Path
 
 
-def change_here(place: Place, *, remove: bool, keep_days: int, inline: bool, statusline: bool = True) -> install.Change:
+def change_here(  # noqa: PLR0913 - one parameter per choice of a person's
+    runtime: Runtime, place: Place, *, remove: bool, keep_days: int, inline: bool, statusline: bool = True
+) -> install.Change:
     """Plan the change for this machine."""
-    settings = settings_here(place)
+    settings = settings_here(runtime, place)
     if remove:
         return install.plan_removal(settings)
-    inline = inline or in_force()["hook.inline"].value is True
+    inline = inline or runtime.config["hook.inline"].value is True
     python = Path(sys.executable)
-    return install.plan(settings, versions_here(), python, keep_days=keep_days, inline=inline, statusline=statusline)
+    return install.plan(
+        settings, versions_here(runtime), python, keep_days=keep_days, inline=inline, statusline=statusline
+    )
 
 
-def guard_here(place: Place, *, remove: bool) -> list[Path]:
+def guard_here(runtime: Runtime, place: Place, *, remove: bool) -> list[Path]:
     """Put the guard before commits and pushes of the project here, or take it out; return the hooks that changed."""
     if not _is_repository(place):
         return []
     if remove:
-        return guard.remove_guard(guard_git(place.cwd))
-    return guard.install_guard(guard_git(place.cwd), command=hook_command())
+        return guard.remove_guard(guard_git(runtime, place.cwd))
+    return guard.install_guard(guard_git(runtime, place.cwd), command=hook_command())
 
 
-def wants_guard(place: Place, *, remove: bool) -> bool:
+def hook_command() -> str:
+    """Return how git is to call us: the program beside this Python, else whatever is on the path."""
+    beside = Path(sys.executable).with_name("flightlog")
+    return shlex.quote(str(beside)) if beside.exists() else "flightlog"
+
+
+def wants_guard(runtime: Runtime, place: Place, *, remove: bool) -> bool:
     """Whether there is a guard to put in, or to take out."""
     if not _is_repository(place):
         return False
-    there = len(guard.guards(guard_git(place.cwd)))
+    there = len(guard.guards(guard_git(runtime, place.cwd)))
     return there > 0 if remove else there < len(guard.HOOKS)
 
 
@@ -59,31 +71,31 @@ def _is_repository(place: Place) -> bool:
     return place.scope == "project" and any((folder / ".git").exists() for folder in (place.cwd, *place.cwd.parents))
 
 
-def settings_here(place: Place) -> Path:
+def settings_here(runtime: Runtime, place: Place) -> Path:
     """The settings file: a person's own, or a project's local one, since the hook is on this machine only."""
     if place.scope == "project":
-        return files.contained(project_of(place.cwd), project_settings(place.cwd))
-    return claude_config_dirs(os.environ)[0] / "settings.json"
+        return files.contained(files.find_project(place.cwd), project_settings(place.cwd))
+    return Path(find_config_dirs(runtime)[0]) / "settings.json"
 
 
-def versions_here() -> tuple[str, ...]:
+def versions_here(runtime: Runtime) -> tuple[str, ...]:
     """The versions of all clients found here, empty for one that does not say."""
-    return tuple(ClaudeCode(program).version(os.environ) for program in clients_here())
+    return tuple(ClaudeCode(program).version(runtime.environ) for program in clients_here(runtime))
 
 
-def clients_here() -> tuple[Path, ...]:
+def clients_here(runtime: Runtime) -> tuple[Path, ...]:
     """Every Claude Code a person here could start: the one named, else each on the search path."""
-    given = os.environ.get("FLIGHTLOG_CLAUDE", "")
+    given = runtime.environ.get("FLIGHTLOG_CLAUDE", "")
     if given:
         return (Path(given),)
-    found = [Path(folder) / "claude" for folder in os.environ.get("PATH", os.defpath).split(os.pathsep)]
+    found = [Path(folder) / "claude" for folder in runtime.program_path.split(os.pathsep)]
     real = {path.resolve(): path for path in reversed(found) if path.is_file() and os.access(path, os.X_OK)}
     return tuple(sorted(real.values()))
 
 
-def days_here(place: Place) -> int:
+def days_here(runtime: Runtime, place: Place) -> int:
     """How long the agent keeps its transcripts now."""
-    settings = settings_here(place)
+    settings = settings_here(runtime, place)
     data = settings_file.read(settings)
     if data is None or not data.strip():
         return _DEFAULT_DAYS

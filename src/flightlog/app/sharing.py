@@ -7,6 +7,7 @@ Pictures are left out: they cannot be searched.
 """
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +15,17 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.app.privacy import redactor
-from flightlog.archive import Archive
+from flightlog.app.privacy import found_in, redactor
+from flightlog.archive.door import Archive, open_archive
+from flightlog.model.address import parse
 from flightlog.model.known import Known
 from flightlog.model.pages import Redacted
+from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.store.reading import raw_lines
-from flightlog.views.summary import all_steps
+from flightlog.views.session.timeline import all_steps
 
 _TAG = re.compile(r"<((?:secret|person):[a-z0-9-]+:[0-9a-f]+)>")
 
@@ -36,10 +39,10 @@ class SessionDocument(Struct, frozen=True):
 
 
 def redact_session(
-    archive: Archive, session: Session, cleaner: Redactor | None = None
+    runtime: Runtime, archive: Archive, session: Session, cleaner: Redactor | None = None
 ) -> tuple[Redacted[SessionDocument], Redactor]:
     """Return the session redacted as one document, and the redactor that knows its values."""
-    cleaner = cleaner or redactor(Path(session.cwd))
+    cleaner = cleaner or redactor(runtime, Path(session.cwd))
     records = Records(cleaner)
     for file in archive.find(session.id).files:
         records.collect_values(raw_lines(file.path, 0))
@@ -48,6 +51,14 @@ def redact_session(
     document = SessionDocument(session, archive.known(session.id), outputs)
     redacted = records.redact_document(_without_pictures(msgspec.to_builtins(document, enc_hook=str)))
     return redacted.map(lambda plain: msgspec.convert(plain, SessionDocument)), cleaner
+
+
+def found_in_session(runtime: Runtime, written: str) -> Iterator[dict[str, Any]]:
+    """Yield what is private in the session whose id or address begins with `written`, knowing its project's secrets."""
+    archive = open_archive(runtime)
+    recording = archive.find(parse(written).session)
+    known = redactor(runtime, Path(archive.session(recording.session).cwd)).known
+    return found_in((file.path for file in recording.files), known)
 
 
 def rescan_page(page: Redacted[str], cleaner: Redactor, *, html: bool) -> Redacted[str]:

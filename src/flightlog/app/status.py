@@ -7,18 +7,19 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.app import home, is_trusted, now_ms
-from flightlog.app.collecting import collecting, common
-from flightlog.app.hook_check import lost_records
-from flightlog.app.overview import keep_days
-from flightlog.app.paths import claude_config_dirs
+from flightlog.app.collecting import collecting
+from flightlog.app.hook_events import keep_days
 from flightlog.archive import Archive
 from flightlog.model.errors import Invalid
-from flightlog.sources.claude_code.discover import AGENT
+from flightlog.model.runtime import Runtime
+from flightlog.model.usage import DAY_MS
+from flightlog.privacy.trust import is_trusted
+from flightlog.sources.claude_code.discover import AGENT, find_config_dirs
+from flightlog.sources.git.heads import find_common_dir
 from flightlog.sources.git.repository import Repository
+from flightlog.sources.hook_log import count_lost_records
 from flightlog.store.git.command import GitError
 from flightlog.store.kept import damaged_sessions, kept_sessions
-from flightlog.views.usage import DAY_MS
 
 
 class SafeRows(Struct, frozen=True):
@@ -49,10 +50,10 @@ class Status(Struct, frozen=True):
     dataset: SafeRows | None = None
 
 
-def status() -> Status:
+def status(runtime: Runtime) -> Status:
     """Look; nothing is read but names and sizes."""
-    place = Path(home())
-    dirs = claude_config_dirs(os.environ)
+    place = Path(runtime.data_dir)
+    dirs = [Path(each) for each in find_config_dirs(runtime)]
     live = Archive([str(path) for path in dirs]).recordings
     kept, _ = kept_sessions(place, AGENT)
     sizes = dict(_sizes(place / "sessions"))
@@ -68,32 +69,32 @@ def status() -> Status:
         bytes_sealed=sum(size for path, size in sizes.items() if path.endswith(".zst")),
         last_record_ms=max(changed, default=None),
         first_deletion_ms=min(changed) + days * DAY_MS if changed else None,
-        lost_events=lost_records(place, Path(tempfile.gettempdir())),
+        lost_events=count_lost_records(place, Path(tempfile.gettempdir())),
         index_bytes=sum(size for path, size in _sizes(place) if Path(path).name.startswith("index.db")),
         home=str(place),
         damaged_sessions=len(damaged_sessions(place, AGENT)),
-        dataset=_dataset(),
+        dataset=_dataset(runtime),
     )
 
 
-def _dataset() -> SafeRows | None:
+def _dataset(runtime: Runtime) -> SafeRows | None:
     """What of the training rows of the repository here is safe elsewhere; nothing where none are collected."""
-    top = collecting(Path.cwd())
+    top = collecting(Path(runtime.cwd))
     if top is None:
         return None
     from flightlog.dataset.layout import Place  # noqa: PLC0415 - where rows are collected alone
     from flightlog.dataset.remote import safety  # noqa: PLC0415
 
     try:
-        told = safety(Place(Repository(top, common(top), is_trusted(top))))
+        told = safety(Place(Repository(top, find_common_dir(top), is_trusted(runtime, top))))
     except (GitError, Invalid):  # no git may run here, or a link leads out; the dataset's own commands report it
         return None
     return SafeRows(told.last_record_ms, told.last_safe_ms, told.shards, told.shards_unsafe)
 
 
-def age_ms(status: Status) -> int | None:
+def age_ms(runtime: Runtime, status: Status) -> int | None:
     """How long ago the last record was written."""
-    return None if status.last_record_ms is None else max(now_ms() - status.last_record_ms, 0)
+    return None if status.last_record_ms is None else max(runtime.clock.now_ms() - status.last_record_ms, 0)
 
 
 def _sizes(folder: Path) -> Iterator[tuple[str, int]]:

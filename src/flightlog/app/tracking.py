@@ -4,11 +4,9 @@
     <home>/sessions/<agent>/<session>/.shadow_git             the trees
     <home>/sessions/<agent>/<session>/snapshots.jsonl         which tree was saved when, after which tool call
 
-The hook starts `python -m flightlog.app.tracking` after each tool call in a tracked directory.
+The hook starts `python -m flightlog.app.snapshot` after each tool call in a tracked directory.
 """
 
-import os
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,9 +14,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from flightlog.app.paths import home as data_home
-from flightlog.model.errors import FlightlogError, Invalid, NotFound
+from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.ids import checked
+from flightlog.model.runtime import Runtime
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store.files import replace
 from flightlog.store.kept import session_dir
@@ -41,68 +39,54 @@ class Snapshot(Struct, frozen=True):
     lane: str = ""
 
 
-def tracked() -> list[str]:
+def tracked(runtime: Runtime) -> list[str]:
     """List the directories whose sessions have their files saved."""
     try:
-        return [line for line in _list().read_text("utf-8", "surrogateescape").split("\n") if line]
+        return [line for line in _list(runtime).read_text("utf-8", "surrogateescape").split("\n") if line]
     except FileNotFoundError:
         return []
 
 
-def track(folder: Path, *, off: bool = False) -> list[str]:
+def track(runtime: Runtime, folder: Path, *, off: bool = False) -> list[str]:
     """Put a directory on the list, or take it off; return the list."""
     root = folder.resolve()
-    ensure_writable(data_home(os.environ))
+    ensure_writable(Path(runtime.data_dir))
     if not off:
         if not root.is_dir():
             raise NotFound(f"no such directory: {folder}", hint="name the directory the agent works in")
-        if Path.home().resolve().is_relative_to(root):
+        if Path(runtime.home).resolve().is_relative_to(root):
             raise Invalid(f"a home directory is not snapshotted: {root}", hint="name a directory below it")
         if "\n" in str(root):
             raise Invalid("a directory whose name holds a line end cannot be tracked", hint="rename it")
-    kept = [each for each in tracked() if each != str(root)]
+    kept = [each for each in tracked(runtime) if each != str(root)]
     listed = kept if off else [*kept, str(root)]
-    replace(_list(), "".join(f"{each}\n" for each in listed).encode("utf-8", "surrogateescape"))
+    replace(_list(runtime), "".join(f"{each}\n" for each in listed).encode("utf-8", "surrogateescape"))
     return listed
 
 
-def save(root: Path, session: str, call_id: str, lane: str) -> Snapshot:
+def save(runtime: Runtime, root: Path, session: str, call_id: str, lane: str) -> Snapshot:
     """Save the tree below `root` for a session."""
-    ensure_writable(data_home(os.environ))
-    folder = session_dir(data_home(os.environ), AGENT, checked(session))
-    trees = open_trees(Place(folder / SHADOW, root, Path.home(), os.environ.get("PATH", os.defpath)), now=time.time)
+    ensure_writable(Path(runtime.data_dir))
+    folder = session_dir(Path(runtime.data_dir), AGENT, checked(session))
+    trees = open_trees(Place(folder / SHADOW, root, Path(runtime.home), runtime.program_path), now=runtime.clock.now_s)
     made = trees.snapshot(f"_hook_{time.time_ns()}")
-    saved = Snapshot(made.name, time.time_ns() // 1_000_000, str(root), call_id, lane)
+    saved = Snapshot(made.name, runtime.clock.now_ms(), str(root), call_id, lane)
     append(folder / SNAPSHOTS, msgspec.json.encode(saved))
     return saved
 
 
-def snapshots(session: str) -> Iterator[Snapshot]:
+def snapshots(runtime: Runtime, session: str) -> Iterator[Snapshot]:
     """Yield what was saved of a session, in order."""
-    path = session_dir(data_home(os.environ), AGENT, session) / SNAPSHOTS
+    path = session_dir(Path(runtime.data_dir), AGENT, session) / SNAPSHOTS
     for line in read_together(path):
         if hasattr(line, "data"):
             yield msgspec.json.decode(line.data, type=Snapshot)
 
 
-def shadow(session: str) -> Path:
+def shadow(runtime: Runtime, session: str) -> Path:
     """Where the trees of a session are."""
-    return session_dir(data_home(os.environ), AGENT, session) / SHADOW
+    return session_dir(Path(runtime.data_dir), AGENT, session) / SHADOW
 
 
-def _list() -> Path:
-    return data_home(os.environ) / LIST
-
-
-def main(arguments: list[str]) -> int:
-    """Save one tree, as the hook asks; what cannot be saved costs the agent nothing."""
-    root, session, call_id, lane = arguments
-    try:
-        save(Path(root), session, call_id, lane)
-    except (FlightlogError, OSError):
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def _list(runtime: Runtime) -> Path:
+    return Path(runtime.data_dir) / LIST

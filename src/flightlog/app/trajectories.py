@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from flightlog.app import open_archive
-from flightlog.archive import Archive
-from flightlog.lab.told import session_of, transcripts
+from flightlog.agents import source_of
+from flightlog.archive.door import Archive, open_archive
+from flightlog.archive.growing import list_session_folder, read_session_folder
 from flightlog.model.errors import NotFound, Unreadable
 from flightlog.model.known import Known
 from flightlog.model.pages import Redacted
+from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
 from flightlog.sources.claude_code.discover import AGENT
-from flightlog.sources.claude_code.known import known
 from flightlog.store.files import replace
 from flightlog.views.atif.emit import Bundle, Profile, trajectory
 from flightlog.views.atif.fidelity import Kept, fidelity
@@ -41,14 +41,14 @@ class Linted(Struct, frozen=True):
 
 
 def bundle_of(
-    archive: Archive, session: Session, version: str, *, redact: bool
+    runtime: Runtime, archive: Archive, session: Session, version: str, *, redact: bool
 ) -> tuple[Bundle, "Redacted[SessionDocument] | None"]:
     """Return a session's trajectories, and the redacted document they were made of if they are to be passed on."""
     redacted, contexts = None, archive.known(session.id)
     if redact:
         from flightlog.app.sharing import redact_session  # noqa: PLC0415 - the rules take a while to load
 
-        redacted, _ = redact_session(archive, session)
+        redacted, _ = redact_session(runtime, archive, session)
         session, contexts = redacted.value.session, redacted.value.contexts
     return trajectory(session, Profile("1.7" if version == "1.7" else "1.6"), contexts), redacted
 
@@ -62,7 +62,7 @@ def write_bundle(folder: Path, bundle: Bundle) -> list[Path]:
     return written[::-1]
 
 
-def lint_path(path: Path, source: str = "") -> list[Linted]:
+def lint_path(runtime: Runtime, path: Path, source: str = "") -> list[Linted]:
     """Look at a document, or at every one below a directory, and at what each lost of its recording.
 
     The recording is the session that `source` names, else the transcript beside the document, as
@@ -73,7 +73,7 @@ def lint_path(path: Path, source: str = "") -> list[Linted]:
     linted = []
     for place, document in documents.items():
         found = lint(place.read_bytes(), functools.partial(_is_file, place.parent))
-        kept = None if place.resolve() in named else _fidelity(place, document, source)
+        kept = None if place.resolve() in named else _fidelity(runtime, place, document, source)
         linted.append(Linted(str(place), found, kept))
     return linted
 
@@ -116,21 +116,21 @@ def _referred(place: Path, document: Any) -> Iterator[Path]:
                     yield (place.parent / ref["trajectory_path"]).resolve()
 
 
-def _fidelity(place: Path, document: Any, source: str) -> list[Kept] | None:
+def _fidelity(runtime: Runtime, place: Path, document: Any, source: str) -> list[Kept] | None:
     if not isinstance(document, dict):
         return None
-    found = _recording(place.parent, str(document.get("session_id") or ""), source)
+    found = _recording(runtime, place.parent, str(document.get("session_id") or ""), source)
     return None if found is None else fidelity(found[0], _family(place, document), found[1])
 
 
-def _recording(folder: Path, session: str, source: str) -> tuple[Session, Mapping[str, Known]] | None:
+def _recording(runtime: Runtime, folder: Path, session: str, source: str) -> tuple[Session, Mapping[str, Known]] | None:
     """Find what a trajectory was made of: the session that is named, the transcript beside it, or one of its id."""
-    beside = transcripts(folder, session) if session and not source else []
+    beside = list_session_folder(folder, session) if session and not source else []
     if beside:
-        told = session_of(folder, session, AGENT)
+        told = read_session_folder(folder, session, AGENT)
         assert told is not None
-        return told, known(beside)
-    archive = open_archive()
+        return told, source_of(AGENT).thread_contexts(beside)
+    archive = open_archive(runtime)
     if not source and session not in archive.recordings:
         return None
     told = archive.session(source or session)

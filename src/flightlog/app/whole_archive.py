@@ -16,17 +16,15 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.app import home, open_archive
-from flightlog.app.jobs import LOCAL
-from flightlog.app.jobs.desk import desk
-from flightlog.app.paths import claude_config_dirs
 from flightlog.app.privacy import found_in, redactor
 from flightlog.app.trajectories import bundle_of
-from flightlog.archive import Archive
+from flightlog.archive.door import Archive, open_archive
 from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.model.extras import optional
 from flightlog.model.jobs import Job
 from flightlog.model.pages import Redacted
+from flightlog.model.runtime import Runtime
+from flightlog.sources.claude_code.discover import find_config_dirs
 from flightlog.store.files import ensure_dir, inside, replace
 from flightlog.views import tables
 
@@ -64,12 +62,11 @@ class How(Struct, frozen=True):
     """What a person wants made of every session, and where."""
 
     kind: str
-    on: str = LOCAL
     version: str = "1.6"
     redact: bool = False
 
 
-def exported(how: How, output: Path, progress: Progress) -> dict[str, Any]:
+def exported(runtime: Runtime, how: How, output: Path, progress: Progress) -> dict[str, Any]:
     """Write every session below `output`; say what was written and what could not be."""
     if output.exists() and not output.is_dir():
         raise Conflict(f"not a directory: {output}", hint="name a new directory")
@@ -80,7 +77,7 @@ def exported(how: How, output: Path, progress: Progress) -> dict[str, Any]:
     ensure_dir(output)
     total = Made()
     written = 0
-    for made in _carried_out(how, progress):
+    for made in _carried_out(runtime, how, progress):
         for name, data in made.files:
             replace(inside(output, name), data, durable=False)
         written += len(made.files)
@@ -91,14 +88,14 @@ def exported(how: How, output: Path, progress: Progress) -> dict[str, Any]:
     return done | {"redacted": how.redact} | removed
 
 
-def scanned(how: How, progress: Progress) -> Iterator[dict[str, Any]]:
+def scanned(runtime: Runtime, how: How, progress: Progress) -> Iterator[dict[str, Any]]:
     """Yield what is private in every session, values masked."""
-    for made in _carried_out(how, progress):
+    for made in _carried_out(runtime, how, progress):
         yield from made.findings
         yield from ({"session": session, "error": why} for session, why in made.failed)
 
 
-def carried_out(payload: bytes) -> bytes:
+def carried_out(runtime: Runtime, payload: bytes) -> bytes:
     """Carry one job out."""
     asked = msgspec.msgpack.decode(payload, type=Asked)
     archive = Archive(asked.config_dirs, asked.home)
@@ -106,7 +103,7 @@ def carried_out(payload: bytes) -> bytes:
     rows: dict[str, list[Any]] = {}
     for session in asked.sessions:
         try:
-            _one(archive, session, asked, made, rows)
+            _one(runtime, archive, session, asked, made=made, rows=rows)
             made.sessions += 1
         except FlightlogError as error:
             made.failed.append((session, str(error)))
@@ -116,21 +113,23 @@ def carried_out(payload: bytes) -> bytes:
     return msgspec.msgpack.encode(made)
 
 
-def _one(archive: Archive, session: str, asked: Asked, made: Made, rows: dict[str, list[Any]]) -> None:
+def _one(  # noqa: PLR0913 - what is made of one session goes into `made` and `rows`
+    runtime: Runtime, archive: Archive, session: str, asked: Asked, *, made: Made, rows: dict[str, list[Any]]
+) -> None:
     if asked.kind == SECRETS:
         files = (file.path for file in archive.find(session).files)
-        made.findings += ({"session": session, **each} for each in found_in(files, redactor().known))
+        made.findings += ({"session": session, **each} for each in found_in(files, redactor(runtime).known))
         return
     told = archive.session(session)
     if asked.kind == ATIF:
-        bundle, redacted = bundle_of(archive, told, asked.version, redact=asked.redact)
+        bundle, redacted = bundle_of(runtime, archive, told, asked.version, redact=asked.redact)
         made.files += [(f"{told.id}/{name}", data) for name, data in bundle.files()]
         _count(made, redacted)
         return
     if asked.redact:
         from flightlog.app.sharing import redact_session  # noqa: PLC0415 - its rules take a while
 
-        document, _ = redact_session(archive, told)
+        document, _ = redact_session(runtime, archive, told)
         told = document.value.session
         _count(made, document)
     for table, each in tables.rows(told).items():
@@ -143,9 +142,11 @@ def _count(made: Made, redacted: Redacted[Any] | None) -> None:
     made.personal += redacted.personal if redacted else 0
 
 
-def _carried_out(how: How, progress: Progress) -> Iterator[Made]:
-    jobs = list(_jobs(how))
-    with desk(how.on, os.cpu_count() or 1 if how.on == LOCAL else _AT_ONCE_ELSEWHERE) as submit:
+def _carried_out(runtime: Runtime, how: How, progress: Progress) -> Iterator[Made]:
+    jobs = list(_jobs(runtime, how))
+    assert runtime.jobs is not None, "whole-archive jobs need an executor"
+    parallel = os.cpu_count() or 1 if runtime.jobs.is_local else _AT_ONCE_ELSEWHERE
+    with runtime.jobs.open_in_thread(parallel) as submit:
         futures = [submit(job) for job in jobs]
         for done, future in enumerate(as_completed(futures), 1):
             made = msgspec.msgpack.decode(future.result(), type=Made)
@@ -154,12 +155,12 @@ def _carried_out(how: How, progress: Progress) -> Iterator[Made]:
             yield made
 
 
-def _jobs(how: How) -> Iterator[Job]:
-    archive = open_archive()
-    dirs = tuple(map(str, claude_config_dirs(os.environ)))
+def _jobs(runtime: Runtime, how: How) -> Iterator[Job]:
+    archive = open_archive(runtime)
+    dirs = tuple(find_config_dirs(runtime))
     sizes = {name: recording.size for name, recording in archive.recordings.items()}
     for sessions in _chunks(sizes):
-        asked = Asked(how.kind, dirs, home(), sessions, how.version, how.redact)
+        asked = Asked(how.kind, dirs, runtime.data_dir, sessions, how.version, how.redact)
         payload = msgspec.msgpack.encode(asked)
         yield Job(f"flightlog-{WORK}-{hashlib.sha256(payload).hexdigest()[:32]}", WORK, payload)
 

@@ -9,13 +9,12 @@ from typing import Generic, TypeVar
 import msgspec
 
 from flightlog import __version__
-from flightlog.archive.books import source
-from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.protocol import SessionFile
 from flightlog.store.index.database import Index
-from flightlog.store.index.sessions import keep, kept, kept_of, stamp
-from flightlog.views.prices import PRICES_FROM
+from flightlog.store.index.sessions import SCHEMA, keep, kept, kept_of, stamp
+from flightlog.usage.prices import PRICES_FROM
 
-MADE_BY = f"{__version__} 1 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+MADE_BY = f"{__version__} 2 {PRICES_FROM['source']} {PRICES_FROM['date']}"
 _BATCH = 64
 
 T = TypeVar("T")
@@ -27,13 +26,13 @@ class Catalogue(Generic[T]):
     def __init__(self, kind: str, value: type[T], index: Path | None) -> None:
         """Keep values of type `value` in the index at `index`, or nowhere."""
         self._kind = kind
-        self._index = Index(index)
+        self._index = Index(index, SCHEMA)
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(value).decode
 
-    def all(self, sessions: Mapping[str, Iterable[Transcript]], make: Callable[[str], T]) -> Iterator[T]:
+    def all(self, sessions: Mapping[str, Iterable[SessionFile]], make: Callable[[str], T]) -> Iterator[T]:
         """Yield every session's value in the order given; what changed is worked out by `make`."""
-        known = self._index.asked(lambda database: kept(database, self._kind))
+        known = self._index.query(lambda database: kept(database, self._kind))
         fresh: list[tuple[str, int, bytes]] = []
         for session, files in sessions.items():
             number = _stamp(files)
@@ -47,7 +46,7 @@ class Catalogue(Generic[T]):
             yield value
         self._keep(fresh)
 
-    def one(self, session: str, files: Iterable[Transcript], make: Callable[[str], T]) -> T:
+    def one(self, session: str, files: Iterable[SessionFile], make: Callable[[str], T]) -> T:
         """Return one session's value."""
         files = list(files)
         value = self.known(session, files)
@@ -56,9 +55,9 @@ class Catalogue(Generic[T]):
             self._keep([(session, _stamp(files), self._encode(value))])
         return value
 
-    def known(self, session: str, files: Iterable[Transcript]) -> T | None:
+    def known(self, session: str, files: Iterable[SessionFile]) -> T | None:
         """Return one session's value if it was worked out since its files changed."""
-        have = self._index.asked(lambda database: kept_of(database, self._kind, session))
+        have = self._index.query(lambda database: kept_of(database, self._kind, session))
         return self._known(have, _stamp(files))
 
     def close(self) -> None:
@@ -80,5 +79,5 @@ class Catalogue(Generic[T]):
                 keep(self._index.database, self._kind, rows)
 
 
-def _stamp(files: Iterable[Transcript]) -> int:
-    return stamp(map(source, files), MADE_BY)
+def _stamp(files: Iterable[SessionFile]) -> int:
+    return stamp(files, MADE_BY)

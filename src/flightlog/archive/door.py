@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.archive.books import Books
+from flightlog.agents import source_of
 from flightlog.archive.catalogue import Catalogue
 from flightlog.archive.finder import Finder, Found
 from flightlog.archive.known import known_of
@@ -25,31 +25,25 @@ from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.events import Entry, LaneFacts
 from flightlog.model.ids import checked
 from flightlog.model.known import Known
+from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
-from flightlog.sources.claude_code.discover import (
-    AGENT,
-    Transcript,
-    session_files,
-    spilled_file,
-)
-from flightlog.sources.claude_code.discover import (
-    Found as FoundFiles,
-)
+from flightlog.model.usage import Breakdown
+from flightlog.sources.claude_code.discover import AGENT, find_config_dirs
 from flightlog.sources.claude_code.grep import places
 from flightlog.sources.claude_code.kept import recorded
-from flightlog.sources.claude_code.summaries import summaries
-from flightlog.sources.claude_code.transcript import entries, entries_at, lane_facts
+from flightlog.sources.protocol import FileListing, SessionFile
 from flightlog.store.kept import damaged_sessions
 from flightlog.store.lines import TORN_TAIL
 from flightlog.store.reading import open_reader, raw_lines
-from flightlog.views.addresses import addresses
-from flightlog.views.prices import price
+from flightlog.usage.pipeline import UsagePipeline
+from flightlog.usage.prices import price
+from flightlog.usage.report import UsageFilter, UsageReport
 from flightlog.views.query import Query
-from flightlog.views.report import Only, UsageReport
-from flightlog.views.session import fold
-from flightlog.views.summary import SessionSummary, summarise
-from flightlog.views.usage import By
-from flightlog.views.written import Edit, edits
+from flightlog.views.session.edits import LineEdit, edits_of_session
+from flightlog.views.session.fold import Retain, SessionFold, fold_session
+from flightlog.views.session.outline import SessionOutline, SessionSummary
+from flightlog.views.session.thread import OutOfOrder, shorten_texts
+from flightlog.views.session.timeline import map_addresses
 
 Progress = Callable[[int, int], None]
 Place = tuple[str, int, int]  # path, offset, length
@@ -62,7 +56,7 @@ class Recording(Struct, frozen=True):
 
     session: str
     agent: str
-    files: tuple[Transcript, ...]
+    files: tuple[SessionFile, ...]
 
     @property
     def changed_ms(self) -> int:
@@ -75,9 +69,14 @@ class Recording(Struct, frozen=True):
         return sum(file.size for file in self.files)
 
     @property
-    def main(self) -> Transcript | None:
+    def main(self) -> SessionFile | None:
         """The main thread's file; a session of warm-ups has none."""
         return next((file for file in self.files if not file.lane), None)
+
+
+def open_archive(runtime: Runtime) -> "Archive":
+    """Open the recordings of this machine."""
+    return Archive(find_config_dirs(runtime), runtime.data_dir)
 
 
 class Archive:
@@ -88,12 +87,13 @@ class Archive:
         self._config_dirs = tuple(config_dirs)
         self._home = home
         self._noted: dict[str, list[Entry]] = {}
+        self._source = source_of(AGENT)
 
     @functools.cached_property
     def recordings(self) -> dict[str, Recording]:
         """Every session's files, by session id."""
-        files: dict[str, list[Transcript]] = defaultdict(list)
-        for transcript in self._found.transcripts:
+        files: dict[str, list[SessionFile]] = defaultdict(list)
+        for transcript in self._found.files:
             files[transcript.session].append(transcript)
         return {session: Recording(session, AGENT, tuple(files[session])) for session in sorted(files)}
 
@@ -129,7 +129,7 @@ class Archive:
         """Reduce every session to a line, newest first; only what changed is read again."""
         catalogue = Catalogue("summary", SessionSummary, self.index)
         files = {recording.session: recording.files for recording in self._newest_first()}
-        own = self.books.sessions()
+        own = self.usage_pipeline.session_rows()
         damaged = damaged_sessions(self._home, AGENT) if self._home else ()
         for done, summary in enumerate(catalogue.all(files, self._summary)):
             if progress is not None:
@@ -149,19 +149,19 @@ class Archive:
             session = found.hit.session
             if session not in known:
                 files = self.recordings[session].files
-                known[session] = catalogue.one(session, files, lambda each: addresses(self.session(each)))
+                known[session] = catalogue.one(session, files, lambda each: map_addresses(self.session(each)))
             hits.append((found, known[session].get(found.hit.uuid, session)))
         catalogue.close()
         return hits
 
     def edits(
         self, sessions: Iterable[str] | None = None, progress: Progress | None = None
-    ) -> Iterator[tuple[str, tuple[Edit, ...]]]:
+    ) -> Iterator[tuple[str, tuple[LineEdit, ...]]]:
         """Yield what each session wrote into files, all of them or those named; only what changed is read again."""
-        catalogue = Catalogue("edits", tuple[Edit, ...], self.index)
+        catalogue = Catalogue("edits", tuple[LineEdit, ...], self.index)
         wanted = self.recordings if sessions is None else [each for each in sessions if each in self.recordings]
         files = {session: self.recordings[session].files for session in wanted}
-        found = catalogue.all(files, lambda session: edits(self.session(session)))
+        found = catalogue.all(files, lambda session: edits_of_session(self.session(session)))
         for done, pair in enumerate(zip(files, found, strict=True)):
             if progress is not None:
                 progress(done, len(files))
@@ -196,19 +196,14 @@ class Archive:
 
     def records(self, written: str) -> Iterator[Entry | Damage | LaneFacts]:
         """Yield what a session's own files say, for a fold of one's own; titles noted elsewhere are not looked for."""
-        for file in self.find(written).files:
-            yield from entries(file)
-            if file.lane:
-                yield lane_facts(file)
+        yield from self.records_of(self.find(written).files)
 
     def records_of(
-        self, files: Iterable[Transcript], starts: Mapping[str, int] | None = None
+        self, files: Iterable[SessionFile], starts: Mapping[str, int] | None = None
     ) -> Iterator[Entry | Damage | LaneFacts]:
         """Yield what some files of a session say, each from the byte named in `starts` on."""
         for file in files:
-            yield from entries(file, (starts or {}).get(file.path, 0))
-            if file.lane:
-                yield lane_facts(file)
+            yield from self._source.entries(file, (starts or {}).get(file.path, 0))
 
     def cwd(self, recording: Recording) -> str:
         """Return the directory a session began in; no more is read than it takes."""
@@ -218,13 +213,13 @@ class Archive:
     def known(self, written: str) -> dict[str, Known]:
         """Say what the model was given in each thread of a session, and what of it is a copy."""
         recording = self.find(written)
-        others = (file for file in self._found.transcripts if file.session != recording.session)
+        others = (file for file in self._found.files if file.session != recording.session)
         return known_of(recording.files, others)
 
     def records_at(self, places: Iterable[Place]) -> Iterator[Entry]:
         """Read single records again, from where they were found."""
         for path, group in groupby(places, key=lambda place: place[0]):
-            yield from entries_at(path, [(offset, length) for _, offset, length in group])
+            yield from self._source.entries_at(path, [(offset, length) for _, offset, length in group])
 
     def records_with(self, written: str, words: str) -> Iterator[Entry]:
         """Yield the records of a session that hold `words` somewhere, in no promised order of threads."""
@@ -245,8 +240,8 @@ class Archive:
                 if file.size < start:
                     start = 0
                 if file.size > start:
-                    for item in entries(file, start):
-                        if isinstance(item, Damage) and item.why == TORN_TAIL:
+                    for item in self._source.entries(file, start):
+                        if isinstance(item, LaneFacts) or (isinstance(item, Damage) and item.why == TORN_TAIL):
                             break
                         start = item.offset + item.length
                         if isinstance(item, Damage) and item in told:
@@ -262,24 +257,24 @@ class Archive:
         """Read a tool result that was too large for the transcript, if it is still there."""
         for file in self.find(session).files:
             try:
-                return _text_of(spilled_file(file, said))
+                return _text_of(self._source.tool_result_file(file, said))
             except (OSError, ValueError):
                 continue
         return None
 
-    def usage(self, by: By, zone: tzinfo, only: Only | None = None) -> UsageReport:
+    def usage(self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None) -> UsageReport:
         """Report usage and cost."""
-        return self.books.usage(by, zone, only)
+        return self.usage_pipeline.report(by, zone, only)
 
     @functools.cached_property
-    def books(self) -> Books:
-        """Usage and search over everything recorded; `close` writes down what they found out."""
-        return Books(self._found.transcripts, self.index)
+    def usage_pipeline(self) -> UsagePipeline:
+        """Usage of everything recorded; its `save` stores what was read."""
+        return UsagePipeline(self._found.files, self.index)
 
     @functools.cached_property
     def finder(self) -> Finder:
         """Search over everything recorded."""
-        return Finder(self._found.transcripts, self.index)
+        return Finder(self._found.files, self.index)
 
     @property
     def index(self) -> Path | None:
@@ -287,7 +282,7 @@ class Archive:
         return Path(self._home) / "index.db" if self._home else None
 
     @functools.cached_property
-    def _found(self) -> FoundFiles:
+    def _found(self) -> FileListing:
         return recorded(self._config_dirs, self._home)
 
     def _newest_first(self) -> list[Recording]:
@@ -298,8 +293,22 @@ class Archive:
         if recording.size >= LONG_BYTES:
             from flightlog.archive.growing import outline  # noqa: PLC0415 - it knows the archive
 
-            return replace(outline(self, session).told, changed_ms=recording.changed_ms)
-        return summarise(self._told(recording), recording.changed_ms)
+            return replace(outline(self, session).summary, changed_ms=recording.changed_ms)
+        return replace(self.read_outline(session).summary, changed_ms=recording.changed_ms)
+
+    def read_outline(self, session: str) -> SessionOutline:
+        """Return the outline of a session, read in bounded memory if the order of its records allows it."""
+        recording = self.recordings[session]
+        fold = SessionFold(session, recording.agent, price, Retain.TAIL)
+        try:
+            for item in self._items(recording):
+                fold.add(item)
+            return fold.outline()
+        except OutOfOrder:
+            fold = SessionFold(session, recording.agent, price, Retain.ALL)
+            for item in self._items(recording):
+                fold.add(shorten_texts(item))
+            return fold.outline()
 
     def state(self, session: str) -> tuple[tuple[str, int, int], ...]:
         """Say how the files of a session stand now, by path, size and time; it changes when they do."""
@@ -311,28 +320,27 @@ class Archive:
         files = self.recordings[session].files
         return secret_counts(line for file in files for line in raw_lines(file.path, 0))
 
-    def fresh(self, session: str) -> tuple[Transcript, ...]:
+    def fresh(self, session: str) -> tuple[SessionFile, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
-        folders = {os.path.dirname(file.path) for file in self.recordings[session].files if not file.lane}  # noqa: PTH120
-        found = [file for folder in sorted(folders) for file in session_files(folder, session)]
-        return tuple(found) or self.recordings[session].files
+        files = self.recordings[session].files
+        found = [file for main in files if not main.lane for file in self._source.session_files(main)]
+        return tuple({file.path: file for file in found}.values()) or files
 
     def _told(self, recording: Recording) -> Session:
-        return fold(recording.session, recording.agent, price, self._items(recording))
+        return fold_session(recording.session, recording.agent, price, self._items(recording))
 
     def _items(self, recording: Recording) -> Iterator[Entry | Damage | LaneFacts]:
         for file in recording.files:
-            yield from entries(file)
-            if file.lane:
-                yield lane_facts(file)
-            else:
+            yield from self._source.entries(file)
+            if not file.lane:
                 yield from self.summaries(os.path.dirname(file.path))  # noqa: PTH120
 
     def summaries(self, folder: str) -> Iterable[Entry]:
         """Titles noted in a project's other files, read once."""
         if folder not in self._noted:
-            files = [file for each in self.recordings.values() for file in each.files]
-            self._noted[folder] = list(summaries(file for file in files if os.path.dirname(file.path) == folder))  # noqa: PTH120
+            files = (file for recording in self.recordings.values() for file in recording.files)
+            beside = [file for file in files if os.path.dirname(file.path) == folder]  # noqa: PTH120
+            self._noted[folder] = list(self._source.titles(beside))
         return self._noted[folder]
 
 

@@ -10,13 +10,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.archive.books import Books, source
-from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.records import text_at
 from flightlog.sources.claude_code.stream import read_all
+from flightlog.sources.protocol import SessionFile
 from flightlog.store.index.database import Index
-from flightlog.store.index.files import Work
+from flightlog.store.index.files import SCHEMA as FILES
+from flightlog.store.index.files import SyncStats
+from flightlog.store.index.lines import SCHEMA as RECORDS
+from flightlog.store.index.text import SCHEMA as FULLTEXT
 from flightlog.store.index.text import Hit, Wanted, has_text, search, sync_text
+from flightlog.usage.pipeline import UsagePipeline
 from flightlog.views.query import Query, snippet
 
 PATIENCE_S = 20.0  # whoever indexes a large archive for the first time lets go for a moment only
@@ -33,21 +36,20 @@ class Found(Struct, frozen=True):
 class Finder:
     """Searches recorded files."""
 
-    def __init__(self, files: Sequence[Transcript], index: Path | None) -> None:
+    def __init__(self, files: Sequence[SessionFile], index: Path | None) -> None:
         """Look into `files`; keep the index at `index`, or nowhere."""
         self._files, self._path = files, index
-        self._sources = [source(file) for file in files]
-        self._index = Index(index)
+        self._index = Index(index, FILES, RECORDS, FULLTEXT)
 
-    def sync(self) -> Work:
+    def sync(self) -> SyncStats:
         """Index what is new; `search` does so by itself."""
-        done = self._index.tried(self._index_new, PATIENCE_S)
+        done = self._index.try_query(self._index_new, PATIENCE_S)
         # Somebody holds the index and does not let go: this once, do without it.
-        return self._index.asked(self._index_new) if done is None else done
+        return self._index.query(self._index_new) if done is None else done
 
-    def try_sync(self) -> Work | None:
+    def try_sync(self) -> SyncStats | None:
         """Index what is new, unless somebody else is writing just now."""
-        return self._index.tried(self._index_new, TRY_S)
+        return self._index.try_query(self._index_new, TRY_S)
 
     def search(self, query: Query, limit: int = 20) -> list[Found]:
         """Return the first records that match, the newest recordings first."""
@@ -64,26 +66,26 @@ class Finder:
         return self._found(query, Wanted(query.match, query.since_ms, query.project, costing, limit, once=True))
 
     def _found(self, query: Query, wanted: Wanted) -> list[Found]:
-        hits = self._index.asked(lambda database: search(database, wanted))
+        hits = self._index.query(lambda database: search(database, wanted))
         return [Found(hit, snippet(text_at(hit.path, hit.offset, hit.length), query.words)) for hit in hits]
 
     def refresh(self) -> None:
         """Bring the words up to date if somebody has searched before."""
-        if self._index.asked(has_text):
+        if self._index.query(has_text):
             self.try_sync()
 
     def close(self) -> None:
         """Let go of the index."""
         self._index.close()
 
-    def _index_new(self, database: sqlite3.Connection) -> Work:
-        return sync_text(database, self._sources, read_all)
+    def _index_new(self, database: sqlite3.Connection) -> SyncStats:
+        return sync_text(database, self._files, read_all)
 
     def _costing(self, query: Query) -> frozenset[str] | None:
         """The sessions of the cost that is asked for; None means any."""
         if query.costs(None):
             return None
-        books = Books(self._files, self._path)
-        wanted = frozenset(session for session, usd in books.costs().items() if query.costs(usd))
-        books.close()
-        return wanted
+        pipeline = UsagePipeline(self._files, self._path)
+        rows = pipeline.session_rows()
+        pipeline.save()
+        return frozenset(session for session, row in rows.items() if query.costs(row.cost.usd))

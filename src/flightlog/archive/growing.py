@@ -1,92 +1,108 @@
-"""One session's outline, kept up while its files grow: a look costs what is new.
+"""One session's outline, kept current while its files grow: a look costs what is new.
 
-Reads record by record in bounded memory. Records in an order that does not allow for that are
-read again and held; a file that was rewritten is read from its beginning.
+Reads record by record in bounded memory. A session whose records are out of order is read again
+and held whole, without its long texts; a file that was rewritten is read from its beginning.
 """
 
-import os
 import threading
-from collections.abc import Iterable
 from contextlib import closing
+from pathlib import Path
 
 from msgspec.structs import replace
 
+from flightlog.agents import source_of
 from flightlog.archive.catalogue import Catalogue
 from flightlog.archive.door import LONG_BYTES, Archive
 from flightlog.model.damage import Damage
 from flightlog.model.events import Entry
+from flightlog.model.session import Session
+from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.sources.protocol import SessionFile
+from flightlog.store.kept import TRANSCRIPT
 from flightlog.store.lines import TORN_TAIL
-from flightlog.views.outline.fold import Disorder, Outlining, Whole
-from flightlog.views.outline.shape import Outline
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
+from flightlog.views.session.fold import Retain, SessionFold, fold_session
+from flightlog.views.session.outline import SessionOutline
+from flightlog.views.session.thread import OutOfOrder, shorten_texts
+
+
+def list_session_folder(folder: Path, session: str) -> list[SessionFile]:
+    """Return the transcripts in a directory of one session: the main thread's, then its subagents'."""
+    paths = [folder / TRANSCRIPT, *sorted(folder.glob("subagents/*.jsonl"))]
+    return [_describe_file(path, session) for path in paths if path.is_file()]
+
+
+def read_session_folder(folder: Path, session: str, agent: str) -> Session | None:
+    """Return the session in a directory of its own; None if there is no transcript."""
+    files = list_session_folder(folder, session)
+    source = source_of(AGENT)
+    items = (item for file in files for item in source.entries(file))
+    return fold_session(session, agent, price, items) if files else None
+
+
+def _describe_file(path: Path, session: str) -> SessionFile:
+    stat = path.stat()
+    subagent = "" if path.name == TRANSCRIPT else path.stem.removeprefix("agent-")
+    return SessionFile(str(path), session, stat.st_size, stat.st_mtime_ns, subagent, stat.st_dev, stat.st_ino)
 
 
 class Growing:
     """What is known of one session; `look` brings it up to date."""
 
-    def __init__(self, archive: Archive, session: str, noted: Iterable[Entry] = ()) -> None:
-        """Know nothing yet; `noted` are titles that other files give to sessions."""
+    def __init__(self, archive: Archive, session: str) -> None:
+        """Start without having read anything."""
         recording = archive.find(session)
         self.session = recording.session
         self.bytes_read = 0
-        self._archive, self._agent, self._noted = archive, recording.agent, tuple(noted)
+        self._archive, self._agent = archive, recording.agent
         self._lock = threading.Lock()
-        self._value: Outline | None = None
-        self._making: Outlining | Whole
-        self._begin(in_order=True)
+        self._value: SessionOutline | None = None
+        self._begin(Retain.TAIL)
 
-    def look(self) -> Outline:
-        """Read what is new and tell the outline; the same object when there is nothing new."""
+    def look(self) -> SessionOutline:
+        """Read what is new and return the outline; the same object when nothing is new."""
         with self._lock:
-            if self._read() or self._value is None:
-                self._value = self._told()
+            try:
+                if self._read_on() or self._value is None:
+                    self._value = self._build_outline()
+            except OutOfOrder:
+                self._begin(Retain.ALL)
+                self._read_on()
+                self._value = self._build_outline()
             return self._value
 
-    def _begin(self, *, in_order: bool) -> None:
-        self._making = (Outlining if in_order else Whole)(self.session, self._agent, price)
+    def _begin(self, retain: Retain) -> None:
+        self._retain = retain
+        self._fold = SessionFold(self.session, self._agent, price, retain)
         self._offsets: dict[str, int] = {}
         self._torn: dict[str, Damage] = {}
-        for entry in self._noted:
-            self._making.add(entry)
 
-    def _read(self) -> bool:
-        try:
-            return self._read_on()
-        except Disorder:
-            self._begin(in_order=False)
-            return self._read_on()
-
-    def _told(self) -> Outline:
-        try:
-            told = self._making.value()
-        except Disorder:
-            self._begin(in_order=False)
-            self._read_on()
-            told = self._making.value()
+    def _build_outline(self) -> SessionOutline:
+        outline = self._fold.outline()
         if not self._torn:
-            return told
-        damage = tuple(sorted({*told.session.damage, *self._torn.values()}))
-        summary = replace(told.told, damaged=len(damage))
-        return replace(told, session=replace(told.session, damage=damage), told=summary)
+            return outline
+        damage = tuple(sorted({*outline.session.damage, *self._torn.values()}))
+        summary = replace(outline.summary, damaged=len(damage))
+        return replace(outline, session=replace(outline.session, damage=damage), summary=summary)
 
     def _read_on(self) -> bool:
         fresh = False
         files = self._archive.fresh(self.session)
         if any(file.size < self._offsets.get(file.path, 0) for file in files):
-            self._begin(in_order=isinstance(self._making, Outlining))
+            self._begin(self._retain)
         for file in files:
             start = self._offsets.get(file.path, 0)
             if file.size <= start:
                 continue
             if start == 0 and file.lane:
-                self._making.add(lane_facts(file))
+                self._fold.add(lane_facts(file))
             self._torn.pop(file.path, None)
             for item in entries(file, start):
                 if isinstance(item, Damage) and item.why == TORN_TAIL:
                     self._torn[file.path] = item
                     break
-                self._making.add(item)
+                self._fold.add(item if self._retain is Retain.TAIL else shorten_texts(item))
                 ended = item.offset + item.length + isinstance(item, Entry)  # the line's end as well
                 self._offsets[file.path] = min(ended, file.size)
             self.bytes_read += self._offsets.get(file.path, 0) - start
@@ -94,32 +110,27 @@ class Growing:
         return fresh
 
 
-def outline(archive: Archive, written: str) -> Outline:
-    """Tell which rows a session has and where their records lie; a long one is kept in the index."""
+def outline(archive: Archive, written: str) -> SessionOutline:
+    """Return a session's outline; that of a long one is cached in the index."""
     recording = archive.find(written)
     if recording.size < LONG_BYTES:
-        return _outlined(archive, recording.session)
-    with closing(Catalogue("outline", Outline, archive.index)) as catalogue:
-        return catalogue.one(recording.session, recording.files, lambda session: _outlined(archive, session))
+        return archive.read_outline(recording.session)
+    with closing(Catalogue("outline", SessionOutline, archive.index)) as catalogue:
+        return catalogue.one(recording.session, recording.files, archive.read_outline)
 
 
-def kept_outline(archive: Archive, session: str) -> Outline | None:
-    """Return a long session's outline if the index has it as its files stand."""
+def kept_outline(archive: Archive, session: str) -> SessionOutline | None:
+    """Return a long session's outline if the index has it for the files as they are."""
     recording = archive.find(session)
     if recording.size < LONG_BYTES:
         return None
-    with closing(Catalogue("outline", Outline, archive.index)) as catalogue:
+    with closing(Catalogue("outline", SessionOutline, archive.index)) as catalogue:
         return catalogue.known(recording.session, recording.files)
 
 
-def keep_outline(archive: Archive, session: str, told: Outline) -> None:
-    """Keep a long session's outline in the index."""
+def keep_outline(archive: Archive, session: str, outline: SessionOutline) -> None:
+    """Cache a long session's outline in the index."""
     recording = archive.find(session)
     if recording.size >= LONG_BYTES:
-        with closing(Catalogue("outline", Outline, archive.index)) as catalogue:
-            catalogue.one(recording.session, recording.files, lambda _: told)
-
-
-def _outlined(archive: Archive, session: str) -> Outline:
-    main = archive.recordings[session].main
-    return Growing(archive, session, archive.summaries(os.path.dirname(main.path)) if main else ()).look()  # noqa: PTH120
+        with closing(Catalogue("outline", SessionOutline, archive.index)) as catalogue:
+            catalogue.one(recording.session, recording.files, lambda _: outline)

@@ -9,18 +9,18 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
+from flightlog.agents import source_of
 from flightlog.model.known import Known
 from flightlog.model.usage import response
-from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.claude_code.discover import AGENT
 from flightlog.sources.claude_code.grep import places
-from flightlog.sources.claude_code.known import known
-from flightlog.sources.claude_code.scan import Scan, Target, scan
-from flightlog.views.ledger import settled
+from flightlog.sources.protocol import SessionFile
+from flightlog.usage.attribution import attribute_responses
 
 
-def known_of(files: Sequence[Transcript], others: Iterable[Transcript]) -> dict[str, Known]:
+def known_of(files: Sequence[SessionFile], others: Iterable[SessionFile]) -> dict[str, Known]:
     """Say what is known of each thread of the session in `files`; `others` are the files of other sessions."""
-    told = known(files)
+    told = source_of(AGENT).thread_contexts(files)
     main = next((file for file in files if not file.lane), None)
     if main is not None:
         main_thread = told.get("", Known())
@@ -28,9 +28,10 @@ def known_of(files: Sequence[Transcript], others: Iterable[Transcript]) -> dict[
     return told
 
 
-def _said_elsewhere(main: Transcript, others: Iterable[Transcript]) -> frozenset[str]:
+def _said_elsewhere(main: SessionFile, others: Iterable[SessionFile]) -> frozenset[str]:
     """Name the responses in `main` that an older session of the project holds; the first one tells where to look."""
-    mine = _scanned(main)
+    scan_usage = source_of(AGENT).scan_usage
+    mine = scan_usage(main)
     first = min(mine.rows, key=lambda row: row.at_ms, default=None)
     if first is None:
         return frozenset()
@@ -40,11 +41,9 @@ def _said_elsewhere(main: Transcript, others: Iterable[Transcript]) -> frozenset
     holders = [file for file in near if any(True for _ in places(file.path, first.message_id))]
     if not holders:
         return frozenset()
-    scans = {main.session: mine, **{file.session: _scanned(file) for file in holders}}
+    scans = {main.session: mine, **{file.session: scan_usage(file) for file in holders}}
     rows = [response(row) for each in scans.values() for row in each.rows]
-    ledger = settled(rows, {session: each.born_ms for session, each in scans.items() if each.born_ms})
-    return frozenset(copy.message_id for copy in ledger.copies.get(main.session, ()))
-
-
-def _scanned(file: Transcript) -> Scan:
-    return scan(Target(file.path, file.session, file.lane))
+    attribution = attribute_responses(
+        rows, {session: each.first_ms for session, each in scans.items() if each.first_ms}
+    )
+    return frozenset(copy.message_id for copy in attribution.copies.get(main.session, ()))

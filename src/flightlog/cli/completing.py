@@ -11,6 +11,8 @@ from pathlib import Path
 import click
 from click.shell_completion import CompletionItem
 
+from flightlog.app import open_runtime
+
 OFFERED_MAX = 200
 
 
@@ -55,9 +57,9 @@ class Ids(click.types.StringParamType):
 
 
 def _sessions() -> Iterable[tuple[str, str]]:
-    from flightlog.app import open_archive
+    from flightlog.archive.door import open_archive
 
-    found = open_archive().recordings.values()
+    found = open_archive(open_runtime()).recordings.values()
     newest = sorted(found, key=lambda each: -each.changed_ms)
     return [(each.session, "") for each in newest]
 
@@ -71,25 +73,28 @@ def _runs() -> Iterable[tuple[str, str]]:
 def _loops() -> Iterable[tuple[str, str]]:
     from flightlog.app.loop_look import all_sessions
 
-    return [(path.name, "") for path in all_sessions()]
+    runtime = open_runtime()
+    return [(path.name, "") for path in all_sessions(runtime)]
 
 
 def _issues() -> Iterable[tuple[str, str]]:
     from flightlog.app.retro import look
 
-    return [(each.id, each.title) for each in look()[1].issues.values()]
+    runtime = open_runtime()
+    return [(each.id, each.title) for each in look(runtime)[1].issues.values()]
 
 
 def _clusters() -> Iterable[tuple[str, str]]:
     from flightlog.app.retro import look
 
-    return [(each.id, each.theme) for each in look()[1].clusters.values()]
+    runtime = open_runtime()
+    return [(each.id, each.theme) for each in look(runtime)[1].clusters.values()]
 
 
 def _findings() -> Iterable[tuple[str, str]]:
     from flightlog.app.retro import look
 
-    analysis, _ = look()
+    analysis, _ = look(open_runtime())
     return [(each.id, each.label) for each in analysis.patterns] if analysis else []
 
 
@@ -97,7 +102,7 @@ def _rows() -> Iterable[tuple[str, str]]:
     from flightlog.app.dataset import looked_at
     from flightlog.dataset.book import read_book
 
-    place = looked_at()
+    place = looked_at(open_runtime())
     rows = read_book(place.tracked).rows.values() if place else ()
     return [(str(row["id"]), str(row["kind"])) for row in rows if row.get("id") and row.get("kind") != "tombstone"]
 

@@ -2,6 +2,7 @@
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import json_option
 
 
@@ -15,10 +16,10 @@ def config() -> None:
 @json_option()
 def show(*, origin: bool, as_json: bool) -> None:
     """Show every setting and its value."""
-    from flightlog.app.config import SETTINGS, in_force
+    from flightlog.app.config import SETTINGS
     from flightlog.cli.output import print_json, print_table
 
-    values = in_force()
+    values = open_runtime().config
     if as_json:
         print_json(list(values.values()))
         return

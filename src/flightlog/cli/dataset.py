@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import json_option
 from flightlog.model.errors import Invalid
 from flightlog.model.text import counted, describe_removed, inert
@@ -40,14 +41,15 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
 
-    place, off = wiring.place_here(), wiring.say_if_off()
+    runtime = open_runtime()
+    place, off = wiring.place_here(runtime), wiring.say_if_off(runtime)
     if commits:
-        new = wiring.sync_commits_here(place)
+        new = wiring.sync_commits_here(runtime, place)
         click.echo(json.dumps({"commits": new}) if as_json else counted(new, "commit"))
         return
-    allowed = wiring.allowed_in(place.repository.top, own_hook=True) if from_hook else wiring.PERSON
-    report = wiring.sync_here(place, allowed)
-    problem = wiring.push_if_on(place) if "push" in allowed and not off else None
+    allowed = wiring.allowed_in(runtime, place.repository.top, own_hook=True) if from_hook else wiring.PERSON
+    report = wiring.sync_here(runtime, place, allowed)
+    problem = wiring.push_if_on(runtime, place) if "push" in allowed and not off else None
     if as_json:
         print_json(report)
     else:
@@ -59,7 +61,7 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     if problem is not None:
         click.echo(f"not pushed: {inert(problem.message)}", err=True)
     if then_compact and not off:
-        _tell_compaction(wiring.compact_here(place, dry_run=False), err=True)
+        _tell_compaction(wiring.compact_here(runtime, place, dry_run=False), err=True)
 
 
 @tracked.command(epilog="Example: flightlog dataset tracked compact --commit")
@@ -71,7 +73,8 @@ def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
 
-    done = wiring.compact_here(wiring.existing_place(), dry_run=dry_run, commit=commit and not dry_run)
+    runtime = open_runtime()
+    done = wiring.compact_here(runtime, wiring.existing_place(runtime), dry_run=dry_run, commit=commit and not dry_run)
     if as_json:
         print_json(done)
     else:
@@ -98,7 +101,8 @@ def stats(*, as_json: bool) -> None:
     """Say what the dataset amounts to: counts, milestones, growth, quality, what is safe elsewhere."""
     from flightlog.app import dataset as wiring
 
-    told = wiring.stats_here(wiring.existing_place())
+    runtime = open_runtime()
+    told = wiring.stats_here(runtime, wiring.existing_place(runtime))
     if as_json:
         click.echo(json.dumps(told))
         return
@@ -113,16 +117,16 @@ def stats(*, as_json: bool) -> None:
 def status(*, as_json: bool) -> None:
     """Say how old the last row is that is safe elsewhere, and what would be lost with this machine."""
     from flightlog.app import dataset as wiring
-    from flightlog.app import now_ms
     from flightlog.cli.dataset_talk import safety_line
     from flightlog.cli.output import print_json
     from flightlog.dataset.remote import safety
 
-    told = safety(wiring.existing_place())
+    runtime = open_runtime()
+    told = safety(wiring.existing_place(runtime))
     if as_json:
         print_json(told)
     else:
-        click.echo(safety_line(told, now_ms()))
+        click.echo(safety_line(told, runtime.clock.now_ms()))
 
 
 @dataset.command(epilog="Example: flightlog dataset check --fix")
@@ -134,8 +138,9 @@ def check(*, fix: bool, as_json: bool) -> int:
     from flightlog.cli.output import print_json
     from flightlog.dataset import check as checking
 
-    place = wiring.existing_place()
-    for line in checking.fix(place, wiring.records(place)) if fix else ():
+    runtime = open_runtime()
+    place = wiring.existing_place(runtime)
+    for line in checking.fix(place, wiring.records(runtime, place)) if fix else ():
         click.echo(inert(line), err=True)
     found = checking.check(place)
     if as_json:
@@ -166,7 +171,7 @@ def export(form: str, output: Path, *, as_json: bool) -> None:
     from flightlog.dataset.book import read_book
     from flightlog.dataset.exports.files import export as write
 
-    made = write(read_book(wiring.existing_place().tracked), form, output.resolve())
+    made = write(read_book(wiring.existing_place(open_runtime()).tracked), form, output.resolve())
     if as_json:
         click.echo(json.dumps({"format": form, "output": str(output), "rows": made}))
     else:
@@ -181,12 +186,12 @@ def export(form: str, output: Path, *, as_json: bool) -> None:
 def push(remote: str | None, *, as_json: bool) -> None:
     """Push the rows to a ref of this clone's own; your branch, index and files are not touched."""
     from flightlog.app import dataset as wiring
-    from flightlog.app import now_ms
     from flightlog.cli.output import print_json
     from flightlog.dataset.remote import push as send
 
-    place = wiring.existing_place()
-    done = send(place, remote or str(wiring.said(place)["dataset.remote"].value), now_ms())
+    runtime = open_runtime()
+    place = wiring.existing_place(runtime)
+    done = send(place, remote or str(wiring.said(runtime, place)["dataset.remote"].value), runtime.clock.now_ms())
     if as_json:
         print_json(done)
     else:
@@ -202,11 +207,12 @@ def pull(remote: str | None, *, as_json: bool) -> None:
     from flightlog.cli.output import print_json
     from flightlog.dataset.remote import pull as gather
 
-    if wiring.say_if_off():
+    runtime = open_runtime()
+    if wiring.say_if_off(runtime):
         return
-    place = wiring.place_here()
-    where = remote or str(wiring.said(place)["dataset.remote"].value)
-    done = gather(place, where, wiring.records(place))
+    place = wiring.place_here(runtime)
+    where = remote or str(wiring.said(runtime, place)["dataset.remote"].value)
+    done = gather(place, where, wiring.records(runtime, place))
     if as_json:
         print_json(done)
     else:
@@ -222,13 +228,14 @@ def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
     """Say something of a row later: feedback, ci_result, reverted_by, related_commit, task."""
     from flightlog.app import dataset as wiring
 
-    if wiring.say_if_off():
+    runtime = open_runtime()
+    if wiring.say_if_off(runtime):
         return
     try:
         said = json.loads(value)
     except ValueError:
         said = value
-    key = wiring.judge(wiring.existing_place(), row_id, field, said)
+    key = wiring.judge(runtime, wiring.existing_place(runtime), row_id, field, said)
     click.echo(json.dumps({"of": key, "field": field, "value": said}) if as_json else inert(f"noted: {key}"))
 
 
@@ -247,14 +254,19 @@ def forget(row_ids: tuple[str, ...], **said: Any) -> int:
     with its actions and the session's summary. Git's history keeps what it has: the commands that remove it are shown.
     """
     from flightlog.app import dataset as wiring
-    from flightlog.app import now_ms
     from flightlog.cli.session import since_ms
 
+    runtime = open_runtime()
     if not (row_ids or said["text"] or said["since"] or said["before"]):
         raise Invalid("nothing to forget", hint="flightlog dataset forget ID, or --text, --since, --before")
-    times = [since_ms(said[name], now_ms(), UTC) if said[name] else None for name in ("since", "before")]
+    times = [since_ms(said[name], runtime.clock.now_ms(), UTC) if said[name] else None for name in ("since", "before")]
     done = wiring.forget(
-        wiring.existing_place(), row_ids, said["text"], times, dry_run=said["dry_run"] or not said["yes"]
+        runtime,
+        wiring.existing_place(runtime),
+        row_ids,
+        said["text"],
+        times,
+        dry_run=said["dry_run"] or not said["yes"],
     )
     return _tell_let_go(done, **said)
 
@@ -267,7 +279,10 @@ def strip_words(**said: Any) -> int:
     """Remove the words of every row until now, as if they had never been captured; no merge brings them back."""
     from flightlog.app import dataset as wiring
 
-    return _tell_let_go(wiring.strip_words(wiring.existing_place(), dry_run=said["dry_run"] or not said["yes"]), **said)
+    runtime = open_runtime()
+    return _tell_let_go(
+        wiring.strip_words(runtime, wiring.existing_place(runtime), dry_run=said["dry_run"] or not said["yes"]), **said
+    )
 
 
 @dataset.command(epilog="Example: flightlog dataset retain --dry-run")
@@ -279,7 +294,8 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
 
-    moves = wiring.retain_here(wiring.existing_place(), dry_run=dry_run or not yes)
+    runtime = open_runtime()
+    moves = wiring.retain_here(runtime, wiring.existing_place(runtime), dry_run=dry_run or not yes)
     if as_json:
         print_json(moves)
     else:
@@ -299,19 +315,20 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
 def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     """Put the collector's script, a git hook and the merge driver into this repository, and begin a dataset."""
     from flightlog.app import dataset as wiring
-    from flightlog.app.consent import consents
-    from flightlog.app.paths import hook_command
+    from flightlog.app.setup import hook_command
     from flightlog.dataset import hooks
     from flightlog.dataset.layout import prepare
+    from flightlog.privacy.trust import open_trust
 
-    place = wiring.place_here()
+    runtime = open_runtime()
+    place = wiring.place_here(runtime)
     command = hook_command()
     changes = hooks.plan_removal(place.repository) if remove else hooks.plan(place.repository, command)
     if not dry_run:
         hooks.apply(place.repository, changes, command)
         if not remove:
-            prepare(place, wiring.records(place))
-            consents().allow_rows(place.repository.top)
+            prepare(place, wiring.records(runtime, place))
+            open_trust(runtime).allow_rows(place.repository.top)
     told = [{"path": str(change.path), "removed": change.body is None} for change in changes]
     if as_json:
         click.echo(json.dumps({"changes": told, "done": not dry_run}))

@@ -2,6 +2,7 @@
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import examples, json_option
 
 
@@ -10,29 +11,30 @@ from flightlog.cli.output import examples, json_option
 @click.pass_context
 def demo(context: click.Context, *, as_json: bool) -> None:
     """Let a scripted agent do a small piece of real work, and show what was recorded."""
+    runtime = open_runtime()
     if context.invoked_subcommand is not None:
         return
     from datetime import UTC
 
-    from flightlog.app import local_zone
     from flightlog.app.demo import SEARCHED, performed
     from flightlog.cli.output import print_json
     from flightlog.cli.story import print_story
-    from flightlog.cli.usage import print_usage, usage_json
+    from flightlog.cli.usage import print_usage
+    from flightlog.model.usage import Breakdown
+    from flightlog.usage.report_json import report_json
     from flightlog.views.story import Telling, story
     from flightlog.views.story_forms import short
-    from flightlog.views.usage import By
 
     click.echo("a scripted agent works in a directory of its own; nothing of yours is touched", err=True)
-    with performed() as shown:
+    with performed(runtime) as shown:
         told = shown.archive.session(shown.session)
-        report = shown.archive.usage(By.SESSION, UTC)
+        report = shown.archive.usage(Breakdown.SESSION, UTC)
     if as_json:
         print_json(
-            {"session": told, "usage": usage_json(report, "UTC"), "kept_bytes": shown.kept_bytes, "found": shown.found}
+            {"session": told, "usage": report_json(report, "UTC"), "kept_bytes": shown.kept_bytes, "found": shown.found}
         )
         return
-    print_story(story(told, Telling(local_zone())))
+    print_story(story(told, Telling(runtime.zone)))
     click.echo()
     print_usage(report)
     same = "the same" if shown.same_without_the_agent else "NOT the same"
@@ -59,7 +61,7 @@ def rewind(*, as_json: bool) -> int:
     from flightlog.cli.output import print_json, print_table
 
     click.echo("an agent works in a directory of its own, offline; nothing of yours is touched", err=True)
-    with rewound(Told()) as shown:
+    with rewound(open_runtime(), Told()) as shown:
         told = msgspec.to_builtins(shown)
     certificate = told["replay"]["certificate"] or {}
     ends = [each["sessions"][0] for each in (told["source"], told["branch"])]

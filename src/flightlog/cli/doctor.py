@@ -2,7 +2,9 @@
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import examples, json_option
+from flightlog.model.runtime import Runtime
 
 
 @click.command(epilog=examples("flightlog doctor --json", "flightlog doctor --verify"))
@@ -16,10 +18,11 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
     from flightlog.cli.output import Progress, print_json
     from flightlog.model.text import inert
 
+    runtime = open_runtime()
     if by_manifest:
-        return _verify(accept=fix, as_json=as_json)
+        return _verify(runtime, accept=fix, as_json=as_json)
     progress = Progress("reading sessions")
-    findings = formats() if by_format else [*(mend() if fix else []), *examine(progress)]
+    findings = formats(runtime) if by_format else [*(mend(runtime) if fix else []), *examine(runtime, progress)]
     progress.close()
     if as_json:
         print_json(findings)
@@ -32,13 +35,13 @@ def doctor(*, fix: bool, by_format: bool, by_manifest: bool, as_json: bool) -> i
     return 3 if Level.DAMAGE in levels else 1 if Level.FAILURE in levels else 0
 
 
-def _verify(*, accept: bool, as_json: bool) -> int:
+def _verify(runtime: Runtime, *, accept: bool, as_json: bool) -> int:
     from flightlog.app.doctor import verify
     from flightlog.cli.output import Progress, print_json
     from flightlog.model.text import counted, inert
 
     progress = Progress("reading the archive back")
-    found = verify(progress, accept=accept)
+    found = verify(runtime, progress, accept=accept)
     progress.close()
     left = [fault for fault in found.faults if not fault.repaired]
     code = 3 if left else 75 if found.busy else 0

@@ -1,16 +1,16 @@
 """`flightlog init`: register the hook with the agent, or take it out again."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.app.install import DAYS_KEY, Change, apply, diff, other_line
-from flightlog.app.paths import home
 from flightlog.app.setup import LONG_DAYS, Place, change_here, days_here, guard_here, wants_guard
 from flightlog.cli.output import json_option
+from flightlog.model.runtime import Runtime
 from flightlog.model.text import inert
 from flightlog.store.migration import ensure_writable
 
@@ -43,41 +43,42 @@ def init(  # noqa: PLR0913 - one parameter per option
     as_json: bool,
 ) -> int:
     """Record every session from now on: register a hook with Claude Code."""
-    place = Place(scope=scope, cwd=Path.cwd())
+    runtime = open_runtime()
+    place = Place(scope=scope, cwd=Path(runtime.cwd))
     if not remove:
-        ensure_writable(home(os.environ))
-    days = 0 if remove else keep_days or _offered_days(place, ask=not (yes or dry_run or as_json))
-    change = change_here(place, remove=remove, keep_days=days, inline=inline, statusline=statusline)
+        ensure_writable(Path(runtime.data_dir))
+    days = 0 if remove else keep_days or _offered_days(runtime, place, ask=not (yes or dry_run or as_json))
+    change = change_here(runtime, place, remove=remove, keep_days=days, inline=inline, statusline=statusline)
     if not as_json:
         click.echo(inert(diff(change)) or f"nothing to change: {change.settings}")
     if statusline and not remove and other_line(change.before):
         click.echo("another status line is there and stays; what ours shows: flightlog live statusline", err=True)
-    guards = guard and wants_guard(place, remove=remove)
+    guards = guard and wants_guard(runtime, place, remove=remove)
     if guards:
         click.echo(f"{'without' if remove else 'with'} the guard before commits and pushes here", err=True)
     agreed = yes or dry_run or not (change.is_needed or guards) or _agreed(as_json=as_json)
     kept = apply(change) if agreed and not dry_run else None
     written = agreed and not dry_run and change.is_needed
-    for hook in guard_here(place, remove=remove) if guards and agreed and not dry_run else ():
+    for hook in guard_here(runtime, place, remove=remove) if guards and agreed and not dry_run else ():
         click.echo(f"guard {'taken out' if remove else 'installed'}: {hook.name}", err=True)
     if scope == "project" and agreed and not (remove or dry_run):
-        _begin_dataset(place.cwd, wanted=dataset, words=words, ask=not (yes or as_json))
+        _begin_dataset(runtime, place.cwd, wanted=dataset, words=words, ask=not (yes or as_json))
     if as_json:
         click.echo(json.dumps(_wire(change, written=written, kept=kept)))
     _say(change, written=written, kept=kept, dry_run=dry_run)
     return 0 if agreed else 1
 
 
-def _offered_days(place: Place, *, ask: bool) -> int:
+def _offered_days(runtime: Runtime, place: Place, *, ask: bool) -> int:
     """Ask whether the agent shall keep its transcripts longer; only a person at a terminal is asked."""
-    days = days_here(place)
+    days = days_here(runtime, place)
     if not ask or not sys.stdin.isatty() or days >= LONG_DAYS:
         return 0
     question = f"Claude Code deletes transcripts after {days} days. Have it keep them for {LONG_DAYS} ({DAYS_KEY})?"
     return LONG_DAYS if click.confirm(question, default=False, err=True) else 0
 
 
-def _begin_dataset(folder: Path, *, wanted: bool | None, words: bool | None, ask: bool) -> None:
+def _begin_dataset(runtime: Runtime, folder: Path, *, wanted: bool | None, words: bool | None, ask: bool) -> None:
     """Begin a dataset if that is wanted; a person at a terminal is asked, about words only once."""
     ask = ask and sys.stdin.isatty()
     if wanted is None and ask:
@@ -89,7 +90,7 @@ def _begin_dataset(folder: Path, *, wanted: bool | None, words: bool | None, ask
     if words is None and ask and not asked_before(folder):
         words = click.confirm("Track prompts and answers too, redacted? Everybody with the repository reads them.",
                               default=False, err=True)  # fmt: skip
-    for line in begin(folder, words=words):
+    for line in begin(runtime, folder, words=words):
         click.echo(inert(line), err=True)
 
 

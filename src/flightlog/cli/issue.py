@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import json_option, print_done, print_json, print_table
 from flightlog.model.errors import Invalid
 from flightlog.model.text import counted, inert, one_line
@@ -38,9 +39,10 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
     from flightlog.retro.issues import drafts
     from flightlog.retro.noticing import notice
 
-    room = open_room()
+    runtime = open_runtime()
+    room = open_room(runtime)
     with room.held():
-        noticed = notice(room, incidents(room.root.parent))
+        noticed = notice(room, incidents(runtime, room.root.parent))
         analysis = room.analysis()
         for pattern in drafts.worth_an_issue(analysis.patterns) if findings and analysis else ():
             room.put_draft(drafts.of_finding(pattern, room.now_ms()))
@@ -72,7 +74,7 @@ def list_issues(*, status: str, as_json: bool) -> None:
 
     if status and status not in STATUSES:
         raise Invalid(f"no such status: {status[:40]}", hint=f"one of: {', '.join(STATUSES)}")
-    board = find_room().board()
+    board = find_room(open_runtime()).board()
     chosen = [each for each in board.issues.values() if status in ("", each.status)]
     chosen.sort(key=lambda each: (-each.priority_score, each.id))
     if as_json:
@@ -87,7 +89,9 @@ def clusters(*, as_json: bool) -> None:
     """List clusters with their rank and whether they were approved."""
     from flightlog.app.retro import find_room
 
-    found = sorted(find_room().board().clusters.values(), key=lambda each: (-each.aggregate_priority, each.id))
+    found = sorted(
+        find_room(open_runtime()).board().clusters.values(), key=lambda each: (-each.aggregate_priority, each.id)
+    )
     if as_json:
         print_json(found)
         return
@@ -104,7 +108,8 @@ def drafts(*, as_json: bool) -> None:
     """List drafts that wait to be imported."""
     from flightlog.app.retro import find_room
 
-    found = sorted(path.name for path in (find_room().root / "issue-drafts").glob("draft_*.json"))
+    runtime = open_runtime()
+    found = sorted(path.name for path in (find_room(runtime).root / "issue-drafts").glob("draft_*.json"))
     if as_json:
         print_json(found)
         return
@@ -120,7 +125,7 @@ def approve(cluster: str, *, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
 
-    room = open_room()
+    room = open_room(open_runtime())
     with room.held():
         names = workflow.approve(room, cluster)
     print_done({"approved": names}, f"approved: {', '.join(names)}", as_json=as_json)
@@ -135,7 +140,7 @@ def preview(written: str | None, *, as_json: bool) -> None:
     from flightlog.model.pages import Clean
     from flightlog.retro import workflow
 
-    pages = workflow.preview(find_room(), written or "")
+    pages = workflow.preview(find_room(open_runtime()), written or "")
     told = [{"path": page.path, "body": page.body.text} for page in pages if isinstance(page.body, Clean)]
     for each in () if as_json else told:
         click.echo(inert(f"{each['path']}\n{each['body']}"))
@@ -151,7 +156,7 @@ def publish(written: str | None, *, dry_run: bool, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
 
-    room = open_room()
+    room = open_room(open_runtime())
     with room.held():
         if dry_run:
             names = [page.path for page in workflow.preview(room, written or "")]
@@ -207,7 +212,7 @@ def resolve(written: str, *, notes: str, by: str, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
 
-    room = open_room()
+    room = open_room(open_runtime())
     with room.held():
         done = workflow.resolve(room, written, notes, by)
     print_done(done, f"{done.id} is {done.status}", as_json=as_json)
@@ -228,7 +233,7 @@ def report_bug(*, title: str, description: str, severity: str | None, files: tup
         title = click.prompt("Title")
         description = description or click.prompt("What happened", default="")
         severity = severity or click.prompt("Severity", type=_SEVERITIES, default="medium")
-    room = open_room()
+    room = open_room(open_runtime())
     state = room.analysis()
     facts = {
         "schema_version": str(state.schema_version) if state else "none",
@@ -244,7 +249,7 @@ def _move(written: str, to: str, notes: str = "", *, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.retro import workflow
 
-    room = open_room()
+    room = open_room(open_runtime())
     with room.held():
         moved = workflow.carry(room, written, to, notes)  # type: ignore[arg-type]
     print_done(moved, f"{moved.id} is {moved.status}", as_json=as_json)

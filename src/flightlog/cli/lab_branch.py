@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 
 
@@ -19,7 +20,7 @@ def branch_points(run: str, runs_dir: Path, *, session: int, replicate: int | No
     from flightlog.cli.output import print_json, print_table
     from flightlog.model.text import inert
 
-    found = app.source(runs_dir, run, session, replicate or 0)
+    found = app.source(open_runtime(), runs_dir, run, session, replicate or 0)
     points = found.points()
     if as_json:
         print_json(points)

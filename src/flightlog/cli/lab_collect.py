@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 
 
@@ -28,7 +29,7 @@ def collect(session: str | None, runs_dir: Path, *, as_json: bool, **given: Any)
         raise click.UsageError("name a SESSION, or use --all or --list")
     names = ("projects_dir", "exclude_current", "limit")
     choice = app.Choice(not (given["only_list"] or given["dry_run"]), *(given[name] for name in names))
-    rows = app.collected(session or "", runs_dir, choice)
+    rows = app.collected(open_runtime(), session or "", runs_dir, choice)
     if as_json:
         print_json(rows)
     else:

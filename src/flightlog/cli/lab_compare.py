@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 from flightlog.cli.output import examples
 from flightlog.model.errors import Unavailable
@@ -38,18 +39,19 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool
     from flightlog.lab.compare import compared
     from flightlog.lab.statistics.shape import as_wire
 
+    runtime = open_runtime()
     if write and len(runs) > 1:
         raise click.UsageError("--write takes one run: each has an analysis.md of its own")
-    books = [app.open_book(runs_dir, each) for each in runs]
+    books = [app.open_book(runtime, runs_dir, each) for each in runs]
     try:
-        analysis = statistics.analysed(books, how["by"], how["seed"])
+        analysis = statistics.analysed(runtime, books, how["by"], how["seed"])
     except Unavailable as error:
         if write:
             raise
         click.echo(f"{error.message}: {error.hint}", err=True)
         analysis = None
-    told = compared(books, app.programs())
-    root = statistics.divergence(books if len(books) > 1 else statistics.family(books[0]), how["by"])
+    told = compared(books, runtime.program_path)
+    root = statistics.divergence(runtime, books if len(books) > 1 else statistics.family(runtime, books[0]), how["by"])
     if as_json:
         print_json(told | {"statistics": as_wire(analysis) if analysis else None, "ways": _wire(root)})
     else:
@@ -57,7 +59,7 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool
         print_analysis(analysis) if analysis else None
         _print_ways(root)
     if write and analysis:
-        click.echo(f"written: {inert(str(statistics.write(books[0], analysis)))}", err=True)
+        click.echo(f"written: {inert(str(statistics.write(runtime, books[0], analysis)))}", err=True)
 
 
 def print_analysis(analysis: "Analysis") -> None:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import examples, json_option
 from flightlog.model.text import counted
 
@@ -33,7 +34,7 @@ def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
     from flightlog.cli.output import print_json
     from flightlog.views.atif.lint import is_sound
 
-    linted = lint_path(path, source)
+    linted = lint_path(open_runtime(), path, source)
     if as_json:
         print_json([_wire(each) for each in linted])
     else:

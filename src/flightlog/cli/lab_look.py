@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 
 
@@ -18,7 +19,8 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
     from flightlog.lab.kin import below
     from flightlog.lab.layout import run_meta
 
-    metas = [run_meta(book.name, book.config, book.state) for book in app.open_books(runs_dir)]
+    runtime = open_runtime()
+    metas = [run_meta(book.name, book.config, book.state) for book in app.open_books(runtime, runs_dir)]
     if as_json:
         print_json(metas)
         return
@@ -50,8 +52,9 @@ def inspect(what: str, runs_dir: Path, *, as_json: bool) -> None:
     from flightlog.cli.output import print_json
     from flightlog.lab.inspect import inspected, parse
 
+    runtime = open_runtime()
     place = parse(what)
-    told = inspected(app.open_book(runs_dir, place.run), place, app.programs())
+    told = inspected(app.open_book(runtime, runs_dir, place.run), place, runtime.program_path)
     print_json(told) if as_json else print_inspected(told)
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import json_option
 from flightlog.cli.places import ON
 from flightlog.model.text import inert
@@ -12,14 +13,15 @@ from flightlog.model.text import inert
 
 def _swept(_context: click.Context, _parameter: click.Parameter, runs_dir: Path) -> Path:
     """Whoever looks at runs puts right what a killed replay left there; most of the time there is nothing."""
-    from flightlog.app.paths import contained
+    from flightlog.store.files import contained_in_project
 
-    contained(runs_dir)
+    runtime = open_runtime()
+    contained_in_project(runtime, runs_dir)
     if any(runs_dir.glob(".work-*/tree")) or any(runs_dir.glob("*/.in_place")):
-        from flightlog.app.lab import setting
+        from flightlog.app.lab import prepare_run
         from flightlog.lab.replaying.sweeping import swept
 
-        for said in swept(runs_dir, setting(lambda *_: None)):
+        for said in swept(runs_dir, prepare_run(runtime, lambda *_: None)):
             click.echo(inert(said), err=True)
     return runs_dir
 

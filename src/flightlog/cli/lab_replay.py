@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 from flightlog.cli.output import examples
 from flightlog.cli.places import ON
@@ -50,7 +51,8 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given
     from flightlog.lab.replaying.branch import Asked
     from flightlog.lab.replaying.meta import replay_meta
 
-    found = app.source(runs_dir, run, given["session"], given["replicate"] or 0)
+    runtime = open_runtime(on=given["on"])
+    found = app.source(runtime, runs_dir, run, given["session"], given["replicate"] or 0)
     if given["list_turns"]:
         turns = found.turns()
         print_json(turns) if as_json else _print_turns(turns)
@@ -65,7 +67,7 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given
         given["verify"],
         given["cursor"],
     )
-    books = app.replayed(found, turn, asked, Told(), given["on"])
+    books = app.replayed(runtime, found, turn, asked, Told())
     told = [run_meta(each.name, each.config, each.state) | {"replay": replay_meta(each.state)} for each in books]
     print_json(told) if as_json else _print(told, books[0].path.parent)
     return int(any(each["stop_reason"] != "completed" for meta in told for each in meta["sessions"]))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR, sending_options, session_options
 from flightlog.cli.output import examples
 from flightlog.cli.places import ON
@@ -55,20 +56,23 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
     from flightlog.app import lab, lab_resample
     from flightlog.cli.output import print_json
 
-    book = lab.open_book(runs_dir, run)
+    runtime = open_runtime(on=given["on"])
+    book = lab.open_book(runtime, runs_dir, run)
     if list_requests:
-        listed = lab_resample.listed(book, given["session"], given["replicate"] or 0)
+        listed = lab_resample.listed(runtime, book, given["session"], given["replicate"] or 0)
         print_json(listed) if as_json else _print_requests(listed)
         return 0
     sent = _sent(given)
     if given["resumes"]:
         said = {name: given[name] for name in ("max_budget_usd", "parallel", "per_minute") if given[name] is not None}
-        told = lab_resample.resumed(book, given["batch"], sent, said)
+        told = lab_resample.resumed(runtime, book, given["batch"], sent, said)
     else:
         sweep = _sweep(given)
-        told = lab_resample.resampled(book, sweep, _limited(sent, sweep, given["parallel"]), dry_run=given["dry_run"])
+        told = lab_resample.resampled(
+            runtime, book, sweep, _limited(sent, sweep, given["parallel"]), dry_run=given["dry_run"]
+        )
     print_json(told) if as_json else _print(told, book.path)
-    for each in lab_resample.unfinished(book) if not told["left"] else ():
+    for each in lab_resample.unfinished(runtime, book) if not told["left"] else ():
         again = f"flightlog lab resample {book.name} --resume --batch {each.name[:8]}"
         click.echo(inert(f"{len(each.left)} of an earlier batch are left; go on with them: {again}"), err=True)
     return int(bool(told["errors"] or told["left"]) and told["stop_reason"] != "dry run")
@@ -108,7 +112,8 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **give
     from flightlog.lab.resampling import editing
     from flightlog.lab.resampling.sweep import Sweep
 
-    book = lab.open_book(runs_dir, run)
+    runtime = open_runtime(on=given["on"])
+    book = lab.open_book(runtime, runs_dir, run)
     place = (given["session"], given["replicate"] or 0, given["request"])
     if dump:
         print_json(lab_resample.dumped(book, *place))
@@ -119,7 +124,7 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **give
     body = editing.without_thinking(body) if given["drop_thinking"] else body
     body = editing.with_set(body, dict(map(_value, given["sets"])))
     sweep = Sweep(place[0], place[1], (place[2],), models=given["models"], count=given["count"])
-    told = lab_resample.edited(book, sweep, body, given["label"], _sent(given))
+    told = lab_resample.edited(runtime, book, sweep, body, given["label"], sent=_sent(given))
     print_json(told) if as_json else _print(told, book.path)
     return int(bool(told["errors"] or told["left"]))
 
@@ -146,9 +151,12 @@ def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -
     from flightlog.cli.output import print_json
     from flightlog.lab.layout import run_meta
 
-    book = lab.open_book(runs_dir, run)
+    runtime = open_runtime(on=given["on"])
+    book = lab.open_book(runtime, runs_dir, run)
     before = {each.name for each in book.planned()}
-    lab_resample.session_again(book, given["session"], given["count"], (given["max_budget_usd"], given["on"]), Told())
+    lab_resample.session_again(
+        runtime, book, given["session"], given["count"], budget_usd=given["max_budget_usd"], tell=Told()
+    )
     meta = run_meta(book.name, book.config, book.state)
     print_json(meta) if as_json else print_run(meta)
     new = [each for each in meta["sessions"] if each["session_dir"] not in before]
@@ -176,7 +184,7 @@ def _sent(given: dict[str, Any]) -> Any:
         given["max_budget_usd"], given["parallel"] or 8, given["per_minute"], given["retries"], given["timeout"]
     )
     limits = replace(limits, until_width=given["until_width"])
-    return Sent(limits, Samples(), given["on"], given["base_url"])
+    return Sent(limits, Samples(), given["base_url"])
 
 
 def _sweep(given: dict[str, Any]) -> Any:

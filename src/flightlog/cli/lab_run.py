@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 from flightlog.cli.places import ON
 from flightlog.model.text import counted, inert, one_line
@@ -32,21 +33,22 @@ def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: boo
     from flightlog.lab.replaying.branch import carry_on
     from flightlog.lab.running.run import begin
 
+    runtime = open_runtime(on=given["on"])
     if (config is None) == (resume is None):
         raise click.UsageError("give either CONFIG or --resume RUN")
     told = Told()
     if resume is not None:
-        book = app.open_book(runs_dir, resume)
-        with app.spread(app.setting(told), given["on"]) as setting:
+        book = app.open_book(runtime, runs_dir, resume)
+        with app.spread(app.prepare_run(runtime, told)) as setting:
             carry_on(book, setting, again=given["again"])
     else:
         assert config is not None
         frozen = app.read_config(config, _overrides(given, config))
-        path = (runs_dir / app.run_name(frozen)).absolute()
+        path = (runs_dir / app.run_name(runtime, frozen)).absolute()
         if given["dry_run"]:
             _print_plan(path, frozen, as_json=as_json)
             return 0
-        with app.spread(app.setting(told), given["on"]) as setting:
+        with app.spread(app.prepare_run(runtime, told)) as setting:
             book = begin(path, frozen, setting)
     meta = run_meta(book.name, book.config, book.state)
     print_json(meta) if as_json else _print_run(meta, book.path)

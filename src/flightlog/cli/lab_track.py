@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON
 from flightlog.cli.output import examples
 from flightlog.model.text import inert
@@ -21,9 +22,10 @@ def track(folder: Path | None, *, off: bool, as_json: bool) -> None:
     from flightlog.app import tracking as app
     from flightlog.cli.output import print_json
 
+    runtime = open_runtime()
     if off and folder is None:
         raise click.UsageError("name the FOLDER that is to be tracked no more")
-    listed = app.tracked() if folder is None else app.track(folder, off=off)
+    listed = app.tracked(runtime) if folder is None else app.track(runtime, folder, off=off)
     if as_json:
         print_json(listed)
     else:

@@ -4,6 +4,7 @@ import sys
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import examples, json_option
 from flightlog.model.text import counted
 
@@ -23,7 +24,7 @@ def statusline(width: int, template: str, *, as_json: bool) -> None:
     from flightlog.cli.output import print_json
 
     given = None if sys.stdin.isatty() else sys.stdin.buffer.read(1 << 20)
-    told = preview(given, width, template, color=sys.stdout.isatty())
+    told = preview(open_runtime(), given, width, template, color=sys.stdout.isatty())
     if as_json:
         print_json(told)
         return
@@ -39,10 +40,14 @@ def state(*, as_json: bool) -> int:
     from flightlog.live.state import wire
     from flightlog.model.text import inert
 
-    told = states()
+    runtime = open_runtime()
+    told = states(runtime)
     if as_json:
         print_json(
-            [clean({"file": str(path), "broken": each.broken, "state": wire(each.state)}) for path, each in told]
+            [
+                clean(runtime, {"file": str(path), "broken": each.broken, "state": wire(each.state)})
+                for path, each in told
+            ]
         )
     for path, each in told:
         if not as_json:
@@ -64,10 +69,11 @@ def profiles(*, as_json: bool) -> None:
     from flightlog.live.profiles import advice
     from flightlog.live.state import wire
 
-    found = [each for told in gather_here(secrets=False) for each in told.state.auth_profiles]
+    runtime = open_runtime()
+    found = [each for told in gather_here(runtime, secrets=False) for each in told.state.auth_profiles]
     ranked = advice(found)
     if as_json:
-        print_json([clean({**wire(each), "urgency": round(pressing, 1)}) for each, pressing in ranked])
+        print_json([clean(runtime, {**wire(each), "urgency": round(pressing, 1)}) for each, pressing in ranked])
         return
     rows = [
         (
@@ -96,7 +102,7 @@ def label(profile: str, text: str, *, dry_run: bool, as_json: bool) -> None:
     from flightlog.live.state import wire
     from flightlog.model.text import inert
 
-    before, after = labelled(profile, text, dry_run=dry_run)
+    before, after = labelled(open_runtime(), profile, text, dry_run=dry_run)
     if as_json:
         print_json(wire(after))
         return
@@ -119,8 +125,9 @@ def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool,
     from flightlog.model.errors import Invalid
     from flightlog.model.text import inert
 
+    runtime = open_runtime()
     if session_id is None:
-        said = advised()
+        said = advised(runtime)
         if as_json:
             print_json(said)
             return
@@ -130,7 +137,7 @@ def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool,
         return
     if profile is None:
         raise Invalid("no profile was named for the session", hint=f"flightlog live swap {session_id} PROFILE")
-    done = swapped(session_id, profile, at, dry_run=dry_run)
+    done = swapped(runtime, session_id, profile, at, dry_run=dry_run)
     if as_json:
         print_json(done)
         return
@@ -148,7 +155,7 @@ def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
     from flightlog.app.live import cleaned
     from flightlog.cli.output import print_json
 
-    gone = cleaned(days, dry_run=dry_run)
+    gone = cleaned(open_runtime(), days, dry_run=dry_run)
     if as_json:
         print_json(gone)
         return

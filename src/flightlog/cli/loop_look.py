@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.loop_options import SESSION
 from flightlog.cli.output import json_option, print_json, print_table
 from flightlog.model.text import inert, one_line
@@ -23,11 +24,12 @@ def status(written: str, *, as_json: bool) -> None:
     from flightlog.loop.look.session import look
     from flightlog.loop.look.status import brief, lines
 
+    runtime = open_runtime()
     if written:
-        seen = look(app.found(written))
+        seen = look(app.found(runtime, written))
         print_json(brief(seen)) if as_json else click.echo(inert("\n".join(lines(seen))))
         return
-    all_of_them = [brief(look(path)) for path in app.all_sessions()]
+    all_of_them = [brief(look(path)) for path in app.all_sessions(runtime)]
     if as_json:
         print_json(all_of_them)
         return
@@ -59,7 +61,7 @@ def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
     from flightlog.loop.look.status import brief, monitor_lines
     from flightlog.views.wire import as_json_line
 
-    directory = app.found(written)
+    directory = app.found(open_runtime(), written)
     watch = Watch(idle_s, look_s=0.5)
     before: list[str] = []
     while True:
@@ -85,8 +87,9 @@ def logs(written: str, tail: int | None, event: str | None, task: str | None, *,
     from flightlog.app import loop_look as app
     from flightlog.views.wire import as_json_line
 
-    directory = app.found(written)
-    for entry in app.log_entries(directory, app.Wanted(tail, event, task), follow=follow):
+    runtime = open_runtime()
+    directory = app.found(runtime, written)
+    for entry in app.log_entries(runtime, directory, app.Wanted(tail, event, task), follow=follow):
         if as_json:
             click.echo(as_json_line(entry))
             continue
@@ -105,8 +108,9 @@ def generate_report(written: str, *, as_json: bool) -> None:
     from flightlog.app.privacy import redactor
     from flightlog.loop.look.report import write_report
 
-    directory = app.found(written)
-    text = write_report(directory, redactor())
+    runtime = open_runtime()
+    directory = app.found(runtime, written)
+    text = write_report(directory, redactor(runtime))
     print_json({"session": directory.name, "report": text}) if as_json else click.echo(inert(text), nl=False)
 
 
@@ -118,7 +122,7 @@ def analyze(written: str, *, as_json: bool) -> None:
     from flightlog.app import loop_look as app
     from flightlog.loop.look.analysis import analysis, plain
 
-    told = analysis(app.told(app.found(written)))
+    told = analysis(app.told(app.found(open_runtime(), written)))
     print_json(told) if as_json else click.echo(inert(plain(told)))
 
 
@@ -131,7 +135,7 @@ def insights(written: str, *, as_json: bool) -> None:
     from flightlog.loop.look.account import account
     from flightlog.loop.look.insights import insights as found_in
 
-    found = found_in(account(app.told(app.found(written))))
+    found = found_in(account(app.told(app.found(open_runtime(), written))))
     if as_json:
         print_json(found)
         return
@@ -149,8 +153,9 @@ def compare(written: str, *, as_json: bool) -> None:
     from flightlog.app import loop_look as app
     from flightlog.loop.look.compare import compared, differing
 
+    runtime = open_runtime()
     names = [each.strip() for each in written.split(",") if each.strip()]
-    found = [app.found(name) for name in names]
+    found = [app.found(runtime, name) for name in names]
     columns = compared([(path.name, app.told(path)) for path in found])
     if as_json:
         print_json(columns)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.loop_options import SESSION
 from flightlog.cli.output import examples, json_option, print_done, print_json
 from flightlog.model.errors import Conflict, Invalid
@@ -34,12 +35,15 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
     """Carry out a plan; exit 0 when it was completed, 1 when it rests or failed, 130 when interrupted."""
     from flightlog.app import loop as app
 
+    runtime = open_runtime()
     if dry_run:
         return _order(plan, as_json=as_json)
     config = {name: value for name, value in settings.items() if value is not None}
-    directory, began = app.start(plan, where, autonomous=autonomous, config=config)
+    directory, began = app.start(runtime, plan, where, autonomous=autonomous, config=config)
     _tell(f"{'going on with' if began else 'began'} {directory.name}")
-    return _told(app.conduct(directory, app.Talk(_terminal(), _tell), resume=began), directory, as_json=as_json)
+    return _told(
+        app.conduct(runtime, directory, app.Talk(_terminal(), _tell), resume=began), directory, as_json=as_json
+    )
 
 
 @click.command(epilog="Example: flightlog loop resume --session session-001")
@@ -54,9 +58,10 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
     from flightlog.app import loop as app
     from flightlog.app.loop_look import found
 
-    directory = found(written)
+    runtime = open_runtime()
+    directory = found(runtime, written)
     budgets = app.more_budget(directory, {name.removeprefix("max_"): value for name, value in limits.items()})
-    state = app.conduct(directory, app.Talk(_terminal(), _tell), steal=steal, resume=True, budgets=budgets)
+    state = app.conduct(runtime, directory, app.Talk(_terminal(), _tell), steal=steal, resume=True, budgets=budgets)
     return _told(state, directory, as_json=as_json)
 
 
@@ -86,8 +91,10 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
     """Answer the question a session waits for; without an answer, show it."""
     from flightlog.app import loop as app
     from flightlog.app.loop_look import open_question
+    from flightlog.loop.run.world import Request
 
-    asked = open_question(written)
+    runtime = open_runtime()
+    asked = open_question(runtime, written)
     if answer is None:
         shown = {"question": asked.question, "text": asked.text, "options": asked.options, "safe": asked.safe}
         plain = f"{inert(asked.text)}\n  one of: {', '.join(asked.options)} (without an answer: {asked.safe})"
@@ -95,7 +102,7 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
         return
     if answer not in asked.options:
         raise Invalid(f"not an answer: {answer!r}", hint=f"one of: {', '.join(asked.options)}")
-    app.request(written, "answer", question=asked.question, answer=answer)
+    app.request(runtime, written, Request("answer", asked.question, answer))
     done = {"session": written, "question": asked.question, "answer": answer}
     print_done(done, f"answered {asked.question}: {answer}", as_json=as_json)
 
@@ -154,7 +161,7 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Archive sessions after 6 months, sum them up by quarter, delete raw logs after a year."""
     from flightlog.app.loop_retention import retain as carry_out
 
-    told = carry_out(dry_run=dry_run, delete=yes)
+    told = carry_out(open_runtime(), dry_run=dry_run, delete=yes)
     if as_json:
         print_json(told)
     else:
@@ -190,8 +197,9 @@ def _order(path: Path, *, as_json: bool) -> int:
 
 def _send(written: str, what: str, why: str, *, as_json: bool) -> None:
     from flightlog.app import loop as app
+    from flightlog.loop.run.world import Request
 
-    if not app.request(written, what, why=why):
+    if not app.request(open_runtime(), written, Request(what, why=why)):
         raise Conflict(f"nobody is at work on {written}", hint=f"flightlog loop status --session {written}")
     print_done({"session": written, "asked": what}, f"asked {written} to {what}", as_json=as_json)
 

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import json_option, print_done, print_json
 from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import inert
 
 if TYPE_CHECKING:
+    from flightlog.model.runtime import Runtime
     from flightlog.privacy.detect.known import Known
     from flightlog.privacy.stream import Located
 
@@ -40,13 +42,14 @@ def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool, sessions: bool
     """Report what is private in files or a session, values masked; exit 1 if there are secrets."""
     from flightlog.app.privacy import redactor
 
+    runtime = open_runtime(on=on)
     if sessions:
         from flightlog.app.whole_archive import SECRETS, How, scanned
         from flightlog.cli.output import Progress
 
-        listed = scanned(How(SECRETS, on), Progress("scanning"))
+        listed = scanned(runtime, How(SECRETS), Progress("scanning"))
     else:
-        listed = _found(paths or (".",), redactor().known)
+        listed = _found(runtime, paths or (".",), redactor(runtime).known)
     worst = count = 0
     for fields in listed:
         if "error" in fields:
@@ -77,7 +80,7 @@ def redact(path: str, *, jsonl: bool, separate: bool) -> None:
 
     if separate and not jsonl:
         raise Invalid("--separate needs --jsonl", hint="flightlog privacy redact --jsonl --separate session.jsonl")
-    out, cleaner = sys.stdout.buffer, redactor()
+    out, cleaner = sys.stdout.buffer, redactor(open_runtime())
     records = Records(cleaner)
     with _opened(path) as source:
         if source.seekable() and not separate:
@@ -104,7 +107,7 @@ def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
     """Show what would become public of PATHS, as a diff against what is there."""
     from flightlog.app.privacy import redactor
 
-    cleaner = redactor()
+    cleaner = redactor(open_runtime())
     for name, text in _texts(paths):
         cleaner.known.forget()
         clean = cleaner.text(text)
@@ -134,7 +137,7 @@ def check(repository: Path, *, as_json: bool, quiet: bool, install: bool, push: 
     from flightlog.app.privacy import guard_git
     from flightlog.privacy import guard
 
-    git = guard_git(repository)
+    git = guard_git(open_runtime(), repository)
     if install:
         for hook in guard.install_guard(git):
             click.echo(f"guard installed: {hook}", err=True)
@@ -181,9 +184,10 @@ def show_key(*, as_json: bool) -> None:
     from flightlog.app.privacy import key_path
     from flightlog.privacy.key import fingerprint, load
 
-    name = fingerprint(load(key_path()))
-    told = {"fingerprint": name, "path": str(key_path())}
-    print_json(told) if as_json else click.echo(f"{name}\t{key_path()}")
+    runtime = open_runtime()
+    name = fingerprint(load(key_path(runtime)))
+    told = {"fingerprint": name, "path": str(key_path(runtime))}
+    print_json(told) if as_json else click.echo(f"{name}\t{key_path(runtime)}")
 
 
 @key.command("export", epilog="Example: flightlog privacy key export > key.txt")
@@ -193,7 +197,7 @@ def export_key(*, as_json: bool) -> None:
     from flightlog.app.privacy import key_path
     from flightlog.privacy.key import exported, fingerprint, load
 
-    one = load(key_path())
+    one = load(key_path(open_runtime()))
     told = {"fingerprint": fingerprint(one), "key": exported(one)}
     print_json(told) if as_json else click.echo(told["key"])
 
@@ -206,10 +210,11 @@ def import_key(*, yes: bool, as_json: bool) -> None:
     from flightlog.app.privacy import key_path
     from flightlog.privacy.key import fingerprint, take
 
+    runtime = open_runtime()
     if sys.stdin.isatty():
         raise Invalid("nothing to read", hint="flightlog privacy key import < key.txt")
-    name = fingerprint(take(key_path(), sys.stdin.readline(), replace=yes))
-    print_done({"fingerprint": name, "path": str(key_path())}, f"key {name} is in use", as_json=as_json)
+    name = fingerprint(take(key_path(runtime), sys.stdin.readline(), replace=yes))
+    print_done({"fingerprint": name, "path": str(key_path(runtime))}, f"key {name} is in use", as_json=as_json)
 
 
 def _line(fields: dict[str, object]) -> str:
@@ -231,8 +236,9 @@ def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             yield str(file), file.read_text("utf-8", "replace")
 
 
-def _found(paths: tuple[str, ...], known: "Known") -> Iterator[dict[str, object]]:
-    from flightlog.app.privacy import fields_of, found_in_session
+def _found(runtime: "Runtime", paths: tuple[str, ...], known: "Known") -> Iterator[dict[str, object]]:
+    from flightlog.app.privacy import fields_of
+    from flightlog.app.sharing import found_in_session
     from flightlog.privacy import stream
 
     for path in paths:
@@ -245,7 +251,7 @@ def _found(paths: tuple[str, ...], known: "Known") -> Iterator[dict[str, object]
                 yield from (fields_of(*each) for each in stream.twice(partial(_in_file, file, known), known))
         else:
             try:
-                found = found_in_session(path)
+                found = found_in_session(runtime, path)
             except (NotFound, Invalid) as error:
                 hint = "name files, directories, a session, or - for standard input"
                 raise NotFound(f"no such file, directory or session: {path}", hint=hint) from error

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import Progress, json_option, print_done, print_json, print_table
 from flightlog.cli.retro_feedback import feedback
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.text import counted, inert, one_line
 
 if TYPE_CHECKING:
+    from flightlog.model.runtime import Runtime
     from flightlog.retro.room import Room
     from flightlog.retro.state import Analysis, Pattern
 
@@ -53,31 +55,31 @@ def analyze(  # noqa: PLR0913 - options
 
     At a terminal the conversation with the analyst goes on until an empty line.
     """
-    from flightlog.app import local_zone
     from flightlog.app.retro import find_room, open_room
     from flightlog.app.retro_session import begin, current, draw_artifact, end, new_in
     from flightlog.sources.exports.reading import check
 
+    runtime = open_runtime()
     if export is None and resume and Path(resume).is_file():
         export, resume = resume, _LATEST
     if export is not None:
         check(Path(export))
     if resume == _LATEST:
-        current(find_room())  # like a missing export, refused before anything is made
-    room = open_room()
+        current(find_room(runtime))  # like a missing export, refused before anything is made
+    room = open_room(runtime)
     with room.held():
-        session = begin(room, resume)
+        session = begin(runtime, room, resume)
         watch = Progress("reading")
-        found = new_in(room, Path(export) if export else None, watch, sessions=sessions)
+        found = new_in(runtime, room, Path(export) if export else None, watch, sessions=sessions)
         watch.close()
-        analysis = found.analysis(room, local_zone())
-        artifact = draw_artifact(room, analysis, local_zone()) if draw and found.anything else None
+        analysis = found.analysis(room, runtime.zone)
+        artifact = draw_artifact(room, analysis, runtime.zone) if draw and found.anything else None
         if analyst:
             tell = partial(click.echo, err=as_json)
             if not as_json:
                 _show(analysis)
-            analysis = _conversed(room, (analyst, session), analysis, say, tell)
-        end(room)
+            analysis = _conversed(runtime, room, (analyst, session), analysis, say=say, tell=tell)
+        end(runtime, room)
     if as_json:
         print_json(analysis)
         return
@@ -96,7 +98,7 @@ def analyze(  # noqa: PLR0913 - options
 @json_option()
 def patterns(*, kind: str, as_json: bool) -> None:
     """Show what the last analysis found."""
-    analysis = _last()
+    analysis = _last(open_runtime())
     chosen = [pattern for pattern in analysis.patterns if kind in ("", pattern.kind)]
     if as_json:
         print_json(chosen)
@@ -109,7 +111,8 @@ def patterns(*, kind: str, as_json: bool) -> None:
 @json_option()
 def show(what: str, *, as_json: bool) -> None:
     """Show a finding with its evidence, or open the place an address names."""
-    found = [pattern for pattern in _last().patterns if pattern.id.startswith(what)]
+    runtime = open_runtime()
+    found = [pattern for pattern in _last(runtime).patterns if pattern.id.startswith(what)]
     if len(found) == 1:
         if as_json:
             print_json(found[0])
@@ -120,7 +123,7 @@ def show(what: str, *, as_json: bool) -> None:
     from flightlog.app.retro import find_room
     from flightlog.app.retro_session import place
 
-    rows = place(find_room(), what, Path.cwd())
+    rows = place(runtime, find_room(runtime), what, Path(runtime.cwd))
     if as_json:
         print_json([{"address": address, "role": role, "text": text} for address, role, text in rows])
         return
@@ -133,14 +136,14 @@ def show(what: str, *, as_json: bool) -> None:
 @json_option("Print the path as JSON.")
 def draw(*, form: str, as_json: bool) -> None:
     """Draw the last analysis again into outputs/: one HTML file that works offline, or Markdown."""
-    from flightlog.app import local_zone
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import draw_artifact
 
-    analysis = _last()
-    room = open_room()
+    runtime = open_runtime()
+    analysis = _last(runtime)
+    room = open_room(runtime)
     with room.held():
-        path = draw_artifact(room, analysis, local_zone(), form)
+        path = draw_artifact(room, analysis, runtime.zone, form)
     if as_json:
         print_json({"artifact": str(path)})
         return
@@ -167,7 +170,7 @@ def set_prefs(name: str, values: str, *, as_json: bool) -> None:
     said = tuple(value.strip() for value in values.split(",") if value.strip())
     if name == "preferred_viz" and not set(said) <= set(CHARTS):
         raise Invalid(f"no such picture: {values[:40]!r}", hint=f"one of: {', '.join(CHARTS)}")
-    open_room().journal.append(
+    open_room(open_runtime()).journal.append(
         msgspec.convert({"type": "Preferred", "name": name, "values": said}, Preferred), durable=True
     )
     talk = "it counts from the next analysis on: flightlog retro analyze"
@@ -181,7 +184,7 @@ def show_prefs(*, as_json: bool) -> None:
     from flightlog.app.retro import find_room
     from flightlog.retro.room import preferences
 
-    said = preferences(find_room().happened())
+    said = preferences(find_room(open_runtime()).happened())
     if as_json:
         print_json(said)
         return
@@ -198,7 +201,7 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     from flightlog.app.retro import find_room
     from flightlog.retro import logs
 
-    room = find_room()
+    room = find_room(open_runtime())
     moves = logs.due(room.root, room.now_ms())
     if moves and not dry_run:
         if not yes:
@@ -213,14 +216,20 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
 retro.add_command(feedback)
 
 
-def _conversed(
-    room: "Room", whom: tuple[str, str], analysis: "Analysis", say: str, tell: Callable[[str], object]
+def _conversed(  # noqa: PLR0913 - who says what to whom
+    runtime: "Runtime",
+    room: "Room",
+    whom: tuple[str, str],
+    analysis: "Analysis",
+    *,
+    say: str,
+    tell: Callable[[str], object],
 ) -> "Analysis":
     """Hand over the findings and show what is said; at a terminal go on until an empty line."""
     from flightlog.app.retro_session import analyst, begin_asking
     from flightlog.retro.looking import renamed
 
-    sitting = analyst(room, *whom)
+    sitting = analyst(runtime, room, *whom)
     told = begin_asking(sitting, analysis, say)
     usd = told.usd
     tell(f"\n{inert(told.text)}\n")
@@ -234,10 +243,10 @@ def _conversed(
     return renamed(room, analysis)
 
 
-def _last() -> "Analysis":
+def _last(runtime: "Runtime") -> "Analysis":
     from flightlog.app.retro import find_room
 
-    analysis = find_room().analysis()
+    analysis = find_room(runtime).analysis()
     if analysis is None:
         raise NotFound("there is no analysis yet", hint="flightlog retro analyze")
     return analysis

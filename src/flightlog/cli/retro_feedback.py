@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import json_option, print_done, print_json, print_table
 
 _KEPT = json_option("Print the path of what was kept as JSON.")
@@ -24,7 +25,7 @@ def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import rated
 
-    _kept(rated(open_room(), pattern, rating, comment), as_json=as_json)
+    _kept(rated(open_room(open_runtime()), pattern, rating, comment), as_json=as_json)
 
 
 @feedback.command(epilog="Example: flightlog retro feedback answer overall_value 'It saves a morning'")
@@ -37,7 +38,7 @@ def answer(question: str, response: str, *, rating: int | None, as_json: bool) -
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import answered
 
-    _kept(answered(open_room(), question, response, rating), as_json=as_json)
+    _kept(answered(open_room(open_runtime()), question, response, rating), as_json=as_json)
 
 
 @feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work'")
@@ -56,7 +57,7 @@ def gap(description: str, *, category: str, priority: str, as_json: bool) -> Non
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import missed
 
-    _kept(missed(open_room(), description, category, priority), as_json=as_json)
+    _kept(missed(open_room(open_runtime()), description, category, priority), as_json=as_json)
 
 
 @feedback.command("import", epilog="Example: flightlog retro feedback import feedback.json")
@@ -67,7 +68,7 @@ def take(path: str, *, as_json: bool) -> None:
     from flightlog.app.retro import open_room
     from flightlog.app.retro_session import imported
 
-    _kept(imported(open_room(), Path(path)), as_json=as_json)
+    _kept(imported(open_room(open_runtime()), Path(path)), as_json=as_json)
 
 
 @feedback.command(epilog="Example: flightlog retro feedback summary --json")
@@ -78,7 +79,8 @@ def summary(*, as_json: bool) -> None:
     from flightlog.retro.events import FeedbackGiven
     from flightlog.retro.feedback import summary as summed_up
 
-    told = summed_up(each for each in find_room().happened() if isinstance(each, FeedbackGiven))
+    runtime = open_runtime()
+    told = summed_up(each for each in find_room(runtime).happened() if isinstance(each, FeedbackGiven))
     if as_json:
         print_json(told)
         return

@@ -2,12 +2,12 @@
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from flightlog.cli.output import examples, json_option, print_done
+from flightlog.app import open_runtime
+from flightlog.cli.output import examples, json_option, print_done, read_only
 from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     from flightlog.archive import Archive
     from flightlog.model.pages import Redacted
+    from flightlog.model.runtime import Runtime
     from flightlog.model.session import Session
+    from flightlog.views.session.outline import SessionSummary
     from flightlog.views.story import Telling
-    from flightlog.views.summary import SessionSummary
 
 
 @click.group(epilog="Example: flightlog session list")
@@ -35,14 +36,15 @@ def session() -> None:
 @json_option("Print every field as JSON.")
 def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     """List sessions, newest first."""
-    from flightlog.app import local_zone, now_ms, open_archive
+    from flightlog.archive.door import open_archive
     from flightlog.cli.output import Progress, print_json
 
+    runtime = open_runtime()
     progress = Progress("reading sessions")
-    start = since_ms(since, now_ms(), local_zone()) if since else 0
+    start = since_ms(since, runtime.clock.now_ms(), runtime.zone) if since else 0
     told = [
         each
-        for each in open_archive().sessions(progress)
+        for each in open_archive(runtime).sessions(progress)
         if project in each.project and max(each.ended_ms or 0, each.changed_ms if not each.ended_ms else 0) >= start
     ]
     progress.close()
@@ -50,7 +52,7 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     if as_json:
         print_json(shown)
         return
-    _print_list(shown, local_zone())
+    _print_list(shown, runtime.zone)
     if len(shown) < len(told):
         click.echo(f"{len(told) - len(shown)} more: flightlog session list --limit 0", err=True)
     if not told:
@@ -65,20 +67,21 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
     """Tell the story of a session, a turn or a step (SESSION, SESSION#turn, SESSION#turn.step)."""
     from msgspec.structs import replace
 
-    from flightlog.app import local_zone, open_archive
+    from flightlog.archive.door import open_archive
     from flightlog.cli.output import print_json
     from flightlog.cli.story import print_story
     from flightlog.model.address import parse
-    from flightlog.views.parts import part_at
+    from flightlog.views.session.timeline import find_part
     from flightlog.views.story import Telling, passage, story
 
+    runtime = open_runtime()
     at = parse(address)
-    archive = open_archive()
+    archive = open_archive(runtime)
     told = archive.session(at.session)
     if as_json:
-        print_json(part_at(replace(told, title=told.heading), at))
+        print_json(find_part(replace(told, title=told.heading), at))
         return
-    telling = Telling(local_zone(), full, lambda said: archive.spilled(told.id, said))
+    telling = Telling(runtime.zone, full, lambda said: archive.spilled(told.id, said))
     print_story(passage(told, at, telling) if at.turn or at.lane else story(told, telling))
 
 
@@ -88,14 +91,15 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
 @json_option("Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     """Tell a session as it happens; without an id, the one that changed last."""
-    from flightlog.app import Watch, open_archive
+    from flightlog.app import Watch
+    from flightlog.archive.door import open_archive
     from flightlog.cli.story import print_story
     from flightlog.model.address import parse
     from flightlog.model.damage import Damage
     from flightlog.views.feed import Feed
     from flightlog.views.wire import as_json_line
 
-    archive = open_archive()
+    archive = open_archive(open_runtime())
     feed, watch = Feed(), Watch(idle)
     for item in archive.follow(parse(session_id).session if session_id else archive.latest(), watch.pause):
         watch.news()
@@ -119,15 +123,18 @@ def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
 @click.option("--project", default="", help="Only sessions whose directory contains this.")
 @click.option("--timezone", default="", help="Days of this time zone, e.g. UTC or Europe/Berlin.")
 @json_option()
+@read_only
 def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) -> None:
     """Count tokens and cost, each response once, and say what the client counted besides."""
-    from flightlog.app import local_zone, now_ms
-    from flightlog.cli.usage import tell
-    from flightlog.views.report import Only
+    from flightlog.cli.usage import print_usage_report
+    from flightlog.model.usage import Breakdown
+    from flightlog.usage.report import UsageFilter
 
-    zone = _zone(timezone) if timezone else local_zone()
-    start = since_ms(since, now_ms(), zone) if since else 0
-    tell(by, zone, Only(start, project) if since or project else None, as_json=as_json)
+    runtime = open_runtime()
+    zone = _zone(timezone) if timezone else runtime.zone
+    start = since_ms(since, runtime.clock.now_ms(), zone) if since else 0
+    only = UsageFilter(start, project) if since or project else None
+    print_usage_report(Breakdown(by), zone, only, as_json=as_json)
 
 
 @session.command(epilog='Example: flightlog session search "retry loop" tool:Bash since:7d cost:">1"')
@@ -136,13 +143,14 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
 @json_option()
 def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Find records by WORDS, "phrases", and tool: model: file: project: since: cost:."""
-    from flightlog.app import local_zone, now_ms, open_archive
+    from flightlog.archive.door import open_archive
     from flightlog.cli.search import print_hits
     from flightlog.views.query import parse
 
-    zone = local_zone()
-    query = parse(" ".join(_typed(word) for word in words), lambda said: since_ms(said, now_ms(), zone))
-    print_hits(open_archive().search(query, limit), zone, as_json=as_json)
+    runtime = open_runtime()
+    zone = runtime.zone
+    query = parse(" ".join(_typed(word) for word in words), lambda said: since_ms(said, runtime.clock.now_ms(), zone))
+    print_hits(open_archive(runtime).search(query, limit), zone, as_json=as_json)
 
 
 def _typed(word: str) -> str:
@@ -166,59 +174,66 @@ def _typed(word: str) -> str:
               help="What to write.")  # fmt: skip
 @click.option("--atif", "atif", flag_value="1.6", help="Write an ATIF 1.6 trajectory; --output is then a directory.")
 @click.option("--atif-1.7", "atif", flag_value="1.7", help="The same, in version 1.7.")
-@click.option("--output", type=click.Path(path_type=Path), help="Write here instead of standard output.")
+@click.option("--output", type=click.Path(), help="Write here instead of standard output.")
 @click.option("--redact", is_flag=True, help="Take out secrets and personal data, to share it.")
 @ON
 @json_option("With --output: print what was written as JSON.")
-def export(session_id: str | None, *, form: str, atif: str | None, output: Path | None, **given: Any) -> int:
+def export(session_id: str | None, *, form: str, atif: str | None, output: str | None, **given: Any) -> int:
     """Write a session as Markdown, one HTML page, JSON, or an ATIF trajectory; or all of them (--all).
 
     Nothing is left out, nor taken out but with --redact. A trajectory's subagents and pictures
     are files beside it.
     """
-    from flightlog.app import local_zone, open_archive, write_export
+    from pathlib import Path
+
+    from flightlog.app import write_export
+    from flightlog.archive.door import open_archive
     from flightlog.cli.trajectory import print_removed, removed_fields
     from flightlog.model.address import parse
     from flightlog.views.export import exported
     from flightlog.views.story import Telling
 
+    runtime = open_runtime(on=given["on"])
+    target = Path(output) if output is not None else None
     redact = given["redact"]
     if given["every"]:
         from flightlog.cli.trajectory import write_all
 
-        return write_all(atif, form, output, given)
+        return write_all(runtime, atif, form, target, given)
     if session_id is None or form == "parquet":
         raise click.UsageError("name a SESSION_ID, or use --all; Parquet is for all of them")
-    if given["as_json"] and output is None:
+    if given["as_json"] and target is None:
         raise click.UsageError("--json says what was written: give --output, or --format json for the session as JSON")
-    archive = open_archive()
+    archive = open_archive(runtime)
     told = archive.session(parse(session_id).session)
     if atif:
         from flightlog.cli.trajectory import write_trajectory
 
-        write_trajectory(archive, told, atif, output, given)
+        write_trajectory(runtime, archive, told, atif, output=target, given=given)
         return 0
-    telling = Telling(local_zone(), full=True, spilled=lambda said: archive.spilled(told.id, said))
-    redacted = _redacted(archive, told, form, telling) if redact else None
+    telling = Telling(runtime.zone, full=True, spilled=lambda said: archive.spilled(told.id, said))
+    redacted = _redacted(runtime, archive, told, form, telling) if redact else None
     removed = removed_fields(redacted)
     body = redacted.value if redacted else exported(told, form, telling)
-    if output is None:
+    if target is None:
         click.echo(body, nl=False)
     else:
-        write_export(output, body)
-        done = {"session": told.id, "format": form, "output": str(output), "files": 1}
-        print_done(done | removed, f"written: {output}", as_json=given["as_json"])
+        write_export(target, body)
+        done = {"session": told.id, "format": form, "output": str(target), "files": 1}
+        print_done(done | removed, f"written: {target}", as_json=given["as_json"])
     print_removed(removed, told.id)
     return 0
 
 
-def _redacted(archive: "Archive", session: "Session", form: str, telling: "Telling") -> "Redacted[str]":
+def _redacted(
+    runtime: "Runtime", archive: "Archive", session: "Session", form: str, telling: "Telling"
+) -> "Redacted[str]":
     from msgspec.structs import replace
 
     from flightlog.app.sharing import redact_session, rescan_page
     from flightlog.views.export import exported
 
-    document, cleaner = redact_session(archive, session)
+    document, cleaner = redact_session(runtime, archive, session)
     telling = replace(telling, spilled=document.value.outputs.get)
     page = document.map(lambda redacted: exported(redacted.session, form, telling))
     return page if form == "json" else rescan_page(page, cleaner, html=form == "html")
@@ -252,8 +267,11 @@ def _title(summary: "SessionSummary") -> str:
 
 
 def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
+    from pathlib import Path
+
     from flightlog.cli.output import print_table
-    from flightlog.views.story import moment, money
+    from flightlog.model.usage import format_cost
+    from flightlog.views.story import moment
 
     print_table(
         ["session", "last active", "turns", "steps", "tokens", "cost", "project", "title"],
@@ -264,7 +282,7 @@ def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
                 str(each.turns),
                 str(each.steps),
                 f"{each.usage.total:,}",
-                money(each.cost),
+                format_cost(each.cost),
                 Path(each.project).name,
                 ("(damaged) " if each.damaged else "") + _title(each),
             ]

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import json_option
 from flightlog.model.text import counted
 
 if TYPE_CHECKING:
     from flightlog.live.gather import Live
+    from flightlog.model.runtime import Runtime
 
 
 @click.command(epilog="Example: flightlog status --json")
@@ -19,19 +21,19 @@ def status(*, as_json: bool) -> None:
     """Say who is running, who pays and what is wrong, then how the recording stands: found, kept, sealed, lost."""
     import msgspec
 
-    from flightlog.app import local_zone, now_ms
     from flightlog.app.live import watch_here
     from flightlog.app.status import age_ms
     from flightlog.app.status import status as look
     from flightlog.cli.output import print_json
     from flightlog.views.story import moment
 
-    lives = watch_here()
-    told = look()
+    runtime = open_runtime()
+    lives = watch_here(runtime)
+    told = look(runtime)
     if as_json:
-        print_json({**msgspec.to_builtins(told), "live": [live_json(each) for each in lives]})
+        print_json({**msgspec.to_builtins(told), "live": [live_json(runtime, each) for each in lives]})
         return
-    show_board(lives)
+    show_board(runtime, lives)
     click.echo()
     click.echo(f"{counted(told.sessions_live, 'session')} in the agent's own files, {told.bytes_live:,} bytes")
     gone = f", {told.only_kept:,} of them deleted by the agent since" if told.only_kept else ""
@@ -41,13 +43,13 @@ def status(*, as_json: bool) -> None:
         click.echo(f"{counted(told.not_kept, 'session')} not kept yet")
         click.secho("    flightlog settle", fg="cyan")
     if told.last_record_ms is not None:
-        click.echo(f"last record {(age_ms(told) or 0) // 1000:,} s ago")
-        when = moment(told.first_deletion_ms, local_zone(), "%Y-%m-%d")
+        click.echo(f"last record {(age_ms(runtime, told) or 0) // 1000:,} s ago")
+        when = moment(told.first_deletion_ms, runtime.zone, "%Y-%m-%d")
         click.echo(f"the agent deletes the first of them on {when}")
     if told.dataset is not None:
         from flightlog.cli.dataset_talk import safety_line
 
-        click.echo(f"training rows here: {safety_line(told.dataset, now_ms())}")
+        click.echo(f"training rows here: {safety_line(told.dataset, runtime.clock.now_ms())}")
     if told.damaged_sessions:
         click.echo(f"{counted(told.damaged_sessions, 'archived session')} damaged")
         click.secho("    flightlog doctor --verify", fg="cyan")
@@ -57,37 +59,36 @@ def status(*, as_json: bool) -> None:
     click.echo(f"index {told.index_bytes:,} bytes, all of it below {told.home}")
 
 
-def print_board(*, as_json: bool) -> None:
+def print_board(runtime: "Runtime", *, as_json: bool) -> None:
     """Look once and show the board."""
     from flightlog.app.live import watch_here
     from flightlog.cli.output import print_json
 
-    lives = watch_here()
+    lives = watch_here(runtime)
     if as_json:
-        print_json([live_json(each) for each in lives])
+        print_json([live_json(runtime, each) for each in lives])
         return
-    show_board(lives)
+    show_board(runtime, lives)
 
 
-def show_board(lives: "Sequence[Live]") -> None:
+def show_board(runtime: "Runtime", lives: "Sequence[Live]") -> None:
     """Print the board, as wide as the terminal."""
     import os
     import shutil
 
-    from flightlog.app import local_zone
     from flightlog.cli.watch import painted
     from flightlog.live.board import Screen, board
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 140
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for line in painted(board(lives, Screen(width, 0, local_zone())), color=color):
+    for line in painted(board(lives, Screen(width, 0, runtime.zone)), color=color):
         click.echo(line)
 
 
-def live_json(live: "Live") -> dict[str, Any]:
+def live_json(runtime: "Runtime", live: "Live") -> dict[str, Any]:
     """What was gathered, in the names of the file, fit to be passed on: a path or a branch may hold a secret."""
     from flightlog.app.live import clean
     from flightlog.live.state import wire
 
     told = {"configDir": live.config_dir, "broken": live.broken, "state": wire(live.state)}
-    return clean(told)
+    return clean(runtime, told)

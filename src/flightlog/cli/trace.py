@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import Progress, examples, json_option, print_json, print_table
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def trace(address: str, *, every: bool, as_json: bool) -> int:
     from flightlog.app.tracing.trace import trace as follow
 
     progress = Progress("reading sessions")
-    told = follow(address, Ground(progress=progress))
+    told = follow(address, Ground(open_runtime(), progress=progress))
     progress.close()
     if as_json:
         print_json(told)
@@ -57,7 +58,9 @@ def blame(place: str, *, as_json: bool) -> None:
     last = int(said["last"] or 0) or (first if said["first"] else 0)
     path = Path(said["file"])
     progress = Progress("reading sessions")
-    lines = blamed(path, first, last, Ground(path.resolve().parent if path.exists() else None, progress=progress))
+    lines = blamed(
+        path, first, last, Ground(open_runtime(), path.resolve().parent if path.exists() else None, progress=progress)
+    )
     progress.close()
     if as_json:
         print_json(lines)

@@ -13,16 +13,17 @@ from flightlog.model.text import counted, describe_removed, inert, one_line
 if TYPE_CHECKING:
     from flightlog.archive import Archive
     from flightlog.model.pages import Redacted
+    from flightlog.model.runtime import Runtime
     from flightlog.model.session import Session
 
 
-def write_trajectory(
-    archive: "Archive", told: "Session", version: str, output: Path | None, given: dict[str, Any]
+def write_trajectory(  # noqa: PLR0913 - what to write, and how
+    runtime: "Runtime", archive: "Archive", told: "Session", version: str, *, output: Path | None, given: dict[str, Any]
 ) -> None:
     """Print the trajectory, or write it with its subagents and pictures below `output`."""
     from flightlog.app.trajectories import bundle_of, write_bundle
 
-    bundle, redacted = bundle_of(archive, told, version, redact=given["redact"])
+    bundle, redacted = bundle_of(runtime, archive, told, version, redact=given["redact"])
     removed = removed_fields(redacted)
     files = len(bundle.documents) + len(bundle.pictures)
     if output is not None:
@@ -60,14 +61,14 @@ def print_removed(fields: Mapping[str, Any], session: str = "--all") -> None:
         click.echo(f"not redacted: it may hold secrets and personal details; to share it: {again}", err=True)
 
 
-def write_all(atif: str | None, form: str, output: Path | None, given: dict[str, Any]) -> int:
+def write_all(runtime: "Runtime", atif: str | None, form: str, output: Path | None, given: dict[str, Any]) -> int:
     """Write every session below `output`; exit 1 when one could not be told."""
     from flightlog.app.whole_archive import ATIF, PARQUET, How, exported
 
     if output is None or not (atif or form == "parquet"):
         raise click.UsageError("with --all give --output DIR, and --atif or --format parquet")
-    how = How(ATIF if atif else PARQUET, given["on"], atif or "1.6", given["redact"])
-    told = exported(how, output, Progress("writing"))
+    how = How(ATIF if atif else PARQUET, atif or "1.6", given["redact"])
+    told = exported(runtime, how, output, Progress("writing"))
     if given["as_json"]:
         print_json(told)
     else:

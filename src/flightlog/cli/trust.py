@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import examples, json_option
 from flightlog.model.errors import ConsentNeeded, Invalid
 from flightlog.model.text import inert
@@ -24,18 +25,19 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
     """
     from flightlog.app import consent
 
+    runtime = open_runtime()
     if yes and revoke:
         raise Invalid("--yes and --revoke cannot go together", hint="leave one of them out")
-    found = consent.find_target(target)
+    found = consent.find_target(runtime, target)
     if revoke:
-        click.echo("consent taken back" if consent.revoke(found) else "there was no consent", err=True)
+        click.echo("consent taken back" if consent.revoke(runtime, found) else "there was no consent", err=True)
         click.echo("training rows keep their words until: flightlog dataset strip-words --yes", err=True)
     if yes:
-        consent.grant(found)
-    found = consent.find_target(target)
+        consent.grant(runtime, found)
+    found = consent.find_target(runtime, target)
     report: dict[str, Any] = {found.kind: found.name, "allows": found.allows, "trusted": found.trusted}
     if found.kind == "repository":
-        report["dataset"] = consent.describe_dataset(Path(found.name))
+        report["dataset"] = consent.describe_dataset(runtime, Path(found.name))
     if as_json:
         click.echo(json.dumps(report, default=str))
     else:
@@ -54,9 +56,9 @@ def ask_consent(needed: ConsentNeeded) -> bool:
     except click.Abort:
         return False
     if agreed:
-        from flightlog.app.consent import consents
+        from flightlog.privacy.trust import open_trust
 
-        consents().grant(needed.subject, needed.effects)
+        open_trust(open_runtime()).grant(needed.subject, needed.effects)
     return agreed
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import json_option
 
 if TYPE_CHECKING:
@@ -19,17 +20,17 @@ if TYPE_CHECKING:
 @click.pass_context
 def up(context: click.Context, *, serve: bool | None, as_json: bool) -> None:
     """Say true things about your own sessions, each with its next command."""
-    from flightlog.app import local_zone
     from flightlog.app.overview import overview
     from flightlog.cli.output import Progress, print_json
 
+    runtime = open_runtime()
     progress = Progress("reading sessions")
-    told = overview(progress)
+    told = overview(runtime, progress)
     progress.close()
     if as_json:
         print_json(told)
     else:
-        _print(told, local_zone())
+        _print(told, runtime.zone)
     watched = sys.stdout.isatty() and sys.stdin.isatty() and not as_json
     if serve or (serve is None and watched):
         _serve(context, asked_for=bool(serve))

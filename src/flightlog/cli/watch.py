@@ -9,8 +9,10 @@ from typing import Any
 
 import click
 
+from flightlog.app import open_runtime
 from flightlog.cli.output import examples, json_option
 from flightlog.model.errors import Invalid
+from flightlog.model.runtime import Runtime
 
 CODES = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -26,15 +28,16 @@ def watch(every: float, *, once: bool, as_json: bool) -> None:
     """Watch who is running, what it costs and what is wrong; q ends it."""
     if as_json and not once:
         raise Invalid("--json needs --once", hint="flightlog watch --once --json")
+    runtime = open_runtime()
     if once or not sys.stdout.isatty():
         from flightlog.cli.status import print_board
 
-        print_board(as_json=as_json)
+        print_board(runtime, as_json=as_json)
         return
     with _screen():
         while True:
             size = os.get_terminal_size()
-            _draw(_looked(size.columns, size.lines), size.lines)
+            _draw(_looked(runtime, size.columns, size.lines), size.lines)
             if _pressed(every) in {b"q", b"Q", b"\x03", b"\x1b"}:
                 return
 
@@ -47,12 +50,11 @@ def painted(lines: Sequence[Any], *, color: bool) -> list[str]:
     ]
 
 
-def _looked(width: int, height: int) -> Sequence[Any]:
-    from flightlog.app import local_zone
+def _looked(runtime: Runtime, width: int, height: int) -> Sequence[Any]:
     from flightlog.app.live import watch_here
     from flightlog.live.board import Screen, board
 
-    return board(watch_here(), Screen(width, height - 1, local_zone()))
+    return board(watch_here(runtime), Screen(width, height - 1, runtime.zone))
 
 
 def _draw(lines: Sequence[Any], height: int) -> None:

@@ -8,7 +8,7 @@ from flightlog.dataset.telling import uuid_of
 from flightlog.model.address import Address
 from flightlog.model.links import Link
 from flightlog.model.session import Session
-from flightlog.views.written import steps
+from flightlog.views.session.timeline import iter_steps
 
 _KINDS = ("session", "chat", "action", "orchestration", "commit")
 
@@ -30,7 +30,7 @@ class Rows:
     def of(self, session: Session) -> Iterator[Link]:
         """Yield the rows that tell of `session`, each at its turn or step."""
         turns = {chat_name(session.id, uuid_of(turn), turn.at_ms): turn.number for turn in session.turns}
-        places = {f"action-{call.id}": str(at) for at, step in steps(session) for call in step.calls}
+        places = {f"action-{call.id}": str(at) for at, step in iter_steps(session) for call in step.calls}
         for row in self._rows:
             if row["kind"] in {"session", "orchestration"} and row.get("session") == session.id:
                 yield _link(row, (session.id,))

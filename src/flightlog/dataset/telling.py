@@ -26,7 +26,7 @@ from flightlog.dataset.rows import (
 )
 from flightlog.model.events import PromptKind, words
 from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
-from flightlog.views.changes import changed_file
+from flightlog.views.session.edits import changed_file
 
 FILES_MAX = 50
 INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS = 10_000, 50_000, 500

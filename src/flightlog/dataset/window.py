@@ -17,8 +17,8 @@ from flightlog.model.events import Entry, Prompted, Titled
 from flightlog.model.session import Session, Turn
 from flightlog.privacy.records import Records
 from flightlog.store.reading import raw_lines
-from flightlog.views.prices import price
-from flightlog.views.session import fold
+from flightlog.usage.prices import price
+from flightlog.views.session.fold import fold_session
 
 _OPEN_TURNS = 2
 _BATCH_LINES = 500  # about a megabyte of a usual transcript, which the redactor searches in one go
@@ -59,7 +59,7 @@ def tell(archive: Archive, recording: Recording, memory: Memory) -> Told | None:
         if isinstance(entry.event, Prompted) and entry.uuid and not entry.lane:
             offsets.setdefault(entry.uuid, entry.offset)
     titled = any(isinstance(entry.event, Titled) for entry in entries)
-    return Told(fold(recording.session, recording.agent, price, items), offsets, len(entries), titled)
+    return Told(fold_session(recording.session, recording.agent, price, items), offsets, len(entries), titled)
 
 
 def search_values(recording: Recording, known: Mapping[str, Searched], records: Records) -> dict[str, Searched]:

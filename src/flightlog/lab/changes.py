@@ -15,7 +15,7 @@ from msgspec import Struct
 from flightlog.lab.events import Saved
 from flightlog.lab.told import SIDE, Call, lanes_of
 from flightlog.model.session import Session, Step, ToolCall
-from flightlog.views.changes import changed_file
+from flightlog.views.session.edits import changed_file
 
 Attribution = Literal["exact", "shared", "background"]
 _DELEGATES = frozenset({"Agent", "Task"})

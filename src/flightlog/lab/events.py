@@ -9,7 +9,7 @@ again is a second attempt, and the first stays on record. Trees are snapshots in
 from msgspec import Struct
 
 
-class Event(Struct, frozen=True, tag_field="kind", tag=True):
+class Event(Struct, frozen=True, tag_field="kind", tag="event"):
     """What all events of a run have in common: a tag."""
 
 

@@ -10,7 +10,8 @@ from flightlog.lab.reading import Reading, trees_of
 from flightlog.lab.resampling.layout import RESAMPLES, files
 from flightlog.model.links import Link
 from flightlog.model.session import Session
-from flightlog.views.written import Edit, prints, steps
+from flightlog.views.session.edits import LineEdit, fingerprint_lines
+from flightlog.views.session.timeline import iter_steps
 
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)", re.MULTILINE)
 
@@ -57,14 +58,14 @@ class Runs:
         yield _run(book, planned, session.id)
         reading = Reading(book, planned, trees_of(book, self._programs))
         lineage = reading.lineage
-        for at, step in steps(session):
+        for at, step in iter_steps(session):
             call = lineage.call(step) if lineage else None
             if call is not None:
                 name = f"{book.name}/{planned.name}/request_{call.index:03d}"
                 yield Link("request", name, step.request_id, (str(at),))
                 yield from _samples(book, planned, call.index, str(at))
 
-    def edits(self, session: Session) -> tuple[Edit, ...] | None:
+    def edits(self, session: Session) -> tuple[LineEdit, ...] | None:
         """Return what the files of a run say a session wrote; None for a session of no run."""
         found = self._sessions.get(session.id)
         return tuple(_edits(Reading(*found, trees_of(found[0], self._programs)), session)) if found else None
@@ -92,16 +93,16 @@ def _run(book: Book, planned: Planned, session: str) -> Link:
     return Link("run", f"{book.name}/{planned.name}", last.stop_reason if last else "", (session,), names)
 
 
-def _edits(reading: Reading, session: Session) -> Iterator[Edit]:
+def _edits(reading: Reading, session: Session) -> Iterator[LineEdit]:
     """What the files themselves say was written; a change nobody's step made has no place in a session."""
-    places = {step.message_id: str(at) for at, step in steps(session)}
+    places = {step.message_id: str(at) for at, step in iter_steps(session)}
     top = session.cwd.rstrip("/")
     for change in reading.changes():
         at = places.get(str(change.get("message_id")))
         if at is not None:
             path = f"{top}/{change['file_path']}"
             for line, added in _added(str(change.get("diff", ""))):
-                yield Edit(at, _ms(str(change.get("timestamp", ""))), path, line, prints(added))
+                yield LineEdit(at, _ms(str(change.get("timestamp", ""))), path, line, fingerprint_lines(added))
 
 
 def _added(diff: str) -> Iterator[tuple[int, list[str]]]:

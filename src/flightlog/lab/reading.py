@@ -11,6 +11,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from flightlog.agents import source_of
+from flightlog.archive.growing import list_session_folder, read_session_folder
 from flightlog.lab import changelog, rebuilt
 from flightlog.lab.book import SOURCE, Book
 from flightlog.lab.changes import Interval, intervals
@@ -18,11 +20,11 @@ from flightlog.lab.lineage import Lineage
 from flightlog.lab.plan import Planned
 from flightlog.lab.replaying.trimmed import trimmed
 from flightlog.lab.state import Attempt
-from flightlog.lab.told import Call, calls_of, exchanges_of, lanes_of, message_ids, session_of, transcripts
+from flightlog.lab.told import Call, calls_of, exchanges_of, lanes_of, message_ids
 from flightlog.model.errors import NotFound
 from flightlog.model.known import Known
 from flightlog.model.session import Note, NoteKind, Session, Step
-from flightlog.sources.claude_code.known import known
+from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store.exchanges import Exchanges
 from flightlog.store.trees import Place, Trees, open_trees
 from flightlog.views.atif.emit import Bundle, trajectory
@@ -47,7 +49,7 @@ class Reading:
     @functools.cached_property
     def session(self) -> Session | None:
         """The session as its transcript tells it."""
-        return session_of(self.folder, self.attempt.session_id, self._agent)
+        return read_session_folder(self.folder, self.attempt.session_id, self._agent)
 
     @functools.cached_property
     def exchanges(self) -> Exchanges:
@@ -73,16 +75,16 @@ class Reading:
     def _parent(self) -> Session | None:
         branch = self.book.state.branch
         if branch is not None and self.planned.index == 1:
-            return session_of(self.book.path / SOURCE, branch.source_session_id, self._agent)
+            return read_session_folder(self.book.path / SOURCE, branch.source_session_id, self._agent)
         parent = self.book.state.last(self.planned.parent) if self.planned.parent else None
-        return session_of(self.book.path / parent.session, parent.session_id, self._agent) if parent else None
+        return read_session_folder(self.book.path / parent.session, parent.session_id, self._agent) if parent else None
 
     @functools.cached_property
     def bundle(self) -> Bundle | None:
         """Its trajectories."""
         if self.session is None:
             return None
-        told = known(transcripts(self.folder, self.attempt.session_id))
+        told = source_of(AGENT).thread_contexts(list_session_folder(self.folder, self.attempt.session_id))
         told[""] = replace(told.get("", Known()), copied=told.get("", Known()).copied | self.copied)
         made = trajectory(self.session, known=told)
         branch = self.book.state.branch

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from flightlog.model.session import Step, ToolCall
-from flightlog.views.changes import change_of, changed_file
+from flightlog.views.session.edits import changed_file, diff_of_call
 
 PATCH = "the client's patch"
 WORDS = "the words of the call"
@@ -23,7 +23,7 @@ def entries(lane: str, step: Step, step_id: int | None, cwd: str) -> Iterator[di
             continue
         name = path.removeprefix(cwd.rstrip("/") + "/") if cwd else path
         diff, source = _diff(call, name)
-        told = change_of(call)
+        told = diff_of_call(call)
         yield {
             "session_index": 1,
             "step_id": step_id,
@@ -49,7 +49,7 @@ def _diff(call: ToolCall, name: str) -> tuple[str, str]:
     if isinstance(hunks, list) and hunks and all(map(_is_whole, hunks)):
         body = "".join(_hunk(hunk) for hunk in hunks)
         return f"--- {name}\n+++ {name}\n{body}", PATCH
-    told = change_of(call)
+    told = diff_of_call(call)
     lines = [f"{line.sign.value}{line.text}\n" for line in told.lines if line.sign.value in "+-"] if told else []
     return f"--- {name}\n+++ {name}\n" + "".join(lines), WORDS
 

@@ -10,18 +10,14 @@ from typing import Any
 
 from msgspec import Struct
 
+from flightlog.archive.growing import list_session_folder
 from flightlog.model.errors import FlightlogError
 from flightlog.model.exchange import Context, Exchange
 from flightlog.model.session import Session, Step
 from flightlog.sources.api.rebuild import Rebuilt, rebuilt
 from flightlog.sources.api.sse import answer
-from flightlog.sources.claude_code.discover import Transcript
-from flightlog.sources.claude_code.transcript import entries, lane_facts
 from flightlog.store.exchanges import Exchanges
-from flightlog.views.prices import price
-from flightlog.views.session import fold
 
-TRANSCRIPT = "transcript.jsonl"
 EXCHANGES = ".exchanges"
 SIDE = "(side)"
 
@@ -39,15 +35,6 @@ class Call(Struct, frozen=True):
         return self.exchange.index
 
 
-def session_of(folder: Path, session_id: str, agent: str) -> Session | None:
-    """Tell a session from its directory, or nothing where it left no transcript."""
-    files = transcripts(folder, session_id)
-    if not files:
-        return None
-    items = (item for file in files for item in (*entries(file), *((lane_facts(file),) if file.lane else ())))
-    return fold(session_id, agent, price, items)
-
-
 def exchanges_of(folder: Path) -> Exchanges:
     """Open what was captured of a session, for reading."""
     return Exchanges(folder / EXCHANGES, now=_never, new_id=_never)
@@ -60,7 +47,7 @@ def calls_of(exchanges: Exchanges) -> list[Call]:
 
 def rebuilt_of(folder: Path, session_id: str) -> list[Rebuilt]:
     """The requests of a session nobody captured, in order, as its transcripts tell them."""
-    found = [each for file in transcripts(folder, session_id) for each in rebuilt(_records(Path(file.path)))]
+    found = [each for file in list_session_folder(folder, session_id) for each in rebuilt(_records(Path(file.path)))]
     return sorted(found, key=lambda each: each.at)
 
 
@@ -86,20 +73,6 @@ def message_ids(session: Session | None) -> frozenset[str]:
     if session is None:
         return frozenset()
     return frozenset(step.message_id for steps in lanes_of(session).values() for step in steps)
-
-
-def transcripts(folder: Path, session_id: str) -> list[Transcript]:
-    """The transcripts of a session: the main thread's, then its subagents'."""
-    found = [(folder / TRANSCRIPT, "")]
-    beside = folder / "subagents"
-    lanes = sorted(beside.glob("*.jsonl")) if beside.is_dir() else []
-    found += [(path, path.stem.removeprefix("agent-")) for path in lanes]
-    return [_transcript(path, session_id, lane) for path, lane in found if path.is_file()]
-
-
-def _transcript(path: Path, session_id: str, lane: str) -> Transcript:
-    there = path.stat()
-    return Transcript(str(path), session_id, there.st_size, there.st_mtime_ns, lane, there.st_dev, there.st_ino)
 
 
 def _lane(exchange: Exchange) -> str:

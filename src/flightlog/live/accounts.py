@@ -1,17 +1,17 @@
 """Who paid what: profiles as a person named them, accounts as they were seen, and the ledger between them.
 
 Folds what was noted into events (a session paid by a profile from a time on) and the ledger's
-tallies into each profile's billing. Writes nothing; the driver appends `events`.
+usage buckets into each profile's billing. Writes nothing; the driver appends `events`.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from datetime import tzinfo
 
+from flightlog.agents.claude_code.hooks import ClientStatus, StatusLimit
 from flightlog.live.billing import WEEK_MS, Known, Sample, Spend, billing, divided, shared_out
 from flightlog.live.events import Billed, Book, Bound, Edited, Event
 from flightlog.live.observe import Memory
-from flightlog.live.payloads import Launch, Limit, Told
 from flightlog.live.profiles import Sight, recognise
 from flightlog.live.state import (
     DEFAULT_PROFILE,
@@ -24,7 +24,8 @@ from flightlog.live.state import (
     create_default_auth_profile,
 )
 from flightlog.model.usage import Row
-from flightlog.views.digest import SessionDigest
+from flightlog.sources.hook_log import StatusLaunch
+from flightlog.usage.digest import UsageDigest
 
 SAMPLES_MAX = 400
 SAMPLE_EVERY_MS = 30_000
@@ -58,7 +59,7 @@ class Accounts:
             if name in self.profiles and not self.profiles[name].billing_fingerprint:
                 self.profiles[name].billing_fingerprint = fingerprint
 
-    def saw(self, session: str, fresh: Sequence[Told], project: str, config_dir: str) -> None:
+    def saw(self, session: str, fresh: Sequence[ClientStatus], project: str, config_dir: str) -> None:
         """Take new payloads of a session into account: who pays, and how full the windows are."""
         self._config_dir = config_dir
         for told in fresh:
@@ -76,10 +77,10 @@ class Accounts:
                 self._happened(Billed(session, found.profile, since, found.method))
             self._note_limits(profile.profile_id, told)
         if not fresh and session not in self.book.segments and project:
-            found = recognise(Sight(Launch(config_dir=config_dir), project), list(self.profiles.values()))
+            found = recognise(Sight(StatusLaunch(config_dir=config_dir), project), list(self.profiles.values()))
             self._ensure(found.profile, found.method)
 
-    def billed(self, digests: Iterable[SessionDigest], rows: AskRows, zone: tzinfo) -> list[AuthProfile]:
+    def billed(self, digests: Iterable[UsageDigest], rows: AskRows, zone: tzinfo) -> list[AuthProfile]:
         """Work out each profile's billing."""
         spends: dict[str, list[Spend]] = defaultdict(list)
         sessions: dict[str, set[str]] = defaultdict(set)
@@ -142,13 +143,13 @@ class Accounts:
                 found.append(f"{name} limit {window.used_percent:.0f}% used")
         return found
 
-    def _shared(self, digest: SessionDigest, rows: AskRows) -> Iterable[tuple[str, Spend]]:
+    def _shared(self, digest: UsageDigest, rows: AskRows) -> Iterable[tuple[str, Spend]]:
         parts = self.book.segments.get(digest.session, [])
         cuts = [since for since, _, _ in parts[1:]]
         # Where nothing was noted one profile pays for all of it.
-        usual = None if parts or not digest.tallies else (0, self._usual(digest.project))
+        usual = None if parts or not digest.buckets else (0, self._usual(digest.project))
         total = 0.0
-        for tally in digest.tallies:
+        for tally in digest.buckets:
             total += tally.usd or 0.0
             crossed = any(tally.first_ms < cut <= tally.last_ms for cut in cuts)
             whole = Spend(tally.first_ms, tally.last_ms, tally.usd or 0.0, tally.usage.total)
@@ -166,7 +167,7 @@ class Accounts:
 
     def _usual(self, project: str) -> str:
         """Who pays where nothing was noted: by directory or path, else the default."""
-        launch = Launch(config_dir=self._config_dir)
+        launch = StatusLaunch(config_dir=self._config_dir)
         found = recognise(Sight(launch, project), list(self.profiles.values()))
         return self._ensure(found.profile, "auto").profile_id
 
@@ -191,7 +192,7 @@ class Accounts:
         self.book.add(event)
         self.events.append(event)
 
-    def _note_limits(self, name: str, told: Told) -> None:
+    def _note_limits(self, name: str, told: ClientStatus) -> None:
         limits = told.payload.rate_limits
         if limits is None:
             return
@@ -211,7 +212,7 @@ def _edit(profile: AuthProfile) -> Edited:
     return Edited(profile.profile_id, profile.label, *(tuple(each or ()) for each in lists))
 
 
-def _window(limit: Limit | None, at_ms: int) -> Window | None:
+def _window(limit: StatusLimit | None, at_ms: int) -> Window | None:
     if limit is None or limit.used_percentage is None:
         return None
     return Window(round(limit.used_percentage, 1), limit.resets_ms or None, "statusline", at_ms)

@@ -10,10 +10,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from flightlog.live.state import Billing, Forecast, Limits, Window
-from flightlog.model.usage import Row, response
-from flightlog.views.digest import Tally
-from flightlog.views.prices import price
-from flightlog.views.usage import BLOCK_MS, HOUR_MS
+from flightlog.model.usage import BLOCK_MS, HOUR_MS, Row, response
+from flightlog.usage.digest import UsageBucket
+from flightlog.usage.prices import price
 
 WEEK_MS = 7 * 24 * HOUR_MS
 MINUTE_MS = 60_000
@@ -48,7 +47,7 @@ class Known(NamedTuple):
     budget_usd: float | None = None
 
 
-def divided(tally: Tally, cuts: Sequence[int], rows: Iterable[Row]) -> list[Spend]:
+def divided(tally: UsageBucket, cuts: Sequence[int], rows: Iterable[Row]) -> list[Spend]:
     """Divide a tally at times; the parts add up to it whatever the rows say."""
     edges = [0, *(cut for cut in sorted(cuts) if tally.first_ms < cut <= tally.last_ms), 1 << 62]
     mine = [row for row in rows if row.model == tally.model and tally.first_ms <= row.at_ms <= tally.last_ms]

@@ -6,7 +6,8 @@ driver of the room; time, place and time zone are told from outside. One at a ti
 
 import zlib
 from collections.abc import Callable
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ from flightlog.live.state import (
     TranscriptFact,
 )
 from flightlog.model.errors import NotFound
+from flightlog.model.runtime import Runtime
+from flightlog.model.usage import DAY_MS
+from flightlog.privacy.trust import is_trusted
 from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store import files
 from flightlog.store.journal import Journal
@@ -44,7 +48,7 @@ from flightlog.store.pages import publish
 
 FOLDER = "session-health"
 LOCK = "gather.lock"
-WEEK_MS = 8 * 86_400_000
+RECENT_MS = 8 * DAY_MS  # the week that billing looks back, and a day to spare
 WINDOW_DEFAULT = 200_000
 WINDOW_LONG = 1_000_000
 PAGE_EVERY_MS = 90_000
@@ -56,22 +60,23 @@ Draw = Callable[[dict[str, Any]], dict[str, str]]
 """The status line of a session's page, by width."""
 
 
-class Where(Struct, frozen=True):
-    """Which agent's directory, our own, and the circumstances."""
+class LiveDirectory(Struct, frozen=True):
+    """An agent's configuration directory, looked at from one runtime at one time."""
 
+    runtime: Runtime
     config_dir: Path
-    home: Path
     now_ms: int
-    zone: tzinfo
-    new_id: Callable[[], str]
-    template: str = ""
     draw: Draw | None = None
-    trusts: Callable[[Path], bool] = lambda _: False  # whether the person allowed what a project configures
 
     @property
     def folder(self) -> Path:
         """Where the pages are."""
         return self.config_dir / FOLDER
+
+    @property
+    def home(self) -> Path:
+        """Our own data directory."""
+        return Path(self.runtime.data_dir)
 
 
 class Effort(Struct, frozen=True):
@@ -94,25 +99,27 @@ class Live(Struct):
     changed: int = 0
 
 
-def gather(where: Where, archive: Archive, effort: Effort | None = None) -> Live:
+def gather(where: LiveDirectory, archive: Archive, effort: Effort | None = None) -> Live:
     """Look, and write down what is different."""
     effort = effort or Effort()
     with lock(where.folder / runtime_state.OWN / LOCK, limit_s=effort.wait_s):
         return _Gathering(where, archive, effort).run()
 
 
-def journal(where: Where) -> Journal[Event]:
+def journal(where: LiveDirectory) -> Journal[Event]:
     """The room's journal."""
     moment = datetime.fromtimestamp(where.now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds")
     path = where.folder / runtime_state.OWN / "journal.jsonl"
-    return Journal(path, Event, now=lambda: moment.replace("+00:00", "Z"), new_id=where.new_id)
+    return Journal(path, Event, now=lambda: moment.replace("+00:00", "Z"), new_id=where.runtime.new_id)
 
 
 class _Gathering:
     """One look at everything."""
 
-    def __init__(self, where: Where, archive: Archive, effort: Effort) -> None:
+    def __init__(self, where: LiveDirectory, archive: Archive, effort: Effort) -> None:
         self.where, self.archive, self.effort, self.now_ms = where, archive, effort, where.now_ms
+        template = where.runtime.config.get("statusline.template")
+        self.template = str(template.value) if template is not None else ""
         self.memory = _memory(where.folder)
         self.journal = journal(where)
         self.book: Book = folded(self.journal.read())
@@ -127,12 +134,12 @@ class _Gathering:
         seen = runtime_state.look(self.where.folder, self.now_ms)
         accounts = Accounts(seen.state, self.book, self.memory, self.now_ms)
         accounts.absorb()
-        digests = self.archive.books.digests(self.recordings)
+        digests = self.archive.usage_pipeline.session_digests(self.recordings)
         self.projects = {each.session: each.project for each in digests}
         memos = self._look(accounts)
         for event in accounts.events:
             self.journal.append(event)
-        profiles = accounts.billed(digests, self.archive.books.responses, self.where.zone)
+        profiles = accounts.billed(digests, self.archive.usage_pipeline.session_responses, self.where.runtime.zone)
         thresholds = seen.state.thresholds
         sessions = [self._session(memo, accounts, thresholds, broken=bool(seen.broken)) for memo in memos]
         launched = {each.session_id: self._launched(each, accounts) for each in sessions}
@@ -149,7 +156,7 @@ class _Gathering:
         return {
             name: each
             for name, each in self.archive.recordings.items()
-            if self.now_ms - each.changed_ms < WEEK_MS and any(file.path.startswith(root) for file in each.files)
+            if self.now_ms - each.changed_ms < RECENT_MS and any(file.path.startswith(root) for file in each.files)
         }
 
     def _look(self, accounts: Accounts) -> list[Memo]:
@@ -167,11 +174,13 @@ class _Gathering:
             signs = self._signs(memo)
             if healths.is_live(signs):
                 memos.append(memo)
-            elif self.now_ms - signs.activity_ms > WEEK_MS:
+            elif self.now_ms - signs.activity_ms > RECENT_MS:
                 del self.memory.sessions[name]
         mine = [memo for memo in memos if self.effort.only in {"", memo.session}]
         look_at_panes(mine, self.now_ms)
-        observe.look_at_git([(memo, self._project(memo)) for memo in mine], self.now_ms, self.where.trusts)
+        observe.look_at_git(
+            [(memo, self._project(memo)) for memo in mine], self.now_ms, partial(is_trusted, self.where.runtime)
+        )
         for memo in mine if self.effort.secrets else ():
             recording = self.recordings.get(memo.session)
             due = not self.effort.only or self.now_ms - memo.secrets_ms > observe.SECRETS_EVERY_MS
@@ -271,7 +280,7 @@ class _Gathering:
         """Find out whose page is due, and draw the status line of those anew."""
         for session in state.sessions:
             memo, launched = self.memory.sessions[session.session_id], launches[session.session_id]
-            mark = layout.mark(session, launched, self.where.template)
+            mark = layout.mark(session, launched, self.template)
             # Not all at the same moment: each session has its own.
             every_ms = PAGE_EVERY_MS + 1000 * (zlib.crc32(session.session_id.encode()) % PAGE_SPREAD_S)
             mine = session.session_id == self.effort.only
@@ -279,20 +288,20 @@ class _Gathering:
                 memo.page_print, memo.page_ms = mark, self.now_ms
                 self.due.add(session.session_id)
                 if self.where.draw is not None:
-                    memo.lines = self.where.draw(layout.session_body(session, launched, state, self.where.template))
+                    memo.lines = self.where.draw(layout.session_body(session, launched, state, self.template))
             session.formatted_strings = memo.lines or None
 
     def _publish(self, live: Live) -> int:
         due = [
-            layout.session_page(session, live.launches[session.session_id], live.state, self.where.template)
+            layout.session_page(session, live.launches[session.session_id], live.state, self.template)
             for session in live.state.sessions
             if session.session_id in self.due
         ]
-        shared = layout.shared_pages(live.state, self.now_ms, self.where.template)
+        shared = layout.shared_pages(live.state, self.now_ms, self.template)
         return len(publish(self.where.folder, [*due, *shared], durable=False))
 
     def _finish(self, live: Live, removed: int) -> None:
-        if self.now_ms - self.memory.cleaned_ms > runtime_state.DAY_MS:
+        if self.now_ms - self.memory.cleaned_ms > DAY_MS:
             clean_up(self.where.folder, self.where.home, self.now_ms)
             self.memory.cleaned_ms = self.now_ms
         path = self.where.folder / runtime_state.OWN / "memory.bin"
@@ -300,7 +309,7 @@ class _Gathering:
         log_line(self.where.folder, layout.log_entry(live.state, live.broken, (live.changed, removed), self.now_ms))
 
 
-def swapped_by_hand(where: Where, session: str, profile: str, since_ms: int) -> Billed:
+def swapped_by_hand(where: LiveDirectory, session: str, profile: str, since_ms: int) -> Billed:
     """Write down that another profile pays from a time on."""
     seen = runtime_state.look(where.folder, where.now_ms).state
     if seen.profile(profile) is None:
@@ -347,7 +356,7 @@ def _model(memo: Memo) -> ModelFact:
 def _context(memo: Memo, thresholds: Thresholds) -> Context:
     window = memo.told.payload.context_window if memo.told else None
     size = (window.context_window_size if window else None) or (WINDOW_LONG if "[1m]" in memo.model else WINDOW_DEFAULT)
-    used = window.current_usage.total if window and window.current_usage else memo.tokens
+    used = window.current_usage.usage().total if window and window.current_usage else memo.tokens
     room = int(size * (thresholds.compaction_percent or 100) / 100)
     percent = 100 * used // room if room else 0
     near = percent >= (thresholds.context_warning_percent or 0)

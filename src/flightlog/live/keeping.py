@@ -10,9 +10,10 @@ from pathlib import Path
 import msgspec
 
 from flightlog.live.events import Archived, Event
-from flightlog.live.file.runtime_state import DAY_MS, KEEP_DAYS, OWN
+from flightlog.live.file.runtime_state import KEEP_DAYS, OWN
 from flightlog.live.layout import LOG, NOT_SESSIONS
 from flightlog.model.ids import is_safe
+from flightlog.model.usage import DAY_MS
 from flightlog.store import files, lines, settings_file
 from flightlog.store.journal import Journal
 

@@ -9,19 +9,19 @@ from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
+from flightlog.agents import source_of
+from flightlog.agents.claude_code.hooks import ClientStatus, read_new_status
 from flightlog.archive import Recording
 from flightlog.live.billing import Sample
-from flightlog.live.payloads import Told, told
 from flightlog.live.state import Git, Limits, Tmux
-from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import FlightlogError
+from flightlog.sources.hook_log import read_new_hook_records
+from flightlog.sources.protocol import TranscriptTail
 from flightlog.store.git.command import GitError, PersonGit
 from flightlog.store.reading import open_reader
 
-TAIL_BYTES = 2 << 20
 GIT_EVERY_MS = 30_000
 GIT_LIMIT_S = 2.0
 SECRETS_EVERY_MS = 300_000
@@ -40,7 +40,7 @@ class Memo(Struct):
     transcript_at: int = 0
     last_event: str = ""
     event_ms: int = 0
-    told: Told | None = None
+    told: ClientStatus | None = None
     messages: int = 0
     said: str = ""
     model: str = ""
@@ -65,105 +65,31 @@ class Memory(Struct):
     cleaned_ms: int = 0
 
 
-class _HookEvent(Struct):
-    event: str = ""
-    at_ms: int = 0
-
-
-class _Usage(Struct):
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
-
-
-class _Message(Struct):
-    model: str = ""
-    usage: _Usage | None = None
-
-
-class _Spoken(Struct):
-    type: str = ""
-    message: _Message | None = None
-
-
-_hook = msgspec.json.Decoder(_HookEvent).decode
-_spoken = msgspec.json.Decoder(_Spoken, strict=False).decode
-
-
-def look(memo: Memo, folder: str, recording: Recording | None) -> list[Told]:
+def look(memo: Memo, folder: str, recording: Recording | None) -> list[ClientStatus]:
     """Bring a memo up to date; return the payloads that are new."""
-    lines, memo.hooks_at = new_lines(f"{folder}/hooks.jsonl", memo.hooks_at)
-    for line in lines:
-        try:
-            event = _hook(line)
-        except UNREADABLE:
-            continue
-        if event.at_ms >= memo.event_ms:
-            memo.last_event, memo.event_ms = event.event, event.at_ms
-    lines, memo.status_at = new_lines(f"{folder}/status.jsonl", memo.status_at)
-    fresh = [each for line in lines if (each := told(line)) is not None]
+    records, memo.hooks_at = read_new_hook_records(folder, memo.hooks_at)
+    for record in records:
+        if record.at_ms >= memo.event_ms:
+            memo.last_event, memo.event_ms = record.event, record.at_ms
+    fresh, memo.status_at = read_new_status(folder, memo.status_at)
     if fresh:
         memo.told = fresh[-1]
     main = recording.main if recording else None
-    if main is not None:
-        _read_transcript(memo, main.path)
+    if recording is not None and main is not None:
+        _read_transcript(memo, source_of(recording.agent).tail(main.path, memo.transcript_at))
     return fresh
 
 
-def new_lines(path: str, start: int) -> tuple[list[bytes], int]:
-    """The whole lines from `start` on, of a first look the last two megabytes at most, and where they end."""
-    try:
-        size = os.stat(path).st_size  # noqa: PTH116 - two hundred sessions, three files each
-        if size == start:
-            return [], start
-        if size < start:
-            start = 0
-        skipped = start or max(size - TAIL_BYTES, 0)
-        data = _read(path, skipped, size - skipped)
-    except OSError:
-        return [], 0
-    begin = data.find(b"\n") + 1 if skipped and not start else 0
-    end = data.rfind(b"\n") + 1
-    return [line for line in data[begin:end].split(b"\n") if line], skipped + end if end else start
-
-
-def _read(path: str, start: int, length: int) -> bytes:
-    with open(path, "rb") as file:  # noqa: PTH123
-        file.seek(start)
-        return file.read(length)
-
-
-def _read_transcript(memo: Memo, path: str) -> None:
-    start = memo.transcript_at
-    lines, memo.transcript_at = new_lines(path, start)
-    for line in lines:
-        if b'"type":"assistant"' in line or b'"type":"user"' in line:
-            memo.messages += 1
-    for line in reversed(lines):
-        if b'"usage"' not in line or b'"assistant"' not in line:
-            continue
-        try:
-            spoken = _spoken(line)
-        except UNREADABLE:
-            continue
-        if spoken.type == "assistant" and spoken.message and spoken.message.usage:
-            use = spoken.message.usage
-            memo.model = spoken.message.model
-            memo.tokens = use.input_tokens + use.output_tokens
-            memo.tokens += use.cache_creation_input_tokens + use.cache_read_input_tokens
-            break
-    if lines:
-        memo.said = _preview(lines)
-
-
-def _preview(lines: list[bytes]) -> str:
-    """Who spoke last and how long; the words themselves are private and stay where they are."""
-    for line in reversed(lines):
-        for role in ("assistant", "user"):
-            if f'"type":"{role}"'.encode() in line:
-                return f"{role}, {len(line):,} bytes"
-    return ""
+def _read_transcript(memo: Memo, tail: TranscriptTail) -> None:
+    grew = tail.end not in {0, memo.transcript_at}  # it ends at 0 when it cannot be read
+    memo.transcript_at = tail.end
+    if not grew:
+        return
+    memo.messages += tail.messages
+    if tail.model:
+        memo.model, memo.tokens = tail.model, tail.tokens
+    # The words themselves are private and stay where they are.
+    memo.said = f"{tail.last_role}, {tail.last_bytes:,} bytes" if tail.last_role else ""
 
 
 def alive(memo: Memo) -> bool | None:

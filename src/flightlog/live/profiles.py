@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from fnmatch import fnmatch
 from typing import NamedTuple
 
-from flightlog.live.payloads import Launch
 from flightlog.live.state import DEFAULT_PROFILE, AuthProfile
+from flightlog.sources.hook_log import StatusLaunch
 
 SAME_WINDOW_MS = 600_000
 # How pressing it is to go elsewhere: mostly the week, then the five hours, a little the rate.
@@ -29,7 +29,7 @@ class Found(NamedTuple):
 class Sight(NamedTuple):
     """What is known of a session at one moment."""
 
-    launch: Launch
+    launch: StatusLaunch
     project: str
     week_reset_ms: int = 0
     now_ms: int = 0

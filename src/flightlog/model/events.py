@@ -8,7 +8,7 @@ before becomes `Unknown` and is shown, not dropped.
 import enum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from flightlog.model.usage import ClientTotals, Usage
 
@@ -241,3 +241,13 @@ class LaneFacts(Struct, frozen=True):
     agent_type: str = ""
     description: str = ""
     call_id: str = ""
+
+
+class HookRecord(Struct, frozen=True):
+    """One event that the agent's hook recorded; `payload` is the agent's own JSON, not decoded."""
+
+    at_ms: int = 0
+    event: str = ""
+    agent: str = ""
+    id: str = ""
+    payload: Raw = Raw(b"{}")

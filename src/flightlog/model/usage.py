@@ -1,13 +1,18 @@
 """Tokens, prices and costs, and the response they belong to.
 
 A response is one answer of a model; the agent may write several lines for it. Which line
-counts is decided in `views.ledger`, not here.
+counts is decided in `usage.attribution`, not here.
 """
 
 import enum
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from msgspec import Struct
+
+HOUR_MS = 3_600_000
+DAY_MS = 86_400_000
+BLOCK_MS = 5 * HOUR_MS  # Anthropic's limits count in windows of five hours
 
 
 class Usage(Struct, frozen=True, order=True):
@@ -85,8 +90,54 @@ class Cost(Struct, frozen=True):
     source: CostSource
 
 
+def format_cost(cost: Cost) -> str:
+    """Return an amount as text, with its source unless that is the price table."""
+    if cost.usd is None:
+        return "cost unknown"
+    amount = f"${cost.usd:,.4f}" if abs(cost.usd) < 1 else f"${cost.usd:,.2f}"
+    return amount if cost.source is CostSource.TABLE else f"{amount} ({cost.source.value})"
+
+
+def sum_costs(costs: Iterable[Cost]) -> Cost:
+    """Add the known amounts; if there are none, the sum is unknown."""
+    parts = list(costs)
+    amounts = [cost.usd for cost in parts if cost.usd is not None]
+    if parts and not amounts:
+        return Cost(None, CostSource.UNKNOWN)
+    source: CostSource | None = None
+    for cost in parts:
+        if cost.usd is not None and source is not CostSource.MIXED and cost.source is not source:
+            source = cost.source if source is None else CostSource.MIXED
+    return Cost(sum(amounts, 0.0), source or CostSource.TABLE)
+
+
+class Breakdown(enum.Enum):
+    """What a usage report can be broken down by."""
+
+    SESSION = "session"
+    DAY = "day"
+    MONTH = "month"
+    MODEL = "model"
+    PROJECT = "project"
+    BLOCK = "block"
+
+
+class UsageRow(Struct, frozen=True):
+    """One row of a usage report, or its total."""
+
+    key: str
+    usage: Usage
+    cost: Cost
+    responses: int
+    sessions: int
+    models: tuple[str, ...]
+    unpriced: tuple[str, ...]
+    first_ms: int
+    last_ms: int
+
+
 class Response(Struct, frozen=True):
-    """One recorded line of one model response, reduced to what a ledger needs."""
+    """One recorded line of one model response, reduced to what accounting needs."""
 
     message_id: str
     session: str
@@ -117,6 +168,11 @@ class Row(NamedTuple):
     lane: str
     aborted: bool
 
+    @property
+    def prompt(self) -> int:
+        """All tokens the model read."""
+        return self.input + self.cache_read + self.cache_write_5m + self.cache_write_1h
+
 
 def response(row: Row) -> Response:
     """Return the model's value for `row`."""
@@ -124,7 +180,14 @@ def response(row: Row) -> Response:
         row.message_id,
         row.session,
         row.model,
-        Usage(*row[3:9]),
+        Usage(
+            row.input,
+            row.output,
+            row.cache_read,
+            row.cache_write_5m,
+            row.cache_write_1h,
+            row.web_searches,
+        ),
         row.at_ms,
         row.project,
         row.request_id,

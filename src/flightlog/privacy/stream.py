@@ -5,7 +5,6 @@ value over the border between two pieces is seen whole. Lines of JSON are search
 `suspects` names them, and strings that need another reading are searched decoded.
 """
 
-import functools
 import json
 from bisect import bisect_right
 from collections import Counter
@@ -27,8 +26,6 @@ _AFTER_BYTES = 32 << 10
 _FIRST_BYTES = 64 << 10
 # The deltas of a content block are read together, up to so many bytes.
 _BATCH_BYTES_MAX = 4 << 20
-# What the copies of a batch take together.
-_COPIES_BYTES = 4 << 20
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
@@ -101,21 +98,10 @@ def batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
         batch.append(line)
         size += len(line)
         if size >= enough and (b'"delta"' not in line or size >= _BATCH_BYTES_MAX):
-            _keep_memory()
             yield batch
             batch, size, enough = [], 0, _PIECE_BYTES
     if batch:
         yield batch
-
-
-@functools.cache
-def _keep_memory() -> None:
-    """Have the memory of a batch kept for the next.
-
-    What is freed goes back to the system, and each page of it is paid for again when it is next
-    needed; but never less is kept than the largest piece that was once freed.
-    """
-    bytes(_COPIES_BYTES)
 
 
 def secret_counts(lines: Iterable[bytes]) -> dict[str, int]:

@@ -8,6 +8,7 @@ an address) and for exactly what was shown; a changed setting or configuration n
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from typing import Any
 import msgspec
 
 from flightlog.model.damage import Damage
-from flightlog.model.errors import Misconfigured, Unreadable
+from flightlog.model.errors import ConsentNeeded, Misconfigured, Unreadable
+from flightlog.model.runtime import Runtime
+from flightlog.store.files import find_project
 from flightlog.store.lines import TORN_TAIL, append_after, read_together
 from flightlog.store.migration import ensure_writable
 
@@ -44,6 +47,16 @@ class Consent(msgspec.Struct, frozen=True, omit_defaults=True):
     rows: bool = False
 
 
+class ConsentTarget(msgspec.Struct, frozen=True):
+    """Something consent can be given for: what it would do, and whether that is allowed."""
+
+    kind: str
+    name: str
+    subject: str
+    allows: dict[str, Any]
+    trusted: bool
+
+
 def risky(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the settings that publish or run something, by their full names."""
     found: dict[str, Any] = {}
@@ -62,6 +75,29 @@ def environment_grants(environ: Mapping[str, str]) -> frozenset[str]:
     for word in sorted(words - GRANTS.keys()):
         raise Misconfigured(f"{VARIABLE} cannot allow {word[:40]!r}", hint=f"one or more of: {', '.join(GRANTS)}")
     return frozenset(words | {"rows"} if words else ())
+
+
+def open_trust(runtime: Runtime) -> "Trust":
+    """Return the consents of this person."""
+    return Trust(Path(runtime.data_dir) / FILE)
+
+
+def is_trusted(runtime: Runtime, folder: Path) -> bool:
+    """Return whether the person allowed what the project that holds `folder` configures (`flightlog trust`)."""
+    return bool(open_trust(runtime).get(find_project(folder)).digest)
+
+
+def address_target(runtime: Runtime, written: str) -> ConsentTarget:
+    """Return what a key sent to an address comes to, and whether that is allowed."""
+    address = written.rstrip("/")
+    trusted = bool(open_trust(runtime).get(address).digest)
+    return ConsentTarget("address", address, address, {ADDRESS: address}, trusted)
+
+
+def consent_needed(target: ConsentTarget, message: str) -> ConsentNeeded:
+    """Return the error that asks for consent to exactly what `target` shows."""
+    hint = f"if that is all right, allow exactly this: flightlog trust --yes {shlex.quote(target.name)}"
+    return ConsentNeeded(message, hint=hint, subject=target.subject, effects=target.allows)
 
 
 class Trust:

@@ -9,11 +9,11 @@ kept in `outputs/`, their cost in the metrics, and that it was begun on disk bef
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 
+from flightlog.agents.claude_code.stream import ResultRecord, has_reply, read_result, read_tool_calls
 from flightlog.agents.driver import Ask, Driver, Outcome
 from flightlog.model.errors import Unavailable
 from flightlog.model.pages import Page, Tier
@@ -24,8 +24,6 @@ from flightlog.retro.room import Room, stamp
 from flightlog.retro.state import Analysis
 from flightlog.store import pages
 
-READING = ("Read", "Grep", "Glob")
-WRITING = ("Write", "Edit", "MultiEdit", "NotebookEdit", "Bash", "WebFetch", "WebSearch", "Task", "Agent")
 TIMEOUT_S = 600.0
 PATTERNS_MAX = 40
 _FRAME = "recorded-words"
@@ -87,10 +85,10 @@ class Analyst:
     def say(self, prompt: str, analysis: Analysis) -> Judgement:
         """Put one prompt to the agent and keep what it answers; `analysis` is what the answer may speak of."""
         outcome = self._asked(prompt)
-        for name, given, answer in _calls(outcome.records):
-            self._log.note(stamp(self._room.now_ms()), name, given, answer)
-        result: dict[str, Any] = next((each for each in reversed(outcome.records) if each.get("type") == "result"), {})
-        failed = outcome.timed_out or outcome.exit_code != 0 or bool(result.get("is_error"))
+        for call in read_tool_calls(outcome.records):
+            self._log.note(stamp(self._room.now_ms()), *call)
+        result = read_result(outcome.records)
+        failed = outcome.timed_out or outcome.exit_code != 0 or bool(result and result.is_error)
         name = logs.pseudonym(self._session, self._world.key)
         logs.metered(self._room.root, _metrics(result, name, timed_out=outcome.timed_out, failed=failed))
         if failed:
@@ -98,13 +96,13 @@ class Analyst:
             raise Unavailable(
                 f"the analyst did not answer: {why}", hint=f"flightlog retro --resume --analyst {self._driver.agent}"
             )
-        return self._kept(str(result.get("result") or outcome.plain.strip()), result, analysis)
+        return self._kept((result.text if result else "") or outcome.plain.strip(), result, analysis)
 
     def _asked(self, prompt: str) -> Outcome:
         begun = self._begun()
         self._note(begun.session if begun else self._session)
         outcome = self._run(prompt, resume=begun.session) if begun else self._run(prompt, session=self._session)
-        if begun and outcome.exit_code != 0 and not outcome.timed_out and not _has_answered(outcome):
+        if begun and outcome.exit_code != 0 and not outcome.timed_out and not has_reply(outcome.records):
             # Claude Code refuses to resume a transcript without a message, and refuses to reuse its id if the
             # file exists already. Only a new id works in both cases.
             fresh = str(uuid.uuid4())
@@ -115,16 +113,14 @@ class Analyst:
         return outcome
 
     def _run(self, prompt: str, *, session: str = "", resume: str = "") -> Outcome:
-        own = ("--allowedTools", ",".join(READING), "--disallowedTools", ",".join(WRITING))
-        arguments = own if self._driver.agent == "claude-code" else ()
         ask = Ask(
             prompt,
             self._world.cwd,
             self._world.environment,
             session,
             resume,
-            arguments=arguments,
             before=self._world.before,
+            read_only=True,
         )
         running = self._driver.start(ask)
         try:
@@ -133,14 +129,14 @@ class Analyst:
             running.stop()
             raise
 
-    def _kept(self, text: str, result: Mapping[str, Any], analysis: Analysis) -> Judgement:
+    def _kept(self, text: str, result: ResultRecord | None, analysis: Analysis) -> Judgement:
         self._said.append(text)
         body = "\n\n---\n\n".join(self._said) + "\n"
         pages.publish(self._room.root, [Page(self._page, Tier.PRIVATE, body)])
         found = judged(text, analysis)
         if found != events.Judged():
             self._room.journal.append(found, durable=True)
-        return Judgement(text, self._room.root / self._page, float(result.get("total_cost_usd") or 0.0), self._session)
+        return Judgement(text, self._room.root / self._page, (result and result.cost_usd) or 0.0, self._session)
 
     def _begun(self) -> _Begun | None:
         try:
@@ -158,31 +154,17 @@ class Analyst:
         return f"state/analyst-{self._session}"
 
 
-def _has_answered(outcome: Outcome) -> bool:
-    return any(each.get("type") == "assistant" for each in outcome.records)
-
-
-def _calls(records: tuple[dict[str, Any], ...]) -> list[tuple[str, dict[str, Any], Any]]:
-    """Return the tools the analyst asked for, and what they answered."""
-    messages = [each["message"] for each in records if isinstance(each.get("message"), dict)]
-    blocks = [block for each in messages if isinstance(each.get("content"), list) for block in each["content"]]
-    known = [block for block in blocks if isinstance(block, dict)]
-    answers = {block.get("tool_use_id"): block.get("content") for block in known if block.get("type") == "tool_result"}
-    asked = [block for block in known if block.get("type") == "tool_use"]
-    return [(str(each.get("name")), dict(each.get("input") or {}), answers.get(each.get("id"))) for each in asked]
-
-
-def _metrics(result: Mapping[str, Any], session: str, *, timed_out: bool, failed: bool) -> logs.Metrics:
-    said = result.get("usage")
-    use = said if isinstance(said, dict) else {}
-    given, made, cached = (int(use.get(f"{name}_tokens") or 0) for name in ("input", "output", "cache_read_input"))
-    seconds = float(result.get("duration_ms") or 0) / 1000
+def _metrics(result: ResultRecord | None, session: str, *, timed_out: bool, failed: bool) -> logs.Metrics:
     errors: dict[logs.ErrorKind, int] = {"timeout": 1} if timed_out else {"agent": 1} if failed else {}
+    if result is None:
+        return logs.Metrics(session, 0.0, logs.Tokens(), 0, logs.Timing(0.0, 0.0, 0.0), errors)
+    usage, seconds = result.usage, result.duration_ms / 1000
+    total = usage.input + usage.output + usage.cache_read
     return logs.Metrics(
         session,
-        float(result.get("total_cost_usd") or 0.0),
-        logs.Tokens(given, made, cached, given + made + cached),
-        int(result.get("num_turns") or 0),
+        result.cost_usd or 0.0,
+        logs.Tokens(usage.input, usage.output, usage.cache_read, total),
+        result.num_turns,
         logs.Timing(seconds, seconds, seconds),
         errors,
     )

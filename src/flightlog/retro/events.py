@@ -15,7 +15,7 @@ Complexity = Literal["trivial", "small", "medium", "large"]
 Status = Literal["draft", "triaged", "clustered", "prioritized", "in_progress", "resolved", "wont_fix", "deferred"]
 
 
-class Drafted(Struct, frozen=True, tag=True):
+class Drafted(Struct, frozen=True, tag="Drafted"):
     """A person or a feature reported a problem."""
 
     issue: str
@@ -31,7 +31,7 @@ class Drafted(Struct, frozen=True, tag=True):
     """Whether it is the draft of an incident, unchanged: no text of a file. Only such drafts are approved unasked."""
 
 
-class Triaged(Struct, frozen=True, tag=True):
+class Triaged(Struct, frozen=True, tag="Triaged"):
     """A draft was made fit to be seen; `signature` is what a later report of the same has too."""
 
     issue: str
@@ -48,7 +48,7 @@ class Triaged(Struct, frozen=True, tag=True):
     personal: int = 0
 
 
-class Repeated(Struct, frozen=True, tag=True):
+class Repeated(Struct, frozen=True, tag="Repeated"):
     """A draft says what an issue says already."""
 
     draft: str
@@ -66,7 +66,7 @@ class ClusterMade(Struct, frozen=True):
     fast: bool = False
 
 
-class Clustered(Struct, frozen=True, tag=True):
+class Clustered(Struct, frozen=True, tag="Clustered"):
     """Open issues were put together anew."""
 
     clusters: tuple[ClusterMade, ...]
@@ -74,21 +74,21 @@ class Clustered(Struct, frozen=True, tag=True):
     scores: dict[str, float] = {}
 
 
-class Prioritized(Struct, frozen=True, tag=True):
+class Prioritized(Struct, frozen=True, tag="Prioritized"):
     """Open issues were ranked."""
 
     scores: dict[str, float]
     at_ms: int
 
 
-class Approved(Struct, frozen=True, tag=True):
+class Approved(Struct, frozen=True, tag="Approved"):
     """A person, or `--yes`, agreed to a cluster."""
 
     cluster: str
     at_ms: int
 
 
-class Moved(Struct, frozen=True, tag=True):
+class Moved(Struct, frozen=True, tag="Moved"):
     """An issue was put aside, taken up or given up."""
 
     issue: str
@@ -97,14 +97,14 @@ class Moved(Struct, frozen=True, tag=True):
     notes: str = ""
 
 
-class Published(Struct, frozen=True, tag=True):
+class Published(Struct, frozen=True, tag="Published"):
     """An issue became a tracked file."""
 
     issue: str
     at_ms: int
 
 
-class Resolved(Struct, frozen=True, tag=True):
+class Resolved(Struct, frozen=True, tag="Resolved"):
     """An issue was dealt with; `notes` passed the redactor."""
 
     issue: str
@@ -114,7 +114,7 @@ class Resolved(Struct, frozen=True, tag=True):
     by: str = ""
 
 
-class Reopened(Struct, frozen=True, tag=True):
+class Reopened(Struct, frozen=True, tag="Reopened"):
     """What was dealt with came back."""
 
     issue: str
@@ -122,7 +122,7 @@ class Reopened(Struct, frozen=True, tag=True):
     at_ms: int
 
 
-class Preferred(Struct, frozen=True, tag=True):
+class Preferred(Struct, frozen=True, tag="Preferred"):
     """A person said what to look at, leave out, or draw."""
 
     name: Literal["focus_areas", "excluded_topics", "preferred_viz"]
@@ -157,7 +157,7 @@ class Gap(Struct, frozen=True):
     timestamp: str
 
 
-class FeedbackGiven(Struct, frozen=True, tag=True):
+class FeedbackGiven(Struct, frozen=True, tag="FeedbackGiven"):
     """What a person said in one sitting."""
 
     session_id: str
@@ -167,7 +167,7 @@ class FeedbackGiven(Struct, frozen=True, tag=True):
     gaps: tuple[Gap, ...] = ()
 
 
-class ExportRead(Struct, frozen=True, tag=True):
+class ExportRead(Struct, frozen=True, tag="ExportRead"):
     """An export was read to its end."""
 
     fingerprint: str
@@ -178,7 +178,7 @@ class ExportRead(Struct, frozen=True, tag=True):
     names: tuple[str, ...] = ()
 
 
-class Noticed(Struct, frozen=True, tag=True):
+class Noticed(Struct, frozen=True, tag="Noticed"):
     """Something is wrong; it becomes a draft."""
 
     incident: Incident
@@ -192,14 +192,14 @@ class Told(Struct, frozen=True):
     evidence: tuple[str, ...] = ()
 
 
-class Judged(Struct, frozen=True, tag=True):
+class Judged(Struct, frozen=True, tag="Judged"):
     """What an analyst called findings, and what it added."""
 
     names: dict[str, str] = {}
     new: tuple[Told, ...] = ()
 
 
-class Drawn(Struct, frozen=True, tag=True):
+class Drawn(Struct, frozen=True, tag="Drawn"):
     """An artifact was made."""
 
     date: str

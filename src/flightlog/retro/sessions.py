@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from flightlog.model.events import PromptKind
 from flightlog.model.pages import Redacted
 from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
+from flightlog.model.usage import sum_costs
 from flightlog.retro.digest import MARKS_MAX, PROMPTS_MAX, Digest, Mark, Prompt, excerpt, signature
-from flightlog.views.changes import changed_file
-from flightlog.views.summary import all_steps, summarise, turn_steps
-from flightlog.views.usage import summed
+from flightlog.views.session.edits import changed_file
+from flightlog.views.session.summary import outline_session
+from flightlog.views.session.timeline import turn_steps
 
 LOOP_CALLS = 4
 DEAD_END_CALLS = 3
@@ -37,7 +38,7 @@ def digest_of(session: Session, version: str, redact: Callable[[Session], Redact
 
     Failures are what issues are published of: their texts are cut from the redacted session.
     """
-    told = summarise(session)
+    summary = outline_session(session).summary
     prompts = [
         Prompt(f"{session.id}#{turn.number}", turn.at_ms or session.started_ms or 0, excerpt(turn.text), len(turn.text))
         for turn in session.turns
@@ -51,17 +52,17 @@ def digest_of(session: Session, version: str, redact: Callable[[Session], Redact
         started_ms=session.started_ms or 0,
         ended_ms=session.ended_ms or 0,
         prompts=tuple(prompts[:PROMPTS_MAX]),
-        turns=told.turns,
-        messages=told.turns + told.steps,
+        turns=summary.turns,
+        messages=summary.turns + summary.steps,
         chars=sum(prompt.chars for prompt in prompts),
         project=session.cwd,
-        models=told.models,
+        models=summary.models,
         frictions=tuple(_frictions(session))[:MARKS_MAX],
         outcomes=tuple(_outcomes(session))[:MARKS_MAX],
         failures=tuple(_failures(redact(session).value if redact and any(_failures(session)) else session))[:MARKS_MAX],
         costs=tuple(_costs(session))[:MARKS_MAX],
-        usd=summed(step.cost for step in all_steps(session)).usd,
-        tokens=told.usage.total,
+        usd=summary.cost.usd,
+        tokens=summary.usage.total,
     )
 
 
@@ -176,6 +177,6 @@ def _failures(session: Session) -> Iterator[Mark]:
 
 def _costs(session: Session) -> Iterator[Mark]:
     for turn in session.turns:
-        usd = summed(step.cost for step in turn_steps(session, turn)).usd
+        usd = sum_costs(step.cost for step in turn_steps(session, turn)).usd
         if turn.kind in _BY_HAND and usd:
             yield Mark("turn", f"{session.id}#{turn.number}", excerpt(turn.text), "", usd)

@@ -1,7 +1,7 @@
-"""Work shared out among forked children, who deliver while they go on.
+"""Work shared out among forked children, which deliver results while they go on.
 
-They take numbers from a pipe of tickets until none is left, so that a processor somebody else uses slows
-down nobody. A child that dies costs time, never an answer: what it did not deliver is left to the caller.
+Children take task numbers from a shared pipe until none is left, so a busy core does not delay the
+others. A child that dies costs time, never a result: what it did not deliver is left to the caller.
 """
 
 import os
@@ -26,13 +26,15 @@ T = TypeVar("T")
 
 
 def may_fork() -> bool:
-    """Whether no other threads run, whose locks a forked child would never get; without the module there are none."""
+    """Return whether this is the only thread; a forked child would never get the locks of others."""
     threading = sys.modules.get("threading")
     return threading is None or threading.active_count() == 1
 
 
-def spread(count: int, work: Callable[[int], T], decode: Callable[[bytes | bytearray], T], workers: int) -> Iterator[T]:
-    """Yield what `work` makes of each number below `count`, at most `TICKETS_MAX`, in any order, as it comes."""
+def run_forked(
+    count: int, work: Callable[[int], T], decode: Callable[[bytes | bytearray], T], workers: int
+) -> Iterator[T]:
+    """Yield the results of `work` for each number below `count` (at most `TICKETS_MAX`), in any order."""
     tickets, box = os.pipe()
     os.write(box, b"".join(number.to_bytes(_TICKET_BYTES, "big") for number in range(count)))
     os.close(box)
@@ -49,7 +51,7 @@ def spread(count: int, work: Callable[[int], T], decode: Callable[[bytes | bytea
 
     children = [_start(parcels) for _ in range(workers)]
     os.close(tickets)
-    return _delivered(children, decode)
+    return _receive(children, decode)
 
 
 def _start(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]:
@@ -80,8 +82,8 @@ def _write(file: "RawIOBase", parcel: bytearray) -> None:
         rest = rest[file.write(rest) or 0 :]
 
 
-def _delivered(children: Sequence[tuple[int, int]], decode: Callable[[bytes | bytearray], T]) -> Iterator[T]:
-    """Take parcels as they come, from whoever has one; what is not whole did not come."""
+def _receive(children: Sequence[tuple[int, int]], decode: Callable[[bytes | bytearray], T]) -> Iterator[T]:
+    """Yield results as they arrive; an incomplete one of a dead child is dropped."""
     import select  # noqa: PLC0415 - as above
 
     parts = {results: bytearray() for _, results in children}
@@ -93,7 +95,7 @@ def _delivered(children: Sequence[tuple[int, int]], decode: Callable[[bytes | by
             sent = os.read(results, _PARCEL_BYTES)
             if sent:
                 parts[results] += sent
-                yield from _whole(parts[results], decode)
+                yield from _complete_messages(parts[results], decode)
             else:
                 news.unregister(results)
                 os.close(results)
@@ -102,8 +104,8 @@ def _delivered(children: Sequence[tuple[int, int]], decode: Callable[[bytes | by
         os.waitpid(child, 0)
 
 
-def _whole(part: bytearray, decode: Callable[[bytes | bytearray], T]) -> Iterator[T]:
-    """Take what is whole out of what came."""
+def _complete_messages(part: bytearray, decode: Callable[[bytes | bytearray], T]) -> Iterator[T]:
+    """Yield the complete messages in `part` and remove them from it."""
     at = 0
     while len(part) - at >= _LENGTH_BYTES:
         start = at + _LENGTH_BYTES

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from flightlog.model.errors import Invalid, Unavailable
+from flightlog.model.runtime import Runtime
 
 _TEMP = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)-\d+\.tmp")
 _PART_BYTES_MAX = 255
@@ -192,6 +193,16 @@ def inside(root: Path, name: str) -> Path:
     if not path.parent.resolve().is_relative_to(top) or not path.resolve().is_relative_to(top):
         raise Invalid(f"a symbolic link leads out of the directory: {name[:60]!r}", hint="remove the link")
     return path
+
+
+def find_project(folder: Path) -> Path:
+    """Return the top of the repository that holds `folder`, else `folder` itself; no git is run."""
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
+
+
+def contained_in_project(runtime: Runtime, path: Path) -> Path:
+    """Return `path`, or refuse it if a symbolic link leads it out of the current project."""
+    return contained(find_project(Path(runtime.cwd)), path)
 
 
 def contained(project: Path, path: Path) -> Path:

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 REWRITTEN = ".rewritten"
 DAMAGED = ".damaged"
 ADOPTED = ".adopted"
-_TRANSCRIPT = r"(transcript|agent-[A-Za-z0-9._-]+?)(?:\.g\d+)?\.jsonl(?:\.from-\d+(?:\.zst)?)?"
+TRANSCRIPT = "transcript.jsonl"  # the main thread, in our copies of sessions and in runs
+_THREAD = r"(transcript|agent-[A-Za-z0-9._-]+?)(?:\.g\d+)?\.jsonl(?:\.from-\d+(?:\.zst)?)?"
 
 
 def session_dir(home: "PathLike[str] | str", agent: str, session: str) -> "Path":
@@ -51,7 +52,7 @@ def kept_files(home: "PathLike[str] | str", agent: str, session: str) -> dict[st
     root = session_dir(home, agent, session)
     found: dict[str, list[int]] = {}
     for folder in (root, root / "subagents"):
-        for name in {match[1] for each in _names(folder) if (match := re.fullmatch(_TRANSCRIPT, each))}:
+        for name in {match[1] for each in _names(folder) if (match := re.fullmatch(_THREAD, each))}:
             path = folder / f"{name}.jsonl"
             found[str(path.relative_to(root))] = generations(path)
     return found

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flightlog.store.recordings import Recording
 
 _BLOCK_BYTES = 4 << 20
+_TAIL_BYTES = 2 << 20  # enough to know how a running session stands
 
 
 class Reader(Protocol):
@@ -113,6 +114,28 @@ def _recorded_lines(path: str, start: int) -> Iterator[bytes]:
             yield from (line + b"\n" for line in whole)
         if kept:
             yield kept
+
+
+def read_new_lines(path: str, start: int) -> tuple[list[bytes], int]:
+    """Return the whole lines from `start` on and where they end; a first read takes the last 2 MB at most.
+
+    A file that shrank is read from its beginning. One that cannot be read has no lines.
+    """
+    try:
+        size = os.stat(path).st_size  # noqa: PTH116 - hot: 200 sessions, three files each
+        if size == start:
+            return [], start
+        if size < start:
+            start = 0
+        skipped = start or max(size - _TAIL_BYTES, 0)
+        with open(path, "rb") as file:  # noqa: PTH123 - hot
+            file.seek(skipped)
+            data = file.read(size - skipped)
+    except OSError:
+        return [], 0
+    begin = data.find(b"\n") + 1 if skipped and not start else 0
+    end = data.rfind(b"\n") + 1
+    return [line for line in data[begin:end].split(b"\n") if line], skipped + end if end else start
 
 
 def sound_lines(path: str, start: int = 0) -> Iterator["Line | Damage"]:

@@ -25,8 +25,8 @@ from flightlog.model.events import (
 )
 from flightlog.model.text import counted
 from flightlog.views.arguments import arguments
+from flightlog.views.session.turns import describe_note
 from flightlog.views.story import Kind, Line, moment
-from flightlog.views.turns import note_of
 
 LINES_MAX = 12
 
@@ -53,7 +53,7 @@ class Feed:
             case ToolReturned() as event:
                 yield from _result(event, depth + 2)
             case Compacted() | ApiFailed() | Noted() | Unknown() as event:
-                kind, said = note_of(event)
+                kind, said = describe_note(event)
                 yield Line(Kind.NOTE, depth + 1, f"{kind.value}: {cut(said)}")
             case _:
                 pass
@@ -72,7 +72,7 @@ class Feed:
                 case ToolUse():
                     yield Line(Kind.CALL, depth + 2, f"{block.name} {cut(arguments(block.input))}".rstrip())
                 case _:
-                    yield Line(Kind.NOTE, depth + 2, f"content of kind {type(block).__name__.lower()}")
+                    yield Line(Kind.NOTE, depth + 2, f"content of kind {block.__struct_config__.tag}")
 
 
 def _prompt(entry: Entry, event: Prompted, depth: int) -> Iterator[Line]:

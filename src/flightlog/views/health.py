@@ -8,7 +8,7 @@ import enum
 
 from msgspec import Struct
 
-from flightlog.views.summary import SessionSummary
+from flightlog.views.session.outline import SessionSummary
 
 FAILED_SHARE_BAD = 0.25
 FAILED_CALLS_BAD = 3

@@ -8,10 +8,9 @@ from datetime import tzinfo
 from msgspec import Struct
 
 from flightlog.model.text import counted, one_line
-from flightlog.model.usage import Cost, Usage
-from flightlog.views.story import moment, money
-from flightlog.views.summary import SessionSummary, TurnCost
-from flightlog.views.usage import DAY_MS
+from flightlog.model.usage import DAY_MS, Cost, Usage, format_cost
+from flightlog.views.session.outline import SessionSummary, TurnCost
+from flightlog.views.story import moment
 
 CENT_FRACTION = 0.00005
 PROJECT_WIDTH = 500
@@ -100,7 +99,7 @@ def facts(told: Overview, zone: tzinfo) -> Iterator[Fact]:
     span = f"{moment(told.first_ms, zone, '%Y-%m-%d')} to {moment(told.last_ms, zone, '%Y-%m-%d')}"
     counts = (counted(told.sessions, "session"), counted(told.projects, "project"), counted(told.turns, "turn"))
     yield Fact(f"{counts[0]} in {counts[1]}, {counts[2]}, {span}", f"{flightlog} session list")
-    cost = f"{money(told.cost)} for {told.usage.total:,} tokens"
+    cost = f"{format_cost(told.cost)} for {told.usage.total:,} tokens"
     yield Fact(f"they cost {cost}, each response counted once", f"{flightlog} session usage")
     if abs(told.unrecorded_usd) >= CENT_FRACTION:
         more = f"${abs(told.unrecorded_usd):,.4f} {'more' if told.unrecorded_usd > 0 else 'less'} than is on record"
@@ -108,7 +107,7 @@ def facts(told: Overview, zone: tzinfo) -> Iterator[Fact]:
             f"the clients counted {more}; each difference has a reason", f"{flightlog} session usage --by session"
         )
     if told.dearest is not None:
-        price = f"{counted(told.dearest.steps, 'step')}, {money(told.dearest.cost)}"
+        price = f"{counted(told.dearest.steps, 'step')}, {format_cost(told.dearest.cost)}"
         yield Fact(
             f"dearest prompt: {told.dearest.prompt!r}, {price}",
             f"{flightlog} session show {shlex.quote(told.dearest.address)}",

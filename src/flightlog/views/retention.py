@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from flightlog.model.retention import Deed, Item, Move, Policy, Rule
-
-DAY_MS = 86_400_000
+from flightlog.model.usage import DAY_MS
 
 
 def plan(policy: Policy, items: Iterable[Item], now_ms: int) -> tuple[Move, ...]:

@@ -15,10 +15,10 @@ from flightlog.model.address import Address
 from flightlog.model.events import Block, Image, Other, PromptKind, Text, Thinking
 from flightlog.model.session import Lane, Note, Session, Step, ToolCall, Turn
 from flightlog.model.text import counted
-from flightlog.model.usage import Cost, CostSource
+from flightlog.model.usage import format_cost
 from flightlog.views.arguments import arguments
-from flightlog.views.parts import lane_at, step_at, turn_at
-from flightlog.views.summary import summarise
+from flightlog.views.session.summary import outline_session
+from flightlog.views.session.timeline import find_lane, find_step, find_turn
 
 LINES_MAX = 12
 NOTE_LINES_MAX = 3
@@ -79,26 +79,18 @@ def story(session: Session, telling: Telling) -> Iterator[Line]:
 def passage(session: Session, at: Address, telling: Telling) -> Iterator[Line]:
     """Tell one turn, one step or one subagent."""
     teller = _Teller(session, telling)
-    lane = lane_at(session, at)
+    lane = find_lane(session, at)
     if not at.turn:
         assert lane is not None, "a whole session is a story, not a passage"
         yield from teller.lane(lane, 0)
         return
     home = Address(session.id, at.turn, lane=lane.id if lane else "")
-    turn = turn_at(session, at)
+    turn = find_turn(session, at)
     if not at.step:
         yield from teller.turn(turn, home, 0)
     else:
-        step = step_at(session, at)
+        step = find_step(session, at)
         yield from teller.step(step, Address(home.session, home.turn, step.number, home.lane), 0)
-
-
-def money(cost: Cost) -> str:
-    """Write an amount; an unknown one says so."""
-    if cost.usd is None:
-        return "cost unknown"
-    amount = f"${cost.usd:,.4f}" if abs(cost.usd) < 1 else f"${cost.usd:,.2f}"
-    return f"{amount} ({cost.source.value})" if cost.source is not CostSource.TABLE else amount
 
 
 def moment(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
@@ -107,14 +99,14 @@ def moment(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> 
 
 
 def _facts(session: Session, telling: Telling) -> Iterator[Line]:
-    told = summarise(session)
+    summary = outline_session(session).summary
     place = session.cwd + (f" ({session.branch})" if session.branch else "")
     yield Line(Kind.FACT, 0, f"{session.agent} {session.version}, {place}")
-    yield Line(Kind.FACT, 0, f"{moment(told.started_ms, telling.zone)} to {moment(told.ended_ms, telling.zone)}")
-    parts = [counted(told.turns, "turn"), counted(told.steps, "step"), counted(told.tool_calls, "tool call")]
-    parts += [f"{told.failed_calls:,} failed"] if told.failed_calls else []
-    parts += [counted(told.subagents, "subagent")] if told.subagents else []
-    yield Line(Kind.FACT, 0, f"{', '.join(parts)}; {told.usage.total:,} tokens, {money(told.cost)}")
+    yield Line(Kind.FACT, 0, f"{moment(summary.started_ms, telling.zone)} to {moment(summary.ended_ms, telling.zone)}")
+    parts = [counted(summary.turns, "turn"), counted(summary.steps, "step"), counted(summary.tool_calls, "tool call")]
+    parts += [f"{summary.failed_calls:,} failed"] if summary.failed_calls else []
+    parts += [counted(summary.subagents, "subagent")] if summary.subagents else []
+    yield Line(Kind.FACT, 0, f"{', '.join(parts)}; {summary.usage.total:,} tokens, {format_cost(summary.cost)}")
     if session.client is not None:
         yield Line(Kind.FACT, 0, f"the client's own total: ${session.client.total_usd:.6f}")
     for kind, count in session.unknown:
@@ -150,7 +142,9 @@ class _Teller:
     def step(self, step: Step, at: Address, depth: int) -> Iterator[Line]:
         cut = ", cut off" if step.aborted else ""
         stop = f", {step.stop_reason}" if step.stop_reason not in {"", "end_turn", "tool_use"} else ""
-        facts = f"{step.model}, {step.usage.prompt:,} + {step.usage.output:,} tokens, {money(step.cost)}{stop}{cut}"
+        facts = (
+            f"{step.model}, {step.usage.prompt:,} + {step.usage.output:,} tokens, {format_cost(step.cost)}{stop}{cut}"
+        )
         yield Line(Kind.STEP, depth, facts, str(at))
         yield from self._content(step.content, Kind.TEXT, depth + 1, at)
         for call in step.calls:

@@ -10,14 +10,15 @@ import secrets
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
-from flightlog.app import local_zone, now_ms, open_archive, write_export
-from flightlog.app.pages import open_browser, reads_samples, web_root
+from flightlog.app import open_runtime, write_export
+from flightlog.app.pages import open_browser, web_root
+from flightlog.archive.door import open_archive
 from flightlog.model.address import parse
 from flightlog.model.extras import optional
+from flightlog.model.runtime import Runtime
 from flightlog.model.text import describe_removed
 from flightlog.views.wire import as_json as wire
 from flightlog.views.wire import as_json_line
@@ -30,15 +31,16 @@ from flightlog.views.wire import as_json_line
 @click.option("--json", "as_json", is_flag=True, help="Print the address as a line of JSON.")
 def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
     """Look at sessions in a browser; print the address, which carries the token."""
+    runtime = open_runtime()
 
     def ready(address: str) -> None:
         click.echo(as_json_line({"address": address, "read_only": read_only}) if as_json else address)
         sys.stdout.flush()
         click.echo("stop with Ctrl-C", err=True)
         if sys.stdout.isatty() and not no_open:
-            open_browser(address)
+            open_browser(runtime, address)
 
-    serve_pages(port, ready, read_only=read_only)
+    serve_pages(runtime, port, ready, read_only=read_only)
 
 
 @click.command(epilog="Example: flightlog share 2123f2df --output session.html")
@@ -53,9 +55,10 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
     from flightlog.web.render import environment  # noqa: PLC0415
     from flightlog.web.share import share as drawn  # noqa: PLC0415
 
-    archive = open_archive()
+    runtime = open_runtime()
+    archive = open_archive(runtime)
     told = archive.session(parse(session_id).session)
-    shared = drawn(*redact_session(archive, told), environment(local_zone(), now_ms))
+    shared = drawn(*redact_session(runtime, archive, told), environment(runtime.zone, runtime.clock.now_ms))
     if output is not None:
         write_export(output, shared.value)
     if as_json:
@@ -71,24 +74,16 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
     click.echo(f"{said}; read it through before you pass it on", err=True)
 
 
-def _live(*, read_only: bool) -> Callable[[], Any]:
-    from flightlog.app.live import look_here, watch_here  # noqa: PLC0415 - heavy, and one page needs it
-
-    return look_here if read_only else lambda: watch_here(secrets=False)
-
-
-def serve_pages(port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
+def serve_pages(runtime: Runtime, port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
     """Serve this machine's sessions until interrupted; `ready` is told the address."""
     with optional():
-        from flightlog.web.data import Sources  # noqa: PLC0415 - an extra
-        from flightlog.web.render import has_vendor  # noqa: PLC0415
+        from flightlog.web.render import has_vendor  # noqa: PLC0415 - an extra
         from flightlog.web.server import Serving, run  # noqa: PLC0415
 
     if not has_vendor():
         click.echo("charts and live filters are not installed; in a clone: make install", err=True)
-    sources = Sources(open_archive, local_zone(), now_ms, reads_samples(), _live(read_only=read_only))
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run(Serving(sources, secrets.token_urlsafe(32), web_root(), port, read_only), ready))
+        runner.run(run(Serving(runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only), ready))
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -6,16 +6,12 @@ page noticing.
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
-from datetime import tzinfo
+from collections.abc import Iterable
 
-from msgspec import Struct
-
-from flightlog.archive import Archive
-from flightlog.live.gather import Live
-from flightlog.views.report import UsageReport
-from flightlog.views.usage import By
+from flightlog.archive.door import Archive, open_archive
+from flightlog.model.runtime import Runtime
+from flightlog.model.usage import Breakdown
+from flightlog.usage.report import UsageReport
 from flightlog.web.held import Held
 from flightlog.web.looking import Fingerprint, Looking, fingerprints
 from flightlog.web.searching import Hit, Searching, find
@@ -24,22 +20,12 @@ from flightlog.web.shelf import Shelf
 FRESH_S = 3.0
 
 
-class Sources(Struct, frozen=True):
-    """How to open what is on this machine, told from outside."""
-
-    archive: Callable[[], Archive]
-    zone: tzinfo
-    now_ms: Callable[[], int]
-    sample: bool = False
-    live: Callable[[], Sequence[Live]] | None = None
-
-
 class Data:
     """What is on this machine, read when asked for and kept while it does not change."""
 
-    def __init__(self, sources: Sources) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         """Read nothing yet."""
-        self.sources = sources
+        self.runtime = runtime
         self._opened: tuple[Archive | None, float] = (None, 0.0)
         self._lock = threading.Lock()
         self._looking = Looking(self._afresh)
@@ -48,7 +34,7 @@ class Data:
         self.listing = self._looking.listing
         self.titles = self._looking.titles
         self.search = self._searching.search
-        self._used: tuple[dict[str, Fingerprint] | None, dict[By, UsageReport]] = (None, {})
+        self._used: tuple[dict[str, Fingerprint] | None, dict[Breakdown, UsageReport]] = (None, {})
 
     @property
     def is_behind(self) -> bool:
@@ -75,12 +61,13 @@ class Data:
             archive.find(session)
         return archive
 
-    def usage(self, breakdowns: Iterable[By]) -> dict[By, UsageReport]:
+    def usage(self, breakdowns: Iterable[Breakdown]) -> dict[Breakdown, UsageReport]:
         """Usage and cost of everything, broken down in several ways."""
         seen = fingerprints(self.archive())
         if self._used[0] != seen:
-            with closing(self.sources.archive().books) as books:
-                self._used = (seen, books.usages(tuple(breakdowns), self.sources.zone))
+            pipeline = open_archive(self.runtime).usage_pipeline
+            self._used = (seen, {by: pipeline.report(by, self.runtime.zone) for by in breakdowns})
+            pipeline.save()
         return self._used[1]
 
     def close(self) -> None:
@@ -96,7 +83,7 @@ class Data:
         return archive or self._afresh()
 
     def _afresh(self) -> Archive:
-        archive = self.sources.archive()
+        archive = open_archive(self.runtime)
         archive.recordings  # noqa: B018 - look now, while nobody waits for the lock
         with self._lock:
             self._opened = (archive, time.monotonic())

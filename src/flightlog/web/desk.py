@@ -8,6 +8,7 @@ from aiohttp import web
 from jinja2 import Environment
 from msgspec import Struct
 
+from flightlog.model.runtime import Runtime
 from flightlog.web.data import Data
 from flightlog.web.errands import Errands
 from flightlog.web.family import Family
@@ -28,12 +29,18 @@ class Desk(Struct, frozen=True):
     errands: Errands
     read_only: bool = False
     root: str = ""
+    sample: bool = False
+
+    @property
+    def runtime(self) -> Runtime:
+        """The machine whose sessions are shown."""
+        return self.data.runtime
 
     def html(self, template: str, **values: Any) -> str:
         """Fill a template."""
         common = {
             "read_only": self.read_only,
-            "sample": self.data.sources.sample,
+            "sample": self.sample,
             "families": self.families,
             "page": template.partition(".")[0],
             "offline": False,
@@ -44,6 +51,10 @@ class Desk(Struct, frozen=True):
     async def answer(self, template: str, **values: Any) -> web.Response:
         """Fill a template, away from the event loop."""
         return page(await aside(self.html, template, **values))
+
+    async def answer_with(self, template: str, work: Callable[..., dict[str, Any]], *given: Any) -> web.Response:
+        """Fill a template with what `work` returns for this runtime, away from the event loop."""
+        return await self.answer(template, **await aside(work, self.runtime, *given))
 
 
 DESK = web.AppKey("desk", Desk)

@@ -13,13 +13,13 @@ from flightlog.archive import Archive
 from flightlog.model.errors import NotFound
 from flightlog.model.events import Block, Entry, Prompted, Replied, Text, Thinking, ToolReturned, ToolUse, words
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
-from flightlog.views.outline.shape import CHUNK_ROWS, LaneHead, Line, Mark, Outline, Thread
-from flightlog.views.prices import price
-from flightlog.views.session import fold
-from flightlog.views.timeline import Bar, Row, RowKind
+from flightlog.usage.prices import price
+from flightlog.views.session.fold import fold_session
+from flightlog.views.session.outline import CHUNK_ROWS, RowRecord, SessionOutline, SubagentSummary, ThreadOutline
+from flightlog.views.session.timeline import RowKind, RowMark, TimelineBar, count_failures
 
 FILES_MAX = 1_000
-KINDS = {Mark.TURN: RowKind.TURN, Mark.STEP: RowKind.STEP}
+KINDS = {RowMark.TURN: RowKind.TURN, RowMark.STEP: RowKind.STEP}
 GONE = Note(NoteKind.REMARK, "no longer in the recording")
 
 
@@ -29,21 +29,21 @@ class Shown(Struct, frozen=True):
     id: str
     kind: RowKind
     item: Turn | Step | Note
-    lanes: tuple[LaneHead, ...] = ()
+    lanes: tuple[SubagentSummary, ...] = ()
 
     @property
     def failed(self) -> int:
         """How many things went wrong here."""
-        return Row(self.id, self.kind, self.item).failed
+        return count_failures(self.item)
 
 
 class Held:
     """One session as it stood at one moment."""
 
-    def __init__(self, archive: Archive, outline: Outline, version: str = "", title: str = "") -> None:
+    def __init__(self, archive: Archive, outline: SessionOutline, version: str = "", title: str = "") -> None:
         """Hold an outline; `title` is one that another file gave to the session."""
         self._archive = archive
-        self._bars: dict[str, list[Bar]] = {}
+        self._bars: dict[str, list[TimelineBar]] = {}
         self._firsts: dict[str, list[str]] = {}
         self._files: dict[str, list[tuple[str, str]]] = {}
         self.outline = outline
@@ -55,21 +55,21 @@ class Held:
         """About how many bytes this takes."""
         return sum(len(chunk) + 40 for thread in self.outline.threads.values() for chunk in thread.chunks)
 
-    def lane(self, name: str) -> LaneHead:
+    def lane(self, name: str) -> SubagentSummary:
         """A subagent by its id."""
-        found = next((each for each in self.outline.lanes if each.id == name), None)
+        found = next((each for each in self.outline.subagents if each.id == name), None)
         if found is None:
             raise NotFound(f"no subagent {name[:40]!r} in this session", hint="flightlog session show")
         return found
 
-    def thread(self, lane: str = "") -> Thread:
+    def thread(self, lane: str = "") -> ThreadOutline:
         """The rows of a thread."""
         return self.outline.threads[lane]
 
-    def bars(self, lane: str = "") -> list[Bar]:
+    def bars(self, lane: str = "") -> list[TimelineBar]:
         """The strip of a thread, added up once."""
         if lane not in self._bars:
-            self._bars[lane] = self.thread(lane).bars()
+            self._bars[lane] = self.thread(lane).sum_bars()
         return self._bars[lane]
 
     def files(self, lane: str = "") -> list[tuple[str, str]]:
@@ -82,7 +82,7 @@ class Held:
     def firsts(self, lane: str = "") -> list[str]:
         """The id of each chunk's first row."""
         if lane not in self._firsts:
-            self._firsts[lane] = self.thread(lane).firsts()
+            self._firsts[lane] = self.thread(lane).first_ids()
         return self._firsts[lane]
 
     def chunk(self, number: int, lane: str = "") -> list[Shown]:
@@ -93,56 +93,56 @@ class Held:
     def shown(self, rows: Sequence[int], lane: str = "") -> list[Shown]:
         """Some rows, read from the recording."""
         thread = self.thread(lane)
-        lines = [thread.lines(row, row + 1)[0] for row in rows] if not _is_run(rows) else _run(thread, rows)
-        read = _Read(self._archive.records_at(sorted({place for line in lines for place in self._places(line)})))
-        return [self._shown(thread, row, line, read) for row, line in zip(rows, lines, strict=True)]
+        records = [thread.read_records(row, row + 1)[0] for row in rows] if not _is_run(rows) else _run(thread, rows)
+        read = _Read(self._archive.records_at(sorted({place for record in records for place in self._places(record)})))
+        return [self._shown(thread, row, record, read) for row, record in zip(rows, records, strict=True)]
 
     @functools.cached_property
-    def rows_by_place(self) -> dict[tuple[str, int], tuple[str, int]]:
+    def rows_by_location(self) -> dict[tuple[str, int], tuple[str, int]]:
         """Which row, of which thread, a record belongs to."""
-        return dict(self.outline.rows_by_place())
+        return dict(self.outline.rows_by_location())
 
-    def _places(self, line: Line) -> list[tuple[str, int, int]]:
-        return [(self.outline.files[file], offset, length) for file, offset, length in line.places]
+    def _places(self, record: RowRecord) -> list[tuple[str, int, int]]:
+        return [(self.outline.files[file], offset, length) for file, offset, length in record.locations]
 
-    def _shown(self, thread: Thread, row: int, line: Line, read: "_Read") -> Shown:
+    def _shown(self, thread: ThreadOutline, row: int, record: RowRecord, read: "_Read") -> Shown:
         name, mark = thread.id_at(row), thread.marks[row]
         item: Turn | Step | Note
-        if mark == Mark.TURN:
-            item = _turn(int(name), line, read)
-        elif line.said is not None:
-            item = line.said
+        if mark == RowMark.TURN:
+            item = _turn(int(name), record, read)
+        elif record.content is not None:
+            item = record.content
         else:
-            found = read.step(self._places(line))
+            found = read.step(self._places(record))
             item = replace(found, number=int(name.partition(".")[2])) if found else GONE
         if isinstance(item, Note):
-            mark = Mark.NOTE if mark == Mark.STEP else mark
-        return Shown(name, KINDS.get(Mark(mark), RowKind.NOTE), item, self._lanes(item, line))
+            mark = RowMark.NOTE if mark == RowMark.STEP else mark
+        return Shown(name, KINDS.get(RowMark(mark), RowKind.NOTE), item, self._lanes(item, record))
 
-    def _lanes(self, item: Turn | Step | Note, line: Line) -> tuple[LaneHead, ...]:
-        if line.lane:
-            return (self.lane(line.lane),)
+    def _lanes(self, item: Turn | Step | Note, record: RowRecord) -> tuple[SubagentSummary, ...]:
+        if record.subagent:
+            return (self.lane(record.subagent),)
         calls = [call.id for call in item.calls] if isinstance(item, Step) else []
         return tuple(self._started[call] for call in calls if call in self._started)
 
     @functools.cached_property
-    def _started(self) -> dict[str, LaneHead]:
-        return {lane.call_id: lane for lane in self.outline.lanes if lane.call_id}
+    def _started(self) -> dict[str, SubagentSummary]:
+        return {lane.call_id: lane for lane in self.outline.subagents if lane.call_id}
 
 
 def _is_run(rows: Sequence[int]) -> bool:
     return isinstance(rows, range) and rows.step == 1
 
 
-def _run(thread: Thread, rows: Sequence[int]) -> list[Line]:
-    return thread.lines(rows[0], rows[-1] + 1) if rows else []
+def _run(thread: ThreadOutline, rows: Sequence[int]) -> list[RowRecord]:
+    return thread.read_records(rows[0], rows[-1] + 1) if rows else []
 
 
-def _turn(number: int, line: Line, read: "_Read") -> Turn:
-    head = line.turn
-    assert head is not None, "a turn has a head"
-    prompt = read.prompts.get(head.uuid, head.prompt) if line.places else head.prompt
-    return Turn(number, head.kind, prompt, head.at_ms, (), rewound=head.rewound, uuid=head.uuid)
+def _turn(number: int, record: RowRecord, read: "_Read") -> Turn:
+    header = record.turn
+    assert header is not None, "the row of a turn has a header"
+    prompt = read.prompts.get(header.uuid, header.prompt) if record.locations else header.prompt
+    return Turn(number, header.kind, prompt, header.at_ms, (), rewound=header.rewound, uuid=header.uuid)
 
 
 class _Read:
@@ -151,10 +151,10 @@ class _Read:
     def __init__(self, entries: Iterable[Entry]) -> None:
         # Read as one thread: which lane they are of is already known.
         read = [replace(entry, lane="") for entry in entries]
-        told = fold("", "", price, read)
-        self._steps = {uuid: step for step in told.steps for uuid in step.uuids}
+        session = fold_session("", "", price, read)
+        self._steps = {uuid: step for step in session.steps for uuid in step.uuids}
         self._uuids = {(each.path, each.offset): each.uuid for each in read if isinstance(each.event, Replied)}
-        self.prompts = {turn.uuid: turn.prompt for turn in told.turns}
+        self.prompts = {turn.uuid: turn.prompt for turn in session.turns}
 
     def step(self, places: Iterable[tuple[str, int, int]]) -> Step | None:
         """The step made of these records."""

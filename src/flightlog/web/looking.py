@@ -10,8 +10,7 @@ from collections.abc import Callable
 from msgspec import Struct
 
 from flightlog.archive import Archive, Recording
-from flightlog.views.summary import SessionSummary
-from flightlog.web.tidy import give_back
+from flightlog.views.session.outline import SessionSummary
 
 LOOK_EVERY_S = 1.0
 REST = 3  # a look that takes long is followed by a longer rest
@@ -95,9 +94,7 @@ class Looking:
                     published = time.monotonic()
             self._publish(told, 0)
             self._seen = seen
-            archive.books.close()
-            if first:
-                give_back()
+            archive.usage_pipeline.save()
         self._known.set()
 
     def _publish(self, told: list[SessionSummary], pending: int) -> None:

@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from jinja2 import Environment
 
-from flightlog.views.outline.shape import CHUNK_ROWS, unpacked
+from flightlog.views.session.outline import CHUNK_ROWS, unpack_records
 from flightlog.web.held import Held, Shown
 from flightlog.web.render import row_print
 
@@ -46,13 +46,13 @@ def _changed(old: Held, new: Held) -> list[int]:
     touched = [number for number, (before, after) in enumerate(pairs) if before is not after and before != after]
     changed = []
     for number in touched[-CHUNKS_MAX:]:
-        before, after = (unpacked(chunk) for chunk in pairs[number])
+        before, after = (unpack_records(chunk) for chunk in pairs[number])
         changed += [
             number * CHUNK_ROWS + place
             for place, line in enumerate(after)
             if place >= len(before) or before[place] != line
         ]
-    if old.outline.lanes != new.outline.lanes:
+    if old.outline.subagents != new.outline.subagents:
         changed += _with_lanes(new)
     return sorted(set(changed))
 
@@ -75,7 +75,7 @@ def _drawn(templates: Environment, held: Held, row: Shown) -> dict[str, str]:
 
 
 def _facts(templates: Environment, held: Held) -> str:
-    values = {"session": held.session, "told": held.outline.told, "files": held.files()}
+    values = {"session": held.session, "told": held.outline.summary, "files": held.files()}
     return templates.get_template("facts.html").render(**values)
 
 

@@ -17,13 +17,13 @@ from markupsafe import Markup
 from flightlog.model.events import Image
 from flightlog.model.session import Lane, ToolCall, Turn
 from flightlog.model.text import counted, inert, one_line
-from flightlog.model.usage import Cost, CostSource
+from flightlog.model.usage import Cost, CostSource, format_cost
 from flightlog.views.arguments import arguments
-from flightlog.views.changes import change_of, changed_files
 from flightlog.views.health import health
-from flightlog.views.outline.shape import LaneHead
-from flightlog.views.story import moment, money
-from flightlog.views.timeline import Row
+from flightlog.views.session.edits import changed_files, diff_of_call
+from flightlog.views.session.outline import SubagentSummary
+from flightlog.views.session.timeline import TimelineRow
+from flightlog.views.story import moment
 from flightlog.web.held import Shown
 from flightlog.web.markdown import rendered
 
@@ -60,7 +60,7 @@ def environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") -> Envi
         arguments=lambda call: inert(arguments(call.input)),
         brief=lambda address: _UUID.sub(lambda found: found[0][:8], address),
         bytes=size,
-        changes=change_of,
+        changes=diff_of_call,
         compact=compact,
         cost=_cost,
         counted=counted,
@@ -79,7 +79,7 @@ def environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") -> Envi
         line=one_line,
         markdown=rendered,
         model=short_model,
-        money=lambda usd: money(Cost(usd, CostSource.TABLE)),
+        money=lambda usd: format_cost(Cost(usd, CostSource.TABLE)),
         print=row_print,
         short=lambda session: session[:8],
         when=lambda at_ms, form="%Y-%m-%d %H:%M": moment(at_ms, zone, form),
@@ -174,7 +174,7 @@ def short_model(name: str) -> str:
     return re.sub(r"-20\d{6}$", "", inert(name).removeprefix("claude-")) or "?"
 
 
-def row_print(row: Row | Shown) -> str:
+def row_print(row: TimelineRow | Shown) -> str:
     """A short print of a row's content, by which a page tells whether it has this version."""
     item = row.item
     said = repr((item.prompt, item.rewound) if isinstance(item, Turn) else item)
@@ -182,16 +182,16 @@ def row_print(row: Row | Shown) -> str:
     return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
-def lane_steps(lane: Lane | LaneHead) -> int:
+def lane_steps(lane: Lane | SubagentSummary) -> int:
     """How many steps a subagent took."""
-    return lane.steps if isinstance(lane, LaneHead) else sum(len(turn.steps) for turn in lane.turns)
+    return lane.steps if isinstance(lane, SubagentSummary) else sum(len(turn.steps) for turn in lane.turns)
 
 
 def _cost(cost: Cost) -> Markup:
     """An amount, small and honest: unknown is a word, another source than the price table is said."""
     if cost.usd is None:
         return Markup('<span class="soft">cost unknown</span>')
-    return Markup('<span class="cost">{}</span>').format(money(cost))
+    return Markup('<span class="cost">{}</span>').format(format_cost(cost))
 
 
 def _iso(at_ms: int | None) -> str:

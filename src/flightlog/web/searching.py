@@ -12,10 +12,8 @@ from flightlog.model.errors import Invalid
 from flightlog.views.query import Query, parse
 from flightlog.web.held import Held, text_of
 from flightlog.web.looking import Fingerprint, fingerprints
-from flightlog.web.tidy import give_back
 
 SNIPPET_CHARS = 90
-MUCH_BYTES = 64 << 20
 _HALF = re.compile(r"\w{3}$")  # two letters begin too many words to look them all up
 
 
@@ -86,8 +84,6 @@ class Searching:
             if work is None:
                 self._finder = ({}, self._finder[1])
                 return
-            if work.bytes_read > MUCH_BYTES:
-                give_back()
         self._archive_seen = archive
 
 
@@ -104,7 +100,7 @@ def find(archive: Archive, held: Held, said: str, most: int) -> list[Hit]:
 def _hits(archive: Archive, held: Held, said: str) -> Iterator[tuple[str, int, Hit]]:
     seen: set[tuple[str, int]] = set()
     for entry in archive.records_with(held.session.id, said):
-        place = held.rows_by_place.get((entry.path, entry.offset))
+        place = held.rows_by_location.get((entry.path, entry.offset))
         snippet = _snippet(text_of(entry), said)
         if place is not None and place not in seen and snippet is not None:
             seen.add(place)

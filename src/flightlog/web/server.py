@@ -16,8 +16,10 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
+from flightlog.app.paths import reads_samples
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unavailable
-from flightlog.web.data import Data, Sources
+from flightlog.model.runtime import Runtime
+from flightlog.web.data import Data
 from flightlog.web.desk import DESK, Desk, page
 from flightlog.web.errands import Errands
 from flightlog.web.guard import Guard, add_headers
@@ -45,7 +47,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class Serving(Struct, frozen=True):
     """How to serve: what to show, to whom, below which path (`/` and a random name), and where."""
 
-    sources: Sources
+    runtime: Runtime
     token: str
     root: str
     port: int = 0
@@ -57,9 +59,18 @@ def application(serving: Serving) -> web.Application:
     root = serving.root
     guard = Guard(serving.token, root, read_only=serving.read_only)
     app = web.Application(middlewares=[guard.middleware(), _told])
-    templates = environment(serving.sources.zone, serving.sources.now_ms, root)
-    data = Data(serving.sources)
-    app[DESK] = Desk(data, templates, Hub(news(templates), data.shelf), FAMILIES, Errands(), serving.read_only, root)
+    templates = environment(serving.runtime.zone, serving.runtime.clock.now_ms, root)
+    data = Data(serving.runtime)
+    app[DESK] = Desk(
+        data,
+        templates,
+        Hub(news(templates), data.shelf),
+        FAMILIES,
+        Errands(),
+        serving.read_only,
+        root,
+        reads_samples(serving.runtime),
+    )
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(_end_streams)
     app.on_cleanup.append(_close)

@@ -18,8 +18,8 @@ from flightlog.model.pages import Redacted
 from flightlog.model.session import Note, NoteKind, Session
 from flightlog.model.text import describe_removed
 from flightlog.privacy.redact import Redactor
-from flightlog.views.summary import summarise
-from flightlog.views.timeline import Row, RowKind, rows, strip
+from flightlog.views.session.summary import outline_session
+from flightlog.views.session.timeline import RowKind, TimelineRow, build_rows, row_bars
 from flightlog.web.render import STATIC
 
 STYLES = ("base.css", "timeline.css", "share.css")
@@ -33,10 +33,10 @@ def share(document: Redacted[SessionDocument], cleaner: Redactor, templates: Env
     removed = describe_removed(document.secrets, document.personal)
     html = templates.get_template("share.html").render(
         session=session,
-        told=summarise(session),
+        told=outline_session(session).summary,
         rows=laid,
         lane_rows=inner,
-        bars=strip(laid),
+        bars=row_bars(laid),
         total=len(laid),
         position=0,
         removed=removed,
@@ -52,24 +52,24 @@ def share(document: Redacted[SessionDocument], cleaner: Redactor, templates: Env
     return replace(page, value=page.value.replace(removed, describe_removed(page.secrets, page.personal), 1))
 
 
-def _each_lane_once(session: Session) -> tuple[list[Row], dict[str, list[Row]]]:
+def _each_lane_once(session: Session) -> tuple[list[TimelineRow], dict[str, list[TimelineRow]]]:
     """Lay out every thread so that each subagent stands in one place, even one that claims to have started itself."""
     told: set[str] = set()
-    inner: dict[str, list[Row]] = {}
-    main = _first_told(rows(session), told)
+    inner: dict[str, list[TimelineRow]] = {}
+    main = _first_told(build_rows(session), told)
     waiting = [lane for row in main for lane in row.lanes]
     lost = (lane for lane in session.lanes if lane.id not in told)
     while lane := waiting.pop(0) if waiting else next(lost, None):
         if lane.id not in told:
             told.add(lane.id)
             note = Note(NoteKind.REMARK, "subagent whose call is not on record here")
-            main.append(Row(f"x{len(told)}", RowKind.NOTE, note, (lane,)))
-        inner[lane.id] = _first_told(rows(session, lane), told)
+            main.append(TimelineRow(f"x{len(told)}", RowKind.NOTE, note, (lane,)))
+        inner[lane.id] = _first_told(build_rows(session, lane), told)
         waiting += [each for row in inner[lane.id] for each in row.lanes]
     return main, inner
 
 
-def _first_told(laid: list[Row], told: set[str]) -> list[Row]:
+def _first_told(laid: list[TimelineRow], told: set[str]) -> list[TimelineRow]:
     kept = []
     for row in laid:
         fresh = tuple(lane for lane in row.lanes if lane.id not in told)

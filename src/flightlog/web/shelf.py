@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from flightlog.archive import Archive
 from flightlog.archive.growing import Growing, keep_outline, kept_outline
-from flightlog.views.outline.shape import Outline
+from flightlog.views.session.outline import SessionOutline
 from flightlog.web.held import Held
 
 HELD_BYTES_MAX = 32 << 20
@@ -66,7 +66,7 @@ class Shelf:
             self._forget()
         return held
 
-    def hold(self, archive: Archive, outline: Outline, version: str) -> Held:
+    def hold(self, archive: Archive, outline: SessionOutline, version: str) -> Held:
         """Hold an outline under the title that the list gives it."""
         return Held(archive, outline, version, self._title(outline.session.id))
 

@@ -20,11 +20,11 @@ ALLOWED = {
 }
 
 
-def test_the_hook_loads_only_small_library_modules(tmp_path):
+def test_the_hook_loads_exactly_these_modules(tmp_path):
     bare = imported(tmp_path, ["-c", "pass"], b"")
 
-    assert imported(tmp_path, [str(SCRIPT)], payload("PreToolUse")) - bare - ALLOWED <= OURS - {"gate"}
-    assert imported(tmp_path, [str(SCRIPT)], payload("Stop")) - bare - ALLOWED <= OURS
+    assert imported(tmp_path, [str(SCRIPT)], payload("PreToolUse")) - bare - ALLOWED == OURS - {"gate"}
+    assert imported(tmp_path, [str(SCRIPT)], payload("Stop")) - bare - ALLOWED == OURS
 
 
 def test_an_event_is_one_write_and_syncs_only_where_it_must(tmp_path):

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from flightlog.app import open_runtime
 from flightlog.app.trajectories import lint_path
 from flightlog.lab.book import Book
 from flightlog.lab.replaying.differences import canonical
@@ -115,7 +116,7 @@ def test_its_pages_tell_only_what_is_new_and_where_it_comes_from(ground, prompte
     assert [step["source"] for step in steps if step["source"] != "system"] == ["user", *["agent"] * 3]
     assert [step["message"] for step in steps if step["source"] == "user"] == [PROMPT]
     assert "flightlog branch point" not in json.dumps(steps)
-    assert [each.findings for each in lint_path(book.path) if each.findings] == []
+    assert [each.findings for each in lint_path(open_runtime(), book.path) if each.findings] == []
     assert (told["source_run"], told["source_session_index"], told["replay_turn_index"]) == ("run", 1, 5)
     assert told["shadow_git_reset_tag"].startswith("_step_01")
     assert str(ground.root) not in json.dumps({**told, "side_effects_not_restored": []})

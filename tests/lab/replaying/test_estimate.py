@@ -4,7 +4,7 @@ from msgspec.structs import replace
 from flightlog.lab.replaying.estimate import estimate
 from flightlog.lab.replaying.source import Source
 from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 from labs import bash, config, run, script
 
 MODEL = "claude-opus-5-5"

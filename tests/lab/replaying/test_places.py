@@ -13,6 +13,7 @@ from cli_runs import FLIGHTLOG
 from flightlog.agents.namespace import Means
 from flightlog.agents.scripted import parse, serve
 from flightlog.app import lab as app
+from flightlog.app import open_runtime
 from flightlog.lab.config import frozen
 from flightlog.lab.replaying.branch import Asked, carry_on, prepare
 from flightlog.lab.replaying.source import Source
@@ -26,7 +27,7 @@ SCENARIO = script([bash("echo one > a")], [bash("cp a b; echo two > a")], "done"
 
 def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
     book = run(tmp_path, config(tmp_path, SCENARIO, "do it", engine="scripted"))
-    setting = replace(app.setting(lambda *_: None, environment(tmp_path)), means=Means.NONE, leash=())
+    setting = replace(app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), means=Means.NONE, leash=())
     (tmp_path / "work" / "mine").write_text("since then\n")
     before = fingerprint(tmp_path / "work")
     point = Source(book, 1, 0, os.environ["PATH"]).point(2)
@@ -53,7 +54,7 @@ def test_a_store_that_is_the_persons_own_is_as_it_was(tmp_path):
         book = run(tmp_path, given)
         before = fingerprint(home / "projects")
         assert before
-        setting = app.setting(lambda *_: None, environment(tmp_path))
+        setting = app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None)
         point = Source(book, 1, 0, os.environ["PATH"]).point(2)
 
         branch = prepare(book, point, Asked(), (tmp_path / "runs" / "b", 1), setting)
@@ -68,11 +69,12 @@ import os, signal, sys
 from pathlib import Path
 from msgspec.structs import replace
 from flightlog.agents.namespace import Means
-from flightlog.app import lab as app
+from flightlog.app import lab as app, open_runtime
 from flightlog.lab.book import Book
 from flightlog.lab.replaying.branch import carry_on
-setting = replace(app.setting(lambda *_: None, dict(os.environ)), means=Means.NONE, leash=())
-carry_on(Book(Path(sys.argv[1]), now=setting.now, new_id=setting.new_id), setting, again=False)
+setting = replace(app.prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=Means.NONE, leash=())
+book = Book(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
+carry_on(book, setting, again=False)
 """
 
 
@@ -81,7 +83,7 @@ def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(t
     quick = script([bash("echo one > a")], [bash("echo two > a")], "done")
     env = environment(tmp_path)
     book = run(tmp_path, config(tmp_path, quick, "do it", engine="scripted"))
-    setting = replace(app.setting(lambda *_: None, env), means=Means.NONE, leash=())
+    setting = replace(app.prepare_run(open_runtime(env), lambda *_: None), means=Means.NONE, leash=())
     (tmp_path / "work" / "mine").write_text("since then\n")
     before = fingerprint(tmp_path / "work")
     point = Source(book, 1, 0, os.environ["PATH"]).point(2)

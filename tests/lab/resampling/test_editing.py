@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from flightlog.app import lab_resample
+from flightlog.app import lab_resample, open_runtime
 from flightlog.lab.resampling import editing
 from flightlog.lab.resampling.reading import variants
 from flightlog.lab.resampling.sweep import Sweep
@@ -67,10 +67,17 @@ def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
     with paying() as till:
         for label, body in edits.items():
             with pytest.raises(Invalid, match="thinking"):
-                lab_resample.edited(book(run), Sweep(requests=(3,), count=1), body, label, sent(till.url))
+                lab_resample.edited(
+                    open_runtime(), book(run), Sweep(requests=(3,), count=1), body, label, sent=sent(till.url)
+                )
 
         dropped = lab_resample.edited(
-            book(run), Sweep(requests=(3,), count=1), editing.without_thinking(original), "dropped", sent(till.url)
+            open_runtime(),
+            book(run),
+            Sweep(requests=(3,), count=1),
+            editing.without_thinking(original),
+            "dropped",
+            sent=sent(till.url),
         )
 
     assert len(till.came) == 1

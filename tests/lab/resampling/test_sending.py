@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from flightlog.app import lab_resample
+from flightlog.app import lab_resample, open_runtime
 from flightlog.lab.resampling import editing
 from flightlog.lab.resampling.layout import JOURNAL
 from flightlog.lab.resampling.reading import samples
@@ -119,7 +119,7 @@ def test_an_api_that_stays_busy_ends_the_batch_which_goes_on_later(run):
     with paying(lambda _: Said(529, {"error": {"message": "overloaded"}})) as till:
         told = ask(run, till.url, retries=1, parallel=2)
     with paying() as till:
-        again = lab_resample.resumed(book(run), "", sent(till.url), {})
+        again = lab_resample.resumed(open_runtime(), book(run), "", sent(till.url), {})
 
     assert (told["stop_reason"], told["left"], told["errors"]) == ("rate_limited", 5, 0)
     assert (again["stop_reason"], again["samples"]) == ("completed", 5)
@@ -156,8 +156,8 @@ def test_no_more_is_spent_than_the_budget(run):
     with paying() as till:
         one = ask(run, till.url, sweep=Sweep(requests=(2,), count=1))["cost_usd"]
         told = ask(run, till.url, sweep=Sweep(requests=(2,), count=20), max_budget_usd=one * 5.5, parallel=3)
-        more = lab_resample.resumed(book(run), "", sent(till.url), {})
-        all_of_it = lab_resample.resumed(book(run), "", sent(till.url), {"max_budget_usd": one * 21})
+        more = lab_resample.resumed(open_runtime(), book(run), "", sent(till.url), {})
+        all_of_it = lab_resample.resumed(open_runtime(), book(run), "", sent(till.url), {"max_budget_usd": one * 21})
 
     assert told["stop_reason"] == "budget_exhausted"
     # The first of them were expected to cost what the recorded answer did, which was less.
@@ -202,7 +202,7 @@ def test_what_is_not_there_is_said(run):
     with pytest.raises(NotFound, match="variant 7"):
         ask(run, sweep=Sweep(requests=(2,), numbers=(7,)))
     with pytest.raises(NotFound, match="no batch"):
-        lab_resample.resumed(book(run), "", sent(), {})
+        lab_resample.resumed(open_runtime(), book(run), "", sent(), {})
     with pytest.raises(Invalid, match="no such place"):
         Change("x", {"messages.9.content": "y"}).applied({"messages": []})
 
@@ -230,4 +230,4 @@ def test_a_batch_whose_process_died_counts_as_soon_as_somebody_asks_again(run):
     meta = json.loads((run / "run_meta.json").read_text())
     assert meta["total_resamples"] == 4
     assert len(till.came) == 4
-    assert [each.name for each in lab_resample.unfinished(book(run))] == []
+    assert [each.name for each in lab_resample.unfinished(open_runtime(), book(run))] == []

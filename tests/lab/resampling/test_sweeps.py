@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from flightlog.app import lab_resample
+from flightlog.app import lab_resample, open_runtime
 from flightlog.lab.resampling.layout import JOURNAL
 from flightlog.lab.resampling.reading import samples
 from flightlog.lab.resampling.sweep import Change, Sweep, parse
@@ -83,8 +83,8 @@ def test_a_whole_session_is_run_again_as_more_replicates_and_the_totals_tell(run
     reconfigured(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
     before = json.loads((run / "run_meta.json").read_text())
 
-    lab_resample.session_again(book(run), 1, 2, (None, "local"), lambda *_: None)
-    again = lab_resample.session_again(book(run), 1, 1, (None, "local"), lambda *_: None)
+    lab_resample.session_again(open_runtime(), book(run), 1, 2, budget_usd=None, tell=lambda *_: None)
+    again = lab_resample.session_again(open_runtime(), book(run), 1, 1, budget_usd=None, tell=lambda *_: None)
 
     meta = json.loads((run / "run_meta.json").read_text())
     names = ["session_01", "session_01_r01", "session_01_r02", "session_01_r03"]
@@ -106,8 +106,8 @@ def test_more_of_a_session_cost_no_more_than_is_said(run, tmp_path):
     config = run / "config.yaml"
     reconfigured(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
 
-    again = lab_resample.session_again(book(run), 1, 3, (0.000001, "local"), lambda *_: None)
+    again = lab_resample.session_again(open_runtime(), book(run), 1, 3, budget_usd=0.000001, tell=lambda *_: None)
 
     assert "budget_exhausted" in {attempt.stop_reason for tries in again.state.attempts.values() for attempt in tries}
     with pytest.raises(NotFound, match="no session 9"):
-        lab_resample.session_again(book(run), 9, 1, (None, "local"), lambda *_: None)
+        lab_resample.session_again(open_runtime(), book(run), 9, 1, budget_usd=None, tell=lambda *_: None)

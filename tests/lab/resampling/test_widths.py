@@ -6,7 +6,7 @@ import threading
 import pytest
 
 import sampled
-from flightlog.app import lab, lab_resample, lab_statistics
+from flightlog.app import lab, lab_resample, lab_statistics, open_runtime
 from flightlog.lab.resampling.events import Limits, Target
 from flightlog.lab.resampling.layout import Item
 from flightlog.lab.resampling.sweep import Sweep
@@ -38,11 +38,17 @@ def model(seed):
 
 def asked(book, url, count, **limits):
     sent = lab_resample.Sent(Limits(**limits), lambda *_: None, base_url=url)
-    return lab_resample.resampled(book, Sweep(session=1, requests=(2,), count=count), sent, dry_run=False)
+    return lab_resample.resampled(
+        open_runtime(), book, Sweep(session=1, requests=(2,), count=count), sent, dry_run=False
+    )
 
 
 def shares(book):
-    (group,) = lab_statistics.analysed([lab.open_book(book.path.parent, "run")]).answers[0].groups
+    (group,) = (
+        lab_statistics.analysed(open_runtime(), [lab.open_book(open_runtime(), book.path.parent, "run")])
+        .answers[0]
+        .groups
+    )
     return group, {each.label.removeprefix("Bash "): each for each in group.actions}
 
 
@@ -72,7 +78,8 @@ def test_sampling_stops_when_every_share_is_known_to_the_width_and_that_is_the_e
         assert found.interval.low <= share <= found.interval.high
     with pytest.raises(NotFound):
         lab_resample.resumed(
-            lab.open_book(book.path.parent, "run"),
+            open_runtime(),
+            lab.open_book(open_runtime(), book.path.parent, "run"),
             "",
             lab_resample.Sent(Limits(), lambda *_: None, base_url=till.url),
             {},

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import labs
-from flightlog.app import lab, lab_resample
+from flightlog.app import lab, lab_resample, open_runtime
 from flightlog.app.lab_resample import Sent
 from flightlog.lab.resampling import editing
 from flightlog.lab.resampling.events import Limits
@@ -43,21 +43,23 @@ def book(ran, monkeypatch):
     for name, value in labs.environment(ran).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    return lab.open_book(ran / "runs", "run")
+    return lab.open_book(open_runtime(), ran / "runs", "run")
 
 
 def test_a_request_of_the_real_client_is_asked_again(book):
-    listed = lab_resample.listed(book, 1, 0)
+    listed = lab_resample.listed(open_runtime(), book, 1, 0)
     wanted = next(each for each in listed if each.turn == 2)
     recorded = json.loads((book.path / f"session_01/raw_dumps/request_{wanted.request:03d}.json").read_text())
     heads = json.loads((book.path / f"session_01/raw_dumps/request_{wanted.request:03d}_headers.json").read_text())
 
     with paying() as till:
         sent = Sent(Limits(), lambda *_: None, base_url=till.url)
-        lab_resample.resampled(book, Sweep(turns=(2,), count=3), sent, dry_run=False)
+        lab_resample.resampled(open_runtime(), book, Sweep(turns=(2,), count=3), sent, dry_run=False)
         body = lab_resample.dumped(book, 1, 0, wanted.request)
         edited = editing.with_set(body, {"tools": body["tools"][:1], "max_tokens": 100})
-        lab_resample.edited(book, Sweep(requests=(wanted.request,), count=1), edited, "one tool", sent)
+        lab_resample.edited(
+            open_runtime(), book, Sweep(requests=(wanted.request,), count=1), edited, "one tool", sent=sent
+        )
 
     assert {"stream", "metadata"} <= set(recorded)
     gone = {"stream", "metadata", "context_management"}
@@ -75,7 +77,7 @@ def test_a_request_of_the_real_client_is_asked_again(book):
 def test_a_session_that_went_on_from_another_is_run_again_from_there(book, ran):
     before = (ran / "work" / "log").read_text()
 
-    again = lab_resample.session_again(book, 2, 2, (None, "local"), lambda *_: None)
+    again = lab_resample.session_again(open_runtime(), book, 2, 2, budget_usd=None, tell=lambda *_: None)
 
     assert before == "one\ntwo\n"
     assert (ran / "work" / "log").read_text() == before

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from flightlog.app import open_runtime
 from flightlog.app.trajectories import lint_path
 from flightlog.views.atif.lint import is_sound
 from labs import bash, config, lines, meta, proven, replies, run, script, tree
@@ -128,7 +129,7 @@ def test_the_changes_of_each_step_in_order_give_the_final_tree(place):
     wrote = {list(every)[entry["session_index"] - 1] for entry in entries}
     assert set(every) - wrote == {"words only"}
     assert {entry["kind"] for entry in entries} >= {"added", "deleted", "modified", "renamed", "retyped"}
-    assert all(is_sound(each.findings) for each in lint_path(book.path))
+    assert all(is_sound(each.findings) for each in lint_path(open_runtime(), book.path))
 
 
 def attributed(book, place):
@@ -232,4 +233,4 @@ def test_a_compacted_conversation_keeps_its_changes_and_is_counted(place):
     rows = [json.loads(line) for line in (book.path / "session_02/api_captures.jsonl").read_bytes().splitlines()]
     assert [row["is_compaction"] for row in rows] == [True]
     assert [each["compaction_count"] for each in told["sessions"]] == [0, 1, 0]
-    assert all(is_sound(each.findings) for each in lint_path(book.path))
+    assert all(is_sound(each.findings) for each in lint_path(open_runtime(), book.path))

@@ -6,6 +6,7 @@ import pytest
 
 import strace_points
 from flightlog.app import lab as app
+from flightlog.app import open_runtime
 from flightlog.lab.book import Book
 from flightlog.lab.running.run import carry_on
 from flightlog.model.damage import Damage
@@ -13,11 +14,11 @@ from flightlog.store.lines import read_together
 from labs import config, environment, meta, run
 
 FINISH = """
-from flightlog.app import lab as app
+from flightlog.app import lab as app, open_runtime
 from flightlog.lab.book import Book
 from flightlog.lab.running.run import carry_on
-setting = app.setting(lambda *_: None, {**os.environ, "HOME": str(root)})
-book = Book(root / "runs" / "run", now=setting.now, new_id=setting.new_id)
+setting = app.prepare_run(open_runtime({**os.environ, "HOME": str(root)}), lambda *_: None)
+book = Book(root / "runs" / "run", now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
 begin()
 carry_on(book, setting, again=False)
 end()
@@ -44,8 +45,10 @@ def died_at(unfinished, every):
     def check(root, _):
         path = root / "runs" / "run"
         assert not [each for each in read_together(path / ".journal.jsonl") if isinstance(each, Damage)]
-        setting = app.setting(lambda *_: None, environment(root))
-        book = carry_on(Book(path, now=setting.now, new_id=setting.new_id), setting, again=False)
+        setting = app.prepare_run(open_runtime(environment(root)), lambda *_: None)
+        book = carry_on(
+            Book(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id), setting, again=False
+        )
         told = meta(book)
         assert (told["stop_reason"], [each["attempts"] for each in told["sessions"]]) == ("completed", [1, 1])
         assert not list(path.parent.glob(".work-*"))

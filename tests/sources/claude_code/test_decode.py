@@ -6,8 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flightlog.model import events
-from flightlog.sources.claude_code.decode import decode
-from flightlog.sources.claude_code.shapes import ATTACHMENT_KINDS, FIELDS, SYSTEM_KINDS
+from flightlog.sources.claude_code.decode import ATTACHMENT_KINDS, FIELDS, SYSTEM_KINDS, decode
 from recordings import ROOT
 from transcripts import assistant, user
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.sources.claude_code.discover import Transcript, discover, lane_facts_file, session_files, spilled_file
+from flightlog.sources.claude_code.discover import discover, lane_facts_file, session_files, spilled_file
+from flightlog.sources.protocol import SessionFile
 from recordings import config_dir
 from transcripts import SESSION, user, write
 from unprivileged import as_nobody
@@ -16,7 +17,7 @@ def found(root):
 
 
 def names(root):
-    return [(item.session, item.lane) for item in found(root).transcripts]
+    return [(item.session, item.lane) for item in found(root).files]
 
 
 @pytest.fixture
@@ -43,7 +44,7 @@ def test_subagents_are_found_in_each_layout(tmp_path):
 
 
 def test_nothing_there_is_nothing_found(tmp_path):
-    assert found(tmp_path / "absent").transcripts == ()
+    assert found(tmp_path / "absent").files == ()
     assert found(tmp_path / "absent").damage == ()
 
 
@@ -64,7 +65,7 @@ def test_a_file_whose_name_is_no_id_is_told_and_left_alone(tmp_path, name):
 
     told = found(tmp_path)
 
-    assert [item.session for item in told.transcripts] == [SESSION]
+    assert [item.session for item in told.files] == [SESSION]
     assert [os.fsencode(span.path) for span in told.damage] == [path]
 
 
@@ -112,7 +113,7 @@ def test_a_pipe_does_not_keep_us_waiting(tmp_path, name):
 
     told = found(tmp_path)
 
-    assert [item.session for item in told.transcripts] == [SESSION]
+    assert [item.session for item in told.files] == [SESSION]
     assert [span.why for span in told.damage] == ["not a file"]
 
 
@@ -142,13 +143,13 @@ def test_a_directory_that_may_not_be_read_is_told_and_hides_no_other(open_dir):
 
     told = as_nobody(lambda: discover(str(open_dir)))
 
-    assert [item.session for item in told.transcripts] == ["a"]
+    assert [item.session for item in told.files] == ["a"]
     assert [(span.path, span.why) for span in told.damage] == [(str(open_dir / "projects/closed"), "Permission denied")]
 
 
 def test_the_files_of_one_session_are_the_same_as_in_the_whole_list(tmp_path):
     root = config_dir(tmp_path, "2.0.76/subagent", "2.1.325/subagents-background")
-    everything = found(root).transcripts
+    everything = found(root).files
 
     for item in {file.session: file for file in everything if not file.lane}.values():
         alone = session_files(str(Path(item.path).parent), item.session)
@@ -156,8 +157,8 @@ def test_the_files_of_one_session_are_the_same_as_in_the_whole_list(tmp_path):
 
 
 def test_a_spilled_output_is_looked_for_beside_its_transcript_by_name_alone():
-    main = Transcript("/c/projects/p/s1.jsonl", "s1", 0, 0)
-    lane = Transcript("/c/projects/p/s1/subagents/agent-a1.jsonl", "s1", 0, 0, "a1")
+    main = SessionFile("/c/projects/p/s1.jsonl", "s1", 0, 0)
+    lane = SessionFile("/c/projects/p/s1/subagents/agent-a1.jsonl", "s1", 0, 0, "a1")
 
     for said in ("/somewhere/else/b7.txt", "../../../b7.txt", "b7.txt"):
         assert spilled_file(main, said) == "/c/projects/p/s1/tool-results/b7.txt"

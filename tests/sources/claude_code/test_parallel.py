@@ -2,80 +2,82 @@ import os
 import signal
 import threading
 
-from msgspec.structs import replace
-
+from flightlog.model.session_file import SessionFile
 from flightlog.sources.claude_code import parallel
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES
-from flightlog.sources.claude_code.scan import Target, scan
-from flightlog.store.index.usage import content
+from flightlog.sources.claude_code.scan import scan
+from flightlog.sources.usage_rows import unpack_rows
+from flightlog.store.index.files import PendingRead
 
 LINE = '{"type":"assistant","message":{"id":"msg_%d","model":"m","usage":{"output_tokens":%d}}}\n'
+LARGE = FORK_ABOVE_BYTES // 8
 
 
-def targets(tmp_path, count=40):
+def pending(tmp_path, count=40, size=LARGE):
     for number in range(count):
         (tmp_path / f"{number}.jsonl").write_text(LINE % (number, number + 1))
-    return [Target(str(tmp_path / f"{number}.jsonl"), str(number)) for number in range(count)]
+    files = [SessionFile(str(tmp_path / f"{number}.jsonl"), str(number), size, 0) for number in range(count)]
+    return [PendingRead(file, number, 0) for number, file in enumerate(files)]
 
 
-def scan_all(*given, **more):
-    found = list(parallel.scan_all(*given, **more))
-    assert sorted(place for place, _ in found) == list(range(len(given[0])))
-    return [each for _, each in sorted(found, key=lambda pair: pair[0])]
+def scan_files(reads, **options):
+    scans = dict(parallel.scan_files(reads, **options))
+    assert sorted(scans) == list(range(len(reads)))
+    return [scans[position] for position in range(len(reads))]
+
+
+def rows_of(scans):
+    return [unpack_rows(each.packed) if each.packed else (each.rows, each.totals) for each in scans]
 
 
 def test_forks_return_what_one_process_returns(tmp_path):
-    files = targets(tmp_path)
-    sizes = [FORK_ABOVE_BYTES // 8] * len(files)
+    reads = pending(tmp_path)
 
-    found = scan_all(files, sizes, workers=3)
+    scans = scan_files(reads, workers=3)
 
-    assert [(content(each), each.end, each.read) for each in found] == [
-        ((each.rows, each.totals), each.end, each.read) for each in map(scan, files)
-    ]
-
-
-def test_the_files_of_a_session_are_finished_together(tmp_path):
-    files = [replace(target, session=f"s{place % 7}") for place, target in enumerate(targets(tmp_path))]
-
-    def finish(scanned):
-        sessions = {target.session for target, _ in scanned}
-        for session in sessions:
-            mine = [found for target, found in scanned if target.session == session]
-            mine[0].digest = str(len(mine)).encode()
-
-    for size in (1, FORK_ABOVE_BYTES // 8):
-        found = scan_all(files, [size] * len(files), 3, finish)
-        assert sorted(each.digest for each in found if each.digest) == [b"5", b"5", b"6", b"6", b"6", b"6", b"6"]
+    alone = [scan(read.file) for read in reads]
+    assert all(each.packed for each in scans)
+    assert rows_of(scans) == rows_of(alone)
+    assert [(each.end, each.read) for each in scans] == [(each.end, each.read) for each in alone]
 
 
 def test_little_work_is_done_here(tmp_path):
-    files = targets(tmp_path, 3)
+    reads = pending(tmp_path, 3, size=100)
 
-    assert scan_all(files, [100, 100, 100]) == [scan(file) for file in files]
+    assert scan_files(reads) == [scan(read.file) for read in reads]
 
 
 def test_no_fork_beside_threads(tmp_path):
-    files = targets(tmp_path, 3)
+    reads = pending(tmp_path, 3, size=FORK_ABOVE_BYTES)
     stop = threading.Event()
     other = threading.Thread(target=stop.wait)
     other.start()
 
-    found = scan_all(files, [FORK_ABOVE_BYTES] * 3)
+    scans = scan_files(reads)
 
     stop.set()
     other.join()
-    assert found == [scan(file) for file in files]
+    assert scans == [scan(read.file) for read in reads]
+
+
+class DeadlyFile:
+    """A file that kills the child that opens it."""
+
+    def __init__(self, file):
+        self.file, self.session, self.lane, self.size = file, file.session, file.lane, file.size
+        self.here = os.getpid()
+
+    @property
+    def path(self):
+        if os.getpid() != self.here:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return self.file.path
 
 
 def test_a_child_that_ends_early_costs_no_rows(tmp_path):
-    files = targets(tmp_path)
-    here = os.getpid()
+    reads = pending(tmp_path)
+    deadly = [*reads[:7], PendingRead(DeadlyFile(reads[7].file), 7, 0), *reads[8:]]
 
-    def finish(scanned):
-        if os.getpid() != here and any(target.session == "7" for target, _ in scanned):
-            os.kill(os.getpid(), signal.SIGKILL)
+    scans = scan_files(deadly, workers=2)
 
-    found = scan_all(files, [FORK_ABOVE_BYTES // 8] * len(files), 2, finish)
-
-    assert [content(each) for each in found] == [(each.rows, each.totals) for each in map(scan, files)]
+    assert rows_of(scans) == rows_of(scan(read.file) for read in reads)

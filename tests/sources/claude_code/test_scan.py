@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from flightlog.model.events import CostStated, Replied
 from flightlog.model.usage import Response, Usage, response
 from flightlog.sources.claude_code.decode import decode
-from flightlog.sources.claude_code.scan import BLOCK_BYTES, Scan, Target, scan
-from flightlog.views.ledger import settled
+from flightlog.sources.claude_code.scan import BLOCK_BYTES, scan
+from flightlog.sources.protocol import SessionFile, UsageScan
+from flightlog.usage.attribution import attribute_responses
 
 RECORDINGS = sorted((Path(__file__).parents[2] / "recordings" / "claude-code").rglob("*.jsonl"))
 
@@ -26,14 +27,18 @@ def line(name="msg_1", output=5, **fields):
     return json.dumps(record | fields, separators=(",", ":"), ensure_ascii=False).encode()
 
 
+def session_file(path):
+    return SessionFile(str(path), "s", 0, 0)
+
+
 def scanned(tmp_path, *lines, end=b"\n"):
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"\n".join(lines) + end)
-    return scan(Target(str(path), "s"))
+    return scan(session_file(path))
 
 
 def winners(*scans):
-    return settled([response(row) for one in scans for row in one.rows], {}).responses
+    return attribute_responses([response(row) for one in scans for row in one.rows], {}).responses
 
 
 def test_a_line_becomes_a_response(tmp_path):
@@ -51,7 +56,7 @@ def test_a_line_becomes_a_response(tmp_path):
     assert [response(row) for row in found.rows] == [
         Response("msg_1", "s", "claude-x", Usage(3, 5, 7, 10, 20, 2), 1780308000250, "/srv/app", "req_1", "a1", True)
     ]
-    assert found.born_ms == 1780308000250
+    assert found.first_ms == 1780308000250
 
 
 def test_the_line_with_most_output_counts_and_then_the_earlier(tmp_path):
@@ -132,12 +137,12 @@ def test_the_clients_own_totals_are_found(tmp_path):
 
 
 def test_a_missing_or_unreadable_file_says_so(tmp_path):
-    assert scan(Target(str(tmp_path / "none"), "s", start=7)) == Scan([], [], 7, error="No such file or directory")
-    assert scan(Target(str(tmp_path), "s")).error == "Is a directory"
+    assert scan(session_file(tmp_path / "none"), 7) == UsageScan([], [], 7, error="No such file or directory")
+    assert scan(session_file(tmp_path)).error == "Is a directory"
 
 
 def test_a_file_without_times_has_no_birth(tmp_path):
-    assert scanned(tmp_path, b"{}", b"not json").born_ms == 0
+    assert scanned(tmp_path, b"{}", b"not json").first_ms == 0
 
 
 @given(data=st.data())
@@ -150,15 +155,15 @@ def test_cuts_between_scans_change_nothing(tmp_path_factory, data):
     parts, start = [], 0
     for cut in [*cuts, len(whole)]:
         path.write_bytes(whole[:cut])
-        parts.append(scan(Target(str(path), "s", start=start)))
+        parts.append(scan(session_file(path), start))
         start = parts[-1].end
 
-    assert winners(*parts) == winners(scan(Target(str(path), "s")))
+    assert winners(*parts) == winners(scan(session_file(path)))
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parts[-4]}-{path.stem[:8]}")
 def test_the_scan_says_what_the_decoder_says(path):
-    found = scan(Target(str(path), "s"))
+    found = scan(session_file(path))
 
     entries = [entry for text in path.read_bytes().splitlines() for entry in decode(text, "s") or []]
     slow = [
@@ -176,7 +181,7 @@ def test_the_scan_says_what_the_decoder_says(path):
         for entry in entries
         if isinstance(reply := entry.event, Replied) and not reply.synthetic
     ]
-    assert winners(found) == settled(slow, {}).responses
+    assert winners(found) == attribute_responses(slow, {}).responses
     stated = [entry.event.totals for entry in entries if isinstance(entry.event, CostStated)]
     assert [(said.total_usd, said.started_ms, said.models) for said in found.totals] == [
         (said.total_usd, said.started_ms, said.models) for said in stated

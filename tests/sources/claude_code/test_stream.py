@@ -1,11 +1,12 @@
 import io
 import json
 
+from flightlog.model.session_file import SessionFile
 from flightlog.sources.claude_code import stream
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES
 from flightlog.sources.claude_code.records import read_records
 from flightlog.sources.claude_code.stream import read_all
-from flightlog.store.index.files import Reading, Source
+from flightlog.store.index.files import PendingRead
 
 
 def readings(tmp_path, size):
@@ -14,7 +15,7 @@ def readings(tmp_path, size):
         path = tmp_path / f"{number}.jsonl"
         record = {"type": "user", "uuid": f"u{number}", "message": {"content": f"word{number}"}}
         path.write_text(json.dumps(record) + "\n" + "{torn")
-        found.append(Reading(Source(str(path), str(path), "s", "", 0, 0, size, 0), number, 0))
+        found.append(PendingRead(SessionFile(str(path), "s", size, 0), number, 0))
     return found
 
 
@@ -23,7 +24,7 @@ def test_a_second_process_reads_what_one_reads(tmp_path):
 
     alone, ahead = list(read_all(few)), list(read_all(many))
 
-    assert alone == ahead == [read_records(each.source.path, 0) for each in few]
+    assert alone == ahead == [read_records(each.file.path, 0) for each in few]
     assert [each.records[0].said for each in ahead] == ["word0", "word1", "word2", "word3", "word4"]
 
 

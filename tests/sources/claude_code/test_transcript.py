@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from flightlog.model.damage import Damage
 from flightlog.model.events import Entry, LaneFacts, Prompted, words
-from flightlog.sources.claude_code.discover import Transcript
 from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.sources.protocol import SessionFile
 from recordings import ROOT
 from transcripts import SESSION, assistant, user, write
 from unprivileged import as_nobody
 
 
 def read(path, lane="", start=0):
-    return list(entries(Transcript(str(path), SESSION, 0, 0, lane), start))
+    return list(entries(SessionFile(str(path), SESSION, 0, 0, lane), start))
 
 
 def said(items):
@@ -122,17 +122,17 @@ def test_a_file_that_may_not_be_read_is_damage():
 
 @pytest.mark.parametrize("body", ["", "[]", "nonsense", '{"agentType":1}', "\udcff"])
 def test_broken_facts_beside_a_subagent_are_no_facts(tmp_path, body):
-    file = Transcript(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1")
+    file = SessionFile(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1")
     (tmp_path / "agent-a1.meta.json").write_bytes(body.encode("utf-8", "surrogateescape"))
 
     assert lane_facts(file) == LaneFacts("a1")
-    assert lane_facts(Transcript(str(tmp_path / "agent-a2.jsonl"), SESSION, 0, 0, "a2")) == LaneFacts("a2")
+    assert lane_facts(SessionFile(str(tmp_path / "agent-a2.jsonl"), SESSION, 0, 0, "a2")) == LaneFacts("a2")
 
 
 def test_the_facts_beside_a_subagent_link_it_to_its_call(tmp_path):
     (tmp_path / "agent-a1.meta.json").write_text('{"agentType":"Explore","description":"look","toolUseId":"t1"}')
 
-    told = lane_facts(Transcript(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1"))
+    told = lane_facts(SessionFile(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1"))
 
     assert told == LaneFacts("a1", "Explore", "look", "t1")
 

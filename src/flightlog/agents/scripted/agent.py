@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code import project_folder
+from flightlog.agents.claude_code.driver import project_folder
 from flightlog.model.errors import FlightlogError, NotFound, Unavailable
 from flightlog.store.files import ensure_dir, replace
 from flightlog.store.lines import append

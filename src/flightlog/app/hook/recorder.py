@@ -12,7 +12,6 @@ import _json
 import _signal  # type: ignore[import-not-found]
 import binascii
 import os
-import sys
 import time
 
 import writing  # type: ignore[import-not-found]
@@ -43,7 +42,7 @@ class _Strict:
 def main(arguments: list[str]) -> None:
     """Record what stands on stdin, then start a settle when the event asks for one."""
     os.umask(0o077)
-    home = data_home(os.environ)
+    home = writing.find_data_dir(os.environ)
     _let_go_after(HARD_STOP_S, home)
     agent = next((word for word in arguments if is_safe(word)), "claude-code")
     try:
@@ -117,17 +116,6 @@ def collects(folder: str) -> bool:
         above = os.path.dirname(folder)
         folder = above if above != folder else ""
     return False
-
-
-def data_home(environment: "os._Environ[str] | dict[str, str]") -> str:
-    """Where recordings live: as `app.paths` says, without the package that says it."""
-    given = os.path.expanduser(environment.get("FLIGHTLOG_HOME", ""))
-    if os.path.isabs(given):
-        return given
-    data = environment.get("XDG_DATA_HOME", "").strip()
-    if not os.path.isabs(data):
-        data = "~/Library/Application Support" if sys.platform == "darwin" else "~/.local/share"
-    return os.path.join(os.path.expanduser(data), "flightlog")
 
 
 def is_safe(name: object) -> bool:

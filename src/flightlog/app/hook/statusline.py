@@ -32,8 +32,9 @@ def main(arguments: list[str]) -> None:
     printed.append(True)
     if "--preview" not in arguments and payload:
         import noting  # type: ignore[import-not-found]  # noqa: PLC0415 - printed first, noted second
+        import writing  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
 
-        noting.note(recorder.data_home(os.environ), payload, config_dir(payload), int(now_s * 1000))
+        noting.note(writing.find_data_dir(os.environ), payload, config_dir(payload), int(now_s * 1000))
 
 
 def config_dir(payload: dict[str, object]) -> str:

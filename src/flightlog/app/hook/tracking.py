@@ -28,7 +28,7 @@ def root(home: str, folder: str) -> str:
 
 def save(folder: str, session: str, call: str, lane: str) -> None:
     """Save the tree, and wait until that is done."""
-    program = [sys.executable, "-P", "-m", "flightlog.app.tracking", folder, session, call, lane]
+    program = [sys.executable, "-P", "-m", "flightlog.app.snapshot", folder, session, call, lane]
     os.waitpid(os.posix_spawn(program[0], program, gate.kept(), file_actions=_silent()), 0)
 
 

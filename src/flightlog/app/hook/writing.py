@@ -8,6 +8,7 @@ the two to the same behaviour. Runs as a script, like `recorder`.
 import errno
 import fcntl
 import os
+import sys
 import time
 
 LOCK_WAIT_S = 0.4
@@ -15,6 +16,22 @@ LOCK_WAIT_S = 0.4
 _FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 _TRIES_MAX = 10
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+def find_data_dir(environ: "os._Environ[str] | dict[str, str]") -> str:
+    """Return flightlog's data directory, also to the rest of the package: there is no other finder.
+
+    A `FLIGHTLOG_HOME` that is no absolute path is passed over: a hook cannot report it.
+    """
+    given = os.path.expanduser(environ.get("FLIGHTLOG_HOME", ""))
+    return given if os.path.isabs(given) else find_own_dir(environ.get("XDG_DATA_HOME", ""), "~/.local/share")
+
+
+def find_own_dir(given: str, usual: str) -> str:
+    """Return our directory below the one an XDG variable gives, else below the system's usual one."""
+    if not os.path.isabs(given.strip()):
+        given = "~/Library/Application Support" if sys.platform == "darwin" else usual
+    return os.path.join(os.path.expanduser(given.strip()), "flightlog")
 
 
 def append(path: str, line: bytes, *, durable: bool) -> None:

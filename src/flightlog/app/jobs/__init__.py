@@ -1,12 +1,28 @@
 """Where jobs are carried out: here, or on the machines of a cluster; the same jobs, the same results."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractContextManager, asynccontextmanager
+from typing import TYPE_CHECKING
 
 from flightlog.model.errors import Invalid
-from flightlog.model.jobs import Jobs
+from flightlog.model.jobs import Job, Jobs
+from flightlog.model.runtime import JobExecutors
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 LOCAL = "local"
+
+
+def executors(on: str) -> JobExecutors:
+    """Return what opens executors at the place a person names: `local`, or the address of a Dask scheduler."""
+
+    def open_in_thread(parallel: int) -> AbstractContextManager[Callable[[Job], "Future[bytes]"]]:
+        from flightlog.app.jobs.desk import desk  # noqa: PLC0415 - few commands have jobs
+
+        return desk(on, parallel)
+
+    return JobExecutors(on == LOCAL, lambda parallel: place(on, parallel), open_in_thread)
 
 
 @asynccontextmanager

@@ -40,31 +40,34 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
 
 def session(payload: bytes) -> bytes:
     """Carry one session of a run out, in the run's directory."""
-    from flightlog.app import lab  # noqa: PLC0415 - a worker imports what it does
+    from flightlog.app import lab, open_runtime  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab.running.elsewhere import session_carried_out  # noqa: PLC0415 - as above
 
+    runtime = open_runtime()
     # The process that sent the job has asked for consent, here and below.
-    return session_carried_out(payload, lab.setting(lambda *_: None, permit=lambda *_: None))
+    return session_carried_out(payload, lab.prepare_run(runtime, lambda *_: None, permit=lambda *_: None))
 
 
 def replay(payload: bytes) -> bytes:
     """Carry one branch out; one that was in flight when its worker died is tried once more."""
-    from flightlog.app import lab  # noqa: PLC0415 - a worker imports what it does
+    from flightlog.app import lab, open_runtime  # noqa: PLC0415 - a worker imports what it does
     from flightlog.lab.replaying.branch import carry_on  # noqa: PLC0415 - as above
 
+    runtime = open_runtime()
     path = Path(payload.decode())
-    book = lab.open_book(path.parent, str(path))
+    book = lab.open_book(runtime, path.parent, str(path))
     if book.state.ended is None:
-        here = lab.setting(lambda *_: None, permit=lambda *_: None)
+        here = lab.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
         carry_on(book, here, again=bool(book.state.in_flight))
     return b""
 
 
 def archive(payload: bytes) -> bytes:
     """Make something of a few sessions of the archive."""
-    from flightlog.app.whole_archive import carried_out  # noqa: PLC0415 - a worker imports what it does
+    from flightlog.app import open_runtime  # noqa: PLC0415 - a worker imports what it does
+    from flightlog.app.whole_archive import carried_out  # noqa: PLC0415 - as above
 
-    return carried_out(payload)
+    return carried_out(open_runtime(), payload)
 
 
 ALONE: dict[str, Work] = {"session": session, "replay": replay, "archive": archive}

@@ -17,7 +17,8 @@ from flightlog.model.session import Session
 from flightlog.model.text import counted
 from flightlog.sources.git.lines import Blamed, blame
 from flightlog.store.git.command import GitError
-from flightlog.views.written import Edit, commits_named, prints, turns, wrote
+from flightlog.views.session.edits import LineEdit, count_matching_lines, find_commits, fingerprint_lines
+from flightlog.views.session.timeline import iter_turns
 
 _SLACK_MS = 5_000
 LINES_MAX = 100_000
@@ -50,7 +51,7 @@ def blamed(written: Path, first: int, last: int, ground: Ground) -> list[Line]:
             f"{written.name} has {counted(len(lines), 'line')}", hint=f"flightlog blame {written}:1-{len(lines)}"
         )
     path = ground.path(written)
-    marks = prints(lines)
+    marks = fingerprint_lines(lines)
     own = [edit for _, edits in ground.every_edit for edit in edits if edit.path in {path, str(written.resolve())}]
     known = {each.number: each for each in _committed(ground, path, first, last)}
     return [
@@ -69,9 +70,11 @@ def _committed(ground: Ground, path: str, first: int, last: int) -> list[Blamed]
         return []
 
 
-def _line(told: Blamed, marks: Sequence[str], own: Sequence[Edit], ground: Ground) -> Line:
+def _line(told: Blamed, marks: Sequence[str], own: Sequence[LineEdit], ground: Ground) -> Line:
     before = told.at_ms + _SLACK_MS if told.commit else float("inf")
-    found = [(wrote(edit, marks, told.number - 1), edit.at_ms, edit) for edit in own if edit.at_ms <= before]
+    found = [
+        (count_matching_lines(edit, marks, told.number - 1), edit.at_ms, edit) for edit in own if edit.at_ms <= before
+    ]
     found = [each for each in found if each[0]]
     if not found:
         return _unwritten(told, ground)
@@ -88,7 +91,7 @@ def _unwritten(told: Blamed, ground: Ground) -> Line:
         if not _mentions(ground, name, told.commit):
             continue
         session = ground.session(name)
-        made = commits_named(session) if session else {}
+        made = find_commits(session) if session else {}
         step = next((at for short, at in made.items() if told.commit.startswith(short)), "")
         if step:
             at = parse(step)
@@ -107,5 +110,5 @@ def _mentions(ground: Ground, session: str, commit: str) -> bool:
 
 
 def _prompt(session: Session | None, lane: str, turn: int) -> str:
-    own = turns(session) if session else ()
+    own = iter_turns(session) if session else ()
     return next((each.text for name, each in own if (name, each.number) == (lane, turn)), "")

@@ -10,13 +10,13 @@ from flightlog.sources.claude_code.grep import places
 from flightlog.sources.git.history import times
 from flightlog.sources.git.lines import added, commits_of, resolved, subject
 from flightlog.sources.git.repository import Repository
-from flightlog.views.written import Edit, commits_named, prints
+from flightlog.views.session.edits import LineEdit, find_commits, fingerprint_lines
 
 _SLACK_MS = 5_000
 _NAME_CHARS = 7
 
 
-def commits(ground: Ground, session: Session, edits: Sequence[Edit]) -> Iterator[Link]:
+def commits(ground: Ground, session: Session, edits: Sequence[LineEdit]) -> Iterator[Link]:
     """Yield the commits that hold lines of a session, or that its tools say they made."""
     repository = ground.repository
     if repository is None:
@@ -25,7 +25,7 @@ def commits(ground: Ground, session: Session, edits: Sequence[Edit]) -> Iterator
     paths = sorted({edit.path for edit in edits if not edit.path.startswith("/")})
     for commit, at_ms in commits_of(repository, paths, (session.started_ms or 0) - _SLACK_MS):
         at[commit] += held(repository, commit, at_ms, edits)
-    for name, step in commits_named(session).items():
+    for name, step in find_commits(session).items():
         full = resolved(repository, name)
         if full:
             at[full].append(step)
@@ -34,11 +34,11 @@ def commits(ground: Ground, session: Session, edits: Sequence[Edit]) -> Iterator
             yield Link("commit", commit, subject(repository, commit), tuple(dict.fromkeys(steps)))
 
 
-def held(repository: Repository, commit: str, at_ms: int, edits: Iterable[Edit]) -> list[str]:
+def held(repository: Repository, commit: str, at_ms: int, edits: Iterable[LineEdit]) -> list[str]:
     """Return the steps whose lines stand in what a commit added."""
     lines: dict[str, set[str]] = defaultdict(set)
     for each in added(repository, commit):
-        lines[each.path] |= {print_ for print_ in prints(each.lines) if print_}
+        lines[each.path] |= {print_ for print_ in fingerprint_lines(each.lines) if print_}
     return [edit.at for edit in edits if edit.at_ms <= at_ms + _SLACK_MS and _shares(edit, lines.get(edit.path, set()))]
 
 
@@ -56,7 +56,7 @@ def sessions_of(ground: Ground, commit: str) -> list[str]:
     ]
 
 
-def _shares(edit: Edit, lines: set[str]) -> bool:
+def _shares(edit: LineEdit, lines: set[str]) -> bool:
     """Whether at least half of the smaller side is the same: one brace in common is nothing."""
     own = {print_ for print_ in edit.lines if print_}
     return bool(own & lines) and 2 * len(own & lines) >= min(len(own), len(lines))

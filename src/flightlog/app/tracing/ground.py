@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from flightlog.app import is_trusted, lab, loop_look, open_archive
+from flightlog.app import lab, loop_look
 from flightlog.app.retro import look, project_of
-from flightlog.archive import Archive, Progress
+from flightlog.archive.door import Archive, Progress, open_archive
 from flightlog.dataset.book import read_book
 from flightlog.dataset.layout import TRACKED
 from flightlog.dataset.links import Rows
@@ -18,30 +18,38 @@ from flightlog.lab.links import Runs
 from flightlog.loop.links import Tasks
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.links import Link, Offer
+from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
+from flightlog.privacy.trust import is_trusted
 from flightlog.retro.links import Lookback
 from flightlog.sources.claude_code.grep import places
 from flightlog.sources.git.repository import Repository
 from flightlog.sources.git.repository import find as find_repository
-from flightlog.views.written import Edit, edits, steps
+from flightlog.views.session.edits import LineEdit, edits_of_session
+from flightlog.views.session.timeline import iter_steps
 
 
 class Ground:
     """A project and the recordings of this machine."""
 
     def __init__(
-        self, folder: Path | None = None, archive: Archive | None = None, progress: Progress | None = None
+        self,
+        runtime: Runtime,
+        folder: Path | None = None,
+        archive: Archive | None = None,
+        progress: Progress | None = None,
     ) -> None:
         """Stand in `folder`; nothing is read yet. `progress` is told how far a look at every session is."""
+        self._runtime = runtime
         self._progress = progress
-        self.folder = project_of(folder or Path.cwd())
-        self.archive = archive or open_archive()
+        self.folder = project_of(folder or Path(runtime.cwd))
+        self.archive = archive or open_archive(runtime)
         self.troubles: list[str] = []
 
     @functools.cached_property
     def repository(self) -> Repository | None:
         """The repository here, if there is one."""
-        return find_repository(self.folder, trusted=is_trusted(self.folder))
+        return find_repository(self.folder, trusted=is_trusted(self._runtime, self.folder))
 
     @functools.cached_property
     def _top(self) -> str:
@@ -50,16 +58,16 @@ class Ground:
     @functools.cached_property
     def runs(self) -> Runs:
         """The runs here."""
-        return Runs(lab.open_books(self.folder / lab.RUNS), lab.programs())
+        return Runs(lab.open_books(self._runtime, self.folder / lab.RUNS), self._runtime.program_path)
 
     @functools.cached_property
     def offers(self) -> tuple[Offer, ...]:
         """What the rooms offer: one line for each."""
         return (
             self.runs,
-            Tasks(loop_look.all_sessions(self.folder)),
+            Tasks(loop_look.all_sessions(self._runtime, self.folder)),
             Rows(read_book(self.folder / TRACKED)),
-            Lookback(*look(self.folder)),
+            Lookback(*look(self._runtime, self.folder)),
             Requests(self.archive),
         )
 
@@ -83,16 +91,16 @@ class Ground:
             raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
         return found.pop()
 
-    def edits(self, session: Session) -> tuple[Edit, ...]:
+    def edits(self, session: Session) -> tuple[LineEdit, ...]:
         """Return what a session wrote; paths inside the project are as the project names them."""
         own = self.runs.edits(session)
         if own is None:
             known = dict(self.archive.edits([session.id]))
-            own = known.get(session.id, edits(session))
+            own = known.get(session.id, edits_of_session(session))
         return tuple(self._here(edit, session.cwd) for edit in own)
 
     @functools.cached_property
-    def every_edit(self) -> tuple[tuple[str, tuple[Edit, ...]], ...]:
+    def every_edit(self) -> tuple[tuple[str, tuple[LineEdit, ...]], ...]:
         """What every session wrote, session by session; what lies outside the project keeps its path."""
         found = self.archive.edits(progress=self._progress)
         told = [(session, tuple(self._here(edit, "") for edit in own)) for session, own in found]
@@ -105,11 +113,11 @@ class Ground:
         """Return a file's path as the project names it."""
         return os.path.relpath(written.resolve(), self.folder.resolve())
 
-    def _here(self, edit: Edit, cwd: str) -> Edit:
+    def _here(self, edit: LineEdit, cwd: str) -> LineEdit:
         top = self._top
         path = edit.path if edit.path.startswith("/") else f"{cwd.rstrip('/')}/{edit.path}"
         if path.startswith(f"{top}/"):
-            return Edit(edit.at, edit.at_ms, path[len(top) + 1 :], edit.line, edit.lines)
+            return LineEdit(edit.at, edit.at_ms, path[len(top) + 1 :], edit.line, edit.lines)
         return edit
 
 
@@ -132,7 +140,7 @@ class Requests:
     def of(self, session: Session) -> Iterator[Link]:
         """Yield the requests of a session, each at the step that answered it."""
         if session.id in self._archive.recordings:
-            for at, step in steps(session):
+            for at, step in iter_steps(session):
                 if step.request_id:
                     yield Link("request", step.request_id, step.model, (str(at),))
 

@@ -19,7 +19,7 @@ from flightlog.model.links import HERE, KINDS, NEARNESS, SAME_COMMIT, SAME_SESSI
 from flightlog.model.session import Session
 from flightlog.model.text import one_line
 from flightlog.sources.git.lines import resolved, subject
-from flightlog.views.written import steps, turns
+from flightlog.views.session.timeline import iter_steps, iter_turns
 
 _HUNK = re.compile(r"(?P<step>[^:]+#\d+\.\d+):(?P<rest>.+)")
 _COMMIT = re.compile(r"[0-9a-f]{4,64}|HEAD(?:[~^]\d*)*")
@@ -159,11 +159,11 @@ def _sessions(ground: Ground, start: Link, broken: list[Broken]) -> Iterator[Ses
 def _all(ground: Ground, told: Session) -> list[Link]:
     edits = ground.edits(told)
     links = [Link("session", told.id, told.title, (told.id,))]
-    for lane, turn in turns(told):
+    for lane, turn in iter_turns(told):
         at = str(Address(told.id, turn.number, 0, lane))
         links.append(Link("turn", at, turn.text, (at,)))
     links += [
-        Link("step", str(at), ", ".join(call.name for call in step.calls), (str(at),)) for at, step in steps(told)
+        Link("step", str(at), ", ".join(call.name for call in step.calls), (str(at),)) for at, step in iter_steps(told)
     ]
     hunks = {edit.address: edit for edit in edits}
     links += [Link("hunk", name, "", (edit.at,)) for name, edit in hunks.items()]
@@ -271,9 +271,9 @@ def _missing(ground: Ground, at: str) -> str:
         return "its recording cannot be read"
     if not address.turn:
         return ""
-    own = {(lane, turn.number): len(turn.steps) for lane, turn in turns(told)}
+    own = {(lane, turn.number): len(turn.steps) for lane, turn in iter_turns(told)}
     count = own.get((address.lane, address.turn))
     if count is None or not address.step:
         return "" if count is not None else "no such turn in the recording"
-    numbers = {str(each) for each, _ in steps(told)}
+    numbers = {str(each) for each, _ in iter_steps(told)}
     return "" if str(replace(address, session=told.id)) in numbers else "no such step in the recording"

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from flightlog.agents.claude_code.resume import rename_session, resume_arguments, transcript_file
 from flightlog.agents.namespace import Means
 from flightlog.lab.book import SOURCE, Book, create
 from flightlog.lab.config import RunConfig, SessionConfig, VerifierConfig
@@ -25,16 +26,13 @@ from flightlog.lab.replaying import certificate as certificates
 from flightlog.lab.replaying.certificate import DIFFERS, Facts, certify
 from flightlog.lab.replaying.context import Context, Spliced
 from flightlog.lab.replaying.cursor import Cursor, Given, Serving
-from flightlog.lab.replaying.cut import renamed
 from flightlog.lab.replaying.source import Point, recorded
 from flightlog.lab.replaying.sweeping import IN_PLACE, MARK
 from flightlog.lab.running import run
 from flightlog.lab.running.asking import is_captured
 from flightlog.lab.running.session import Way
-from flightlog.lab.running.setting import Setting
-from flightlog.lab.running.stage import Stage
+from flightlog.lab.running.stage import RunEnvironment, Stage
 from flightlog.lab.running.taking import project
-from flightlog.lab.told import TRANSCRIPT
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.model.exchange import Context as Lane
 from flightlog.sources.api.proxy import Rewrite
@@ -42,7 +40,9 @@ from flightlog.sources.api.recorder import Arrived, Sent
 from flightlog.sources.api.wire import Said
 from flightlog.store import files
 from flightlog.store.copies import copy_tree, throw_away
+from flightlog.store.files import process_tag
 from flightlog.store.git import remove_stale
+from flightlog.store.kept import TRANSCRIPT
 from flightlog.store.locks import lock
 from flightlog.store.trees import Place, open_trees
 
@@ -66,7 +66,7 @@ class Asked(msgspec.Struct, frozen=True):
     cursor: bool = False
 
 
-def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], setting: Setting) -> Book:
+def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], setting: RunEnvironment) -> Book:
     """Make the directory of a branch, `where` it is and its number, with all it takes from its source."""
     path, number = where
     # The branch takes over the source's configuration and is the person's own from then on.
@@ -78,7 +78,9 @@ def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], s
     if not Path(source.config.work_dir).is_dir():
         raise NotFound(f"the work directory is gone: {source.config.work_dir}", hint="make it, empty, at that path")
     config = _config(source.config, point, asked, path.name)
-    book = create(path, config, now=setting.now, new_id=setting.new_id, remember=setting.remember)
+    book = create(
+        path, config, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id, remember=setting.remember
+    )
     files.replace(files.inside(path, f"{SOURCE}/{TRANSCRIPT}"), b"".join(point.transcript))
     if point.body:
         files.replace(files.inside(path, f"{SOURCE}/{REQUEST}"), point.body)
@@ -110,7 +112,7 @@ def prepare(source: Book, point: Point, asked: Asked, where: tuple[Path, int], s
     return book
 
 
-def carry_on(book: Book, setting: Setting, *, again: bool) -> Book:
+def carry_on(book: Book, setting: RunEnvironment, *, again: bool) -> Book:
     """Carry out or take up any run, a replay or not."""
     return run.carry_on(book, setting, again=again, branching=_Branching(book) if book.state.branch else None)
 
@@ -124,7 +126,7 @@ class _Branching:
         self._context: Context | None = None
 
     @contextmanager
-    def laid(self, book: Book, setting: Setting) -> Iterator[Path]:
+    def laid(self, book: Book, setting: RunEnvironment) -> Iterator[Path]:
         """Make a copy of the work directory what it was before the turn; what snapshots leave out is today's.
 
         Without a mount namespace it is the directory itself, held alone, saved first and put back in the end.
@@ -137,9 +139,9 @@ class _Branching:
             self._restored(book, setting, tree)
             yield tree
             return
-        with lock(book.path.with_name(IN_PLACE), who=f"process {setting.process}"):
-            place = Place(book.shadow, work_dir, setting.home, setting.programs)
-            own = open_trees(place, now=setting.now_s, line="original")
+        with lock(book.path.with_name(IN_PLACE), who=f"process {process_tag()}"):
+            place = Place(book.shadow, work_dir, setting.home, setting.runtime.program_path)
+            own = open_trees(place, now=setting.runtime.clock.now_s, line="original")
             mark = book.path / MARK
             if not mark.exists():
                 saved = own.snapshot(f"{ORIGINAL}_{book.state.taken}")
@@ -151,7 +153,7 @@ class _Branching:
                 own.restore(mark.read_text("utf-8"))
                 remove_stale(mark)
 
-    def _restored(self, book: Book, setting: Setting, tree: Path) -> None:
+    def _restored(self, book: Book, setting: RunEnvironment, tree: Path) -> None:
         if book.state.baseline is not None:
             shadow, name = book.shadow, book.state.baseline.tree
         else:
@@ -162,8 +164,8 @@ class _Branching:
                 raise NotFound(f"the source run is gone: {source.parent}", hint="put it beside the replay again")
             throw_away(shadow)
             copy_tree(source, shadow)
-        place = Place(shadow, tree, setting.home, setting.programs)
-        open_trees(place, now=setting.now_s, line="laid").restore(name)
+        place = Place(shadow, tree, setting.home, setting.runtime.program_path)
+        open_trees(place, now=setting.runtime.clock.now_s, line="laid").restore(name)
         throw_away(book.scratch / "source_git")
 
     def way(self, stage: Stage, attempt: int) -> Way:
@@ -182,10 +184,10 @@ class _Branching:
         words: tuple[str, ...] = ()
         if not branch.fresh:
             resume = _placed_id(book, attempt)
-            text = renamed(kept.splitlines(keepends=True), branch.source_session_id, resume)
+            text = rename_session(kept.splitlines(keepends=True), branch.source_session_id, resume)
             files.ensure_dir(project(stage))
-            files.replace(project(stage) / f"{resume}.jsonl", text, durable=False)
-            words = ("--resume-session-at", branch.resume_at) if branch.resume_at else ()
+            files.replace(transcript_file(project(stage), resume), text, durable=False)
+            words = resume_arguments(branch.resume_at)
         prompt = f"{sentinel}\n{branch.prompt}" if branch.prompt else sentinel
         request = book.path / SOURCE / REQUEST
         if not request.exists() or not is_captured(book.config):
@@ -222,7 +224,7 @@ class _Branching:
             for attempt in tries:
                 names = {attempt.session_id, _placed_id(stage.book, attempt.number)}
                 for name in names if attempt.ended is not None else ():
-                    remove_stale(project(stage) / f"{name}.jsonl")
+                    remove_stale(transcript_file(project(stage), name))
                     throw_away(project(stage) / name)
 
 

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from flightlog.model.session import Step
 from flightlog.model.usage import Usage
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 
 
 class Estimate(Struct, frozen=True):

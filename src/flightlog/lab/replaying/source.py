@@ -14,20 +14,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from flightlog.agents.claude_code.resume import TranscriptCut, cut_transcript_before
 from flightlog.lab.book import Book
 from flightlog.lab.events import Effect
 from flightlog.lab.plan import Planned
 from flightlog.lab.reading import Reading, trees_of
 from flightlog.lab.replaying.cursor import answers
-from flightlog.lab.replaying.cut import Cut, cut_before
 from flightlog.lab.replaying.differences import canonical
 from flightlog.lab.replaying.ledger import ledger
 from flightlog.lab.replaying.points import Worth, Written, branch_points
-from flightlog.lab.told import TRANSCRIPT, Call, rebuilt_of
+from flightlog.lab.told import Call, rebuilt_of
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Step
 from flightlog.model.text import one_line
 from flightlog.sources.api.rebuild import Fidelity, Rebuilt
+from flightlog.store.kept import TRANSCRIPT
 
 _TEXT_CHARS_MAX = 100
 
@@ -52,7 +53,7 @@ class Point(Struct, frozen=True):
     session_id: str
     turn: int
     tree: str
-    cut: Cut
+    cut: TranscriptCut
     transcript: tuple[bytes, ...]
     request: int = 0
     body: bytes = b""
@@ -92,9 +93,10 @@ class Source:
                 hint="run it again with track_changes: only such a run can be replayed",
             )
         lines = (self.read.folder / TRANSCRIPT).read_bytes().splitlines(keepends=True)
-        cut = cut_before(lines, step.uuids)
+        cut = cut_transcript_before(lines, step.uuids)
         if self.book.config.engine != "claude_code":
-            cut = Cut(cut.lines, fresh=True)  # An agent that cannot resume is told everything by the proxy alone.
+            # An agent that cannot resume gets its whole history from the proxy.
+            cut = TranscriptCut(cut.lines, fresh=True)
         base = Point(
             session=self.planned,
             session_id=self.read.attempt.session_id,
@@ -114,7 +116,9 @@ class Source:
         if call is None:
             raise Invalid(f"the answers before turn {turn} were not captured", hint="leave --cursor out")
         served = msgspec.json.encode(answers(self.read.calls, self.read.exchanges, call.index))
-        return replace(point, tree=self.read.attempt.tree, cut=Cut(point.cut.lines, fresh=True), served=served)
+        return replace(
+            point, tree=self.read.attempt.tree, cut=TranscriptCut(point.cut.lines, fresh=True), served=served
+        )
 
     def _captured(self, point: Point, call: Call) -> Point:
         asked = call.exchange.request

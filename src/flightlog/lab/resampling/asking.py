@@ -21,7 +21,7 @@ from flightlog.lab.resampling.variants import Label, made
 from flightlog.lab.running import asking as running
 from flightlog.model.errors import Invalid
 from flightlog.sources.api.scrub import Scrubber
-from flightlog.views.prices import is_priced
+from flightlog.usage.prices import is_priced
 
 
 class Planned(Struct, frozen=True):

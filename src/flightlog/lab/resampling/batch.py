@@ -28,9 +28,9 @@ from flightlog.lab.resampling.recorded import Asked
 from flightlog.lab.resampling.sending import Ask, Came, read_came
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.jobs import Job, Jobs, Lost
-from flightlog.sources.claude_code.costs import usage
+from flightlog.sources.api.usage import decode_usage
 from flightlog.store.files import create, inside, sync
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 
 WORK = "sample"
 _AUTH = frozenset({401, 403})
@@ -260,8 +260,7 @@ def settled(ledger: Ledger, state: BatchState) -> None:
 
 
 def _paid(batch: str, item: Item, model: str, message: Mapping[str, Any]) -> Answered:
-    used = message.get("usage")
-    usd = price(str(message.get("model") or model), usage(used if isinstance(used, dict) else {})).usd
+    usd = price(str(message.get("model") or model), decode_usage(message.get("usage"))).usd
     return Answered(batch, item, model, usd, str(message.get("id") or ""))
 
 

@@ -38,7 +38,7 @@ class Limits(Struct, frozen=True):
     until_width: float | None = None
 
 
-class Event(Struct, frozen=True, tag_field="kind", tag=True):
+class Event(Struct, frozen=True, tag_field="kind", tag="event"):
     """What all of them have in common: a tag, and the batch."""
 
     batch: str

@@ -18,9 +18,9 @@ from flightlog.lab.resampling import layout
 from flightlog.lab.resampling.events import Answered, Failed, SampleEvent
 from flightlog.lab.resampling.layout import Item
 from flightlog.model.usage import Usage
-from flightlog.sources.claude_code.costs import usage
+from flightlog.sources.api.usage import decode_usage
 from flightlog.store.journal import Journal, Record
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 
 
 class Edit(Struct, frozen=True):
@@ -120,9 +120,8 @@ def _sample(item: Item, asked: str | None, is_error: bool, path: Path, run: Path
             status=status if isinstance(status, int) else 0,
         )
     content = said.get("content")
-    used = said.get("usage")
     answered_by = _text(said, "model")
-    tokens = usage(used) if isinstance(used, dict) else Usage()
+    tokens = decode_usage(said.get("usage"))
     return Sample(
         *(item.session, item.request, item.variant, item.number),
         asked or answered_by,

@@ -19,9 +19,9 @@ from flightlog.lab.told import Call, calls_of, exchanges_of
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.exchange import Exchange
 from flightlog.sources.api.sse import Answer, answer
-from flightlog.sources.claude_code.costs import usage
+from flightlog.sources.api.usage import decode_usage
 from flightlog.store.exchanges import Exchanges
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 
 _DROPPED = ("stream", "context_management", "metadata")
 _HEADERS = ("anthropic-version", "anthropic-beta")
@@ -125,7 +125,7 @@ def asked(book: Book, target: Target) -> Asked:
         {"anthropic-version": _VERSION, "content-type": "application/json", "accept": "application/json"} | headers,
         json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
         model,
-        price(model, usage(used)).usd if used else None,
+        price(model, decode_usage(used)).usd if used else None,
         "a credential" in request.scrubbed,
     )
 
@@ -153,7 +153,7 @@ def _listed(exchanges: Exchanges, call: Call, turn: int, kept: dict[tuple[int, b
         request.sent.size,
         str(message.get("stop_reason") or ""),
         tuple(str(each.get("name")) for each in content if each.get("type") == "tool_use"),
-        price(str(message.get("model", "")), usage(told.usage)).usd if told.usage else None,
+        price(str(message.get("model", "")), decode_usage(told.usage)).usd if told.usage else None,
         kept.get((call.index, False), 0),
         kept.get((call.index, True), 0),
     )

@@ -1,4 +1,4 @@
-"""How an agent is asked for one session: its driver, its arguments, its environment, and what it answered.
+"""How an agent is asked for one session: its driver, its arguments, its environment.
 
 Claude Code gets a configuration directory of its own where a key or a scripted model makes the
 person's login unnecessary. As root it refuses to bypass permissions, so the allowed tools are
@@ -6,18 +6,19 @@ named instead, and the run says so.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code import ClaudeCode, find, scrubbed
+from flightlog import __version__
+from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
 from flightlog.agents.command import Command, scripted
-from flightlog.agents.driver import Driver, Outcome
+from flightlog.agents.driver import Driver
 from flightlog.lab.config import EVERY_TOOL, RunConfig, SessionConfig
-from flightlog.lab.running.setting import Setting
+from flightlog.lab.running.stage import RunEnvironment
 from flightlog.model.errors import Invalid
 
 AS_ROOT = "root may not bypass permissions: the allowed tools are named and edits accepted instead"
@@ -26,7 +27,6 @@ _CLOUDS = {"bedrock": "CLAUDE_CODE_USE_BEDROCK", "vertex": "CLAUDE_CODE_USE_VERT
 _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 # What a person sets on purpose and no surrounding agent leaves behind.
 _KEPT = ("ANTHROPIC_VERTEX_", "ANTHROPIC_BEDROCK_", "CLAUDE_CODE_MAX_RETRIES")
-_ERROR_CHARS_MAX = 2000
 
 
 class Permission(Struct, frozen=True):
@@ -36,15 +36,15 @@ class Permission(Struct, frozen=True):
     note: str = ""
 
 
-def driver(config: RunConfig, setting: Setting) -> Driver:
+def driver(config: RunConfig, setting: RunEnvironment) -> Driver:
     """Find the agent a configuration names."""
     match config.engine:
         case "scripted":
-            return scripted(config.model, setting.version)
+            return scripted(config.model, __version__)
         case "command":
             return Command(config.command, model=config.model)
         case _:
-            return ClaudeCode(find(setting.environ.get("FLIGHTLOG_CLAUDE", ""), setting.programs))
+            return ClaudeCode(find(setting.environ.get("FLIGHTLOG_CLAUDE", ""), setting.runtime.program_path))
 
 
 def permission(config: RunConfig, *, is_root: bool) -> Permission:
@@ -89,9 +89,9 @@ def _origin(address: str) -> tuple[str, str]:
     return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 
 
-def environment(config: RunConfig, setting: Setting, scratch: Path, base_url: str) -> dict[str, str]:
+def environment(config: RunConfig, setting: RunEnvironment, scratch: Path, base_url: str) -> dict[str, str]:
     """The whole environment of one agent."""
-    own = scrubbed(setting.environ)
+    own = clean_environment(setting.environ)
     own |= {name: value for name, value in setting.environ.items() if name.startswith(_KEPT)}
     own |= keys(config, setting.environ) | {"CLAUDE_CODE_TMPDIR": str(scratch / "tmp")}
     if config.provider in _CLOUDS:
@@ -146,51 +146,3 @@ def _agent(agent: Any) -> dict[str, Any]:
     said = {"description": agent.description, "prompt": agent.prompt}
     said |= {"tools": list(agent.tools)} if agent.tools is not None else {}
     return said | ({"model": agent.model} if agent.model else {})
-
-
-class Answer(Struct, frozen=True):
-    """How an agent says it ended."""
-
-    stop_reason: str
-    error: str = ""
-    num_turns: int = 0
-    cost_usd: float | None = None
-
-
-def answer(outcome: Outcome) -> Answer:
-    """Read how a session ended off the agent's own last words."""
-    if outcome.timed_out:
-        # Whatever it still said while it was being stopped, its time was over.
-        return Answer("timeout", "the session took longer than it may")
-    result = _last_result(outcome.records)
-    if result is None:
-        # A program that says nothing of itself is judged by its exit code.
-        return Answer("completed") if outcome.exit_code == 0 else Answer("error", _complaint(outcome))
-    cost = result.get("total_cost_usd")
-    facts = (int(result.get("num_turns") or 0), float(cost) if isinstance(cost, int | float) else None)
-    reason = _reason(result)
-    return Answer(reason, "" if reason in {"completed", "max_turns"} else _words(result, outcome), *facts)
-
-
-def _reason(result: Mapping[str, Any]) -> str:
-    subtype, status = result.get("subtype"), result.get("api_error_status")
-    if subtype in {"error_max_turns", "error_max_budget_usd"}:
-        return {"error_max_turns": "max_turns", "error_max_budget_usd": "budget_exhausted"}[str(subtype)]
-    if not result.get("is_error"):
-        return "completed"
-    if status in {401, 403} or "/login" in str(result.get("result", "")):
-        return "auth_error"
-    return "rate_limited" if status == 429 else "error"
-
-
-def _last_result(records: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
-    return next((record for record in reversed(records) if record.get("type") == "result"), None)
-
-
-def _words(result: Mapping[str, Any], outcome: Outcome) -> str:
-    said = result.get("result") or "; ".join(map(str, result.get("errors") or ()))
-    return str(said)[:_ERROR_CHARS_MAX] or _complaint(outcome)
-
-
-def _complaint(outcome: Outcome) -> str:
-    return f"exit code {outcome.exit_code}: {outcome.stderr.strip()[-_ERROR_CHARS_MAX:]}".rstrip(": ")

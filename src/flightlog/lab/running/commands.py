@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from flightlog.agents.claude_code import scrubbed
+from flightlog.agents.claude_code.driver import clean_environment
 from flightlog.lab.config import CommandConfig
 from flightlog.lab.events import CommandRan
 from flightlog.lab.running.stage import Stage
@@ -34,7 +34,7 @@ def _ran(stage: Stage, phase: str, number: int, command: CommandConfig) -> Comma
     names = {"HARNESS_RUN_DIR": str(stage.book.path), "HARNESS_WORK_DIR": str(work_dir)}
     cwd = work_dir / Path(command.cwd) if command.cwd else work_dir
     ended = carried_out(
-        ["sh", "-c", command.command], cwd, scrubbed(stage.setting.environ) | names, command.timeout_seconds
+        ["sh", "-c", command.command], cwd, clean_environment(stage.setting.environ) | names, command.timeout_seconds
     )
     return CommandRan(phase, number, *ended)
 

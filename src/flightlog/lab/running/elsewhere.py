@@ -15,10 +15,10 @@ from flightlog.lab.plan import Planned
 from flightlog.lab.running import asking, run
 from flightlog.lab.running.ground import Ground
 from flightlog.lab.running.session import play
-from flightlog.lab.running.setting import Setting
-from flightlog.lab.running.stage import Stage
+from flightlog.lab.running.stage import RunEnvironment, Stage
 from flightlog.model.errors import NotFound
 from flightlog.model.jobs import Job
+from flightlog.store.files import process_tag
 from flightlog.store.locks import lock
 
 SESSION = "session"
@@ -41,12 +41,12 @@ def jobs_of(stage: Stage, wave: Sequence[Planned]) -> list[Job]:
     for each in wave:
         attempt = len(stage.book.state.attempts.get(each.name, [])) + 1
         asked = Asked(str(stage.book.path), each.name, attempt, share)
-        key = f"flightlog-{SESSION}-{stage.setting.new_id()}-{each.name}-{attempt}"
+        key = f"flightlog-{SESSION}-{stage.setting.runtime.new_id()}-{each.name}-{attempt}"
         jobs.append(Job(key, SESSION, msgspec.json.encode(asked)))
     return jobs
 
 
-def session_carried_out(payload: bytes, setting: Setting) -> bytes:
+def session_carried_out(payload: bytes, setting: RunEnvironment) -> bytes:
     """Carry one session out and return why it stopped."""
     asked = msgspec.json.decode(payload, type=Asked)
     path = Path(asked.run)
@@ -54,13 +54,15 @@ def session_carried_out(payload: bytes, setting: Setting) -> bytes:
         raise NotFound(
             f"this machine does not see the run: {path}", hint="keep runs where all machines see them, at the same path"
         )
-    book = Book(path, now=setting.now, new_id=setting.new_id)
-    with lock(book.scratch / f"{asked.session}.lock", who=f"process {setting.process}"):
+    book = Book(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
+    with lock(book.scratch / f"{asked.session}.lock", who=f"process {process_tag()}"):
         book.look_again()
         last = book.state.last(asked.session)
         if last is not None and last.ended is not None and last.number >= asked.attempt:
             return last.stop_reason.encode()
-        ground = Ground(book, Path(book.config.work_dir), (setting.home, setting.programs), setting.now_s)
+        ground = Ground(
+            book, Path(book.config.work_dir), (setting.home, setting.runtime.program_path), setting.runtime.clock.now_s
+        )
         stage = Stage(book, ground, setting, asking.driver(book.config, setting), asked.budget_usd)
         if last is not None and last.ended is None:
             run.mark(stage, last)

@@ -76,6 +76,6 @@ def _save(stage: Stage, line: Line, asked: Path, number: int) -> None:
     except (FlightlogError, ValueError, OSError):
         return  # The agent does not wait for what cannot be saved; the change shows in the next tree.
     if saved is not None and isinstance(told, dict):
-        at_ms = int(stage.setting.now_s() * 1000)
+        at_ms = int(stage.setting.runtime.clock.now_s() * 1000)
         lane, call = str(told.get("agent_id") or ""), str(told.get("tool_use_id") or "")
         stage.book.note(Saved(line.session, line.attempt, saved.name, number, lane, at_ms, call))

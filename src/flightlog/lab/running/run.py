@@ -5,6 +5,7 @@ other. What is on record as ended is never run again by itself; what was in flig
 died is marked, and run again only when asked. The pages are written after each wave.
 """
 
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
+from flightlog import __version__
 from flightlog.agents.driver import Driver
 from flightlog.agents.namespace import Means
 from flightlog.agents.process import end_family
@@ -35,14 +37,13 @@ from flightlog.lab.running.commands import run_commands
 from flightlog.lab.running.ground import Ground
 from flightlog.lab.running.pages import publish_run, publish_session
 from flightlog.lab.running.session import Start, Way, last_tree, play
-from flightlog.lab.running.setting import Elsewhere, Setting
-from flightlog.lab.running.stage import Stage
+from flightlog.lab.running.stage import Elsewhere, RunEnvironment, Stage
 from flightlog.lab.running.taking import take_in
 from flightlog.lab.state import Attempt
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.sources.api.proxy import Rewrite
 from flightlog.store.copies import set_aside, throw_away
-from flightlog.store.files import is_running
+from flightlog.store.files import is_running, process_tag
 from flightlog.store.locks import lock
 
 BASELINE = "baseline"
@@ -55,7 +56,7 @@ _LOOK_S = 0.2
 class Branching(Protocol):
     """What a replay adds to a run: its own tree, and the way into its first session."""
 
-    def laid(self, book: Book, setting: Setting) -> AbstractContextManager[Path]:
+    def laid(self, book: Book, setting: RunEnvironment) -> AbstractContextManager[Path]:
         """Lay the files out and say where, for as long as the run is at work."""
 
     def way(self, stage: Stage, attempt: int) -> Way:
@@ -68,15 +69,17 @@ class Branching(Protocol):
         """Take back what was put into the agent's own store."""
 
 
-def begin(path: Path, config: RunConfig, setting: Setting) -> Book:
+def begin(path: Path, config: RunConfig, setting: RunEnvironment) -> Book:
     """Make a run and carry it out."""
     asking.driver(config, setting)  # an agent that cannot be found is said before anything is made
     setting.permit(config, path, "")
-    book = create(path, config, now=setting.now, new_id=setting.new_id, remember=setting.remember)
+    book = create(
+        path, config, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id, remember=setting.remember
+    )
     return carry_on(book, setting, again=False)
 
 
-def more(book: Book, index: int, count: int, setting: Setting, budget_usd: float | None) -> Book:
+def more(book: Book, index: int, count: int, setting: RunEnvironment, budget_usd: float | None) -> Book:
     """Run `count` more sessions that start where session `index` did; what the run left stays as it is."""
     ran = [each for each in book.planned() if each.index == index and not each.added]
     if not ran:
@@ -99,7 +102,7 @@ def more(book: Book, index: int, count: int, setting: Setting, budget_usd: float
 
 def carry_on(
     book: Book,
-    setting: Setting,
+    setting: RunEnvironment,
     *,
     again: bool,
     branching: Branching | None = None,
@@ -111,14 +114,16 @@ def carry_on(
     """
     setting.permit(book.config, book.path, book.config_digest)
     with ExitStack() as held:
-        held.enter_context(lock(book.path / LOCK, who=f"process {setting.process}"))
+        held.enter_context(lock(book.path / LOCK, who=f"process {process_tag()}"))
         config = book.config
         driver = asking.driver(config, setting)
         if book.state.started is None:
             book.note(_started(book, setting, driver), durable=True)
-        book.note(RunTaken(setting.process), durable=True)
+        book.note(RunTaken(process_tag()), durable=True)
         tree = held.enter_context(branching.laid(book, setting)) if branching else None
-        ground = Ground(book, Path(config.work_dir), (setting.home, setting.programs), setting.now_s, tree)
+        ground = Ground(
+            book, Path(config.work_dir), (setting.home, setting.runtime.program_path), setting.runtime.clock.now_s, tree
+        )
         stage = Stage(book, ground, setting, driver, more_usd)
         for attempt in book.state.in_flight:
             mark(stage, attempt)
@@ -136,16 +141,16 @@ def carry_on(
     return book
 
 
-def _started(book: Book, setting: Setting, driver: Driver) -> RunStarted:
+def _started(book: Book, setting: RunEnvironment, driver: Driver) -> RunStarted:
     config = book.config
-    permission = asking.permission(config, is_root=setting.is_root)
+    permission = asking.permission(config, is_root=os.geteuid() == 0)
     note = ""
     if setting.means is Means.NONE:
         note = "no mount namespace is to be had here: sessions run one after the other"
     elif not config.track_changes:
         note = "changes are not tracked: sessions run one after the other, in the directory as they find it"
     version = driver.version(setting.environ)
-    names = (book.name, setting.version, driver.agent, version, permission.mode, permission.note)
+    names = (book.name, __version__, driver.agent, version, permission.mode, permission.note)
     return RunStarted(*names, setting.means.value, note)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from flightlog.agents.claude_code.stream import AgentResult, read_outcome
 from flightlog.agents.driver import Ask, Outcome
 from flightlog.agents.namespace import Means, Mount, room
 from flightlog.lab.book import Book
@@ -57,7 +58,7 @@ class Start(Struct, frozen=True):
 def play(stage: Stage, start: Start, upstream: str) -> str:
     """Run one session to its end and return why it stopped."""
     book, planned = stage.book, start.planned
-    session_id = stage.setting.new_id()
+    session_id = stage.setting.runtime.new_id()
     parent_id = start.parent.session_id if start.parent else ""
     began = SessionStarted(
         planned.name, start.attempt, session_id, start.tree, planned.parent, parent_id, start.private
@@ -70,7 +71,7 @@ def play(stage: Stage, start: Start, upstream: str) -> str:
     rewrite = start.way.rewrite if start.way else start.rewrite
     with connected(stage, line, upstream, rewrite) as (base_url, losses), hooked(stage, line) as words:
         outcome = _worked(stage, start, session_id, base_url, words)
-    said = asking.answer(outcome)
+    said = read_outcome(outcome)
     reason, error = _reason(stage, said), said.error
     take_in(stage, planned.name, session_id)
     tree = last_tree(stage, start.planned.name, start.attempt, start.trees) or start.tree
@@ -103,7 +104,7 @@ def last_tree(stage: Stage, session: str, attempt: int, trees: Trees | None, lat
     saved = stage.ground.save(trees, session + again + late)
     if saved is None:
         return ""
-    stage.book.note(Saved(session, attempt, saved.name, 0, at_ms=int(stage.setting.now_s() * 1000)))
+    stage.book.note(Saved(session, attempt, saved.name, 0, at_ms=int(stage.setting.runtime.clock.now_s() * 1000)))
     return saved.name
 
 
@@ -154,7 +155,7 @@ def _budget(stage: Stage, given: SessionConfig, parent: Attempt | None) -> float
     return min(limits) + (client_cost(stage.book.path / parent.session) if parent else 0.0)
 
 
-def _reason(stage: Stage, said: asking.Answer) -> str:
+def _reason(stage: Stage, said: AgentResult) -> str:
     """The run's own reason to stop has the last word over what a stopped agent says."""
     if said.stop_reason == "completed":
         return "completed"

@@ -1,22 +1,60 @@
 """What the sessions of a run share while it is carried out, and the way to stop them all."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
+
 from flightlog.agents.driver import Driver, Running
+from flightlog.agents.namespace import Means
 from flightlog.lab.book import Book
+from flightlog.lab.config import RunConfig
 from flightlog.lab.running.ground import Ground
 from flightlog.lab.running.purse import Purse
-from flightlog.lab.running.setting import Setting
+from flightlog.model.jobs import Job
+from flightlog.model.runtime import Runtime
+
+Tell = Callable[[str, str, float], None]  # session, words (none: it got an answer), spent by the run so far
+Elsewhere = Callable[[Job], "Future[bytes]"]
+
+
+class RunEnvironment(Struct, frozen=True):
+    """What a run takes from outside. `environ` is the person's own; agents get a part of it.
+
+    `permit` is asked before a run starts, continues or is branched from, with its configuration, its
+    directory and the digest of its `config.yaml` (none for a run that is to be created): it raises
+    ConsentNeeded for what a person has not allowed. `remember` records such a digest as the person's own.
+    `elsewhere` carries sessions that can run together out on other machines.
+    """
+
+    runtime: Runtime
+    tell: Tell
+    permit: Callable[[RunConfig, Path, str], None]
+    remember: Callable[[str], None]
+    means: Means
+    leash: tuple[str, ...]
+    elsewhere: Elsewhere | None = None
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The person's environment."""
+        return self.runtime.environ
+
+    @property
+    def home(self) -> Path:
+        """The person's home directory."""
+        return Path(self.runtime.home)
 
 
 class Stage:
     """A run on its way: its book, its ground, its purse, its agents at work."""
 
     def __init__(
-        self, book: Book, ground: Ground, setting: Setting, driver: Driver, more_usd: float | None = None
+        self, book: Book, ground: Ground, setting: RunEnvironment, driver: Driver, more_usd: float | None = None
     ) -> None:
         """Begin with what earlier attempts spent; `more_usd` may be spent on top, whatever the run's budget is."""
         self.book = book

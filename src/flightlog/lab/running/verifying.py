@@ -6,7 +6,7 @@ agent's credentials. Exit code 0 is a pass. What a verifier changes is not kept.
 
 import sys
 
-from flightlog.agents.claude_code import scrubbed
+from flightlog.agents.claude_code.driver import clean_environment
 from flightlog.agents.namespace import Means, Mount, room
 from flightlog.lab.config import VerifierConfig
 from flightlog.lab.events import Verified
@@ -34,5 +34,5 @@ def _asked(
         else:
             words = [*room(stage.setting.means, [Mount(trees.work_tree, work_dir)], work_dir), *words]
     names = {"HARNESS_SESSION": session, "HARNESS_WORK_DIR": str(work_dir)}
-    ended = carried_out(words, cwd, scrubbed(stage.setting.environ) | names, verifier.timeout_seconds)
+    ended = carried_out(words, cwd, clean_environment(stage.setting.environ) | names, verifier.timeout_seconds)
     return Verified(session, attempt, verifier.name or f"verifier {number}", ended.code == 0, *ended)

@@ -18,16 +18,16 @@ from flightlog.lab.running.asking import upstream as address_of
 from flightlog.lab.running.stage import Stage
 from flightlog.model.errors import Unavailable
 from flightlog.model.exchange import Request
-from flightlog.model.usage import Usage
 from flightlog.sources.api.proxy import Rewrite, Settings
 from flightlog.sources.api.recorder import Arrived, Recorder, Sent, Served
 from flightlog.sources.api.serving import capturing
 from flightlog.sources.api.sse import answer
 from flightlog.sources.api.upstream import proxy_for
+from flightlog.sources.api.usage import decode_usage
 from flightlog.sources.api.wire import Said
 from flightlog.store.exchanges import Exchanges
 from flightlog.store.trees import Trees
-from flightlog.views.prices import price
+from flightlog.usage.prices import price
 
 
 class Line(Struct, frozen=True):
@@ -50,12 +50,12 @@ def connected(
     if not is_captured(config):
         yield "" if upstream == UPSTREAMS["anthropic"] else upstream, []
         return
-    exchanges = Exchanges(line.folder, now=setting.now, new_id=setting.new_id)
+    exchanges = Exchanges(line.folder, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
     recorder = Recorder(exchanges, tuple(keys(config, setting.environ).values()), _paying(stage, line))
     settings = Settings(
         upstream,
-        setting.new_id().replace("-", ""),
-        lambda: f"req_{setting.new_id().replace('-', '')[:24]}",
+        setting.runtime.new_id().replace("-", ""),
+        lambda: f"req_{setting.runtime.new_id().replace('-', '')[:24]}",
         barrier=_barrier(stage, line),
         rewrite=_within_budget(stage, rewrite),
         proxy=proxy_for(upstream, setting.environ),
@@ -77,7 +77,7 @@ def _paying(stage: Stage, line: Line) -> Callable[[bytes], None]:
         said = answer(body)
         if not said.usage or said.message is None:
             return
-        usd = price(str(said.message.get("model", "")), _usage(said.usage)).usd
+        usd = price(str(said.message.get("model", "")), decode_usage(said.usage)).usd
         stage.purse.pay(usd)
         if usd:
             stage.book.note(Spent(line.session, line.attempt, usd, str(said.message.get("id", ""))))
@@ -90,7 +90,7 @@ def _barrier(stage: Stage, line: Line) -> Callable[[Request], "asyncio.Future[No
     def save(request: Request) -> None:
         saved = stage.ground.save(line.trees, snapshot_name(line.session, line.attempt, request.index))
         if saved is not None:
-            at_ms = int(stage.setting.now_s() * 1000)
+            at_ms = int(stage.setting.runtime.clock.now_s() * 1000)
             lane = request.agent_id
             stage.book.note(Saved(line.session, line.attempt, saved.name, request.index, lane, at_ms))
 
@@ -104,13 +104,3 @@ def _within_budget(stage: Stage, rewrite: Rewrite | None) -> Rewrite:
         return rewrite(said, arrived) if rewrite is not None else None
 
     return check
-
-
-def _usage(said: dict[str, object]) -> Usage:
-    def count(name: str, within: object = said) -> int:
-        value = within.get(name) if isinstance(within, dict) else None
-        return value if isinstance(value, int) else 0
-
-    written = count("cache_creation_input_tokens")
-    hour = count("ephemeral_1h_input_tokens", said.get("cache_creation"))
-    return Usage(count("input_tokens"), count("output_tokens"), count("cache_read_input_tokens"), written - hour, hour)

@@ -28,6 +28,7 @@ from flightlog.live.state import (
     create_default_runtime_state,
 )
 from flightlog.model.errors import Conflict, FlightlogError
+from flightlog.model.usage import DAY_MS
 from flightlog.store import edited, files, settings_file
 from flightlog.store.locks import lock
 
@@ -35,7 +36,6 @@ NAME = "runtime-state.yaml"
 OWN = ".flightlog"
 LOCK_WAIT_S = 20.0
 TRIES = 50
-DAY_MS = 86_400_000
 KEEP_DAYS = 7
 
 _HEADER = """\

@@ -54,7 +54,7 @@ def account(told: Iterable[Told]) -> Account:
         kept.append(each)
         apply(whole.state, each.at, each.event)
         whole.first, whole.last = whole.first or each.seq, each.seq
-        whole.kinds[type(each.event).__name__] += 1
+        whole.kinds[str(each.event.__struct_config__.tag)] += 1
         _take(whole, each.seq, each.event)
     whole.pairs = pairs(kept)
     return whole

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from flightlog.agents.claude_code import AGENT, ClaudeCode
+from flightlog.agents.claude_code.driver import ClaudeCode, find
+from flightlog.agents.claude_code.stream import StreamResult, read_model_call, read_stream
 from flightlog.agents.command import scripted
 from flightlog.agents.driver import Ask, Driver, Outcome, Running
 from flightlog.agents.scripted import load, serve
@@ -23,15 +24,16 @@ from flightlog.loop.core.state import State
 from flightlog.loop.events import Event, UsageNoted
 from flightlog.loop.plan.schema import Run, Task
 from flightlog.loop.run.prompt import prompt
-from flightlog.loop.run.saying import Said, call, said
 from flightlog.loop.run.tree import Shadow, fingerprint
 from flightlog.loop.run.world import Ran
 from flightlog.model.errors import FlightlogError, Invalid
 from flightlog.model.text import shorten
+from flightlog.sources.claude_code.discover import AGENT
 from flightlog.store.trees import Place
+from flightlog.usage.prices import price
 
 if TYPE_CHECKING:
-    from flightlog.loop.run.machine import Outside
+    from flightlog.loop.run.machine import LoopOptions
 
 SCRIPTED = "scripted"
 _TICK_S = 0.01
@@ -54,11 +56,12 @@ class Job(NamedTuple):
 class Work:
     """One attempt of an agent."""
 
-    def __init__(self, project: Path, directory: Path, outside: "Outside", environment: Mapping[str, str]) -> None:
+    def __init__(self, project: Path, directory: Path, options: "LoopOptions", environment: Mapping[str, str]) -> None:
         """Work in `project` with exactly this environment."""
         self._project = project
         self._directory = directory
-        self._outside = outside
+        self._options = options
+        self._runtime = options.runtime
         self._environment = environment
         self._seen: set[str] = set()
         self._tokens = 0
@@ -68,8 +71,8 @@ class Work:
         """Run the agent to its end, or to the end of a budget."""
         before = fingerprint(self._project)
         shadow, name = self._shadow(), f"{job.task.task_id}-{job.effect.attempt}"
-        first = shadow.look(f"{name}-before-{self._outside.new_id()}")
-        session = self._outside.new_id()
+        first = shadow.look(f"{name}-before-{self._runtime.new_id()}")
+        session = self._runtime.new_id()
         words = prompt(job.task, job.run.prompt, state, job.effect.mode)
         arguments = (*(("--model", job.run.model) if job.run.model else ()), *job.run.arguments)
         ask = Ask(words, self._project, self._environment, session=session, arguments=arguments)
@@ -81,13 +84,13 @@ class Work:
         except (FlightlogError, OSError) as error:
             text = error.message if isinstance(error, FlightlogError) else str(error.strerror)
             return Ran("failure", 0.0, None, f"the agent cannot be started: {text}")
-        told = said(outcome.records)
+        told = read_stream(outcome.records)
         self._correct(job, told, emit)
         with suppress(FlightlogError, OSError):
-            self._outside.keep(session)
+            self._options.keep(session)
         progress = fingerprint(self._project) != before
-        second = shadow.look(f"{name}-after-{self._outside.new_id()}")
-        diff = shadow.changes(name, (first, second), self._outside.redact)
+        second = shadow.look(f"{name}-after-{self._runtime.new_id()}")
+        diff = shadow.changes(name, (first, second), self._options.redact)
         ran = self._judged(why, outcome, told, state)
         signs = [*told.indicators, *self._more_signs(job.run, progress=progress)]
         return ran._replace(progress=progress, indicators=tuple(signs), agent_session=session, diff=diff)
@@ -95,12 +98,12 @@ class Work:
     def _shadow(self) -> Shadow:
         home = Path(self._environment.get("HOME", "/"))
         place = Place(self._directory / "tree.git", self._project, home, self._environment.get("PATH", os.defpath))
-        return Shadow(self._directory, place, self._outside.now)
+        return Shadow(self._directory, place, self._runtime.clock.now_s)
 
     def _watched(
         self, running: Running, job: Job, state: State, emit: Emit, watch: Callable[[], str]
     ) -> tuple[str, Outcome]:
-        end = self._outside.monotonic() + job.limit_s
+        end = self._runtime.clock.monotonic() + job.limit_s
         ticks = 0
         while (outcome := running.look(_TICK_S)) is None:
             if why := self._paid(running, job, state, emit):
@@ -109,7 +112,7 @@ class Work:
             why = watch() if ticks % _REPORTS_EVERY == 0 else ""
             if why:
                 return why, running.stop()
-            if self._outside.monotonic() > end:
+            if self._runtime.clock.monotonic() > end:
                 return "timeout", running.stop()
         self._paid(running, job, state, emit)
         return "", outcome
@@ -117,28 +120,29 @@ class Work:
     def _paid(self, running: Running, job: Job, state: State, emit: Emit) -> str:
         """Write new model calls down; say which limit they reached."""
         for record in running.news():
-            one = call(record)
-            if one is None or one.message in self._seen:
+            call = read_model_call(record)
+            if call is None or call.message_id in self._seen:
                 continue
-            self._seen.add(one.message)
-            self._tokens += one.tokens
-            self._usd += one.usd or 0.0
-            emit(UsageNoted(job.task.task_id, job.effect.attempt, one.message, one.model, one.tokens, one.usd))
-        now = self._outside.now()
+            tokens, usd = call.usage.total, price(call.model, call.usage).usd
+            self._seen.add(call.message_id)
+            self._tokens += tokens
+            self._usd += usd or 0.0
+            emit(UsageNoted(job.task.task_id, job.effect.attempt, call.message_id, call.model, tokens, usd))
+        now = self._runtime.clock.now_s()
         if breaker.exhausted(state, now, begun=True):
             return "budget"
         return "limited" if breaker.hour_full_until(state, now) > now else ""
 
-    def _correct(self, job: Job, told: Said, emit: Emit) -> None:
+    def _correct(self, job: Job, told: StreamResult, emit: Emit) -> None:
         """The stream's figures are not final; what the client counted more is added, as no call of its own."""
-        tokens = max((told.tokens or 0) - self._tokens, 0)
+        tokens = max(told.tokens - self._tokens, 0)
         usd = max((told.usd or 0.0) - self._usd, 0.0)
         if self._seen and (tokens or usd > 1e-9):
             emit(UsageNoted(job.task.task_id, job.effect.attempt, "", "client", tokens, usd, calls=0))
 
-    def _judged(self, why: str, outcome: Outcome, told: Said, state: State) -> Ran:
-        now = self._outside.now()
-        words = self._outside.redact(told.text or outcome.stderr)
+    def _judged(self, why: str, outcome: Outcome, told: StreamResult, state: State) -> Ran:
+        now = self._runtime.clock.now_s()
+        words = self._options.redact(told.text or outcome.stderr)
         text, end = (shorten(words, limit, "end").value for limit in (_TEXT_CHARS, _SAID_CHARS))
         common = {"denials": told.denials, "asked": told.asked, "exit_signal": told.exit_signal, "said": end}
         if why == "limited":
@@ -163,11 +167,12 @@ class Work:
     def _driver(self, run: Run) -> Iterator[tuple[Driver, dict[str, str]]]:
         """The driver of an agent, and what its environment needs besides."""
         if run.agent == AGENT:
-            yield ClaudeCode(self._outside.claude()), {}
+            named = self._runtime.environ.get("FLIGHTLOG_CLAUDE", "")
+            yield ClaudeCode(find(named, self._runtime.program_path)), {}
             return
         if run.agent == SCRIPTED:
             with serve(load(self._project / run.scenario), keep=False) as model:
-                here = {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CONFIG_DIR": str(self._outside.config_dir)}
+                here = {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CONFIG_DIR": str(self._options.config_dir)}
                 yield scripted(run.model or MODEL, VERSION), here
             return
         raise Invalid(f"no driver for the agent {run.agent!r}", hint=f"one of: {AGENT}, {SCRIPTED}")

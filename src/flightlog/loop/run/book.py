@@ -24,6 +24,7 @@ from flightlog.loop.plan.schema import Plan
 from flightlog.loop.plan.shown import shown_event
 from flightlog.model.damage import Damage
 from flightlog.model.pages import Page, Tier
+from flightlog.model.runtime import Runtime
 from flightlog.privacy.records import Records
 from flightlog.privacy.redact import Redactor
 from flightlog.store.growing import Growing
@@ -48,32 +49,34 @@ class Checkpoint(Struct):
     state: State
 
 
-class Surroundings(Struct, frozen=True):
-    """What a book takes from outside."""
-
-    now: Callable[[], float]
-    new_id: Callable[[], str]
-    redactor: Redactor
-    allowed: Callable[[], None] = lambda: None
-    tell: Callable[[e.Event], None] = lambda _: None
-
-
 class Book:
     """The book of the session in `directory`, open for writing."""
 
-    def __init__(self, directory: Path, plan: Plan, around: Surroundings) -> None:
-        """Read what is there; `plan` has clean words."""
+    def __init__(  # noqa: PLR0913 - one parameter per thing it works with
+        self,
+        directory: Path,
+        plan: Plan,
+        runtime: Runtime,
+        redactor: Redactor,
+        *,
+        allowed: Callable[[], None] = lambda: None,
+        tell: Callable[[e.Event], None] = lambda _: None,
+    ) -> None:
+        """Read what is there; `plan` has clean words. `allowed` raises once another process writes here."""
         self._directory = directory
         self._plan = plan
-        self._around = around
-        self._clean = Records(around.redactor)
-        self._journal = open_journal(directory, around)
+        self._now = runtime.clock.now_s
+        self._redactor = redactor
+        self._allowed = allowed
+        self._tell = tell
+        self._clean = Records(redactor)
+        self._journal = _open_journal(directory, runtime, allowed)
         self._names = {task.task_id: task.name for task in plan.tasks}
         self._log: Growing | None = None
         self._history: Growing | None = None
         self._published = self._cost = 0.0
         self._last: tuple[str, int] = ("", 0)
-        self._known = around.redactor.known.growth
+        self._known = redactor.known.growth
         self._fold(self._records())
 
     def redact_again(self) -> None:
@@ -81,7 +84,7 @@ class Book:
 
         A session is one document: a value that is recognized once is replaced everywhere in it.
         """
-        if self._around.redactor.known.growth > self._known:
+        if self._redactor.known.growth > self._known:
             self.close()
             self._journal.rewrite(lambda event: shown_event(event, self._clean))
             self._fold(self._records())
@@ -99,19 +102,19 @@ class Book:
                 self._history.add(_encoded(self._decisions.fresh()), _encoded(self._decisions.pending))
         if isinstance(event, _AT_ONCE):
             self.publish()
-        elif isinstance(event, e.TaskEnded) or self._around.now() - self._published >= PAGES_EVERY_S:
+        elif isinstance(event, e.TaskEnded) or self._now() - self._published >= PAGES_EVERY_S:
             self.show()
-        self._around.tell(cleaned)
+        self._tell(cleaned)
 
     def show(self) -> None:
         """Write the pages that changed, unless that would take more than a tenth of the time."""
-        if self._around.now() - self._published >= self._cost * _SHARE_MAX:
+        if self._now() - self._published >= self._cost * _SHARE_MAX:
             self.publish()
 
     def publish(self) -> None:
         """Write the pages that changed, unless somebody else holds the session now."""
-        self._around.allowed()
-        began = self._around.now()
+        self._allowed()
+        began = self._now()
         state, plan = self.state, self._plan
         texts = {
             "session-metadata.yaml": dump(pages.metadata(state, plan, began)),
@@ -127,7 +130,7 @@ class Book:
         changed = {name: text for name, text in texts.items() if self._shown.get(name) != text}
         publish(self._directory, [Page(name, Tier.PRIVATE, text) for name, text in changed.items()], durable=False)
         self._shown.update(changed)
-        self._published = self._around.now()
+        self._published = self._now()
         self._cost = max(self._published - began, 0.0)
 
     def close(self) -> None:
@@ -169,10 +172,16 @@ class Book:
         self._history = Growing(self._directory / "decision-history.json", head, "decisions", settled, pending)
 
 
-def open_journal(directory: Path, around: Surroundings) -> Journal[e.Event]:
+def _open_journal(directory: Path, runtime: Runtime, allowed: Callable[[], None]) -> Journal[e.Event]:
     """Open the journal of the session in `directory`."""
     path = directory / JOURNAL
-    return Journal(path, e.Event, now=lambda: stamp(around.now()) or "", new_id=around.new_id, allowed=around.allowed)
+    return Journal(
+        path,
+        e.Event,
+        now=lambda: stamp(runtime.clock.now_s()) or "",
+        new_id=runtime.new_id,
+        allowed=allowed,
+    )
 
 
 def _encoded(items: list[dict[str, Any]]) -> list[bytes]:

@@ -6,6 +6,7 @@ come, budgets are kept to the call, and a stop takes effect at once.
 
 import json
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from flightlog.loop.run.control import Inbox
 from flightlog.loop.run.reports import ReportFile
 from flightlog.loop.run.world import Checked, Ran, Request
 from flightlog.model.pages import Redacted
+from flightlog.model.runtime import Runtime
 from flightlog.model.text import shorten
 from flightlog.store.files import ensure_dir
 
@@ -33,16 +35,10 @@ _TAIL_CHARS = 2000
 _SAID_CHARS = 400
 
 
-class Outside(Struct, frozen=True):
-    """What the machine takes from its surroundings; read once, in `app`."""
+class LoopOptions(Struct, frozen=True):
+    """What the machine works with: the runtime, the agent's directory, and the person who watches."""
 
-    environment: Mapping[str, str]
-    python: str
-    now: Callable[[], float]
-    monotonic: Callable[[], float]
-    sleep: Callable[[float], None]
-    new_id: Callable[[], str]
-    claude: Callable[[], Path]
+    runtime: Runtime
     config_dir: Path
     keep: Callable[[str], None]
     redact: Callable[[str], Redacted[str]]
@@ -54,30 +50,31 @@ class Outside(Struct, frozen=True):
 class Machine:
     """The world of the session in `directory`, whose tasks work in `project`."""
 
-    def __init__(self, directory: Path, project: Path, plan: Plan, outside: Outside) -> None:
+    def __init__(self, directory: Path, project: Path, plan: Plan, options: LoopOptions) -> None:
         """Begin with an empty inbox; `plan` is as it was written, for commands and prompts."""
         self._directory = directory
         self._project = project
         self._plan = plan
-        self._outside = outside
+        self._options = options
+        self._clock = options.runtime.clock
         self._inbox = Inbox(directory)
         self._waiting: list[Request] = []
         self._guardian: subprocess.Popen[bytes] | None = None
 
     def now(self) -> float:
         """The time."""
-        return self._outside.now()
+        return self._clock.now_s()
 
     def sleep(self, until: float, state: State) -> None:
         """Wait, looking in now and then; a person at the terminal may answer meanwhile."""
         while (left := until - self.now()) > 0 and not self._look(state):
             pause = min(left, _LOOK_S)
-            ask = self._outside.ask
+            ask = self._options.ask
             answer = ask(state.question.asked, pause) if ask and state.question else None
             if answer is not None and state.question:
                 self._waiting.append(Request("answer", state.question.asked.question, answer, "at the terminal"))
             elif ask is None or not state.question:
-                self._outside.sleep(pause)
+                self._clock.sleep(pause)
 
     def requests(self, state: State) -> Sequence[Request]:
         """What was asked since the last call."""
@@ -91,7 +88,7 @@ class Machine:
         run = _run_of(task, effect.mode)
         report = self._directory / "reports" / f"{task.task_id}-{effect.attempt}.jsonl"
         ensure_dir(report.parent)
-        told = ReportFile(report, self._project, (task.task_id, effect.attempt), self._outside.redact)
+        told = ReportFile(report, self._project, (task.task_id, effect.attempt), self._options.redact)
         limit_s = task.timeout_seconds or state.config.timeout_seconds
 
         def watch() -> str:
@@ -99,9 +96,9 @@ class Machine:
                 emit(event)
             return "interrupted" if self._must_stop(state) else ""
 
-        began = self._outside.monotonic()
+        began = self._clock.monotonic()
         if run.agent is not None:
-            at_work = agent.Work(self._project, self._directory, self._outside, self._environment(task, effect, state))
+            at_work = agent.Work(self._project, self._directory, self._options, self._environment(task, effect, state))
             with self._guarded(state.mark) as guard:
                 ran = at_work.run(agent.Job(task, run, effect, limit_s), state, emit, watch, guard)
             if ran.result not in {"success", "failure"}:
@@ -110,12 +107,12 @@ class Machine:
             ran = self._command(run, self._environment(task, effect, state), limit_s, watch, state)
         for event in told.news(whole=True):
             emit(event)
-        return ran._replace(duration_s=self._outside.monotonic() - began)
+        return ran._replace(duration_s=self._clock.monotonic() - began)
 
     def check(self, effect: Check, state: State) -> Checked:
         """Run the verify commands; a tool that is not there is no pass."""
         task = self._plan.task(effect.task.task_id)
-        began = self._outside.monotonic()
+        began = self._clock.monotonic()
         attempt = Attempt(task, effect.attempt, "work")
         codes: list[tuple[str, int | None]] = []
         missing = [name for name in task.output_artifacts if not (self._project / name).exists()]
@@ -133,7 +130,7 @@ class Machine:
                 missing += [words] if absent else []
                 break
         passed = not message
-        return Checked(passed, tuple(codes), tuple(missing), message, self._outside.monotonic() - began)
+        return Checked(passed, tuple(codes), tuple(missing), message, self._clock.monotonic() - began)
 
     def close(self, mark: str) -> None:
         """End what tasks left behind, and let the guardian go."""
@@ -149,7 +146,7 @@ class Machine:
         guardian.kill(set(), f"{guardian.MARK}={mark}".encode())
 
     def _look(self, state: State) -> bool:
-        if why := self._outside.interrupted():
+        if why := self._options.interrupted():
             self._waiting.append(Request("stop", why=f"stopped by {why}"))
         self._waiting += self._inbox.take(state.question.asked.question if state.question else "")
         return bool(self._waiting)
@@ -159,9 +156,9 @@ class Machine:
         return any(request.what == "stop" for request in self._waiting)
 
     def _command(self, run: Run, env: Mapping[str, str], limit_s: float, watch: Callable[[], str], state: State) -> Ran:
-        python = [self._outside.python, "-m", "flightlog.loop.run.pytask", str(run.python), *run.arguments]
+        python = [sys.executable, "-m", "flightlog.loop.run.pytask", str(run.python), *run.arguments]
         words: str | Sequence[str] = python if run.command is None else run.command
-        began = self._outside.monotonic()
+        began = self._clock.monotonic()
         try:
             command = Shell(words, cwd=self._project, environment=env)
         except OSError as error:
@@ -172,13 +169,13 @@ class Machine:
             while (code := command.wait(TICK_S)) is None:
                 wall = state.budgets.wall_time_seconds
                 worked = self.now() - (state.started_at or self.now()) - state.rested_s
-                late = self._outside.monotonic() - began > limit_s
+                late = self._clock.monotonic() - began > limit_s
                 result = watch() or ("timeout" if late else "budget" if wall and worked >= wall else "")
                 if result:
                     code = command.stop()
                     self._end_all(state.mark)
                     break
-        tail = self._outside.redact(command.tail())
+        tail = self._options.redact(command.tail())
         message, said = (shorten(tail, limit, "end").value for limit in (_TAIL_CHARS, _SAID_CHARS))
         return Ran(result or ("failure" if code else "success"), 0.0, code, message, said=said)
 
@@ -186,7 +183,7 @@ class Machine:
         at = state.task(task.task_id)
         context = json.dumps(state.context)
         return {
-            **self._outside.environment,
+            **self._options.runtime.environ,
             guardian.MARK: state.mark,
             "FLIGHTLOG_REPORT": str(self._directory / "reports" / f"{task.task_id}-{effect.attempt}.jsonl"),
             "FLIGHTLOG_SESSION": state.session_id,
@@ -201,8 +198,8 @@ class Machine:
     def _guarded(self, mark: str) -> Iterator[Callable[[int], None]]:
         """Tell the guardian of processes for as long as they are ours to end."""
         if self._guardian is None or self._guardian.poll() is not None:
-            script = [self._outside.python, "-I", "-S", str(Path(guardian.__file__)), mark]
-            env = {name: value for name, value in self._outside.environment.items() if name == "PATH"}
+            script = [sys.executable, "-I", "-S", str(Path(guardian.__file__)), mark]
+            env = {name: value for name, value in self._options.runtime.environ.items() if name == "PATH"}
             self._guardian = subprocess.Popen(
                 script, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env, start_new_session=True
             )

@@ -15,13 +15,14 @@ from flightlog.loop.plan.load import digest, parse
 from flightlog.loop.plan.schema import Budgets, Config, Plan
 from flightlog.loop.plan.shown import shown_plan
 from flightlog.loop.run import place
-from flightlog.loop.run.book import JOURNAL, Book, Surroundings
+from flightlog.loop.run.book import JOURNAL, Book
 from flightlog.loop.run.driver import Loop
 from flightlog.loop.run.guardian import MARK, kill, marked
-from flightlog.loop.run.machine import Machine, Outside
+from flightlog.loop.run.machine import LoopOptions, Machine
 from flightlog.loop.run.where import session_id
 from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unreadable
+from flightlog.model.runtime import Runtime
 from flightlog.privacy.redact import Redactor
 from flightlog.store.files import create
 from flightlog.store.locks import Lease
@@ -44,22 +45,29 @@ class Beginning(Struct, frozen=True):
     calibration: Calibration = ()
 
 
-def begin(root: Path, told: Beginning, around: Surroundings) -> Path:
+def begin(root: Path, told: Beginning, runtime: Runtime, redactor: Redactor) -> Path:
     """Make the next session below `root`; it appears whole."""
-    shown = shown_plan(told.plan, around.redactor)
+    shown = shown_plan(told.plan, redactor)
     return place.make(
         root,
-        around.redactor.text(told.name) or shown.plan,
-        lambda path, name: _fill(path, root, name, told, around),
+        redactor.text(told.name) or shown.plan,
+        lambda path, name: _fill(path, root, name, told, runtime=runtime, redactor=redactor),
     )
 
 
-def begin_at(directory: Path, told: Beginning, around: Surroundings) -> Path:
+def begin_at(directory: Path, told: Beginning, runtime: Runtime, redactor: Redactor) -> Path:
     """Begin a session in exactly this directory, made by hand from the templates or not there yet."""
     if (directory / JOURNAL).exists():
         raise Invalid(f"{directory.name} has begun already", hint=f"flightlog loop resume --session {directory.name}")
     place.prepare_beside(directory)
-    _fill(directory, directory.parent, session_id(directory), _with_metadata(directory, told), around)
+    _fill(
+        directory,
+        directory.parent,
+        session_id(directory),
+        _with_metadata(directory, told),
+        runtime=runtime,
+        redactor=redactor,
+    )
     return directory
 
 
@@ -73,17 +81,18 @@ def raw_plan(directory: Path) -> tuple[Plan, bytes]:
 
 
 class Conduct(Struct, frozen=True):
-    """How a session is taken up: by whom, and whether from somebody else."""
+    """How a session is taken up: by whom, whether from another runner, and what runs its tasks."""
 
     who: str
     steal: bool = False
     go_on: bool = False
     budgets: Budgets | None = None
+    machine: type[Machine] = Machine
 
 
 def carry_on(
     directory: Path,
-    outside: Outside,
+    options: LoopOptions,
     redactor: Redactor,
     how: Conduct,
     finish: Callable[[Path, Redactor], object] = lambda _path, _redactor: None,
@@ -92,11 +101,10 @@ def carry_on(
     plan, data = raw_plan(directory)
     lease = Lease(directory / LEASE, how.who, steal=how.steal)
     try:
-        around = Surroundings(outside.now, outside.new_id, redactor, lease.check, outside.tell)
         shown = shown_plan(plan, redactor)
         for path in sorted((directory / "reports").glob("*.jsonl")):
             redactor.text(path.read_text("utf-8", "replace"))  # a runner before this one knew the values in it
-        book = Book(directory, shown, around)
+        book = Book(directory, shown, options.runtime, redactor, allowed=lease.check, tell=options.tell)
         if book.state.status == "completed" and book.state.plan_digest == digest(data):
             # Whoever completed it may have been killed before all was written.
             place.tidy(directory)
@@ -109,7 +117,7 @@ def carry_on(
         if book.state.status in {"paused", "error"}:
             book.append(e.Resumed("a person said so", how.budgets))
         book.publish()
-        machine = Machine(directory, (directory / book.state.project).resolve(), plan, outside)
+        machine = how.machine(directory, (directory / book.state.project).resolve(), plan, options)
         try:
             Loop(shown, book, machine).go()
         finally:
@@ -143,10 +151,12 @@ def _may_go_on(directory: Path, state: State, data: bytes, how: Conduct) -> None
         raise Invalid(f"{directory.name} has begun already", hint=f"flightlog loop resume --session {directory.name}")
 
 
-def _fill(path: Path, root: Path, name: str, told: Beginning, around: Surroundings) -> None:
+def _fill(  # noqa: PLR0913 - where it goes, what it begins with
+    path: Path, root: Path, name: str, told: Beginning, *, runtime: Runtime, redactor: Redactor
+) -> None:
     final = root / path.name.lstrip(".").partition(".")[0] if path.name.startswith(".") else path
     create(path / PLAN, told.data)
-    plan = shown_plan(told.plan, around.redactor)
+    plan = shown_plan(told.plan, redactor)
     event = e.SessionStarted(
         session_id=name,
         session_name=told.name or plan.plan,
@@ -159,9 +169,9 @@ def _fill(path: Path, root: Path, name: str, told: Beginning, around: Surroundin
         context=plan.context_variables,
         calibration=told.calibration,
         project=os.path.relpath(told.project.resolve(), final.resolve()),
-        mark=around.new_id(),
+        mark=runtime.new_id(),
     )
-    book = Book(path, plan, around)
+    book = Book(path, plan, runtime, redactor)
     book.append(event)
     book.publish()
     book.close()

@@ -38,7 +38,7 @@ class Referee:
     def see(self, at: float, event: e.Event) -> None:
         """Look at one event."""
         if self._over and not isinstance(event, e.RunnerTook | e.Resumed):
-            self._broken(f"{type(event).__name__} after the session was {self._over}")
+            self._broken(f"{event.__struct_config__.tag} after the session was {self._over}")
         match event:
             case e.TaskStarted() | e.UsageNoted() | e.AttemptEnded() | e.Verified() | e.TaskEnded() | e.Recovering():
                 self._task(at, event)

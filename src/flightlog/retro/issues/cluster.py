@@ -4,12 +4,13 @@ import hashlib
 import math
 from collections.abc import Sequence
 
+from flightlog.model.usage import DAY_MS
 from flightlog.retro.analysis.words import content_words
 from flightlog.retro.events import Clustered, ClusterMade, Prioritized
 from flightlog.retro.issues.board import FAST_TRACK, OPEN, Board, Issue
 
 FILES_SHARED = 0.5
-RECENT_MS = 7 * 86_400_000
+RECENT_MS = 7 * DAY_MS
 _SEVERITY = {"critical": 4, "high": 3, "medium": 2, "low": 1}
 _EASE = {"trivial": 4, "small": 3, "medium": 2, "large": 1}
 

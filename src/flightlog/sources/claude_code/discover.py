@@ -10,51 +10,59 @@ import os
 import stat
 from collections.abc import Iterator
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
+from flightlog.model.errors import Misconfigured
 from flightlog.model.ids import is_safe
+from flightlog.model.runtime import Runtime
 from flightlog.sources.claude_code.values import parsed, text
+from flightlog.sources.protocol import FileListing, SessionFile
 
 AGENT = "claude-code"
 _HEAD_LINES = 20
 _HEAD_BYTES_MAX = 1 << 20
 
 
-class Transcript(Struct, frozen=True):
-    """One transcript file: the main thread of a session, or one of its subagents."""
-
-    path: str
-    session: str
-    size: int
-    changed_ns: int
-    lane: str = ""
-    device: int = 0
-    inode: int = 0
+def find_config_dirs(runtime: Runtime) -> list[str]:
+    """Return where Claude Code keeps its files: `CLAUDE_CONFIG_DIR` (a comma separates several), else home."""
+    given = [part.strip() for part in runtime.environ.get("CLAUDE_CONFIG_DIR", "").split(",")]
+    if any(given):
+        return [absolute_path("CLAUDE_CONFIG_DIR", part) for part in given if part]
+    usual = [f"{runtime.home}/{name}" for name in (".claude", ".config/claude")]
+    return [path for path in usual if os.path.isdir(f"{path}/projects")] or usual[:1]  # noqa: PTH112 - plain text
 
 
-class Found(Struct, frozen=True):
-    """Everything below one configuration directory."""
+def absolute_path(variable: str, given: str) -> str:
+    """Return the directory a variable names, `~` expanded, or raise `Misconfigured`."""
+    path = os.path.expanduser(given)  # noqa: PTH111 - plain text, as above
+    if path.startswith("~"):
+        raise Misconfigured(f"no such home directory: {given}", hint=f"export {variable}=/an/absolute/path")
+    if not path.startswith("/"):
+        hint = f'export {variable}="$PWD/{given}"'
+        raise Misconfigured(f"{variable} is not an absolute path: {given}", hint=hint)
+    return normalize_path(path)
 
-    transcripts: tuple[Transcript, ...]
-    damage: tuple[Damage, ...]
+
+def normalize_path(path: str) -> str:
+    """Return an absolute path as pathlib writes it; two dots may lead through a link and stay."""
+    return "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
 
 
-def discover(config_dir: str) -> Found:
+def discover(config_dir: str) -> FileListing:
     """List the transcripts below `config_dir`, in the order of their paths."""
-    transcripts: list[Transcript] = []
+    transcripts: list[SessionFile] = []
     damage: list[Damage] = []
     for folder in _folders(os.path.join(config_dir, "projects"), damage):  # noqa: PTH118 - hot: 10,000 sessions
         transcripts.extend(_project(folder, damage))
-    return Found(tuple(sorted(transcripts, key=lambda item: item.path)), tuple(damage))
+    return FileListing(tuple(sorted(transcripts, key=lambda item: item.path)), tuple(damage))
 
 
-def session_files(folder: str, session: str) -> list[Transcript]:
+def session_files(folder: str, session: str) -> list[SessionFile]:
     """List the files of one session in its project's folder, as they are now."""
     damage: list[Damage] = []
     own = (f"{session}.jsonl", session)
-    found: list[Transcript] = []
+    found: list[SessionFile] = []
     for entry in _entries(folder, damage):
         if entry.name == own[1] and entry.is_dir(follow_symlinks=False):
             found.extend(_lanes(entry, damage))
@@ -65,7 +73,7 @@ def session_files(folder: str, session: str) -> list[Transcript]:
     return sorted(found, key=lambda file: (file.lane, file.path))
 
 
-def spilled_file(transcript: Transcript, said: str) -> str:
+def spilled_file(transcript: SessionFile, said: str) -> str:
     """Return where a large tool result lies now: by name beside the transcript, wherever it was written."""
     from pathlib import Path  # noqa: PLC0415 - a usage report does not wait for it
 
@@ -77,12 +85,12 @@ def spilled_file(transcript: Transcript, said: str) -> str:
     return str(home / "tool-results" / Path(said).name)
 
 
-def lane_facts_file(transcript: Transcript) -> str:
+def lane_facts_file(transcript: SessionFile) -> str:
     """Return the path of what the client notes beside a subagent's transcript."""
     return transcript.path.removesuffix(".jsonl") + ".meta.json"
 
 
-def _project(folder: str, damage: list[Damage]) -> Iterator[Transcript]:
+def _project(folder: str, damage: list[Damage]) -> Iterator[SessionFile]:
     for entry in _entries(folder, damage):
         if entry.is_dir(follow_symlinks=False):
             yield from _lanes(entry, damage)
@@ -92,7 +100,7 @@ def _project(folder: str, damage: list[Damage]) -> Iterator[Transcript]:
                 yield found
 
 
-def _file(entry: os.DirEntry[str], damage: list[Damage]) -> Transcript | None:
+def _file(entry: os.DirEntry[str], damage: list[Damage]) -> SessionFile | None:
     stem = entry.name.removesuffix(".jsonl")
     if not is_safe(stem):
         damage.append(Damage(entry.path, 0, 0, "the file name is not a usable session id"))
@@ -107,7 +115,7 @@ def _file(entry: os.DirEntry[str], damage: list[Damage]) -> Transcript | None:
     return replace(found, session=owner, lane=stem.removeprefix("agent-"))
 
 
-def _lanes(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[Transcript]:
+def _lanes(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[SessionFile]:
     folder = os.path.join(session.path, "subagents")  # noqa: PTH118
     if not os.path.isdir(folder):  # noqa: PTH112
         return
@@ -126,7 +134,7 @@ def _lanes(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[Transcri
                 yield found
 
 
-def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[Damage]) -> Transcript | None:
+def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[Damage]) -> SessionFile | None:
     try:
         told = entry.stat()
     except OSError as error:
@@ -136,7 +144,7 @@ def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[D
         # A pipe would keep us waiting for ever.
         damage.append(Damage(entry.path, 0, 0, "not a file"))
         return None
-    return Transcript(entry.path, session, told.st_size, told.st_mtime_ns, lane, told.st_dev, told.st_ino)
+    return SessionFile(entry.path, session, told.st_size, told.st_mtime_ns, lane, told.st_dev, told.st_ino)
 
 
 def _owner(path: str) -> str:

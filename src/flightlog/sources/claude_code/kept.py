@@ -12,34 +12,26 @@ from typing import TYPE_CHECKING
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Unavailable
 from flightlog.model.ids import is_safe
-from flightlog.sources.claude_code.discover import (
-    AGENT,
-    Found,
-    Transcript,
-    discover,
-    lane_facts_file,
-    spilled_file,
-)
-from flightlog.store.kept import kept_files, kept_sessions, session_dir
+from flightlog.sources.claude_code.discover import AGENT, discover, lane_facts_file, spilled_file
+from flightlog.sources.protocol import FileListing, SessionFile
+from flightlog.store.kept import TRANSCRIPT, kept_files, kept_sessions, session_dir
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from flightlog.store.sessions import Settled
 
-MAIN = "transcript.jsonl"
 
-
-def recorded(config_dirs: Sequence[str], home: str) -> Found:
+def recorded(config_dirs: Sequence[str], home: str) -> FileListing:
     """List every transcript there is: live below `config_dirs`, kept below `home`."""
     live = [discover(folder) for folder in config_dirs]
-    transcripts = [transcript for found in live for transcript in found.transcripts]
+    transcripts = [transcript for found in live for transcript in found.files]
     damage = [each for found in live for each in found.damage]
     kept = tuple(_kept(transcripts, home, damage)) if home else ()
-    return Found((*transcripts, *kept), tuple(damage))
+    return FileListing((*transcripts, *kept), tuple(damage))
 
 
-def keep(home: str, session: str, files: Iterable[Transcript]) -> "Settled":
+def keep(home: str, session: str, files: Iterable[SessionFile]) -> "Settled":
     """Take everything a session's files hold into our own copy; only what is new is read."""
     from pathlib import Path  # noqa: PLC0415 - a report adopts nothing
 
@@ -48,7 +40,7 @@ def keep(home: str, session: str, files: Iterable[Transcript]) -> "Settled":
     return adopt_session(Path(home), AGENT, session, sources_of(home, files))
 
 
-def sources_of(home: str, files: Iterable[Transcript]) -> "dict[str, Path]":
+def sources_of(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
     """Return the agent's own files of a session by the names our copies have."""
     from pathlib import Path  # noqa: PLC0415 - as above
 
@@ -67,12 +59,12 @@ def sources_of(home: str, files: Iterable[Transcript]) -> "dict[str, Path]":
     return sources
 
 
-def kept_name(transcript: Transcript) -> str:
+def kept_name(transcript: SessionFile) -> str:
     """Name a transcript inside our copy of its session."""
-    return f"subagents/agent-{transcript.lane}.jsonl" if transcript.lane else MAIN
+    return f"subagents/agent-{transcript.lane}.jsonl" if transcript.lane else TRANSCRIPT
 
 
-def _spilled(file: Transcript) -> "list[Path]":
+def _spilled(file: SessionFile) -> "list[Path]":
     from pathlib import Path  # noqa: PLC0415 - as above
 
     folder = Path(spilled_file(file, "x")).parent
@@ -82,14 +74,14 @@ def _spilled(file: Transcript) -> "list[Path]":
         return []
 
 
-def _kept(live: Iterable[Transcript], home: str, damage: list[Damage]) -> Iterator[Transcript]:
+def _kept(live: Iterable[SessionFile], home: str, damage: list[Damage]) -> Iterator[SessionFile]:
     sessions, rewritten = kept_sessions(home, AGENT)
     if not sessions:
         return
     present: dict[str, set[str]] = defaultdict(set)
     for transcript in live:
         present[transcript.session].add(kept_name(transcript))
-    whole = {session for session, names in present.items() if MAIN in names}
+    whole = {session for session, names in present.items() if TRANSCRIPT in names}
     for session in sorted(sessions - (whole - rewritten)):
         root = session_dir(home, AGENT, session)
         try:
@@ -99,7 +91,7 @@ def _kept(live: Iterable[Transcript], home: str, damage: list[Damage]) -> Iterat
             kept = {}
         if not kept and not present[session] and not _is_never_kept(root):
             # Named all the same: a session that was lost is missed where it is listed.
-            yield Transcript(str(root / MAIN), session, 0, 0)
+            yield SessionFile(str(root / TRANSCRIPT), session, 0, 0)
         for name, numbers in sorted(kept.items()):
             # The newest generation is what the agent still has.
             wanted = numbers[:-1] if name in present[session] else numbers
@@ -111,18 +103,18 @@ def _is_never_kept(root: "Path") -> bool:
     return root.is_dir() and os.access(root, os.R_OK | os.X_OK) and not (root / "meta.json").exists()
 
 
-def _generations(path: "Path", session: str, numbers: Iterable[int], damage: list[Damage]) -> Iterator[Transcript]:
+def _generations(path: "Path", session: str, numbers: Iterable[int], damage: list[Damage]) -> Iterator[SessionFile]:
     from pathlib import Path  # noqa: PLC0415 - only where something was deleted or rewritten
 
     from flightlog.store.recordings import Recording, generation  # noqa: PLC0415
 
-    lane = path.stem.removeprefix("agent-") if path.stem != Path(MAIN).stem else ""
+    lane = path.stem.removeprefix("agent-") if path.stem != Path(TRANSCRIPT).stem else ""
     for number in numbers:
         each = generation(path, number)
         try:
             with Recording(each) as recording:
                 # Our copies only grow, so their size says whether they changed; one that was restored is read again.
                 restored = sum(1 for _ in each.parent.glob(f"{each.name}*.damaged-*"))
-                yield Transcript(str(each), session, recording.size, 0, lane, inode=restored)
+                yield SessionFile(str(each), session, recording.size, 0, lane, inode=restored)
         except (OSError, Unavailable) as error:
             damage.append(Damage(str(each), 0, 0, getattr(error, "strerror", "") or str(error)))

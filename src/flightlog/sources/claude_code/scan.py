@@ -1,9 +1,10 @@
-"""The fast way through a transcript: only the lines that say what a response cost.
+"""Scan a transcript for usage: only the lines that count tokens are decoded.
 
-A byte search finds them, a typed decode takes the few fields a ledger needs, everything else
-is skipped unread. Blocks are read into one buffer, never mapped: a file that shrinks under us
-must not kill us. Which copy of a response counts is decided elsewhere; here only lines that
-repeat the same response in the same place are folded into one.
+A byte search finds them, a typed decode takes the few fields that accounting needs, the rest is
+skipped. Blocks are read into one buffer, never mapped, except in a forked child: a file that
+shrinks while it is mapped kills the process. Which copy of a response counts is decided in
+`usage.attribution`; here only lines that repeat a response in the same thread become one row.
+Serves the bar of a cold report: twice as fast as ccusage on 1 GB.
 """
 
 from collections.abc import Iterator
@@ -16,10 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.damage import UNREADABLE
-from flightlog.model.usage import ClientTotals, Row
-from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals, usage
+from flightlog.model.usage import Row
+from flightlog.sources.api.usage import decode_usage
+from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals
 from flightlog.sources.claude_code.spoken import NO_USAGE, Spoken, decode, fuller, lane, row
 from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
+from flightlog.sources.protocol import SessionFile, UsageScan
 from flightlog.store.index.files import fingerprint, fingerprint_of
 from flightlog.store.reading import Reader, blocks, mapped, open_reader
 
@@ -33,60 +36,29 @@ _STAMP = b'"timestamp":"'
 _NEWLINE = b"\n"
 
 
-class Target(Struct, frozen=True):
-    """A file to scan from byte `start` on, and whose it is."""
-
-    path: str
-    session: str
-    lane: str = ""
-    start: int = 0
-
-
-class Scan(Struct, array_like=True):
-    """What the new bytes of one file say.
-
-    `end` is where the next scan starts, `fingerprint` is of what stands before it; `born_ms` is
-    the file's first time stamp, told only by a scan from its beginning. What another process
-    scanned arrives with its rows and totals `packed`; `digest` is what somebody made of them.
-    """
-
-    rows: list[Row]
-    totals: list[ClientTotals]
-    end: int = 0
-    read: int = 0
-    decoded: int = 0
-    damaged: int = 0
-    born_ms: int = 0
-    fingerprint: int = 0
-    error: str = ""
-    packed: bytes = b""
-    keys: bytes = b""
-    digest: bytes = b""
-
-
-def scan_mapped(target: Target) -> Scan:
+def scan_mapped(file: SessionFile, start: int = 0) -> UsageScan:
     """Scan one file through a memory map; a file that shrinks meanwhile ends the process."""
-    memory = mapped(target.path)
-    if memory is None or len(memory) < target.start:
-        return scan(target)
-    reading = _Reading(target)
-    reading.over(memoryview(memory)[target.start :])
-    reading.result.fingerprint = fingerprint_of(memory, reading.result.end)
-    return reading.finished()
+    memory = mapped(file.path)
+    if memory is None or len(memory) < start:
+        return scan(file, start)
+    scanner = _UsageScanner(file, start)
+    scanner.scan_view(memoryview(memory)[start:])
+    scanner.result.fingerprint = fingerprint_of(memory, scanner.result.end)
+    return scanner.finish()
 
 
-def scan(target: Target, buffer: bytearray | None = None) -> Scan:
-    """Scan one file from `target.start`; a file that cannot be read says so in `error`.
+def scan(file: SessionFile, start: int = 0, buffer: bytearray | None = None) -> UsageScan:
+    """Scan one file from byte `start`; `error` says why a file cannot be read.
 
     `buffer` saves a fresh block for each of many files.
     """
-    reading = _Reading(target)
+    scanner = _UsageScanner(file, start)
     try:
-        with closing(open_reader(target.path)) as file:
-            reading.run(file, buffer or bytearray(BLOCK_BYTES))
+        with closing(open_reader(file.path)) as reader:
+            scanner.scan_reader(reader, buffer or bytearray(BLOCK_BYTES))
     except OSError as error:
-        reading.result.error = error.strerror or "unreadable"
-    return reading.finished()
+        scanner.result.error = error.strerror or "unreadable"
+    return scanner.finish()
 
 
 class _Stamp(Struct, frozen=True, gc=False):
@@ -96,18 +68,18 @@ class _Stamp(Struct, frozen=True, gc=False):
 _decode_stamp = msgspec.json.Decoder(_Stamp).decode
 
 
-class _Reading:
+class _UsageScanner:
     """One pass over one file."""
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
-        self.result = Scan([], [], target.start)
+    def __init__(self, file: SessionFile, start: int) -> None:
+        self.file = file
+        self.result = UsageScan([], [], start)
         # The first place a response was written in; lines of other places are few and kept one by one.
         self.best: dict[str, Spoken] = {}
         self.odd: list[Row] = []
         self.as_of_ms = 0
 
-    def run(self, file: Reader, buffer: bytearray) -> None:
+    def scan_reader(self, file: Reader, buffer: bytearray) -> None:
         """Read block by block; what follows the last newline waits for the next scan."""
         for block in blocks(file, self.result.end, buffer):
             self.result.read += block.end
@@ -115,19 +87,19 @@ class _Reading:
                 self._tail(block.view, 0, block.end)
                 break
             if not self.result.end:
-                self.result.born_ms = _born_ms(bytes(block.view[: min(block.end, _HEAD_BYTES)]))
+                self.result.first_ms = _first_ms(bytes(block.view[: min(block.end, _HEAD_BYTES)]))
             self._block(block.view, 0, block.end)
             self._look_back(block.view, block.end)
             self.result.end += block.end
         self.result.fingerprint = fingerprint(file, self.result.end)
         self.result.damaged += file.damaged
 
-    def over(self, view: memoryview) -> None:
+    def scan_view(self, view: memoryview) -> None:
         """Go over everything, in windows that stay in the processor's cache for the second search."""
         self.result.read = len(view)
         whole = sz.rfind(view, _NEWLINE, 0, len(view)) + 1
         if not self.result.end:
-            self.result.born_ms = _born_ms(bytes(view[: min(whole, _HEAD_BYTES)]))
+            self.result.first_ms = _first_ms(bytes(view[: min(whole, _HEAD_BYTES)]))
         at = 0
         while at < whole:
             cut = min(at + _WINDOW_BYTES, whole)
@@ -137,9 +109,9 @@ class _Reading:
         self.result.end += whole
         self._tail(view, whole, len(view))
 
-    def finished(self) -> Scan:
+    def finish(self) -> UsageScan:
         """Return the result, one row for each response and place."""
-        session, of_file = self.target.session, self.target.lane
+        session, of_file = self.file.session, self.file.lane
         self.result.rows = [row(said, session, of_file) for said in self.best.values()] + self.odd
         return self.result
 
@@ -181,7 +153,7 @@ class _Reading:
                 (said.agent_id != known.agent_id or said.is_sidechain is not known.is_sidechain)
                 and lane(said) != lane(known)
             ):
-                self.odd.append(row(said, self.target.session, self.target.lane))
+                self.odd.append(row(said, self.file.session, self.file.lane))
             elif (use.output_tokens or 0) > (known.message.usage.output_tokens or 0) or (
                 not (said.timestamp and known.timestamp and said.timestamp > known.timestamp) and fuller(said, known)
             ):  # asked about few: most are the next line of the same response
@@ -212,9 +184,9 @@ class _Reading:
         of_line = text(record, "agentId") or ("?" if record.get("isSidechain") is True else "")
         if text(message, "model") == SYNTHETIC_MODEL:
             return
-        said = usage(mapping(message, "usage"))
-        start = (name, self.target.session, text(message, "model"), *msgspec.structs.astuple(said))
-        rest = (text(record, "cwd"), text(record, "requestId"), self.target.lane or of_line)
+        said = decode_usage(message.get("usage"))
+        start = (name, self.file.session, text(message, "model"), *msgspec.structs.astuple(said))
+        rest = (text(record, "cwd"), text(record, "requestId"), self.file.lane or of_line)
         aborted = record.get("isAbortedMidStream") is True
         self.odd.append(Row._make((*start, milliseconds(text(record, "timestamp")) or 0, *rest, aborted)))
 
@@ -232,7 +204,7 @@ class _Reading:
                 self.result.damaged += 1
             elif text(record, "type") == "cost-state":
                 self._look_back(block, first)
-                said = replace(client_totals(record), session=self.target.session, as_of_ms=self.as_of_ms)
+                said = replace(client_totals(record), session=self.file.session, as_of_ms=self.as_of_ms)
                 self.result.totals.append(said)
             at = sz.find(block, _TOTALS, start, end)
 
@@ -259,14 +231,14 @@ def lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryvie
         at = find(block, needle, last, end)
 
 
-def _born_ms(head: bytes) -> int:
+def _first_ms(head: bytes) -> int:
     start = 0
     while (end := head.find(_NEWLINE, start)) >= 0:
         try:
-            born = milliseconds(_decode_stamp(head[start:end]).timestamp)
+            first_ms = milliseconds(_decode_stamp(head[start:end]).timestamp)
         except UNREADABLE:
-            born = None
-        if born is not None:
-            return born
+            first_ms = None
+        if first_ms is not None:
+            return first_ms
         start = end + 1
     return 0

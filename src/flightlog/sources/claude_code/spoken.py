@@ -9,38 +9,15 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from flightlog.model.usage import Row
+from flightlog.model.usage import DAY_MS, Row
+from flightlog.sources.api.usage import UsageFields
 from flightlog.sources.claude_code.values import LATEST_MS
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Count = Annotated[int, Meta(ge=0, lt=2**53)]
 Moment = Annotated[datetime, Meta(tz=True)]
 
 
-class CacheWrites(Struct, frozen=True, gc=False):
-    """Tokens written to the cache, of which some live longer."""
-
-    ephemeral_1h_input_tokens: Count | None = 0
-
-
-class ServerTools(Struct, frozen=True, gc=False):
-    """Tools the model used by itself."""
-
-    web_search_requests: Count | None = 0
-
-
-class SpokenUsage(Struct, frozen=True, gc=False):
-    """Tokens as the client writes them."""
-
-    input_tokens: Count | None = 0
-    output_tokens: Count | None = 0
-    cache_read_input_tokens: Count | None = 0
-    cache_creation_input_tokens: Count | None = 0
-    cache_creation: CacheWrites | None = None
-    server_tool_use: ServerTools | None = None
-
-
-NO_USAGE = SpokenUsage()
+NO_USAGE = UsageFields()
 
 
 class Message(Struct, frozen=True, gc=False):
@@ -48,7 +25,7 @@ class Message(Struct, frozen=True, gc=False):
 
     id: str = ""
     model: str = ""
-    usage: SpokenUsage = NO_USAGE
+    usage: UsageFields = NO_USAGE
 
 
 NO_MESSAGE = Message()
@@ -86,23 +63,15 @@ def fuller(said: Spoken, known: Spoken) -> bool:
 def row(said: Spoken, session: str, file_lane: str) -> Row:
     """Return what a line says as a row of `session`; a file of a lane's own names its lane."""
     message, stamp = said.message, said.timestamp
-    use = message.usage
-    writes = use.cache_creation_input_tokens or 0
-    hour = (use.cache_creation.ephemeral_1h_input_tokens or 0) if use.cache_creation else 0
     at_ms = 0
     if stamp:
         since = stamp - _EPOCH
-        at_ms = since.days * 86_400_000 + since.seconds * 1000 + since.microseconds // 1000
+        at_ms = since.days * DAY_MS + since.seconds * 1000 + since.microseconds // 1000
     values = (
         message.id,
         session,
         message.model,
-        use.input_tokens or 0,
-        use.output_tokens or 0,
-        use.cache_read_input_tokens or 0,
-        writes - hour if writes > hour else 0,
-        hour,
-        (use.server_tool_use.web_search_requests or 0) if use.server_tool_use else 0,
+        *message.usage.counts(),
         at_ms if 0 <= at_ms < LATEST_MS else 0,
         said.cwd or "",
         said.request_id or "",

@@ -14,7 +14,7 @@ import msgspec
 
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES
 from flightlog.sources.claude_code.records import read_records
-from flightlog.store.index.files import Reading
+from flightlog.store.index.files import PendingRead
 from flightlog.store.index.lines import Records
 
 _LENGTH_BYTES = 8
@@ -23,19 +23,19 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Records).decode
 
 
-def read_all(readings: Sequence[Reading]) -> Iterator[Records]:
+def read_all(readings: Sequence[PendingRead]) -> Iterator[Records]:
     """Yield the records of each reading, in order."""
-    size = sum(max(each.source.size - each.start, 0) for each in readings)
+    size = sum(max(each.file.size - each.start, 0) for each in readings)
     done = 0
     if size >= FORK_ABOVE_BYTES and threading.active_count() == 1:
         for found in _ahead(readings):
             done += 1
             yield found
     for reading in readings[done:]:
-        yield read_records(reading.source.path, reading.start)
+        yield read_records(reading.file.path, reading.start)
 
 
-def _ahead(readings: Sequence[Reading]) -> Iterator[Records]:
+def _ahead(readings: Sequence[PendingRead]) -> Iterator[Records]:
     inbox, outbox = os.pipe()
     child = os.fork()
     if not child:
@@ -52,14 +52,14 @@ def _ahead(readings: Sequence[Reading]) -> Iterator[Records]:
         os.waitpid(child, 0)
 
 
-def _send_all(readings: Sequence[Reading], inbox: int, outbox: int) -> None:
+def _send_all(readings: Sequence[PendingRead], inbox: int, outbox: int) -> None:
     status = 1
     try:
         gc.disable()
         os.close(inbox)
         with os.fdopen(outbox, "wb") as file:
             for reading in readings:
-                body = _encode(read_records(reading.source.path, reading.start))
+                body = _encode(read_records(reading.file.path, reading.start))
                 file.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
         status = 0
     finally:

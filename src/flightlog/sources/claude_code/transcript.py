@@ -14,13 +14,14 @@ from flightlog.model.damage import Damage
 from flightlog.model.errors import Unavailable
 from flightlog.model.events import Entry, LaneFacts
 from flightlog.sources.claude_code.decode import decode
-from flightlog.sources.claude_code.discover import Transcript, lane_facts_file
+from flightlog.sources.claude_code.discover import lane_facts_file
 from flightlog.sources.claude_code.values import parsed, text
+from flightlog.sources.protocol import SessionFile
 from flightlog.store.lines import Line
 from flightlog.store.reading import open_reader, sound_lines
 
 
-def entries(transcript: Transcript, start: int = 0) -> Iterator[Entry | Damage]:
+def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]:
     """Yield what the transcript says from byte `start` on."""
     last_ms = 0
     for line in _lines(transcript.path, start):
@@ -62,7 +63,7 @@ def _lines(path: str, start: int) -> Iterator[Line | Damage]:
         yield Damage(path, start, 0, error.message.removesuffix(f": {path}"))
 
 
-def lane_facts(transcript: Transcript) -> LaneFacts:
+def lane_facts(transcript: SessionFile) -> LaneFacts:
     """Read what stands beside a subagent's transcript; absent or broken means nothing is known."""
     try:
         told = parsed(Path(lane_facts_file(transcript)).read_bytes()) or {}

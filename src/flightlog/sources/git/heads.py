@@ -5,11 +5,23 @@ that points to a ref, a new repository) gives None, and git is to be asked.
 """
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 _BRANCH = "refs/heads/"
 _HASH = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 _NOT_HERE = ".invalid"  # what git writes into HEAD where refs are kept in tables
+
+
+def find_common_dir(top: Path) -> Path:
+    """Return what all work trees of a repository share."""
+    git_dir = top / ".git"
+    with suppress(OSError):
+        if git_dir.is_file():
+            own = (top / git_dir.read_text().removeprefix("gitdir:").strip()).resolve()
+            shared = own / "commondir"
+            return (own / shared.read_text().strip()).resolve() if shared.exists() else own
+    return git_dir.resolve()
 
 
 def branch(top: Path) -> str | None:

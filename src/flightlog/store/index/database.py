@@ -1,11 +1,12 @@
-"""The index: one disposable SQLite file of answers that can always be worked out again.
+"""The index: one disposable SQLite file of values that can always be computed again.
 
-Nothing in it is the truth. An index that is damaged, of another version or missing is built
-anew, silently; an index that cannot be written costs time, never an answer. Its three levels
-(usage, lines, text) live in the modules of those names.
+An index that is damaged, missing or of another version is replaced by an empty one without a
+message; an index that cannot be written costs time, never an answer. Each level (usage,
+records, full text, session values) brings its own schema and creates its tables when it first
+opens the file.
 
-Whoever throws a file away does so while nobody opens it: SQLite finds its side files by name, so that
-an opening in between would join the sides of one file to another.
+A process deletes an index only while no other process opens it: SQLite finds the side files
+(-wal, -shm) by name, so an open in between would join the side files of one index to another.
 """
 
 import os
@@ -13,12 +14,12 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from os import PathLike
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from flightlog.model.errors import Conflict, Misconfigured, Unavailable
 from flightlog.store.locks import claim
 
-VERSION = 5
+VERSION = 6
 _BUSY_SECONDS = 5.0
 _GATE_SECONDS = 1.0  # making an index takes 20 ms; after fifty times that its holder is taken to be stuck
 _APPLICATION = 0x666C6F67
@@ -26,13 +27,20 @@ _PAGE_BYTES = 1 << 14  # most of it is written in bulk: with SQLite's usual 4 KB
 _SIDES = ("", "-wal", "-shm", "-journal")
 
 T = TypeVar("T")
-Readable: TypeAlias = "sqlite3.Connection | Nothing"
+Readable: TypeAlias = "sqlite3.Connection | EmptyIndex"
 
 
-class Nothing:
-    """An index that nobody has made yet: there is nothing in it."""
+class IndexSchema(NamedTuple):
+    """The tables of one level of the index."""
 
-    def execute(self, _: str, __: Sequence[object] = ()) -> "Nothing":
+    level: str
+    statements: str
+
+
+class EmptyIndex:
+    """An index that does not exist yet; every query returns no rows."""
+
+    def execute(self, _: str, __: Sequence[object] = ()) -> "EmptyIndex":
         """Find nothing."""
         return self
 
@@ -49,11 +57,12 @@ class Nothing:
 
 
 class Index:
-    """An index, opened when it is first asked. Use `asked`: it starts anew when the file turns out to be damaged."""
+    """An index, opened on first use. `query` replaces a damaged file by an empty one and runs again."""
 
-    def __init__(self, path: PathLike[str] | str | None) -> None:
-        """Keep the index at `path`, or one in memory that is gone afterwards."""
+    def __init__(self, path: PathLike[str] | str | None, *schemas: IndexSchema) -> None:
+        """Use the index at `path`, or one in memory; the tables of `schemas` are created if missing."""
         self.path = None if path is None else os.fspath(path)
+        self._schemas = schemas
         self._opened: sqlite3.Connection | None = None
         self._seen = 0, 0
 
@@ -61,36 +70,36 @@ class Index:
     def database(self) -> sqlite3.Connection:
         """The open file."""
         if self._opened is None:
-            self._opened = _open(self.path)
+            self._opened = _open(self.path, self._schemas)
             self._seen = _identity(self.path)
         return self._opened
 
-    def looked_up(self, question: Callable[["Readable"], T]) -> T:
-        """Answer a question that only reads; nobody waits until an index is made to be told that it holds nothing."""
+    def query_existing(self, question: Callable[["Readable"], T]) -> T:
+        """Run a read-only query; if no index exists yet, run it on an `EmptyIndex` instead of creating one."""
         if self._opened is None and not (self.path and _is_begun(self.path)):
-            return question(Nothing())
-        return self.asked(question)
+            return question(EmptyIndex())
+        return self.query(question)
 
-    def asked(self, question: Callable[[sqlite3.Connection], T]) -> T:
-        """Answer from the index; if it is damaged, from a new one."""
+    def query(self, question: Callable[[sqlite3.Connection], T]) -> T:
+        """Run a query; if the index is damaged, run it again on a new one."""
         try:
             return question(self.database)
         except sqlite3.DatabaseError as error:
-            # A file somebody else holds for long is not damaged: this once, do without it.
-            return self._asked_anew(question, None if _is_held(error) else self.path)
+            # A file another process locks for long is not damaged: this query runs in memory.
+            return self._query_new(question, None if _is_held(error) else self.path)
         except (TypeError, ValueError):
-            # Damage can look like a row that nobody wrote.
+            # Damage can look like a row of wrong types.
             if self.path is None or is_sound(self.path):
                 raise
-            return self._asked_anew(question, self.path)
+            return self._query_new(question, self.path)
 
-    def tried(self, question: Callable[[sqlite3.Connection], T], wait_s: float) -> T | None:
-        """Answer as `asked` does, or with None if somebody else holds the file for longer than `wait_s`."""
+    def try_query(self, question: Callable[[sqlite3.Connection], T], wait_s: float) -> T | None:
+        """Run a query as `query` does, or return None if another process locks the file for longer than `wait_s`."""
         self._wait(wait_s)
         try:
             return question(self.database)
         except sqlite3.DatabaseError as error:
-            return None if _is_held(error) else self.asked(question)
+            return None if _is_held(error) else self.query(question)
         finally:
             self._wait(_BUSY_SECONDS)
 
@@ -98,25 +107,25 @@ class Index:
         with suppress(sqlite3.Error):
             self.database.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
-    def _asked_anew(self, question: Callable[[sqlite3.Connection], T], path: str | None) -> T:
+    def _query_new(self, question: Callable[[sqlite3.Connection], T], path: str | None) -> T:
         self.close()
-        self._opened = _opened_anew(path, self._seen)
+        self._opened = _replace(path, self._seen, self._schemas)
         self._seen = _identity(self.path)
         return question(self._opened)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._opened is not None:
             with suppress(sqlite3.Error):
                 self._opened.close()
 
     def __del__(self) -> None:
-        """Let go of it where somebody forgot to."""
+        """Close the file if the owner did not."""
         self.close()
 
 
 def is_sound(path: PathLike[str] | str) -> bool:
-    """Look the whole file over; one that somebody else is writing counts as sound."""
+    """Check the whole file; one that another process is writing counts as sound."""
     try:
         with closing(sqlite3.connect(f"file:{os.fspath(path)}?mode=ro", uri=True, timeout=_BUSY_SECONDS)) as database:
             return bool(database.execute("PRAGMA quick_check").fetchone() == ("ok",))
@@ -128,24 +137,24 @@ def _is_held(error: sqlite3.DatabaseError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def _open(path: str | None) -> sqlite3.Connection:
+def _open(path: str | None, schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
     if path is None:
-        return _connected(":memory:")
+        return _connect(":memory:", schemas)
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - no report waits for pathlib
         with _gate(path, shared=_is_begun(path)):
             _create(path)
             seen = _identity(path)
-            return _connected(path)
+            return _connect(path, schemas)
     except sqlite3.DatabaseError as error:
-        return _opened_anew(None if _is_held(error) else path, seen)
+        return _replace(None if _is_held(error) else path, seen, schemas)
     except (OSError, Conflict, Misconfigured):
         # A gate held for long costs time, never an answer: this once, work without the file.
-        return _connected(":memory:")
+        return _connect(":memory:", schemas)
 
 
-def _opened_anew(path: str | None, seen: tuple[int, int]) -> sqlite3.Connection:
-    """Throw away the file that was `seen`, unless somebody did so before; where that fails, answer from memory."""
+def _replace(path: str | None, seen: tuple[int, int], schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
+    """Delete the file that was `seen`, unless another process did, and open a new one; if that fails, in memory."""
     if path is not None:
         with suppress(OSError, sqlite3.Error, Conflict, Misconfigured), _gate(path):
             if _identity(path) == seen:
@@ -153,8 +162,8 @@ def _opened_anew(path: str | None, seen: tuple[int, int]) -> sqlite3.Connection:
                     with suppress(FileNotFoundError):
                         os.unlink(f"{path}{side}")  # noqa: PTH108
             _create(path)
-            return _connected(path)
-    return _connected(":memory:")
+            return _connect(path, schemas)
+    return _connect(":memory:", schemas)
 
 
 def _create(path: str) -> None:
@@ -211,42 +220,45 @@ def _identity(path: str | None) -> tuple[int, int]:
     return (there.st_dev, there.st_ino) if there is not None else (0, 0)
 
 
-def _connected(path: str) -> sqlite3.Connection:
+def _connect(path: str, schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
-        _prepare(database)
+        _prepare(database, schemas)
     except BaseException:
         database.close()
         raise
     return database
 
 
-def _prepare(database: sqlite3.Connection) -> None:
-    """Make the tables, or refuse a file that is not ours or not of this version."""
+def _prepare(database: sqlite3.Connection, schemas: Sequence[IndexSchema]) -> None:
+    """Create missing tables; raise `sqlite3.DatabaseError` for a file that is not ours or of another version."""
     database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     # No report waits for the disk to take an empty file; a power cut that spoils it costs the time to make it again.
     database.execute("PRAGMA synchronous = OFF")
     database.execute("PRAGMA journal_mode = WAL")
-    if not _is_ours(database):
-        _make(database)
+    if not _is_ours(database) or _missing(database, schemas):
+        _create_tables(database, schemas)
     database.execute("PRAGMA synchronous = NORMAL")
 
 
-def _make(database: sqlite3.Connection) -> None:
+def _create_tables(database: sqlite3.Connection, schemas: Sequence[IndexSchema]) -> None:
     database.execute("BEGIN IMMEDIATE")
-    if _is_ours(database):  # somebody was quicker
-        database.execute("ROLLBACK")
-        return
-    if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
-        raise sqlite3.DatabaseError("an index of another version")
-    from flightlog.store.index import files, lines, sessions, text, usage  # noqa: PLC0415 - only who makes it waits
-
-    schema = files.SCHEMA + usage.SCHEMA + lines.SCHEMA + text.SCHEMA + sessions.SCHEMA
-    for statement in filter(None, map(str.strip, schema.split(";"))):
-        database.execute(statement)
-    database.execute(f"PRAGMA application_id = {_APPLICATION}")
-    database.execute(f"PRAGMA user_version = {VERSION}")
+    if not _is_ours(database):
+        if database.execute("SELECT count(*) FROM sqlite_master").fetchone() != (0,):
+            raise sqlite3.DatabaseError("an index of another version")
+        database.execute("CREATE TABLE levels(name TEXT PRIMARY KEY) WITHOUT ROWID")
+        database.execute(f"PRAGMA application_id = {_APPLICATION}")
+        database.execute(f"PRAGMA user_version = {VERSION}")
+    for schema in _missing(database, schemas):
+        for statement in filter(None, map(str.strip, schema.statements.split(";"))):
+            database.execute(statement)
+        database.execute("INSERT INTO levels VALUES (?)", (schema.level,))
     database.execute("COMMIT")
+
+
+def _missing(database: sqlite3.Connection, schemas: Sequence[IndexSchema]) -> list[IndexSchema]:
+    present = {level for (level,) in database.execute("SELECT name FROM levels")}
+    return [schema for schema in schemas if schema.level not in present]
 
 
 def _is_ours(database: sqlite3.Connection) -> bool:

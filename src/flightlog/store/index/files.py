@@ -1,8 +1,9 @@
-"""What the index knows of each recorded file, and what has to be read again.
+"""What the index has read of every file, and what has to be read now.
 
-A file that only grew is read from where the last reading ended; a file that was rewritten,
-shortened or replaced is read from the start and its old rows are taken back. Each level of
-the index keeps its own account, because each is built when it is first asked for.
+A file is known by its device, inode, size, time and a fingerprint of its beginning and of the
+bytes before the offset it was read to. A file that only grew is read from there; any other
+change means its rows are removed and it is read again. Each level of the index keeps its own
+record of the files, because each is built when it is first used.
 """
 
 import sqlite3
@@ -14,68 +15,58 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from flightlog.store.index.database import Readable
+from flightlog.model.session_file import SessionFile
+from flightlog.store.index.database import IndexSchema, Readable
 from flightlog.store.reading import Reader, open_reader
 
-FINGERPRINT_BYTES = 256
+FINGERPRINT_BYTES = 256  # one transcript line is longer, so two files seldom share it
 
-SCHEMA = """
+SCHEMA = IndexSchema(
+    "files",
+    """
 CREATE TABLE files(
-    level INTEGER, name TEXT, id INTEGER, session TEXT, path TEXT, device INTEGER, inode INTEGER, size INTEGER,
-    changed_ns INTEGER, offset INTEGER, fingerprint INTEGER, born_ms INTEGER, damaged INTEGER,
-    PRIMARY KEY(level, name)) WITHOUT ROWID;
-"""
-_COLUMNS = "id, name, session, path, device, inode, size, changed_ns, offset, fingerprint, born_ms, damaged"
+    level INTEGER, path TEXT, id INTEGER, session TEXT, device INTEGER, inode INTEGER, size INTEGER,
+    changed_ns INTEGER, offset INTEGER, fingerprint INTEGER, first_ms INTEGER, damaged INTEGER,
+    PRIMARY KEY(level, path)) WITHOUT ROWID;
+""",
+)
+_COLUMNS = "id, path, session, device, inode, size, changed_ns, offset, fingerprint, first_ms, damaged"
 
 
-class Source(Struct, frozen=True):
-    """A recorded file as it stands now. `name` is whose recording it is, wherever the bytes lie."""
-
-    name: str
-    path: str
-    session: str
-    lane: str
-    device: int
-    inode: int
-    size: int
-    changed_ns: int
-
-
-class Known(NamedTuple):
-    """A file as it stood when it was last read."""
+class IndexedFile(NamedTuple):
+    """A file as it was when it was last read."""
 
     id: int
-    name: str
-    session: str
     path: str
+    session: str
     device: int
     inode: int
     size: int
     changed_ns: int
     offset: int
     fingerprint: int
-    born_ms: int
+    first_ms: int
     damaged: int
 
 
-class Reading(Struct, frozen=True):
-    """A file to read from byte `start` on."""
+class PendingRead(Struct, frozen=True):
+    """A file to read from byte `start` on; `id` is its number in the index."""
 
-    source: Source
-    file: int
+    file: SessionFile
+    id: int
     start: int
 
 
-class Plan(Struct, frozen=True):
-    """What a sync has to do; `back` are the files whose rows are taken back."""
+class SyncPlan(Struct, frozen=True):
+    """What a sync has to read; the rows of `removed` files are deleted, `current` is indexed."""
 
-    readings: list[Reading]
-    back: list[Known]
-    kept: dict[int, Known]
+    pending: list[PendingRead]
+    removed: list[IndexedFile]
+    current: dict[int, IndexedFile]
 
 
-class Work(Struct):
-    """What a sync did, counted where time is noisy."""
+class SyncStats(Struct):
+    """What a sync did; counts, because times are noisy."""
 
     files: int = 0
     opened: int = 0
@@ -83,46 +74,46 @@ class Work(Struct):
     decoded: int = 0
 
 
-def known_files(database: Readable, level: int) -> dict[str, Known]:
-    """Return what `level` of the index knows, by name."""
-    found = database.execute(f"SELECT {_COLUMNS} FROM files WHERE level = ?", (level,))  # noqa: S608 - fixed columns
-    return {row[1]: Known._make(row) for row in found}
+def indexed_files(database: Readable, level: int) -> dict[str, IndexedFile]:
+    """Return the files that `level` of the index has read, by path."""
+    rows = database.execute(f"SELECT {_COLUMNS} FROM files WHERE level = ?", (level,))  # noqa: S608 - fixed columns
+    return {row.path: row for row in map(IndexedFile._make, rows)}
 
 
-def save_files(database: sqlite3.Connection, level: int, rows: Iterable[Known]) -> None:
-    """Write down how far each file was read."""
-    marks = ", ".join("?" * (len(Known._fields) + 1))
+def save_files(database: sqlite3.Connection, level: int, rows: Iterable[IndexedFile]) -> None:
+    """Record how far each file was read."""
+    marks = ", ".join("?" * (len(IndexedFile._fields) + 1))
     database.executemany(
         f"INSERT OR REPLACE INTO files({_COLUMNS}, level) VALUES ({marks})",  # noqa: S608 - fixed columns
         [(*row, level) for row in rows],
     )
 
 
-def drop_files(database: sqlite3.Connection, level: int, rows: Iterable[Known]) -> None:
-    """Forget files."""
-    database.executemany("DELETE FROM files WHERE level = ? AND name = ?", [(level, row.name) for row in rows])
+def drop_files(database: sqlite3.Connection, level: int, rows: Iterable[IndexedFile]) -> None:
+    """Remove files from the record."""
+    database.executemany("DELETE FROM files WHERE level = ? AND path = ?", [(level, row.path) for row in rows])
 
 
-def plan(known: dict[str, Known], sources: Iterable[Source], work: Work) -> Plan:
-    """Compare what is known with what is there."""
-    readings: list[Reading] = []
-    kept: dict[int, Known] = {}
-    back = dict(known)
-    free = max((row.id for row in known.values()), default=0)
-    for source in sources:
-        work.files += 1
-        row = back.pop(source.name, None)
-        if row is not None and _same(row, source):
-            kept[row.id] = row
-        elif row is not None and _grown(row, source, work):
-            kept[row.id] = row
-            readings.append(Reading(source, row.id, row.offset))
+def plan_sync(indexed: dict[str, IndexedFile], files: Iterable[SessionFile], stats: SyncStats) -> SyncPlan:
+    """Compare the files that were read with the files that are there."""
+    pending: list[PendingRead] = []
+    current: dict[int, IndexedFile] = {}
+    removed = dict(indexed)
+    free_id = max((row.id for row in indexed.values()), default=0)
+    for file in files:
+        stats.files += 1
+        row = removed.pop(file.path, None)
+        if row is not None and _is_unchanged(row, file):
+            current[row.id] = row
+        elif row is not None and _has_grown(row, file, stats):
+            current[row.id] = row
+            pending.append(PendingRead(file, row.id, row.offset))
         else:
             if row is not None:
-                back[source.name] = row
-            free += 1
-            readings.append(Reading(source, free, 0))
-    return Plan(readings, list(back.values()), kept)
+                removed[file.path] = row
+            free_id += 1
+            pending.append(PendingRead(file, free_id, 0))
+    return SyncPlan(pending, list(removed.values()), current)
 
 
 def fingerprint(file: Reader, end: int) -> int:
@@ -133,22 +124,27 @@ def fingerprint(file: Reader, end: int) -> int:
 
 
 def fingerprint_of(content: mmap, end: int) -> int:
-    """Return the same checksum of a file that lies in memory."""
+    """Return the same checksum of a file that is mapped into memory."""
     start = max(0, end - FINGERPRINT_BYTES)
     return zlib.crc32(content[start:end], zlib.crc32(content[: min(FINGERPRINT_BYTES, end)]))
 
 
-def _same(row: Known, source: Source) -> bool:
-    return row[4:8] == (source.device, source.inode, source.size, source.changed_ns) and row.path == source.path
+def _is_unchanged(row: IndexedFile, file: SessionFile) -> bool:
+    return (
+        row.size == file.size
+        and row.changed_ns == file.changed_ns
+        and row.inode == file.inode
+        and row.device == file.device
+    )
 
 
-def _grown(row: Known, source: Source, work: Work) -> bool:
-    """Whether the file is the one we know, with more at its end."""
-    if row[4:6] != (source.device, source.inode) or source.size <= row.size:
+def _has_grown(row: IndexedFile, file: SessionFile, stats: SyncStats) -> bool:
+    """Return whether the file is the one that was read, with more at its end."""
+    if row.device != file.device or row.inode != file.inode or file.size <= row.size:
         return False
-    work.opened += 1
+    stats.opened += 1
     try:
-        with closing(open_reader(source.path)) as file:
-            return fingerprint(file, row.offset) == row.fingerprint
+        with closing(open_reader(file.path)) as reader:
+            return fingerprint(reader, row.offset) == row.fingerprint
     except OSError:
         return False

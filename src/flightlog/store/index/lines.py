@@ -12,22 +12,35 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from flightlog.store.index.files import Known, Reading, Source, Work, drop_files, known_files, plan, save_files
+from flightlog.model.session_file import SessionFile
+from flightlog.store.index.database import IndexSchema
+from flightlog.store.index.files import (
+    IndexedFile,
+    PendingRead,
+    SyncStats,
+    drop_files,
+    indexed_files,
+    plan_sync,
+    save_files,
+)
 
 LEVEL = 2
 WORDED = 3
 BATCH_BYTES = 96 << 20
 AHEAD_BYTES = 4 << 20
 ROUNDS_MAX = 3
-SCHEMA = """
+SCHEMA = IndexSchema(
+    "records",
+    """
 CREATE TABLE lines(
     id INTEGER PRIMARY KEY AUTOINCREMENT, file INTEGER, offset INTEGER, length INTEGER, uuid BLOB, kind TEXT,
     at_ms INTEGER);
 CREATE TABLE spans(file INTEGER, first INTEGER, last INTEGER);
 CREATE INDEX spans_of ON spans(file);
 CREATE TABLE places(
-    file INTEGER PRIMARY KEY, name TEXT UNIQUE, path TEXT, session TEXT, lane TEXT, project TEXT);
-"""
+    file INTEGER PRIMARY KEY, path TEXT UNIQUE, session TEXT, lane TEXT, project TEXT);
+""",
+)
 
 
 class Record(NamedTuple):
@@ -57,7 +70,7 @@ class Records(Struct, array_like=True):
     error: str = ""
 
 
-Read = Callable[[Sequence[Reading]], Iterator[Records]]
+Read = Callable[[Sequence[PendingRead]], Iterator[Records]]
 AddWords = Callable[[sqlite3.Connection, Sequence[tuple[int, Record]]], None]
 
 
@@ -69,42 +82,42 @@ class How(NamedTuple):
     words: bool
 
 
-def sync_records(database: sqlite3.Connection, sources: Iterable[Source], how: How) -> Work:
+def sync_records(database: sqlite3.Connection, files: Iterable[SessionFile], how: How) -> SyncStats:
     """Bring the line level up to date, and with `words` the text level too.
 
     Files go in a few at a time, so that a crash costs only the last ones. A file whose words
     are indexed keeps them indexed; one that has only lines is read again when words are asked for.
     What somebody else wrote down while we read is left as it is, and what they left is looked for again.
     """
-    work = Work()
+    work = SyncStats()
     for _ in range(ROUNDS_MAX):
-        if _write_new(database, sources, how, work):
+        if _write_new(database, files, how, work):
             break
     return work
 
 
-def _write_new(database: sqlite3.Connection, sources: Iterable[Source], how: How, work: Work) -> bool:
+def _write_new(database: sqlite3.Connection, files: Iterable[SessionFile], how: How, work: SyncStats) -> bool:
     """Write down what is new; False means that somebody else was quicker with some of it."""
-    plain, worded = known_files(database, LEVEL), known_files(database, WORDED)
+    plain, worded = indexed_files(database, LEVEL), indexed_files(database, WORDED)
     upgraded = list(plain.values()) if how.words else []
-    todo = plan(worded if how.words else plain | worded, sources, work)
-    back = [*todo.back, *upgraded]
+    todo = plan_sync(worded if how.words else plain | worded, files, work)
+    back = [*todo.removed, *upgraded]
     if back:
         _take_back(database, back, worded)
     # The oldest recordings first, so that newer rows have higher numbers.
-    readings = sorted(todo.readings, key=lambda each: (each.source.changed_ns, each.source.name))
+    readings = sorted(todo.pending, key=lambda each: (each.file.changed_ns, each.file.path))
     found = how.read(readings)
     late = 0
     for batch in _batches(readings):
         came: Iterable[Records] = islice(found, len(batch))
-        if sum(each.source.size - each.start for each in batch) <= AHEAD_BYTES:
+        if sum(each.file.size - each.start for each in batch) <= AHEAD_BYTES:
             came = list(came)  # nobody waits for our reading
         with transaction(database):
             for reading, records in zip(batch, came, strict=True):
                 if not _is_next(database, reading):
                     late += 1
                     continue
-                level = WORDED if how.words or reading.source.name in worded else LEVEL
+                level = WORDED if how.words or reading.file.path in worded else LEVEL
                 rows = _write(database, level, reading, records, work)
                 if level == WORDED:
                     how.add_words(database, rows)
@@ -124,13 +137,13 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _batches(readings: Sequence[Reading]) -> Iterator[list[Reading]]:
+def _batches(readings: Sequence[PendingRead]) -> Iterator[list[PendingRead]]:
     """Cut readings into transactions."""
-    batch: list[Reading] = []
+    batch: list[PendingRead] = []
     size = 0
     for reading in readings:
         batch.append(reading)
-        size += reading.source.size - reading.start
+        size += reading.file.size - reading.start
         if size >= BATCH_BYTES:
             yield batch
             batch, size = [], 0
@@ -138,18 +151,18 @@ def _batches(readings: Sequence[Reading]) -> Iterator[list[Reading]]:
         yield batch
 
 
-def _is_next(database: sqlite3.Connection, reading: Reading) -> bool:
+def _is_next(database: sqlite3.Connection, reading: PendingRead) -> bool:
     """Whether a reading goes on where the index ends now."""
     known = database.execute(
-        "SELECT offset FROM files WHERE name = ? AND level IN (?, ?)", (reading.source.name, LEVEL, WORDED)
+        "SELECT offset FROM files WHERE path = ? AND level IN (?, ?)", (reading.file.path, LEVEL, WORDED)
     ).fetchone()
     return bool((known[0] if known else 0) == reading.start)
 
 
 def _write(
-    database: sqlite3.Connection, level: int, reading: Reading, found: Records, work: Work
+    database: sqlite3.Connection, level: int, reading: PendingRead, found: Records, work: SyncStats
 ) -> list[tuple[int, Record]]:
-    file = _place(database, reading.source)
+    file = _place(database, reading.file)
     top = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'lines'").fetchone()
     rows = list(enumerate(found.records, start=top[0] + 1 if top else 1))
     database.executemany(
@@ -167,26 +180,25 @@ def _write(
     return rows
 
 
-def _place(database: sqlite3.Connection, source: Source) -> int:
+def _place(database: sqlite3.Connection, source: SessionFile) -> int:
     database.execute(
-        "INSERT INTO places(name, path, session, lane, project) VALUES (?, ?, ?, ?, '') "
-        "ON CONFLICT(name) DO UPDATE SET path = excluded.path",
-        (source.name, source.path, source.session, source.lane),
+        "INSERT OR IGNORE INTO places(path, session, lane, project) VALUES (?, ?, ?, '')",
+        (source.path, source.session, source.lane),
     )
-    (file,) = database.execute("SELECT file FROM places WHERE name = ?", (source.name,)).fetchone()
+    (file,) = database.execute("SELECT file FROM places WHERE path = ?", (source.path,)).fetchone()
     assert isinstance(file, int)
     return file
 
 
-def _take_back(database: sqlite3.Connection, rows: Iterable[Known], worded: Mapping[str, Known]) -> None:
+def _take_back(database: sqlite3.Connection, rows: Iterable[IndexedFile], worded: Mapping[str, IndexedFile]) -> None:
     with transaction(database):
         for row in rows:
-            for file in database.execute("SELECT file FROM places WHERE name = ?", (row.name,)).fetchall():
+            for file in database.execute("SELECT file FROM places WHERE path = ?", (row.path,)).fetchall():
                 spans = database.execute("SELECT first, last FROM spans WHERE file = ?", file).fetchall()
                 database.executemany("DELETE FROM lines WHERE id BETWEEN ? AND ?", spans)
                 database.execute("DELETE FROM spans WHERE file = ?", file)
                 database.execute("DELETE FROM places WHERE file = ?", file)
-                if row.name in worded:
+                if row.path in worded:
                     database.executemany("INSERT INTO gone VALUES (?, ?)", spans)
             drop_files(database, LEVEL, [row])
             drop_files(database, WORDED, [row])
@@ -201,8 +213,8 @@ def _uuid(text: str) -> bytes | str:
         return text
 
 
-def _advanced(reading: Reading, found: Records) -> Known:
-    source = reading.source
+def _advanced(reading: PendingRead, found: Records) -> IndexedFile:
+    source = reading.file
     size = source.size if not found.error else -1
-    place = (source.path, source.device, source.inode, size, source.changed_ns)
-    return Known(0, source.name, source.session, *place, found.end, found.fingerprint, 0, found.damaged)
+    place = (source.device, source.inode, size, source.changed_ns)
+    return IndexedFile(0, source.path, source.session, *place, found.end, found.fingerprint, 0, found.damaged)

@@ -8,14 +8,18 @@ import sqlite3
 import zlib
 from collections.abc import Iterable
 
-from flightlog.store.index.files import Source
+from flightlog.model.session_file import SessionFile
+from flightlog.store.index.database import IndexSchema
 
-SCHEMA = """
+SCHEMA = IndexSchema(
+    "session_values",
+    """
 CREATE TABLE told(kind TEXT, session TEXT, stamp INTEGER, body BLOB, PRIMARY KEY(kind, session)) WITHOUT ROWID;
-"""
+""",
+)
 
 
-def stamp(sources: Iterable[Source], made_by: str) -> int:
+def stamp(sources: Iterable[SessionFile], made_by: str) -> int:
     """Return a number that changes when a file does, or the code that reads it."""
     told = sorted((each.path, each.device, each.inode, each.size, each.changed_ns) for each in sources)
     return zlib.crc32(repr((made_by, told)).encode("utf-8", "surrogateescape"))

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from flightlog.store.index.files import Source, Work
+from flightlog.model.session_file import SessionFile
+from flightlog.store.index.database import IndexSchema
+from flightlog.store.index.files import SyncStats
 from flightlog.store.index.lines import WORDED, How, Read, Record, sync_records, transaction
 
 HASH_BYTES = 64 << 20
@@ -22,7 +24,7 @@ _FTS = (
     # Few large segments instead of many merges, which take time and leave holes in the file.
     "INSERT INTO words(words, rank) VALUES ('automerge', 16);",
 )
-SCHEMA = "CREATE TABLE gone(first INTEGER, last INTEGER);" + "".join(_FTS)
+SCHEMA = IndexSchema("fulltext", "CREATE TABLE gone(first INTEGER, last INTEGER);" + "".join(_FTS))
 
 
 class Hit(Struct, frozen=True):
@@ -49,7 +51,7 @@ class Wanted(Struct, frozen=True):
     once: bool = False  # one hit for each session
 
 
-def sync_text(database: sqlite3.Connection, sources: Iterable[Source], read: Read) -> Work:
+def sync_text(database: sqlite3.Connection, sources: Iterable[SessionFile], read: Read) -> SyncStats:
     """Bring lines and words up to date; too many rows taken back mean a new start."""
     work = sync_records(database, sources, How(read, add_words, words=True))
     if _is_spent(database):

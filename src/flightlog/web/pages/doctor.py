@@ -6,6 +6,7 @@ Every recording is read for it, so the page comes at once and the findings follo
 from aiohttp import web
 
 from flightlog.app.doctor import Finding, Level, examine
+from flightlog.model.runtime import Runtime
 from flightlog.web.desk import DESK, aside
 from flightlog.web.family import Family
 
@@ -15,17 +16,17 @@ _WORST_FIRST = (Level.DAMAGE, Level.FAILURE, Level.WARNING, Level.NOTE, Level.OK
 async def doctor(request: web.Request) -> web.StreamResponse:
     """Show the page; without scripts the findings are part of it."""
     whole = "whole" in request.query
-    findings = await _findings() if whole else None
+    findings = await _findings(request.app[DESK].runtime) if whole else None
     return await request.app[DESK].answer("doctor.html", findings=findings)
 
 
 async def findings(request: web.Request) -> web.StreamResponse:
     """Show the findings alone."""
-    return await request.app[DESK].answer("doctor_part.html", findings=await _findings())
+    return await request.app[DESK].answer("doctor_part.html", findings=await _findings(request.app[DESK].runtime))
 
 
-async def _findings() -> list[Finding]:
-    found = await aside(examine)
+async def _findings(runtime: Runtime) -> list[Finding]:
+    found = await aside(examine, runtime)
     return sorted(found, key=lambda each: _WORST_FIRST.index(each.level))
 
 

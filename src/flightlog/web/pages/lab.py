@@ -4,7 +4,6 @@ from typing import Any
 
 from aiohttp import web
 
-from flightlog.app import lab as lab_app
 from flightlog.app import lab_pages as app
 from flightlog.app import lab_statistics
 from flightlog.lab.book import Book
@@ -15,6 +14,7 @@ from flightlog.lab.replaying.meta import replay_meta
 from flightlog.lab.resampling.layout import folders
 from flightlog.lab.statistics.divergence import outline, partings
 from flightlog.model.errors import NotFound
+from flightlog.model.runtime import Runtime
 from flightlog.web.desk import DESK, aside
 from flightlog.web.family import Family
 from flightlog.web.pages import lab_step
@@ -27,34 +27,34 @@ RUN = "/lab/runs/{run:[^/]{1,200}}"
 async def runs(request: web.Request) -> web.StreamResponse:
     """List the runs, each with its branches below it."""
     desk = request.app[DESK]
-    rows, broken = await aside(_runs)
+    rows, broken = await aside(_runs, desk.runtime)
     return await desk.answer(
-        "lab.html", rows=rows, broken=broken, where=app.runs_dir().parent.name, errands=desk.errands.all()
+        "lab.html", rows=rows, broken=broken, where=app.runs_dir(desk.runtime).parent.name, errands=desk.errands.all()
     )
 
 
 async def run(request: web.Request) -> web.StreamResponse:
     """Show one run."""
-    return await request.app[DESK].answer("lab_run.html", **await aside(_run, request.match_info["run"]))
+    return await request.app[DESK].answer_with("lab_run.html", _run, request.match_info["run"])
 
 
 async def ways(request: web.Request) -> web.StreamResponse:
     """Show where the ways of a run and its branches part: every transcript is read for it, so it comes by itself."""
     template = "lab_ways_part.html" if "HX-Request" in request.headers else "lab_ways.html"
-    return await request.app[DESK].answer(template, **await aside(_ways, request.match_info["run"]))
+    return await request.app[DESK].answer_with(template, _ways, request.match_info["run"])
 
 
 async def certificate(request: web.Request) -> web.StreamResponse:
     """Show whether a branch stands where its source stood."""
     name = request.match_info["run"]
-    return await request.app[DESK].answer("lab_certificate.html", **await aside(_certificate, name))
+    return await request.app[DESK].answer_with("lab_certificate.html", _certificate, name)
 
 
 async def samples(request: web.Request) -> web.StreamResponse:
     """Show what the samples, replicates and branches of a run mean."""
     by = "tool" if request.query.get("by") == "tool" else "arguments"
     name = request.match_info["run"]
-    return await request.app[DESK].answer("lab_samples.html", **await aside(_samples, name, by))
+    return await request.app[DESK].answer_with("lab_samples.html", _samples, name, by)
 
 
 def meta_of(book: Book) -> dict[str, Any]:
@@ -62,15 +62,15 @@ def meta_of(book: Book) -> dict[str, Any]:
     return run_meta(book.name, book.config, book.state)
 
 
-def _runs() -> tuple[list[tuple[int, dict[str, Any]]], list[str]]:
-    books, broken = app.all_runs()
+def _runs(runtime: Runtime) -> tuple[list[tuple[int, dict[str, Any]]], list[str]]:
+    books, broken = app.all_runs(runtime)
     return list(below([meta_of(book) for book in books])), broken
 
 
-def _run(name: str) -> dict[str, Any]:
-    book = app.run_named(name)
-    told = inspected(book, Where(book.name), lab_app.programs())
-    family = lab_statistics.family(book)
+def _run(runtime: Runtime, name: str) -> dict[str, Any]:
+    book = app.run_named(runtime, name)
+    told = inspected(book, Where(book.name), runtime.program_path)
+    family = lab_statistics.family(runtime, book)
     tree = list(below([meta_of(each) for each in family]))
     return {
         "meta": told,
@@ -81,9 +81,9 @@ def _run(name: str) -> dict[str, Any]:
     }
 
 
-def _ways(name: str) -> dict[str, Any]:
-    book = app.run_named(name)
-    root = lab_statistics.divergence(lab_statistics.family(book))
+def _ways(runtime: Runtime, name: str) -> dict[str, Any]:
+    book = app.run_named(runtime, name)
+    root = lab_statistics.divergence(runtime, lab_statistics.family(runtime, book))
     picture = drawn(root) if len(root.places) > 1 else None
     return {
         "name": book.name,
@@ -93,16 +93,16 @@ def _ways(name: str) -> dict[str, Any]:
     }
 
 
-def _certificate(name: str) -> dict[str, Any]:
-    book = app.run_named(name)
+def _certificate(runtime: Runtime, name: str) -> dict[str, Any]:
+    book = app.run_named(runtime, name)
     if book.state.branch is None:
         raise NotFound(f"{name[:60]} is not a replay", hint=f"flightlog lab replay {name[:60]} --list-turns")
     return {"meta": meta_of(book), "replay": replay_meta(book.state)}
 
 
-def _samples(name: str, by: str) -> dict[str, Any]:
-    book = app.run_named(name)
-    analysis = lab_statistics.analysed([book], by)
+def _samples(runtime: Runtime, name: str, by: str) -> dict[str, Any]:
+    book = app.run_named(runtime, name)
+    analysis = lab_statistics.analysed(runtime, [book], by)
     shown = [each for each in analysis.answers if any(group.n or group.failed for group in each.groups)]
     labels = {share.name: share.label for each in shown for group in each.groups for share in group.actions}
     return {"name": book.name, "by": by, "analysis": analysis, "answers": shown, "labels": labels}

@@ -18,6 +18,7 @@ from flightlog.lab.layout import run_meta
 from flightlog.lab.replaying.estimate import Estimate, estimate
 from flightlog.lab.replaying.source import Source
 from flightlog.model.errors import Invalid
+from flightlog.model.runtime import Runtime
 from flightlog.web.desk import DESK, aside, see_other
 from flightlog.web.errands import Errand
 
@@ -33,33 +34,34 @@ _LANE = re.compile(r"[A-Za-z0-9_-]{0,80}", re.ASCII)
 
 async def session(request: web.Request) -> web.StreamResponse:
     """Show one session turn by turn."""
-    return await request.app[DESK].answer("lab_session.html", **await aside(_session, _where(request)))
+    return await request.app[DESK].answer_with("lab_session.html", _session, _where(request))
 
 
 async def points(request: web.Request) -> web.StreamResponse:
     """Show the turns worth going back to; trees are compared for it, so it comes by itself."""
-    return await request.app[DESK].answer("lab_points_part.html", **await aside(_points, _where(request)))
+    return await request.app[DESK].answer_with("lab_points_part.html", _points, _where(request))
 
 
 async def step(request: web.Request) -> web.StreamResponse:
     """Show one step with its request, tools, changes and cost."""
-    return await request.app[DESK].answer("lab_step.html", **await aside(_step, _where(request)))
+    return await request.app[DESK].answer_with("lab_step.html", _step, _where(request))
 
 
 async def ask(request: web.Request) -> web.StreamResponse:
     """Say what a replay would be and cost, and ask."""
     given = _given(request.query.get("prompt", ""), request.query.get("count", "1"))
-    return await request.app[DESK].answer("lab_replay.html", **await aside(_asked, _where(request), *given))
+    return await request.app[DESK].answer_with("lab_replay.html", _asked, _where(request), *given)
 
 
 async def start(request: web.Request) -> web.StreamResponse:
     """Start a replay and show it."""
+    runtime = request.app[DESK].runtime
     form = await request.post()
     where = _where(request)
     prompt, count = _given(str(form.get("prompt", "")), str(form.get("count", "1")))
-    await aside(_checked, where)
+    await aside(_checked, request.app[DESK].runtime, where)
     wanted = app.Wanted(where.run, where.session, where.replicate, where.turn, prompt, count)
-    errand = await aside(request.app[DESK].errands.start, wanted, lambda: app.start_replay(wanted))
+    errand = await aside(request.app[DESK].errands.start, wanted, lambda: app.start_replay(runtime, wanted))
     raise see_other(request, f"/lab/replays/{errand.number}")
 
 
@@ -76,7 +78,7 @@ async def errand_part(request: web.Request) -> web.StreamResponse:
 async def _shown(request: web.Request, template: str) -> web.StreamResponse:
     desk = request.app[DESK]
     found = desk.errands.find(int(request.match_info["number"]))
-    return await desk.answer(template, **await aside(_followed, found))
+    return await desk.answer(template, **await aside(_followed, request.app[DESK].runtime, found))
 
 
 class Shown(Struct, frozen=True):
@@ -107,21 +109,21 @@ def _given(prompt: str, count: str) -> tuple[str, int]:
     return prompt.strip(), int(count)
 
 
-def _session(where: Where) -> dict[str, Any]:
-    book = app.run_named(where.run)
-    told = inspected(book, where, lab_app.programs())
+def _session(runtime: Runtime, where: Where) -> dict[str, Any]:
+    book = app.run_named(runtime, where.run)
+    told = inspected(book, where, runtime.program_path)
     return {"run": book.name, "told": told, "where": where, "spot": _spot(where)}
 
 
-def _points(where: Where) -> dict[str, Any]:
-    found = Source(app.run_named(where.run), where.session, where.replicate, lab_app.programs())
+def _points(runtime: Runtime, where: Where) -> dict[str, Any]:
+    found = Source(app.run_named(runtime, where.run), where.session, where.replicate, runtime.program_path)
     return {"where": where, "spot": _spot(where), "points": found.points()[:POINTS_SHOWN]}
 
 
-def _step(where: Where) -> dict[str, Any]:
-    book = app.run_named(where.run)
-    told = inspected(book, where, lab_app.programs())
-    found = Source(book, where.session, where.replicate, lab_app.programs())
+def _step(runtime: Runtime, where: Where) -> dict[str, Any]:
+    book = app.run_named(runtime, where.run)
+    told = inspected(book, where, runtime.program_path)
+    found = Source(book, where.session, where.replicate, runtime.program_path)
     here = found.turns()[where.turn - 1] if not where.lane else None
     steps = found.read.steps(where.lane)
     return {
@@ -138,28 +140,28 @@ def _step(where: Where) -> dict[str, Any]:
     }
 
 
-def _asked(where: Where, prompt: str, count: int) -> dict[str, Any]:
-    book, guess = _checked(where)
+def _asked(runtime: Runtime, where: Where, prompt: str, count: int) -> dict[str, Any]:
+    book, guess = _checked(runtime, where)
     budget = book.config.max_budget_usd
     return {"where": where, "spot": _spot(where), "prompt": prompt, "count": count, "guess": guess, "budget": budget}
 
 
-def _checked(where: Where) -> tuple[Book, Estimate]:
+def _checked(runtime: Runtime, where: Where) -> tuple[Book, Estimate]:
     """Refuse what cannot be gone back to; a replay that could not begin is no replay."""
-    book = app.run_named(where.run)
-    lab_app.permit(book)
-    found = Source(book, where.session, where.replicate, lab_app.programs())
+    book = app.run_named(runtime, where.run)
+    lab_app.permit(runtime, book)
+    found = Source(book, where.session, where.replicate, runtime.program_path)
     found.point(where.turn)
     return book, estimate(found.read.steps(), where.turn)
 
 
-def _followed(found: Errand) -> dict[str, Any]:
+def _followed(runtime: Runtime, found: Errand) -> dict[str, Any]:
     wanted = found.about
     assert isinstance(wanted, app.Wanted), "replays are all that is started here"
     source = (wanted.run, wanted.session, wanted.replicate, wanted.turn, wanted.prompt)
     branches = [
         run_meta(book.name, book.config, book.state)
-        for book in app.all_runs()[0]
+        for book in app.all_runs(runtime)[0]
         if (said := book.state.branch) is not None
         and (said.source_run, said.source_session, said.replicate, said.turn, said.prompt) == source
     ]

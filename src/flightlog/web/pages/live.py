@@ -4,6 +4,7 @@ from typing import Any
 
 from aiohttp import web
 
+from flightlog.app.live import look_here, watch_here
 from flightlog.live.board import room
 from flightlog.live.profiles import advice
 from flightlog.web.desk import DESK, Desk, aside
@@ -25,8 +26,8 @@ async def live_part(request: web.Request) -> web.StreamResponse:
 
 
 def _looked(desk: Desk) -> dict[str, Any]:
-    look = desk.data.sources.live
-    lives = list(look()) if look is not None else []
+    # Looking writes what it found; a server that only reads shows what was found last.
+    lives = look_here(desk.runtime) if desk.read_only else watch_here(desk.runtime, secrets=False)
     profiles = [each for told in lives for each in told.state.auth_profiles]
     sessions = [each for told in lives for each in told.state.sessions]
     sessions.sort(key=lambda each: (_WORST_FIRST.get(each.health.status, 2), each.session_id))
@@ -36,7 +37,7 @@ def _looked(desk: Desk) -> dict[str, Any]:
         "labels": {each.profile_id: each.label for each in profiles},
         "broken": [told.broken for told in lives if told.broken],
         "advice": room(profiles),
-        "now_ms": desk.data.sources.now_ms(),
+        "now_ms": desk.runtime.clock.now_ms(),
         "today": sum(each.billing.cost_today for each in profiles),
         "burn": sum(each.billing.burn_rate_per_hour for each in profiles),
     }

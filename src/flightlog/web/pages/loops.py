@@ -19,7 +19,9 @@ from flightlog.loop.layout.pages import performance, progress
 from flightlog.loop.look.calibration import calibration, pairs
 from flightlog.loop.look.session import look
 from flightlog.loop.look.status import brief
+from flightlog.loop.run.world import Request
 from flightlog.model.errors import Conflict, Invalid
+from flightlog.model.runtime import Runtime
 from flightlog.web.desk import DESK, aside, see_other
 from flightlog.web.family import Family
 
@@ -30,32 +32,33 @@ ERRORS_SHOWN = 50
 
 async def loops(request: web.Request) -> web.StreamResponse:
     """List the sessions."""
-    rows = await aside(lambda: [brief(look(path)) for path in reversed(loop_look.all_sessions())])
-    return await request.app[DESK].answer("loops.html", rows=rows, where=str(loop_look.root().name))
+    runtime = request.app[DESK].runtime
+    rows = await aside(lambda: [brief(look(path)) for path in reversed(loop_look.all_sessions(runtime))])
+    return await request.app[DESK].answer("loops.html", rows=rows, where=str(loop_look.root(runtime).name))
 
 
 async def one(request: web.Request) -> web.StreamResponse:
     """Show one session."""
-    return await request.app[DESK].answer("loop.html", **await aside(_told, request.match_info["name"]))
+    return await request.app[DESK].answer_with("loop.html", _told, request.match_info["name"])
 
 
 async def answer(request: web.Request) -> web.StreamResponse:
     """Take an answer to the question that is open, and show the session as it is then."""
     name = request.match_info["name"]
     given = str((await request.post()).get("answer", ""))
-    await aside(_answer, name, given)
+    await aside(_answer, request.app[DESK].runtime, name, given)
     raise see_other(request, f"/loops/{name}")
 
 
-def _answer(name: str, given: str) -> None:
+def _answer(runtime: Runtime, name: str, given: str) -> None:
     from flightlog.app import loop  # noqa: PLC0415 - only an answer needs the half that runs things
 
-    asked = loop_look.open_question(name)
+    asked = loop_look.open_question(runtime, name)
     if given not in asked.options:
         raise Invalid(f"not an answer: {given[:40]!r}", hint=f"one of: {', '.join(asked.options)}")
-    if not loop.request(name, "answer", question=asked.question, answer=given, why="on the page"):
+    if not loop.request(runtime, name, Request("answer", asked.question, given, "on the page")):
         raise Conflict(f"nobody is at work on {name}", hint=f"flightlog loop resume --session {name}")
-    directory, watch = loop_look.found(name), Watch(TAKEN_WITHIN_S, look_s=0.1)
+    directory, watch = loop_look.found(runtime, name), Watch(TAKEN_WITHIN_S, look_s=0.1)
     while _is_open(directory, asked.question) and watch.pause():
         pass
 
@@ -65,10 +68,10 @@ def _is_open(directory: Path, question: str) -> bool:
     return open_one is not None and open_one.asked.question == question
 
 
-def _told(name: str) -> dict[str, Any]:
-    directory = loop_look.found(name)
+def _told(runtime: Runtime, name: str) -> dict[str, Any]:
+    directory = loop_look.found(runtime, name)
     seen = look(directory)
-    plan = seen.plan(redactor())
+    plan = seen.plan(redactor(runtime))
     decisions, errors = Decisions({task.task_id: task.name for task in plan.tasks}), Errors()
     made: deque[dict[str, Any]] = deque(maxlen=DECISIONS_SHOWN)
     whole = list(loop_look.told(directory))

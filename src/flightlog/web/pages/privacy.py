@@ -21,10 +21,11 @@ async def privacy(request: web.Request) -> web.StreamResponse:
 
 
 def _looked(desk: Desk) -> dict[str, Any]:
+    runtime = desk.runtime
     archive = desk.data.archive()
     counts = archive.secrets(SEARCHED_BYTES_MAX)
     holding = [(session, rules) for session, rules in counts.items() if rules]
-    here = repository_target(Path.cwd())
+    here = repository_target(runtime, Path(runtime.cwd))
     return {
         "holding": holding[:SHOWN],
         "more": max(len(holding) - SHOWN, 0),

@@ -46,7 +46,7 @@ def _found(desk: Desk, typed: str) -> dict[str, Any]:
         hits = desk.data.search(typed, SHOWN)
     except Invalid:
         hits = []
-    found = everywhere(typed)
+    found = everywhere(desk.runtime, typed)
     kinds = [(kind, [hit for hit in found.hits if hit.kind == kind]) for kind in KINDS_SHOWN]
     return {
         "q": typed,
@@ -63,7 +63,7 @@ def _found(desk: Desk, typed: str) -> dict[str, Any]:
 def _traced(desk: Desk, written: str) -> dict[str, Any]:
     if not written:
         return {"told": None, "kinds": KINDS}
-    told = follow(written, Ground(archive=desk.data.archive()))
+    told = follow(written, Ground(desk.runtime, archive=desk.data.archive()))
     shown = [(kind, told.of(kind)) for kind in KINDS if kind != told.start.kind or told.of(kind)]
     named = [(told.start.kind, told.start.address), *((each.kind, each.address) for each in told.found)]
     opens = {address: opened(desk, kind, address) for kind, address in named}

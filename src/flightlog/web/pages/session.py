@@ -10,7 +10,8 @@ from flightlog.app.sharing import redact_session
 from flightlog.model.address import Address
 from flightlog.model.errors import NotFound
 from flightlog.model.session import Step
-from flightlog.views.outline.shape import CHUNK_ROWS, LaneHead, Mark
+from flightlog.views.session.outline import CHUNK_ROWS, SubagentSummary
+from flightlog.views.session.timeline import RowMark
 from flightlog.views.story import Telling, passage, story
 from flightlog.views.story_forms import as_text
 from flightlog.web.desk import ACTIVE_MS, DESK, Desk, aside, page
@@ -36,7 +37,7 @@ class Chunk(Struct, frozen=True):
 class LaneBar(Struct, frozen=True):
     """A subagent as a bar on the session's time, in hundredths of it."""
 
-    lane: LaneHead
+    lane: SubagentSummary
     start: float
     width: float
 
@@ -86,7 +87,7 @@ async def shared(request: web.Request) -> web.StreamResponse:
     desk = request.app[DESK]
     archive = desk.data.archive()
     told = await aside(archive.session, _id(request))
-    document, cleaner = await aside(redact_session, archive, told)
+    document, cleaner = await aside(redact_session, desk.runtime, archive, told)
     made = await aside(share, document, cleaner, desk.templates)
     kept = {"Content-Disposition": f'attachment; filename="session-{told.id[:8]}.html"'}
     return web.Response(text=made.value, content_type="text/html", charset="utf-8", headers=kept)
@@ -124,7 +125,7 @@ def _id(request: web.Request) -> str:
     return request.match_info["session"]
 
 
-def _held(desk: Desk, request: web.Request) -> tuple[Held, LaneHead | None]:
+def _held(desk: Desk, request: web.Request) -> tuple[Held, SubagentSummary | None]:
     name = _id(request)
     held = desk.hub.current(name) or desk.data.held(name)
     lane = request.query.get("lane", "")
@@ -136,7 +137,7 @@ def _session(desk: Desk, request: web.Request) -> web.Response:
     name = lane.id if lane else ""
     thread = held.thread(name)
     at = request.query.get("at", "")
-    row = thread.row_of(at) if at else None
+    row = thread.find_row(at) if at else None
     said = request.query.get("find", "")[:200].strip()
     active = not lane and _is_active(desk, held.session.id)
     position = row if row is not None else thread.total - 1 if active and thread.total else 0
@@ -146,7 +147,7 @@ def _session(desk: Desk, request: web.Request) -> web.Response:
             "session.html",
             **_frame(held, lane),
             outline=thread.prompts if len(thread.prompts) > 1 else (),
-            outline_more=max(thread.marks.count(Mark.TURN) - len(thread.prompts), 0),
+            outline_more=max(thread.marks.count(RowMark.TURN) - len(thread.prompts), 0),
             chunks=_chunks(held, name, near),
             chunk_rows=CHUNK_ROWS,
             position=position,
@@ -162,12 +163,12 @@ def _session(desk: Desk, request: web.Request) -> web.Response:
     )
 
 
-def _frame(held: Held, lane: LaneHead | None) -> dict[str, Any]:
+def _frame(held: Held, lane: SubagentSummary | None) -> dict[str, Any]:
     name = lane.id if lane else ""
     return {
         "session": held.session,
         "lane": lane,
-        "told": held.outline.told,
+        "told": held.outline.summary,
         "total": held.thread(name).total,
         "bars": held.bars(name),
         "files": held.files(name),
@@ -193,7 +194,7 @@ def lane_bars(held: Held) -> list[LaneBar]:
     begin, end = held.session.started_ms or 0, held.session.ended_ms or 0
     span = max(end - begin, 1)
     bars = []
-    for lane in held.outline.lanes:
+    for lane in held.outline.subagents:
         early = lane.begin_ms if lane.begin_ms is not None else begin
         late = lane.end_ms if lane.end_ms is not None else early
         start = min(max(100 * (early - begin) / span, 0), 99)
@@ -219,7 +220,7 @@ def _call(desk: Desk, request: web.Request) -> web.Response:
     held, lane = _held(desk, request)
     at, number = request.query.get("at", ""), request.query.get("call", "1")
     name = lane.id if lane else ""
-    row = held.thread(name).row_of(at)
+    row = held.thread(name).find_row(at)
     full = held.shown([row], name)[0] if row is not None else None
     if full is None or not isinstance(full.item, Step) or not number.isdecimal():
         raise NotFound(f"no step {at[:20]!r} in this session", hint="flightlog session show")
@@ -235,7 +236,7 @@ def _call(desk: Desk, request: web.Request) -> web.Response:
 def _text(desk: Desk, request: web.Request) -> str:
     archive = desk.data.archive()
     told = archive.session(_id(request))
-    telling = Telling(desk.data.sources.zone, full=True, spilled=lambda said: archive.spilled(told.id, said))
+    telling = Telling(desk.runtime.zone, full=True, spilled=lambda said: archive.spilled(told.id, said))
     turn, _, step = request.query.get("at", "").partition(".")
     lane = request.query.get("lane", "")
     if not turn.isdecimal():
@@ -246,7 +247,7 @@ def _text(desk: Desk, request: web.Request) -> str:
 
 def _is_active(desk: Desk, session: str) -> bool:
     changed = desk.data.archive(session).find(session).changed_ms
-    return desk.data.sources.now_ms() - changed < ACTIVE_MS
+    return desk.runtime.clock.now_ms() - changed < ACTIVE_MS
 
 
 ROUTES = (

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from flightlog.model.errors import Invalid
 from flightlog.views.health import Level, health
-from flightlog.views.summary import SessionSummary
+from flightlog.views.session.outline import SessionSummary
 from flightlog.web.desk import ACTIVE_MS, DESK, Desk, aside
 from flightlog.web.family import Family
 from flightlog.web.looking import Listing
@@ -125,7 +125,7 @@ def _shows(each: SessionSummary, show: str, now_ms: int) -> bool:
 async def _list(request: web.Request, template: str) -> web.StreamResponse:
     desk, asked = request.app[DESK], asked_for(request)
     listing = await aside(desk.data.listing)
-    now = desk.data.sources.now_ms()
+    now = desk.runtime.clock.now_ms()
     version = f"{listing.version}.{now // 20_000}"
     if request.query.get("have") == version:
         return web.Response(status=204)

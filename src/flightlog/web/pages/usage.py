@@ -4,9 +4,9 @@ from typing import Any
 
 from aiohttp import web
 
-from flightlog.views.prices import PRICES_FROM
-from flightlog.views.report import UsageReport
-from flightlog.views.usage import By, UsageRow
+from flightlog.model.usage import Breakdown, UsageRow
+from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.report import UsageReport
 from flightlog.web.desk import DESK, Desk, aside
 from flightlog.web.family import Family
 
@@ -20,21 +20,21 @@ async def usage(request: web.Request) -> web.StreamResponse:
 
 
 def _usage(desk: Desk) -> dict[str, Any]:
-    reports = desk.data.usage((By.DAY, By.MODEL, By.PROJECT, By.BLOCK))
-    day = reports[By.DAY]
-    truths = sorted(day.truths, key=lambda told: (-abs(sum(gap.cost_usd for gap in told.gaps)), told.session))
+    reports = desk.data.usage((Breakdown.DAY, Breakdown.MODEL, Breakdown.PROJECT, Breakdown.BLOCK))
+    day = reports[Breakdown.DAY]
+    truths = sorted(day.reconciliations, key=lambda told: (-abs(sum(gap.cost_usd for gap in told.gaps)), told.session))
     shown = truths[:TRUTHS_SHOWN]
     return {
         "total": day.total,
         "days": day.rows[::-1],
-        "models": _dearest(reports[By.MODEL]),
-        "projects": _dearest(reports[By.PROJECT]),
-        "blocks": reports[By.BLOCK].rows[::-1],
+        "models": _dearest(reports[Breakdown.MODEL]),
+        "projects": _dearest(reports[Breakdown.PROJECT]),
+        "blocks": reports[Breakdown.BLOCK].rows[::-1],
         "truths": shown,
         "truths_more": len(truths) - len(shown),
         "prices": PRICES_FROM,
         "damaged": day.damaged,
-        "zone": str(desk.data.sources.zone),
+        "zone": str(desk.runtime.zone),
         "chart_data": {by.value: [_bar(row) for row in report.rows] for by, report in reports.items()},
     }
 

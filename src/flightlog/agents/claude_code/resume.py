@@ -1,0 +1,86 @@
+"""Cut, rename and place transcripts, so that the client resumes before one model response.
+
+After a tool's result the client is resumed at that record; before a prompt it is resumed at the
+last message before it; where there is none, a new session begins. The history that the client then
+makes does not matter to the model (the lab sends the recorded one); it matters to the client itself,
+which knows from it which files it read.
+"""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.agents.claude_code.driver import project_folder
+from flightlog.model.errors import NotFound
+from flightlog.sources.claude_code.values import mapping, parsed, sequence
+from flightlog.store.kept import TRANSCRIPT
+
+
+class TranscriptCut(Struct, frozen=True):
+    """How many lines are kept, the record to resume at, and whether there is nothing to resume."""
+
+    lines: int
+    resume_at: str = ""
+    fresh: bool = False
+
+
+def resume_arguments(resume_at: str) -> tuple[str, ...]:
+    """Return the client's options to resume at a record, none to resume at the end."""
+    return ("--resume-session-at", resume_at) if resume_at else ()
+
+
+def cut_transcript_before(lines: Sequence[bytes], uuids: Collection[str]) -> TranscriptCut:
+    """Cut before the response whose records are `uuids`."""
+    records = [parsed(line) or {} for line in lines]
+    first = next((at for at, record in enumerate(records) if record.get("uuid") in uuids), None)
+    if first is None:
+        raise NotFound("the response is not in the transcript", hint="flightlog lab replay RUN --list-turns")
+    for at in range(first - 1, -1, -1):
+        record = records[at]
+        if record.get("isSidechain") or record.get("type") not in {"user", "assistant"}:
+            continue
+        if record.get("type") == "assistant" or _is_result(record):
+            return TranscriptCut(at + 1, str(record.get("uuid", "")))
+        if record.get("isCompactSummary"):
+            return TranscriptCut(at + 1)
+    return TranscriptCut(0, fresh=True)
+
+
+def rename_session(lines: Sequence[bytes], old: str, new: str) -> bytes:
+    """Return the lines as those of another session."""
+    return b"".join(line.replace(old.encode(), new.encode()).rstrip(b"\n") + b"\n" for line in lines)
+
+
+def config_dir_of(environ: Mapping[str, str], home: Path) -> Path:
+    """Return the configuration directory that the client itself chooses."""
+    given = environ.get("CLAUDE_CONFIG_DIR", "")
+    return Path(given) if given else home / ".claude"
+
+
+def project_dir(config_dir: Path, work_dir: Path) -> Path:
+    """Return the directory of the transcripts of sessions in `work_dir`."""
+    return config_dir / "projects" / project_folder(str(work_dir))
+
+
+def transcript_file(project: Path, session_id: str) -> Path:
+    """Return where the client looks for a session's transcript."""
+    return project / f"{session_id}.jsonl"
+
+
+def list_output(project: Path, session_id: str) -> Iterator[tuple[str, Path]]:
+    """Yield the files that the client wrote for a session, each with its name in our copy."""
+    main = transcript_file(project, session_id)
+    if main.is_file():
+        yield TRANSCRIPT, main
+    for folder in ("subagents", "tool-results"):
+        beside = project / session_id / folder
+        for path in sorted(beside.iterdir()) if beside.is_dir() else ():
+            if path.is_file() and not path.is_symlink():
+                yield f"{folder}/{path.name}", path
+
+
+def _is_result(record: dict[str, Any]) -> bool:
+    blocks = sequence(mapping(record, "message"), "content")
+    return any(isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks)

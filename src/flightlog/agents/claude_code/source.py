@@ -1,0 +1,221 @@
+"""The reader of Claude Code's transcripts."""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import stringzilla as sz
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.model.damage import UNREADABLE, Damage
+from flightlog.model.events import ContextGiven, Entry, LaneFacts, Summarised
+from flightlog.model.known import Context, Known
+from flightlog.sources.api.usage import decode_usage
+from flightlog.sources.claude_code.decode import decode
+from flightlog.sources.claude_code.discover import discover, session_files, spilled_file
+from flightlog.sources.claude_code.records import read_records
+from flightlog.sources.claude_code.scan import scan
+from flightlog.sources.claude_code.transcript import entries, entries_at, lane_facts
+from flightlog.sources.claude_code.values import mapping, parsed, sequence, text
+from flightlog.sources.protocol import Fidelity, FileListing, SessionFile, TranscriptTail, UsageScan
+from flightlog.store.index.lines import Records
+from flightlog.store.reading import raw_lines, read_new_lines
+
+# Found in the bytes of a line: a tail is read every few seconds, and most of it is not decoded.
+_ROLES = (("assistant", b'"type":"assistant"'), ("user", b'"type":"user"'))
+
+_SUMMARY = b'"summary"'
+_REQUESTS = (b'"requestRef"', b'"api-request')
+_ATTACHMENT = b'"attachment"'
+_BLOCK_BYTES = 4 << 20
+
+
+class ClaudeCodeSource:
+    """Reads transcripts of Claude Code 1.0 to 2.1; `sources.protocol.Source` says what each method does."""
+
+    fidelity = Fidelity(
+        timestamps=True,
+        usage=True,
+        client_totals=True,
+        thinking=True,
+        tool_results=True,
+        subagents=True,
+        system_prompt=True,
+    )
+
+    def find(self, roots: Sequence[str]) -> FileListing:
+        """List the transcripts below configuration directories."""
+        listings = [discover(root) for root in roots]
+        files = (file for listing in listings for file in listing.files)
+        return FileListing(tuple(files), tuple(damage for listing in listings for damage in listing.damage))
+
+    def session_files(self, known: SessionFile) -> tuple[SessionFile, ...]:
+        """List the files of a session from its project's folder."""
+        folder = os.path.dirname(known.path)  # noqa: PTH120 - plain text, as paths are here
+        if known.lane and os.path.basename(folder) == "subagents":  # noqa: PTH119
+            folder = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
+        return tuple(session_files(folder, known.session))
+
+    def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | LaneFacts]:
+        """Yield the records; the client may write its notes on a subagent late, so each read has them."""
+        yield from entries(file, start)
+        if file.lane:
+            yield lane_facts(file)
+
+    def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> Iterator[Entry]:
+        """Yield single records."""
+        return entries_at(path, spans)
+
+    def tail(self, path: str, start: int) -> TranscriptTail:
+        """Summarize new lines; only the last one that counts tokens is decoded."""
+        lines, end = read_new_lines(path, start)
+        messages = [(role, len(line)) for line in lines if (role := _role(line))]
+        last_role, last_bytes = messages[-1] if messages else ("", 0)
+        model, tokens = next(_context_sizes(lines), ("", 0))
+        return TranscriptTail(end, len(messages), last_role, last_bytes, model, tokens)
+
+    def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
+        """Yield titles, which old versions wrote into the file they opened next.
+
+        The record names the title's session only by one of its messages.
+        """
+        for file in files:
+            with suppress(OSError):
+                for line in _lines_with(file.path, _SUMMARY):
+                    for entry in decode(line) or ():
+                        if isinstance(entry.event, Summarised):
+                            yield replace(entry, path=file.path)
+
+    def scan_usage(self, file: SessionFile, start: int = 0) -> UsageScan:
+        """Scan for usage by byte search."""
+        return scan(file, start)
+
+    def index_records(self, file: SessionFile, start: int = 0) -> Records:
+        """Read records with their words."""
+        return read_records(file.path, start)
+
+    def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, Known]:
+        """Read what each thread's model was given.
+
+        Newer clients note every request they send. A response whose request is not among those noted
+        in the session's own files was given in another session and copied from there. Older clients
+        note nothing, and nothing is claimed of them.
+        """
+        builder = _ContextBuilder()
+        for file in files:
+            for line in raw_lines(file.path, 0):
+                builder.add_line(line, file.lane)
+        return {lane: builder.build(lane) for lane in dict.fromkeys([*builder.replies, *builder.context])}
+
+    def tool_result_file(self, file: SessionFile, name: str) -> str:
+        """Return the file below the session's `tool-results/`."""
+        return spilled_file(file, name)
+
+
+def _role(line: bytes) -> str:
+    return next((role for role, mark in _ROLES if mark in line), "")
+
+
+def _context_sizes(lines: Sequence[bytes]) -> Iterator[tuple[str, int]]:
+    """Yield model and tokens of each response, the last one first."""
+    for line in reversed(lines):
+        if b'"usage"' not in line or b'"assistant"' not in line:
+            continue
+        record = parsed(line) or {}
+        message = mapping(record, "message")
+        if text(record, "type") == "assistant" and mapping(message, "usage"):
+            yield text(message, "model"), decode_usage(message["usage"]).total
+
+
+def _lines_with(path: str, needle: bytes) -> Iterator[bytes]:
+    """Yield the lines that hold `needle`; the file is read in blocks, however long it is."""
+    rest = b""
+    with open(path, "rb") as file:  # noqa: PTH123 - plain text, as above
+        while block := file.read(_BLOCK_BYTES):
+            data = rest + block
+            whole = data.rfind(b"\n") + 1
+            yield from _find_lines(data[:whole], needle)
+            rest = data[whole:]
+    yield from _find_lines(rest, needle)
+
+
+def _find_lines(data: bytes, needle: bytes) -> Iterator[bytes]:
+    at = sz.find(data, needle)
+    while at >= 0:
+        start = data.rfind(b"\n", 0, at) + 1
+        end = data.find(b"\n", at)
+        end = end if end >= 0 else len(data)
+        yield data[start:end]
+        at = sz.find(data, needle, end)
+
+
+class _ContextMessage(Struct, gc=False):
+    id: str = ""
+
+
+class _ContextLine(Struct, gc=False):
+    type: str = ""
+    id: str = ""
+    agentId: str | None = ""  # noqa: N815 - the client's own name
+    requestRef: str | None = ""  # noqa: N815
+    shapeHash: str | None = ""  # noqa: N815
+    shape: dict[str, Any] | None = None
+    message: _ContextMessage | None = None
+
+
+_decode_context = msgspec.json.Decoder(_ContextLine).decode
+
+
+class _ContextBuilder:
+    """The requests, replies and attachments of a session's files, by thread."""
+
+    def __init__(self) -> None:
+        self.shapes: dict[str, dict[str, Any]] = {}
+        self.sent: dict[str, str] = {}
+        self.replies: dict[str, dict[str, str]] = defaultdict(dict)
+        self.context: dict[str, dict[str, Context]] = defaultdict(dict)
+
+    def add_line(self, line: bytes, lane: str) -> None:
+        if _ATTACHMENT in line:
+            self._add_attachment(line, lane)
+        if any(needle in line for needle in _REQUESTS):
+            with suppress(*UNREADABLE):
+                self._add_request(_decode_context(line), lane)
+
+    def build(self, lane: str) -> Known:
+        replies = self.replies[lane]
+        copied = (message for message, sent in replies.items() if self.sent and sent not in self.sent)
+        hashes = dict.fromkeys(self.sent[sent] for sent in replies.values() if sent in self.sent)
+        shapes = [self.shapes[name] for name in hashes if name in self.shapes]
+        tools = {
+            str(tool.get("name")): tool
+            for shape in shapes
+            for tool in sequence(shape, "tools")
+            if isinstance(tool, dict) and tool.get("name")
+        }
+        system = next((prompt for shape in shapes if (prompt := _system_prompt(shape))), "")
+        context = sorted(self.context[lane].values(), key=lambda given: given.at_ms or 0)
+        return Known(tuple(tools.values()), system, frozenset(copied), tuple(context))
+
+    def _add_request(self, line: _ContextLine, lane: str) -> None:
+        if line.type == "api-request-shape" and line.shapeHash and line.shape:
+            self.shapes[line.shapeHash] = line.shape
+        elif line.type == "api-request":
+            self.sent[line.id] = line.shapeHash or ""
+        elif line.type == "assistant" and line.requestRef and line.message:
+            self.replies[lane or line.agentId or ""][line.message.id] = line.requestRef
+
+    def _add_attachment(self, line: bytes, lane: str) -> None:
+        for entry in decode(line) or ():
+            event = entry.event
+            if isinstance(event, ContextGiven) and event.text:
+                self.context[lane or entry.lane][entry.key] = Context(event.kind, event.text, entry.at_ms)
+
+
+def _system_prompt(shape: dict[str, Any]) -> str:
+    blocks = [text(block, "text") for block in sequence(shape, "system") if isinstance(block, dict)]
+    return text(shape, "system") or "\n\n".join(block for block in blocks if block)

@@ -1,0 +1,241 @@
+"""Read the records of a headless session: `-p --output-format stream-json`.
+
+Only the records of one attempt are read, so that a signal of an earlier run cannot count. Status
+words are matched as a status block or as JSON; a mention in passing is neither.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from flightlog.agents.driver import Outcome
+from flightlog.model.usage import Usage
+from flightlog.sources.api.usage import decode_usage
+from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, model_totals
+from flightlog.sources.claude_code.values import mapping, number, sequence, text
+
+_EXIT = re.compile(r"^\W*EXIT_SIGNAL\W*:\W*(true|false)\b", re.IGNORECASE | re.MULTILINE)
+_STATUS = re.compile(r"^\W*STATUS\W*:\W*([A-Z_]+)\b", re.IGNORECASE | re.MULTILINE)
+_TESTS = re.compile(r"^\W*TESTS_STATUS\W*:\W*([A-Z_]+)\b", re.IGNORECASE | re.MULTILINE)
+_LIMIT = re.compile(r"usage limit reached\|(\d{10})")
+_LIMIT_WORDS = re.compile(r"(usage|session|rate|weekly) limit (reached|exceeded|hit)|limit will reset", re.IGNORECASE)
+_LIMIT_STATUS = frozenset({429, 529})  # too many requests; the API is overloaded
+_LOGIN_STATUS = frozenset({401, 403})
+_STOPPED = {"error_max_turns": "max_turns", "error_max_budget_usd": "budget_exhausted"}
+# A status block is at the end of an answer; one quoted earlier must not count.
+_TAIL_CHARS = 4000
+_ERROR_CHARS_MAX = 2000
+
+
+class ModelCall(NamedTuple):
+    """One answer of a model, as far as the stream shows it."""
+
+    message_id: str
+    model: str
+    usage: Usage
+
+
+class ResultRecord(Struct, frozen=True):
+    """The client's last record of a session."""
+
+    text: str
+    is_error: bool
+    subtype: str
+    api_status: int
+    errors: tuple[str, ...]
+    denials: int
+    num_turns: int
+    duration_ms: int
+    usage: Usage
+    client_tokens: int
+    cost_usd: float | None
+
+
+class StreamResult(NamedTuple):
+    """What the end of a stream says; `tokens` and `usd` are the client's own totals."""
+
+    failed: bool
+    text: str
+    denials: int
+    asked: bool
+    exit_signal: bool
+    indicators: tuple[str, ...]
+    limited: bool
+    resets_at: float | None
+    tokens: int
+    usd: float | None
+
+
+class AgentResult(Struct, frozen=True):
+    """Stop reason, error, turns and cost that an agent reports."""
+
+    stop_reason: str
+    error: str = ""
+    num_turns: int = 0
+    cost_usd: float | None = None
+
+
+class StreamToolCall(NamedTuple):
+    """A tool the model called, and what it returned if it did."""
+
+    name: str
+    input: dict[str, Any]
+    output: Any
+
+
+def read_session_id(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the session of a stream: the first `init` names it; records before it may carry another."""
+    named = [record for record in records if record.get("subtype") == "init"] or list(records)
+    return next((str(record["session_id"]) for record in named if record.get("session_id")), "")
+
+
+def read_model_call(record: dict[str, Any]) -> ModelCall | None:
+    """Return the model call that a record shows, if it shows one."""
+    message = mapping(record, "message")
+    model = text(message, "model")
+    if record.get("type") != "assistant" or not message.get("id") or model == SYNTHETIC_MODEL:
+        return None
+    return ModelCall(str(message["id"]), model, decode_usage(message.get("usage")))
+
+
+def has_reply(records: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether the model answered at all."""
+    return any(record.get("type") == "assistant" for record in records)
+
+
+def read_tool_calls(records: Iterable[dict[str, Any]]) -> list[StreamToolCall]:
+    """Return the tools the model called, with their results."""
+    blocks = [block for record in records for block in _blocks(record)]
+    results = {block.get("tool_use_id"): block.get("content") for block in blocks if block.get("type") == "tool_result"}
+    calls = [block for block in blocks if block.get("type") == "tool_use"]
+    return [
+        StreamToolCall(str(call.get("name")), dict(call.get("input") or {}), results.get(call.get("id")))
+        for call in calls
+    ]
+
+
+def read_result(records: Sequence[dict[str, Any]]) -> ResultRecord | None:
+    """Return the last `result` record, or None when the client wrote none."""
+    record = next((record for record in reversed(records) if record.get("type") == "result"), None)
+    if record is None:
+        return None
+    cost = record.get("total_cost_usd")
+    return ResultRecord(
+        str(record.get("result") or ""),
+        bool(record.get("is_error")),
+        text(record, "subtype"),
+        number(record, "api_error_status"),
+        tuple(map(str, sequence(record, "errors"))),
+        len(sequence(record, "permission_denials")),
+        number(record, "num_turns"),
+        number(record, "duration_ms"),
+        decode_usage(record.get("usage")),
+        sum(total.usage.total for total in model_totals(record)),
+        float(cost) if isinstance(cost, int | float) else None,
+    )
+
+
+def read_outcome(outcome: Outcome) -> AgentResult:
+    """Return how a session ended, by its last record and otherwise by its exit code."""
+    if outcome.timed_out:
+        # Records written while the agent was being stopped do not count: its time was over.
+        return AgentResult("timeout", "the session took longer than it may")
+    result = read_result(outcome.records)
+    complaint = f"exit code {outcome.exit_code}: {outcome.stderr.strip()[-_ERROR_CHARS_MAX:]}".rstrip(": ")
+    if result is None:
+        return AgentResult("completed") if outcome.exit_code == 0 else AgentResult("error", complaint)
+    reason = _stop_reason(result)
+    error = (result.text or "; ".join(result.errors))[:_ERROR_CHARS_MAX] or complaint
+    error = "" if reason in {"completed", "max_turns"} else error
+    return AgentResult(reason, error, result.num_turns, result.cost_usd)
+
+
+def read_stream(records: Sequence[dict[str, Any]]) -> StreamResult:
+    """Read a whole stream: what the agent said last, and whether it was limited or calls itself done."""
+    result = read_result(records)
+    whole = (result.text if result else "") or _last_text(records)
+    tail = whole[-_TAIL_CHARS:]
+    resets = _rejected_until(records)
+    limit = _LIMIT.search(tail)
+    limited = resets is not None or limit is not None
+    if result is not None:
+        limited = limited or result.api_status in _LIMIT_STATUS
+        limited = limited or (result.is_error and _LIMIT_WORDS.search(tail) is not None)
+    exits, indicators = _signs(tail)
+    return StreamResult(
+        failed=result is None or result.is_error,
+        text=whole,
+        denials=result.denials if result else 0,
+        asked=_asks(records, tail),
+        exit_signal=exits,
+        indicators=indicators,
+        limited=limited,
+        resets_at=resets if resets is not None else float(limit[1]) if limit else None,
+        tokens=result.client_tokens if result else 0,
+        usd=result.cost_usd if result else None,
+    )
+
+
+def _stop_reason(result: ResultRecord) -> str:
+    if result.subtype in _STOPPED:
+        return _STOPPED[result.subtype]
+    if not result.is_error:
+        return "completed"
+    if result.api_status in _LOGIN_STATUS or "/login" in result.text:
+        return "auth_error"
+    return "rate_limited" if result.api_status == 429 else "error"
+
+
+def _signs(tail: str) -> tuple[bool, tuple[str, ...]]:
+    """Return the explicit exit flag, and what else says that the work is done."""
+    block = _json_status(tail)
+    exits = [word.lower() == "true" for word in _EXIT.findall(tail)]
+    flag = block.get("exit_signal") if "exit_signal" in block else (exits[-1] if exits else False)
+    status = str(block.get("status") or (_STATUS.findall(tail) or [""])[-1]).upper()
+    tests = str(block.get("tests_status") or (_TESTS.findall(tail) or [""])[-1]).upper()
+    signs = [("status complete", status == "COMPLETE"), ("tests passing", tests == "PASSING")]
+    return flag is True or str(flag).lower() == "true", tuple(name for name, holds in signs if holds)
+
+
+def _json_status(tail: str) -> dict[str, Any]:
+    """Return a status block written as JSON, alone or in a fence."""
+    start, end = tail.find("{"), tail.rfind("}")
+    if start < 0 or end < start:
+        return {}
+    try:
+        block = json.loads(tail[start : end + 1])
+    except ValueError:
+        return {}
+    if not isinstance(block, dict):
+        return {}
+    inner = next((value for value in block.values() if isinstance(value, dict)), {})
+    return {str(name).lower(): value for name, value in {**inner, **block}.items()}
+
+
+def _last_text(records: Sequence[dict[str, Any]]) -> str:
+    for record in reversed(records):
+        texts = [str(block.get("text", "")) for block in _blocks(record) if block.get("type") == "text"]
+        if record.get("type") == "assistant" and texts:
+            return "\n".join(texts)
+    return ""
+
+
+def _asks(records: Sequence[dict[str, Any]], tail: str) -> bool:
+    tools = {block.get("name") for record in records for block in _blocks(record) if block.get("type") == "tool_use"}
+    return "AskUserQuestion" in tools or tail.rstrip().endswith("?")
+
+
+def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
+    return [block for block in sequence(mapping(record, "message"), "content") if isinstance(block, dict)]
+
+
+def _rejected_until(records: Sequence[dict[str, Any]]) -> float | None:
+    for record in reversed(records):
+        limit = mapping(record, "rate_limit_info")
+        if record.get("type") == "rate_limit_event" and limit.get("status") == "rejected":
+            resets = limit.get("resetsAt")
+            return float(resets) if isinstance(resets, int | float) else None
+    return None

@@ -1,0 +1,22 @@
+"""Save one work tree: `python -m flightlog.app.snapshot ROOT SESSION CALL SUBAGENT`, started by the hook."""
+
+import sys
+from pathlib import Path
+
+from flightlog.app import open_runtime
+from flightlog.app.tracking import save
+from flightlog.model.errors import FlightlogError
+
+
+def main(arguments: list[str]) -> int:
+    """Save the tree; what cannot be saved costs the agent nothing."""
+    root, session, call_id, subagent = arguments
+    try:
+        save(open_runtime(), Path(root), session, call_id, subagent)
+    except (FlightlogError, OSError):
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,92 @@
+"""The logs that our own hooks write for each session: `hooks.jsonl` and `status.jsonl`.
+
+A record that cannot be decoded is skipped: the log is written by short-lived processes that may
+be killed, and one bad line must not hide the next.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Generic, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.model.damage import UNREADABLE, Damage
+from flightlog.model.events import HookRecord
+from flightlog.store.lines import read_together
+from flightlog.store.manifest import HOOKS
+from flightlog.store.reading import read_new_lines
+
+STATUS = "status.jsonl"
+
+Payload = TypeVar("Payload")
+Decoded = TypeVar("Decoded")
+
+
+class StatusLaunch(Struct):
+    """How a session was started, and a fingerprint of the account that pays."""
+
+    config_dir: str = ""
+    account: str = ""
+    alias: str = ""
+    profile: str = ""
+    tmux_pane: str = ""
+    tmux: str = ""
+    pid: int = 0
+    pid_started: int = 0
+
+
+class StatusRecord(Struct, Generic[Payload]):
+    """One logged status-line payload; its type is the agent's."""
+
+    at_ms: int
+    launch: StatusLaunch
+    payload: Payload
+
+
+_decode_hook = msgspec.json.Decoder(HookRecord).decode
+
+
+def read_hook_records(folder: Path) -> Iterator[HookRecord]:
+    """Yield every hook record of a session's directory."""
+    lines = (line.data for line in read_together(folder / HOOKS) if not isinstance(line, Damage))
+    return _decoded(lines, _decode_hook)
+
+
+def read_new_hook_records(folder: str, start: int) -> tuple[list[HookRecord], int]:
+    """Return the hook records added since byte `start`, and where the next read starts."""
+    lines, end = read_new_lines(f"{folder}/{HOOKS}", start)
+    return list(_decoded(lines, _decode_hook)), end
+
+
+def read_new_status_records(
+    folder: str, start: int, decode: Callable[[bytes], StatusRecord[Payload]]
+) -> tuple[list[StatusRecord[Payload]], int]:
+    """Return the status records added since byte `start`, and where the next read starts."""
+    lines, end = read_new_lines(f"{folder}/{STATUS}", start)
+    return list(_decoded(lines, decode)), end
+
+
+def count_lost_records(home: Path, temporary: Path) -> int:
+    """Return how many events the hook could not write down."""
+    return sum(_read_count(path) for path in list_loss_counts(home, temporary))
+
+
+def list_loss_counts(home: Path, temporary: Path) -> list[Path]:
+    """Return the files that count events the hook could not write down, if they count any."""
+    return [path for path in (home / "lost", *temporary.glob("flightlog-lost-*")) if _read_count(path)]
+
+
+def _decoded(lines: Iterable[bytes], decode: Callable[[bytes], Decoded]) -> Iterator[Decoded]:
+    for line in lines:
+        try:
+            yield decode(line)
+        except UNREADABLE:
+            continue
+
+
+def _read_count(path: Path) -> int:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return 0

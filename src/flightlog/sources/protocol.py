@@ -1,0 +1,114 @@
+"""What a reader of an agent's session files offers.
+
+One implementation per agent, in `agents/<agent>/source`; `tests/agents/test_conformance.py` holds
+each to the same laws.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+
+from flightlog.model.damage import Damage
+from flightlog.model.events import Entry, LaneFacts
+from flightlog.model.known import Known
+from flightlog.model.session_file import SessionFile
+from flightlog.model.usage import ClientTotals, Row
+
+if TYPE_CHECKING:
+    from flightlog.store.index.lines import Records as RecordBatch
+
+__all__ = ["Fidelity", "FileListing", "SessionFile", "Source", "TranscriptTail", "UsageScan"]
+
+
+class FileListing(Struct, frozen=True):
+    """The session files below some directories, and what could not be listed."""
+
+    files: tuple[SessionFile, ...]
+    damage: tuple[Damage, ...] = ()
+
+
+class UsageScan(Struct, array_like=True):
+    """The usage that the new bytes of one file report.
+
+    The next scan starts at `end`; `fingerprint` is of the bytes before it. `first_ms` is the
+    file's first timestamp, which only a scan from byte 0 finds. A scan by another process
+    arrives with its rows and totals in `packed` and the keys of its responses in `keys`.
+    """
+
+    rows: list[Row]
+    totals: list[ClientTotals]
+    end: int = 0
+    read: int = 0
+    decoded: int = 0
+    damaged: int = 0
+    first_ms: int = 0
+    fingerprint: int = 0
+    error: str = ""
+    packed: bytes = b""
+    keys: bytes = b""
+
+
+class Fidelity(Struct, frozen=True):
+    """Which facts an agent's recordings hold; without one, its absence says nothing."""
+
+    timestamps: bool = False
+    usage: bool = False
+    client_totals: bool = False
+    thinking: bool = False
+    tool_results: bool = False
+    subagents: bool = False
+    system_prompt: bool = False
+
+
+class TranscriptTail(Struct, frozen=True):
+    """What the lines added to a transcript say, in a few facts; `end` is where the next read starts.
+
+    `tokens` fill the context of the last response, and `last_bytes` is the length of the last
+    message; both are 0 and the texts empty when no such line was added.
+    """
+
+    end: int
+    messages: int = 0
+    last_role: str = ""
+    last_bytes: int = 0
+    model: str = ""
+    tokens: int = 0
+
+
+class Source(Protocol):
+    """The reader of one agent's session files; nothing it reads is ever written, and damage never raises."""
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """Which facts the recordings of the newest tested version hold."""
+
+    def find(self, roots: Sequence[str]) -> FileListing:
+        """List the session files below the agent's own directories."""
+
+    def session_files(self, known: SessionFile) -> tuple[SessionFile, ...]:
+        """List the files of a session as they are now, given one of them; subagents appear as it runs."""
+
+    def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | LaneFacts]:
+        """Yield the records from byte `start`, and last what is noted beside a subagent's file."""
+
+    def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> Iterator[Entry]:
+        """Yield the records at known offsets and lengths; none where a file has changed."""
+
+    def tail(self, path: str, start: int) -> TranscriptTail:
+        """Summarize what was added since byte `start`, without decoding most of it."""
+
+    def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
+        """Yield the titles that `files` give to sessions, also to those of other files."""
+
+    def scan_usage(self, file: SessionFile, start: int = 0) -> UsageScan:
+        """Return the token counts of the records from byte `start`."""
+
+    def index_records(self, file: SessionFile, start: int = 0) -> "RecordBatch":
+        """Return each record from byte `start` with the words that search looks for."""
+
+    def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, Known]:
+        """Return what the model was given in each thread of a session; the main thread is ""."""
+
+    def tool_result_file(self, file: SessionFile, name: str) -> str:
+        """Return where a tool result too large for the transcript lies, given the path it was written to."""

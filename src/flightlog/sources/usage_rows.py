@@ -1,0 +1,96 @@
+"""Rows of responses as bytes, for the pipe between processes and for the index.
+
+They are stored as columns. A session's rows repeat the session, project and model: a column of
+one value is stored as that value, which halves what has to be sent, written and read.
+"""
+
+import zlib
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+
+import msgspec
+
+from flightlog.model.usage import ClientTotals, Row
+
+_NO_ROWS = ((),) * len(Row._fields)
+_encode = msgspec.msgpack.Encoder().encode
+_Columns = tuple[
+    list[str],
+    list[str],
+    list[str],
+    list[int],
+    list[int],
+    list[int],
+    list[int],
+    list[int],
+    list[int],
+    list[int],
+    list[str],
+    list[str],
+    list[str],
+    list[bool],
+]
+_decode = msgspec.msgpack.Decoder(tuple[_Columns, list[ClientTotals]]).decode
+
+
+def pack_rows(rows: Sequence[Row], totals: Sequence[ClientTotals]) -> bytes:
+    """Return rows and totals as bytes."""
+    if not rows:
+        return _encode((_NO_ROWS, totals))
+    names, *others = zip(*rows, strict=True)
+    return _encode(((names, *(each[:1] if _is_constant(each) else each for each in others)), totals))
+
+
+def _is_constant(column: tuple[object, ...]) -> bool:
+    return column[0] == column[-1] and column.count(column[0]) == len(column)
+
+
+def unpack_rows(packed: bytes) -> tuple[list[Row], list[ClientTotals]]:
+    """Return what was packed."""
+    columns, totals = _decode(packed)
+    count = len(columns[0])
+    whole = [each if len(each) == count else each * count for each in columns]
+    return [tuple.__new__(Row, values) for values in zip(*whole, strict=True)], totals
+
+
+def response_keys(rows: Iterable[Row]) -> bytes:
+    """Return a 32-bit key for each response, to find the sessions that may share it."""
+    return array("I", [zlib.crc32(row.message_id.encode("utf-8", "surrogatepass")) for row in rows]).tobytes()
+
+
+def unpack_keys(packed: bytes) -> "array[int]":
+    """Return the keys that `response_keys` packed."""
+    unpacked = array("I")
+    unpacked.frombytes(packed)
+    return unpacked
+
+
+def has_key(key: int, packed: bytes) -> bool:
+    """Return whether a key is among those packed, without unpacking the others."""
+    needle = array("I", [key]).tobytes()
+    at = packed.find(needle)
+    while at % len(needle) and at >= 0:
+        at = packed.find(needle, at + 1)
+    return at >= 0
+
+
+def merge_sorted(fresh: AbstractSet[int], stored: "array[int]") -> bytes:
+    """Pack the keys of both, sorted, each once; `stored` is sorted already."""
+    if not stored:
+        return array("I", sorted(fresh)).tobytes()
+    at, merged = 0, array("I")
+    for key in sorted(fresh - intersect_sorted(fresh, stored)):
+        cut = bisect_left(stored, key, at)
+        merged += stored[at:cut]
+        merged.append(key)
+        at = cut
+    return (merged + stored[at:]).tobytes()
+
+
+def intersect_sorted(keys: Iterable[int], stored: "array[int]") -> set[int]:
+    """Return those of `keys` that are in `stored`, which is sorted."""
+    end = len(stored)
+    positions = ((key, bisect_left(stored, key)) for key in keys)
+    return {key for key, at in positions if at < end and stored[at] == key}

@@ -1,0 +1,82 @@
+"""Which recorded line of a response counts, and for which session.
+
+One response is one message id, wherever and however often it was recorded. Its line with the
+most output counts whole (early lines of a stream carry a placeholder). Forks and resumed copies
+repeat the messages of another session; those belong to the session that recorded them first.
+The result does not depend on the order in which lines or files were read.
+"""
+
+import functools
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.model.usage import Response, Usage
+
+_NEVER = -1  # sorts a session without a response of its own before the others
+
+
+class Attribution(Struct, frozen=True):
+    """Every response once, and its copies in other sessions."""
+
+    responses: tuple[Response, ...]
+    copies: dict[str, tuple[Response, ...]]
+    """By session: the responses in its files that belong to another session."""
+
+
+def attribute_responses(lines: Iterable[Response], first_ms: Mapping[str, int]) -> Attribution:
+    """Give each response to one session; `first_ms` is the first timestamp of each session's files."""
+    best: dict[str, dict[str, Response]] = defaultdict(dict)
+    for line in lines:
+        by_session = best[line.message_id]
+        other = by_session.get(line.session)
+        if other is None or is_better_copy(line, other):
+            by_session[line.session] = line
+    age = _session_ages(best, first_ms)
+    responses = []
+    copies: dict[str, list[Response]] = defaultdict(list)
+    for by_session in best.values():
+        fullest = _best_copy(by_session.values())
+        owner = min(by_session, key=age.__getitem__) if len(by_session) > 1 else fullest.session
+        owned = replace(fullest, session=owner, project=by_session[owner].project)
+        responses.append(owned)
+        for session in by_session:
+            if session != owner:
+                copies[session].append(owned)
+    responses.sort(key=lambda response: (response.at_ms, response.message_id))
+    return Attribution(tuple(responses), {session: tuple(each) for session, each in copies.items()})
+
+
+def is_better_copy(line: Response, other: Response) -> bool:
+    """Return whether `line` has more output, else is of the main thread, else is earlier."""
+    this = (line.usage.output, not line.lane, -line.at_ms)
+    that = (other.usage.output, not other.lane, -other.at_ms)
+    if this != that:
+        return this > that
+    return _other_fields(line) < _other_fields(other)
+
+
+def _other_fields(line: Response) -> tuple[str, str, str, str, Usage, str, bool]:
+    return (line.session, line.request_id, line.lane, line.model, line.usage, line.project, line.aborted)
+
+
+def _best_copy(lines: Iterable[Response]) -> Response:
+    return functools.reduce(lambda other, line: line if is_better_copy(line, other) else other, lines)
+
+
+def _session_ages(best: dict[str, dict[str, Response]], first_ms: Mapping[str, int]) -> dict[str, tuple[int, int, str]]:
+    """Return a sort key for each session that puts an original before its copies.
+
+    A fork's file begins later. A copied file begins with the same record; then the copy is
+    the one whose first own response is later.
+    """
+    own: dict[str, int] = {}
+    sessions: set[str] = set()
+    for by_session in best.values():
+        sessions.update(by_session)
+        if len(by_session) == 1:
+            ((session, line),) = by_session.items()
+            own[session] = min(own.get(session, line.at_ms), line.at_ms)
+    return {session: (first_ms.get(session, 0), own.get(session, _NEVER), session) for session in sessions}

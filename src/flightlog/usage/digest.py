@@ -1,0 +1,245 @@
+"""A session as usage buckets: tokens and cost by model and quarter of an hour.
+
+The days of every time zone, months and 5-hour blocks consist of whole quarters, so reports add
+up digests instead of responses. Sessions that share responses are digested together, by the
+rule of `usage.attribution`.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+
+from msgspec import Struct
+
+from flightlog.model.usage import ClientTotals, CostSource, Response, Row, Usage, response, row_of
+from flightlog.usage.attribution import attribute_responses, is_better_copy
+from flightlog.usage.prices import (
+    PricedResponse,
+    is_priced,
+    long_context_threshold,
+    price,
+    price_at,
+    price_responses,
+)
+from flightlog.usage.reconciliation import (
+    FindEvidence,
+    SessionTotals,
+    UsageGap,
+    latest_totals,
+    own_client_totals,
+    pack_reconciliation,
+    reconcile,
+)
+
+QUARTER_MS = 900_000  # the offsets of all time zones are whole quarters of an hour
+USD_DIGITS = 9  # a billionth of a dollar: finer than any price, coarser than the order of a sum
+_message_id, _model, _at_ms, _project = map(attrgetter, ("message_id", "model", "at_ms", "project"))
+_TOKEN_CLASSES = tuple(map(attrgetter, Usage.__struct_fields__))  # a row names them as `Usage` does
+
+
+class UsageBucket(Struct, frozen=True, array_like=True):
+    """Responses of one model in one quarter of an hour."""
+
+    model: str
+    quarter_ms: int
+    source: CostSource
+    usd: float | None
+    responses: int
+    first_ms: int
+    last_ms: int
+    usage: Usage
+
+
+class UsageDigest(Struct, frozen=True, array_like=True):
+    """One session's part of any report.
+
+    `reconciliation` is packed, because few reports decode it; its gaps, which all reports show,
+    are beside it.
+    """
+
+    session: str
+    project: str
+    buckets: tuple[UsageBucket, ...]
+    gaps: tuple[UsageGap, ...] = ()
+    reconciliation: bytes = b""
+
+
+class SessionUsage(Struct, frozen=True):
+    """Rows and client totals of all files of one session; `first_ms` is their first timestamp."""
+
+    session: str
+    first_ms: int
+    rows: Sequence[Row]
+    totals: Sequence[ClientTotals]
+
+
+PriceOf = Callable[[Response], float | None]
+
+
+def digest_sessions(group: Sequence[SessionUsage], evidence: FindEvidence) -> list[UsageDigest]:
+    """Digest sessions that share responses with each other and with no other session."""
+    rows: Mapping[str, Sequence[Row]] = {each.session: _best_rows(each.rows) for each in group}
+    copies: Mapping[str, Sequence[Response]] = {}
+    if len(group) > 1:
+        rows, copies = _attribute_rows(rows, {each.session: each.first_ms for each in group if each.first_ms})
+    history = {each.session: each.totals for each in group if each.totals}
+    return [_digest(each, rows[each.session], copies.get(each.session, ()), history, evidence) for each in group]
+
+
+def _attribute_rows(
+    rows: Mapping[str, Sequence[Row]], first_ms: Mapping[str, int]
+) -> tuple[dict[str, list[Row]], Mapping[str, Sequence[Response]]]:
+    """Give each shared response to the session that owns it; return its copies elsewhere too.
+
+    Of the responses that are not shared, attribution needs the first of each session only.
+    """
+    holders = Counter(row.message_id for session_rows in rows.values() for row in session_rows)
+    own = {
+        session: [row for row in session_rows if holders[row.message_id] == 1] for session, session_rows in rows.items()
+    }
+    first = [min(session_rows, key=_at_ms) for session_rows in own.values() if session_rows]
+    shared = [row for session_rows in rows.values() for row in session_rows if holders[row.message_id] > 1]
+    attribution = attribute_responses([response(row) for row in [*shared, *first]], first_ms)
+    for owned in attribution.responses:
+        if holders[owned.message_id] > 1:
+            own[owned.session].append(row_of(owned))
+    return own, attribution.copies
+
+
+def _digest(
+    session: SessionUsage,
+    rows: Sequence[Row],
+    copies: Sequence[Response],
+    history: Mapping[str, Sequence[ClientTotals]],
+    evidence: FindEvidence,
+) -> UsageDigest:
+    if all(map(is_priced, set(map(_model, rows)))):
+        buckets = _bucket_rows(rows)
+        price_of: PriceOf = _table_price
+    else:
+        buckets, price_of = _bucket_by_client_price(session, rows, copies, history)
+    project = _first_project(rows)
+    if not session.totals:
+        return UsageDigest(session.session, project, buckets)
+    totals = _session_totals(session, rows, copies, buckets, price_of)
+    reconciliation = reconcile(totals, history, evidence)
+    packed = pack_reconciliation(reconciliation)
+    return UsageDigest(session.session, project, buckets, reconciliation.gaps, packed)
+
+
+def _session_totals(
+    session: SessionUsage,
+    rows: Sequence[Row],
+    copies: Sequence[Response],
+    buckets: Sequence[UsageBucket],
+    price_of: PriceOf,
+) -> SessionTotals:
+    started_ms = latest_totals(session.totals).started_ms
+    # The client may not have counted what came before it started, or what was cut off.
+    doubtful = [response(row) for row in rows if row.at_ms < started_ms or row.aborted]
+    amounts = [bucket.usd for bucket in buckets if bucket.usd is not None]
+    return SessionTotals(
+        session.session,
+        sum((bucket.usage for bucket in buckets), Usage()),
+        round(sum(amounts), USD_DIGITS) if len(amounts) == len(buckets) else None,
+        min(map(_at_ms, rows), default=None),
+        tuple((each, price_of(each)) for each in doubtful),
+        tuple(copies),
+    )
+
+
+def _table_price(each: Response) -> float | None:
+    return price(each.model, each.usage, each.at_ms).usd
+
+
+def _bucket_by_client_price(
+    session: SessionUsage,
+    rows: Sequence[Row],
+    copies: Sequence[Response],
+    history: Mapping[str, Sequence[ClientTotals]],
+) -> tuple[tuple[UsageBucket, ...], PriceOf]:
+    """Price every response by itself; models without a table price share the client's amount."""
+    responses = sorted((response(row) for row in rows), key=lambda each: (each.at_ms, each.message_id))
+    client = {}
+    if session.totals:
+        unpriced = _session_totals(session, rows, copies, (), lambda _: None)
+        client[session.session] = own_client_totals(unpriced, history)
+    priced = price_responses(responses, client)
+    costs = {item.response.message_id: item.cost.usd for item in priced}
+    return tuple(_merge_buckets(map(_single_bucket, priced))), lambda each: costs[each.message_id]
+
+
+def _best_rows(rows: Sequence[Row]) -> Sequence[Row]:
+    """Return one row for each response; few are in a session's files more than once."""
+    best = dict(zip(map(_message_id, rows), rows, strict=True))
+    if len(best) == len(rows):
+        return rows
+    for row in rows:
+        other = best[row.message_id]
+        if other is not row and other != row and is_better_copy(response(row), response(other)):
+            best[row.message_id] = row
+    return list(best.values())
+
+
+def _bucket_rows(rows: Iterable[Row]) -> tuple[UsageBucket, ...]:
+    groups: dict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row.model, row.at_ms // QUARTER_MS].append(row)
+    return tuple(bucket for key in sorted(groups) for bucket in _price_quarter(key[0], groups[key]))
+
+
+def _price_quarter(model: str, rows: list[Row]) -> Iterator[UsageBucket]:
+    """Price the rows of one quarter; those with long-context prices are summed apart."""
+    threshold = long_context_threshold(model, rows[0].at_ms)
+    long = [row for row in rows if row.prompt > threshold] if threshold else []
+    if not long:
+        yield _bucket(model, rows, long=False)
+        return
+    short = [row for row in rows if row.prompt <= threshold]
+    yield from _merge_buckets(_bucket(model, part, long=part is long) for part in (short, long) if part)
+
+
+def _bucket(model: str, rows: list[Row], *, long: bool) -> UsageBucket:
+    usage = Usage(*[sum(map(tokens, rows)) for tokens in _TOKEN_CLASSES])
+    times = list(map(_at_ms, rows))
+    cost = price_at(model, usage, times[0], long=long)
+    usd = None if cost.usd is None else round(cost.usd, USD_DIGITS)
+    quarter_ms = times[0] // QUARTER_MS * QUARTER_MS
+    return UsageBucket(model, quarter_ms, cost.source, usd, len(rows), min(times), max(times), usage)
+
+
+def _merge_buckets(parts: Iterable[UsageBucket]) -> list[UsageBucket]:
+    """Add up buckets of one model, quarter and cost source that were priced apart."""
+    groups: dict[tuple[str, int, str], list[UsageBucket]] = defaultdict(list)
+    for part in parts:
+        groups[part.model, part.quarter_ms, part.source.value].append(part)
+    return [_sum_buckets(groups[key]) for key in sorted(groups)]
+
+
+def _sum_buckets(parts: list[UsageBucket]) -> UsageBucket:
+    amounts = [part.usd for part in parts if part.usd is not None]
+    return UsageBucket(
+        parts[0].model,
+        parts[0].quarter_ms,
+        parts[0].source,
+        round(sum(amounts), USD_DIGITS) if amounts else None,
+        sum(part.responses for part in parts),
+        min(part.first_ms for part in parts),
+        max(part.last_ms for part in parts),
+        sum((part.usage for part in parts), Usage()),
+    )
+
+
+def _single_bucket(item: PricedResponse) -> UsageBucket:
+    model, at_ms = item.response.model, item.response.at_ms
+    quarter_ms = at_ms // QUARTER_MS * QUARTER_MS
+    return UsageBucket(model, quarter_ms, item.cost.source, item.cost.usd, 1, at_ms, at_ms, item.response.usage)
+
+
+def _first_project(rows: Sequence[Row]) -> str:
+    """Return the directory of the first response that has one; the session belongs to it."""
+    named = rows if all(map(_project, rows)) else [row for row in rows if row.project]
+    if not named:
+        return ""
+    first_ms = min(map(_at_ms, named))
+    return min((row.message_id, row.project) for row in named if row.at_ms == first_ms)[1]

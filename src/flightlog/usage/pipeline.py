@@ -1,0 +1,134 @@
+"""The usage pipeline: list, plan, scan, merge, digest, report; saved after the report is printed.
+
+Without an index, or with a damaged one, the report is the same and takes longer.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import tzinfo
+from os import PathLike
+
+import msgspec
+
+from flightlog.model.session_file import SessionFile
+from flightlog.model.usage import Breakdown, Row, UsageRow
+from flightlog.sources.claude_code.parallel import scan_files
+from flightlog.sources.claude_code.scan import scan
+from flightlog.sources.forks import TICKETS_MAX, may_fork, run_forked
+from flightlog.store.index.database import Index, Readable
+from flightlog.store.index.files import SCHEMA as FILES
+from flightlog.store.index.files import SyncStats
+from flightlog.usage.digest import UsageDigest, digest_sessions
+from flightlog.usage.index import SCHEMA, SessionGroup, UsageIndexUpdate
+from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.reconciliation import GapEvidence
+from flightlog.usage.report import UsageFilter, UsageReport, build_report, filter_digests, total_row
+
+# Stored digests of another version are made again: count up when a rule in `usage` changes.
+VERSION = f"3 {PRICES_FROM['source']} {PRICES_FROM['date']}"
+
+_FORK_FROM = 16  # groups; fewer are digested sooner than a process is started
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(UsageDigest).decode
+_decode_digests = msgspec.msgpack.Decoder(dict[str, bytes]).decode
+
+
+class UsagePipeline:
+    """Usage of some session files; the files are read once, for the first report."""
+
+    def __init__(self, files: Sequence[SessionFile], index: PathLike[str] | str | None) -> None:
+        """Report on `files`; keep the index at `index`, or in memory."""
+        self._files = files
+        self._index = Index(index, FILES, SCHEMA)
+        self._update: UsageIndexUpdate | None = None
+        self._digests: dict[str, bytes] = {}
+
+    @property
+    def stats(self) -> SyncStats:
+        """Files, bytes and lines that were read."""
+        return self._sync().stats
+
+    def report(self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None) -> UsageReport:
+        """Return usage and cost of all files, or of the part that `only` selects."""
+        damaged = self._sync().damaged
+        digests: Iterable[UsageDigest] = map(_decode, self._digests.values())
+        return build_report(filter_digests(digests, only), by, zone, damaged)
+
+    def session_rows(self) -> dict[str, UsageRow]:
+        """Return each session's own usage; a response copied from another session counts there."""
+        self._sync()
+        return {session: total_row([_decode(body)]) for session, body in self._digests.items()}
+
+    def session_digests(self, sessions: Iterable[str]) -> list[UsageDigest]:
+        """Return the digests of those `sessions` that have files."""
+        self._sync()
+        return [_decode(self._digests[session]) for session in sessions if session in self._digests]
+
+    def session_responses(self, session: str) -> list[Row]:
+        """Return one row for each response in a session's own files, its fullest copy."""
+        best: dict[str, Row] = {}
+        for file in self._files:
+            if file.session == session:
+                for row in scan(file).rows:
+                    other = best.get(row.message_id)
+                    if other is None or row.output > other.output:
+                        best[row.message_id] = row
+        return list(best.values())
+
+    def refresh(self) -> None:
+        """Read what is new; `save` stores it."""
+        self._sync()
+
+    def save(self) -> None:
+        """Store what was read and close the index; a disk error costs the next report some time."""
+        if self._update is not None and self._index.path is not None:
+            with suppress(sqlite3.Error):
+                self._update.write(self._index.database)
+        self._index.close()
+
+    def _sync(self) -> UsageIndexUpdate:
+        if self._update is None:
+            self._update = self._index.query_existing(self._read_new)
+        return self._update
+
+    def _read_new(self, database: Readable) -> UsageIndexUpdate:
+        """Plan, scan, merge and digest, on one state of the index."""
+        database.execute("BEGIN")
+        try:
+            update = UsageIndexUpdate(database, self._files, VERSION)
+            update.merge_scans(scan_files(update.plan.pending, os.cpu_count() or 1))
+            update.fresh = self._digest_groups(update, update.stale_groups())
+            self._digests = update.digests()
+        finally:
+            database.execute("COMMIT")
+        return update
+
+    def _digest_groups(self, update: UsageIndexUpdate, groups: Sequence[SessionGroup]) -> dict[str, bytes]:
+        """Digest groups of sessions, many of them on every processor.
+
+        A forked child must not use the database connection, so only a first report forks: all
+        of its rows are in memory.
+        """
+        made: dict[str, bytes] = {}
+        workers = os.cpu_count() or 1
+        many = _FORK_FROM <= len(groups) <= TICKETS_MAX
+        if many and workers > 1 and not update.plan.current and may_fork():
+            digest = lambda number: self._digest_group(update, groups[number])  # noqa: E731
+            for digests in run_forked(len(groups), digest, _decode_digests, workers):
+                made.update(digests)
+        for group in groups:
+            if group[0] not in made:
+                made.update(self._digest_group(update, group))
+        return made
+
+    def _digest_group(self, update: UsageIndexUpdate, group: SessionGroup) -> Mapping[str, bytes]:
+        usage = update.load_usage(group)
+        return {digest.session: _encode(digest) for digest in digest_sessions(usage, self._find_evidence)}
+
+    def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - FindEvidence
+        from flightlog.sources.claude_code.evidence import signs  # noqa: PLC0415 - few reports need it
+
+        paths = (file.path for file in self._files if file.session == session)
+        return GapEvidence(*signs(paths, more=more))

@@ -1,0 +1,166 @@
+"""Reconcile the client's own total with the recorded responses, each difference with a reason.
+
+The client keeps a running total of its own. Some of it has no recorded message: compaction calls,
+cut streams, what a fork inherited. `client = inherited + recorded + unrecorded` holds to the token.
+"""
+
+import enum
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from flightlog.model.usage import ClientTotals, Response, Usage
+
+
+class GapReason(enum.Enum):
+    """Why the client's total and the recorded messages differ."""
+
+    COMPACTION = "compaction call"
+    CUT = "cut stream"
+    INTERRUPTED = "interrupted"
+    COPY = "resumed copy"
+    UNKNOWN = "unknown"
+
+
+class GapEvidence(Struct, frozen=True):
+    """What a session's recording shows that explains a difference."""
+
+    compactions: int = 0
+    cuts: int = 0
+    copied: bool = False
+
+
+FindEvidence = Callable[[str, bool], GapEvidence]
+"""Takes a session, and whether its client counted more than was recorded; searches its files."""
+
+
+class UsageGap(Struct, frozen=True):
+    """A part of the difference, with its reason; below zero when the client counted less than was recorded."""
+
+    session: str
+    reason: GapReason
+    usage: Usage
+    cost_usd: float
+
+
+class Reconciliation(Struct, frozen=True):
+    """A session's client total against its record."""
+
+    session: str
+    client: ClientTotals
+    recorded: Usage
+    recorded_usd: float | None
+    inherited: Usage
+    inherited_usd: float
+    inherited_from: str
+    gaps: tuple[UsageGap, ...]
+
+
+pack_reconciliation = msgspec.msgpack.Encoder().encode
+unpack_reconciliation = msgspec.msgpack.Decoder(Reconciliation).decode
+
+
+class SessionTotals(Struct, frozen=True):
+    """What one session's files hold: the sum of its own responses, and copies of others'.
+
+    `doubtful` are those of its own that the client may not have counted, with their cost.
+    """
+
+    session: str
+    usage: Usage
+    usd: float | None
+    began_ms: int | None
+    doubtful: tuple[tuple[Response, float | None], ...]
+    copies: tuple[Response, ...]
+
+
+def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:
+    """Return the largest total, which is the last: the client only adds."""
+    return max(totals, key=lambda stated: (stated.total_usd, stated.usage.total, stated.as_of_ms))
+
+
+def own_client_totals(totals: SessionTotals, history: Mapping[str, Sequence[ClientTotals]]) -> ClientTotals:
+    """Return what the client counted in this session alone: a fork's total without the inherited part."""
+    client = latest_totals(history[totals.session])
+    parent = _parent_totals(totals, client, history)
+    before = {model.model: model for model in parent.models} if parent else {}
+    models = [
+        replace(model, usage=model.usage - known.usage, cost_usd=max(model.cost_usd - known.cost_usd, 0.0))
+        if (known := before.get(model.model))
+        else model
+        for model in client.models
+    ]
+    return replace(client, models=tuple(models))
+
+
+def reconcile(
+    totals: SessionTotals, history: Mapping[str, Sequence[ClientTotals]], evidence: FindEvidence
+) -> Reconciliation:
+    """Compare one session's record with its client's total; `history` has the totals of every client, by session."""
+    client = latest_totals(history[totals.session])
+    parent = _parent_totals(totals, client, history)
+    inherited, inherited_usd = (parent.usage, parent.total_usd) if parent else (Usage(), 0.0)
+    usd = totals.usd
+    gap = UsageGap(
+        totals.session,
+        GapReason.UNKNOWN,
+        client.usage - inherited - totals.usage,
+        client.total_usd - inherited_usd - (usd or 0.0),
+    )
+    return Reconciliation(
+        session=totals.session,
+        client=client,
+        recorded=totals.usage,
+        recorded_usd=usd,
+        inherited=inherited,
+        inherited_usd=inherited_usd,
+        inherited_from=parent.session if parent else "",
+        gaps=tuple(_explain_gap(gap, totals, client, evidence)) if gap.usage else (),
+    )
+
+
+def _parent_totals(
+    totals: SessionTotals, client: ClientTotals, history: Mapping[str, Sequence[ClientTotals]]
+) -> ClientTotals | None:
+    """Return the total a fork continued from, which has its start time; a copied file starts at zero."""
+    if not totals.copies:
+        return None
+    parent = max(totals.copies, key=lambda response: (response.at_ms, response.message_id)).session
+    began = totals.began_ms
+    earlier = [
+        stated
+        for stated in history.get(parent, ())
+        if stated.started_ms == client.started_ms and (began is None or stated.as_of_ms <= began)
+    ]
+    return latest_totals(earlier) if earlier else None
+
+
+def _explain_gap(
+    gap: UsageGap, totals: SessionTotals, client: ClientTotals, evidence: FindEvidence
+) -> Iterator[UsageGap]:
+    """Yield the parts whose usage is known exactly, then the rest with its most likely reason."""
+    copied = [pair for pair in totals.doubtful if pair[0].at_ms < client.started_ms]
+    aborted = [pair for pair in totals.doubtful if pair[0].aborted and pair not in copied]
+    rest, rest_usd = gap.usage, gap.cost_usd
+    for reason, uncounted in ((GapReason.COPY, copied), (GapReason.INTERRUPTED, aborted)):
+        if uncounted:
+            usage = -sum((response.usage for response, _ in uncounted), Usage())
+            usd = -sum(usd or 0.0 for _, usd in uncounted)
+            yield UsageGap(gap.session, reason, usage, usd)
+            rest, rest_usd = rest - usage, rest_usd - usd
+    if rest:
+        more = rest.total > 0
+        reason = _most_likely_reason(evidence(gap.session, more), more=more, interrupted=bool(aborted))
+        yield UsageGap(gap.session, reason, rest, rest_usd)
+
+
+def _most_likely_reason(evidence: GapEvidence, *, more: bool, interrupted: bool) -> GapReason:
+    if more and evidence.compactions:
+        return GapReason.COMPACTION
+    if more and evidence.cuts:
+        return GapReason.CUT
+    if evidence.copied:
+        return GapReason.COPY
+    return GapReason.INTERRUPTED if interrupted else GapReason.UNKNOWN

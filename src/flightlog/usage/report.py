@@ -1,0 +1,210 @@
+"""Usage reports from digests: by session, day, month, model, project or 5-hour block.
+
+A report over digests takes about a thousand additions, however many responses there were.
+"""
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime, tzinfo
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from flightlog.model.usage import (
+    BLOCK_MS,
+    DAY_MS,
+    HOUR_MS,
+    Breakdown,
+    Cost,
+    CostSource,
+    Usage,
+    UsageRow,
+    sum_costs,
+)
+from flightlog.usage.digest import USD_DIGITS, UsageBucket, UsageDigest
+from flightlog.usage.reconciliation import Reconciliation, UsageGap, unpack_reconciliation
+
+
+class UsageReport(Struct, frozen=True):
+    """Rows and total of the recorded usage; `reconciled` are the digests of sessions whose client counted."""
+
+    by: Breakdown
+    total: UsageRow
+    rows: tuple[UsageRow, ...]
+    reconciled: tuple[UsageDigest, ...]
+    damaged: int
+
+    @property
+    def gaps(self) -> tuple[UsageGap, ...]:
+        """Every difference between a client's total and the record."""
+        return tuple(gap for digest in self.reconciled for gap in digest.gaps)
+
+    @property
+    def reconciliations(self) -> tuple[Reconciliation, ...]:
+        """Client total against record, for each session whose client counted."""
+        return tuple(unpack_reconciliation(digest.reconciliation) for digest in self.reconciled)
+
+
+class UsageFilter(Struct, frozen=True):
+    """The part of the usage to report: from a time on, and in projects whose path contains a text."""
+
+    since_ms: int = 0
+    project: str = ""
+
+
+DigestBucket = tuple[UsageDigest, UsageBucket]
+
+
+def filter_digests(digests: Iterable[UsageDigest], only: UsageFilter | None) -> list[UsageDigest]:
+    """Return the digests, or the part of them that `only` selects, to the quarter of an hour.
+
+    A part has no reconciliation, because that is about whole sessions.
+    """
+    if only is None:
+        return list(digests)
+    selected = []
+    for digest in digests:
+        buckets = tuple(bucket for bucket in digest.buckets if bucket.last_ms >= only.since_ms)
+        if buckets and only.project in digest.project:
+            selected.append(UsageDigest(digest.session, digest.project, buckets))
+    return selected
+
+
+def build_report(digests: Sequence[UsageDigest], by: Breakdown, zone: tzinfo, damaged: int) -> UsageReport:
+    """Return the whole report; a session without responses has a row in a report by session only."""
+    rows = break_down(digests, by, zone)
+    total = _add_rows(rows, sum(1 for digest in digests if digest.buckets))
+    if by is Breakdown.SESSION:
+        silent = {digest.session for digest in digests if not digest.buckets}
+        rows = sorted([*rows, *(_row((), key) for key in silent)], key=lambda row: row.key)
+    reconciled = tuple(digest for digest in digests if digest.reconciliation)
+    return UsageReport(by, total, tuple(rows), reconciled, damaged)
+
+
+def break_down(digests: Sequence[UsageDigest], by: Breakdown, zone: tzinfo) -> list[UsageRow]:
+    """Return a report's rows in the order of their keys."""
+    items = [(digest, bucket) for digest in digests for bucket in digest.buckets]
+    key = _key_function(items, by, zone)
+    grouped: dict[str, list[DigestBucket]] = defaultdict(list)
+    for item in items:
+        grouped[key(*item)].append(item)
+    return [_row(grouped[name], name) for name in sorted(grouped)]
+
+
+def total_row(digests: Iterable[UsageDigest]) -> UsageRow:
+    """Return a report's total."""
+    return _row([(digest, bucket) for digest in digests for bucket in digest.buckets], "")
+
+
+def _row(items: Sequence[DigestBucket], key: str) -> UsageRow:
+    """Sum up in one pass: a report of a year is thousands of buckets."""
+    used: list[tuple[int, ...]] = []
+    amounts: list[float] = []
+    sessions, models, unpriced = set(), set(), set()
+    responses, first_ms, last_ms = 0, sys.maxsize, 0
+    source: CostSource | None = None
+    for digest, bucket in items:
+        used.append(astuple(bucket.usage))
+        responses += bucket.responses
+        sessions.add(digest.session)
+        models.add(bucket.model)
+        first_ms = min(bucket.first_ms, first_ms)
+        last_ms = max(bucket.last_ms, last_ms)
+        if bucket.usd is None:
+            unpriced.add(bucket.model)
+            continue
+        amounts.append(bucket.usd)
+        if bucket.source is not source:
+            source = bucket.source if source is None else CostSource.MIXED
+    cost = Cost(round(sum(amounts, 0.0), USD_DIGITS), source or CostSource.TABLE)
+    return UsageRow(
+        key=key,
+        usage=Usage(*map(sum, zip(*used, strict=True))),
+        cost=cost if amounts or not items else Cost(None, CostSource.UNKNOWN),
+        responses=responses,
+        sessions=len(sessions),
+        models=tuple(sorted(models)),
+        unpriced=tuple(sorted(unpriced)),
+        first_ms=first_ms if items else 0,
+        last_ms=last_ms,
+    )
+
+
+def _add_rows(rows: Sequence[UsageRow], sessions: int) -> UsageRow:
+    """Return the total of rows; a session may be in several, so `sessions` is counted by the caller."""
+    cost = sum_costs(row.cost for row in rows)
+    return UsageRow(
+        key="",
+        usage=sum((row.usage for row in rows), Usage()),
+        cost=cost if cost.usd is None else Cost(round(cost.usd, USD_DIGITS), cost.source),
+        responses=sum(row.responses for row in rows),
+        sessions=sessions,
+        models=tuple(sorted({model for row in rows for model in row.models})),
+        unpriced=tuple(sorted({model for row in rows for model in row.unpriced})),
+        first_ms=min((row.first_ms for row in rows), default=0),
+        last_ms=max((row.last_ms for row in rows), default=0),
+    )
+
+
+def _key_function(
+    items: Sequence[DigestBucket], by: Breakdown, zone: tzinfo
+) -> Callable[[UsageDigest, UsageBucket], str]:
+    match by:
+        case Breakdown.SESSION:
+            return lambda digest, _: digest.session
+        case Breakdown.MODEL:
+            return lambda _, bucket: bucket.model
+        case Breakdown.PROJECT:
+            return lambda digest, _: digest.project
+        case Breakdown.DAY:
+            return _date_key(10, zone)
+        case Breakdown.MONTH:
+            return _date_key(7, zone)
+        case Breakdown.BLOCK:
+            return _block_key(items)
+
+
+def _date_key(length: int, zone: tzinfo) -> Callable[[UsageDigest, UsageBucket], str]:
+    offsets: dict[int, int | None] = {}
+    days: dict[int, str] = {}
+
+    def key(_: UsageDigest, bucket: UsageBucket) -> str:
+        quarter = bucket.quarter_ms
+        if not quarter:
+            return ""  # a response without a time belongs to no day
+        day = quarter // DAY_MS
+        if day not in offsets:
+            offsets[day] = _offset_ms(day, zone)
+        offset = offsets[day]
+        if offset is None:
+            return _utc(quarter).astimezone(zone).date().isoformat()[:length]
+        there = (quarter + offset) // DAY_MS
+        if there not in days:
+            days[there] = _utc(there * DAY_MS).date().isoformat()[:length]
+        return days[there]
+
+    return key
+
+
+def _offset_ms(day: int, zone: tzinfo) -> int | None:
+    """What the zone adds on a day of UTC; None on a day on which that changes."""
+    begin, end = (_utc(at * DAY_MS).astimezone(zone).utcoffset() for at in (day, day + 1))
+    return None if begin is None or begin != end else int(begin.total_seconds() * 1000)
+
+
+def _utc(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+
+
+def _block_key(items: Sequence[DigestBucket]) -> Callable[[UsageDigest, UsageBucket], str]:
+    """A block begins at the full hour of the first response after the last one ended; quarters never straddle that."""
+    starts: dict[int, int] = {}
+    start = end = 0
+    for quarter in sorted({bucket.quarter_ms for _, bucket in items if bucket.quarter_ms}):
+        if quarter >= end:
+            start = quarter - quarter % HOUR_MS
+            end = start + BLOCK_MS
+        starts[quarter] = start
+    names = {each: _utc(begin).isoformat()[:-6] + "Z" for each, begin in starts.items()}
+    return lambda _, bucket: names.get(bucket.quarter_ms, "")

@@ -1,0 +1,83 @@
+"""Usage reports as JSON: one schema for command line, page and tests."""
+
+from typing import Any
+
+from flightlog.model.usage import Breakdown, Usage, UsageRow
+from flightlog.usage.prices import PRICES_FROM
+from flightlog.usage.reconciliation import Reconciliation, UsageGap
+from flightlog.usage.report import UsageReport
+
+
+def report_json(report: UsageReport, zone: str) -> dict[str, Any]:
+    """Return a report as every interface and test sees it."""
+    by_session = report.by is Breakdown.SESSION
+    clients = {each.session: reconciliation_json(each) for each in report.reconciliations} if by_session else {}
+    rows = [{report.by.value: row.key, **row_json(row), **clients.get(row.key, {})} for row in report.rows]
+    return {
+        "by": report.by.value,
+        "total": row_json(report.total),
+        "rows": rows,
+        "unrecorded": unrecorded_json(report.gaps),
+        "prices": PRICES_FROM,
+        "timezone": zone,
+        "damaged_lines": report.damaged,
+    }
+
+
+def tokens_json(usage: Usage) -> dict[str, int]:
+    """Return token counts under the names of every report."""
+    return {
+        "input_tokens": usage.input,
+        "output_tokens": usage.output,
+        "cache_read_tokens": usage.cache_read,
+        "cache_write_tokens": usage.cache_write,
+    }
+
+
+def row_json(row: UsageRow) -> dict[str, Any]:
+    """Return one row of a usage report, without its key."""
+    return {
+        **tokens_json(row.usage),
+        "cost_usd": row.cost.usd,
+        "cost_source": row.cost.source.value,
+        "cache_write_1h_tokens": row.usage.cache_write_1h,
+        "web_searches": row.usage.web_searches,
+        "responses": row.responses,
+        "sessions": row.sessions,
+        "models": list(row.models),
+        "unpriced_models": list(row.unpriced),
+    }
+
+
+def gap_json(gap: UsageGap) -> dict[str, Any]:
+    """Return one part of the unrecorded usage, with its reason."""
+    return {
+        "session": gap.session,
+        "reason": gap.reason.value,
+        **tokens_json(gap.usage),
+        "cost_usd": gap.cost_usd,
+    }
+
+
+def reconciliation_json(each: Reconciliation) -> dict[str, Any]:
+    """Return a session's client total against its record."""
+    return {
+        "client": {**tokens_json(each.client.usage), "cost_usd": each.client.total_usd},
+        "inherited": {
+            **tokens_json(each.inherited),
+            "cost_usd": each.inherited_usd,
+            "from": each.inherited_from or None,
+        },
+        "unrecorded": unrecorded_json(each.gaps),
+    }
+
+
+def unrecorded_json(gaps: tuple[UsageGap, ...]) -> dict[str, Any]:
+    """Return the sum of gaps; a single reason is named, several are listed in the parts."""
+    reasons = sorted({gap.reason.value for gap in gaps})
+    return {
+        **tokens_json(sum((gap.usage for gap in gaps), Usage())),
+        "cost_usd": sum((gap.cost_usd for gap in gaps), 0.0),
+        "reason": reasons[0] if len(reasons) == 1 else None,
+        "parts": [gap_json(gap) for gap in gaps],
+    }

@@ -1,1 +1,0 @@
-"""The outline of a session: its shape (`shape`), made record by record (`fold`)."""

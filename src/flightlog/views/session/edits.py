@@ -1,0 +1,218 @@
+"""What tool calls changed in files, line by line, and which lines a session wrote.
+
+A diff comes from the client's own patch where there is one, otherwise from the input of the call.
+It says what the tool was asked to write, not what the file contains. Lines are compared by
+fingerprint, so that a cache of them holds no text.
+"""
+
+import enum
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from flightlog.model.session import Session, Step, ToolCall
+from flightlog.views.session.timeline import iter_steps
+
+LINES_MAX = 400  # of one diff on a page
+_CHARS_MAX = 100_000  # longer texts take seconds to compare
+_OUTPUT_CHARS = 20_000  # git names the commit at the beginning of its output
+_HUNK_START = re.compile(r"line (\d+)")
+_COMMIT_MADE = re.compile(r"\[[^\]\n]{1,200}? ([0-9a-f]{7,40})\]")
+_PATHS = ("file_path", "notebook_path")
+_WRITERS = frozenset({"Edit", "MultiEdit", "NotebookEdit", "Write"})
+
+
+class DiffSign(enum.Enum):
+    """What happened to a line; `PLACE` says where the next lines are."""
+
+    SAME = " "
+    ADDED = "+"
+    REMOVED = "-"
+    PLACE = "@"
+
+
+class ChangedLine(Struct, frozen=True):
+    """A line of a diff."""
+
+    sign: DiffSign
+    text: str
+
+
+class FileDiff(Struct, frozen=True):
+    """What a tool call changed in one file; `left_out` counts lines that are not shown."""
+
+    path: str
+    lines: tuple[ChangedLine, ...]
+    added: int
+    removed: int
+    left_out: int = 0
+
+
+def diff_of_call(call: ToolCall) -> FileDiff | None:
+    """Return what `call` changed, or None if it changes no known file."""
+    path = changed_file(call)
+    if not path:
+        return None
+    lines = list(_diff_from_patch(call.detail)) or list(_diff_from_input(call.ran_input or call.input))
+    return FileDiff(
+        path,
+        tuple(lines[:LINES_MAX]),
+        sum(line.sign is DiffSign.ADDED for line in lines),
+        sum(line.sign is DiffSign.REMOVED for line in lines),
+        max(len(lines) - LINES_MAX, 0),
+    )
+
+
+def changed_file(call: ToolCall) -> str:
+    """Return the file a call writes to, or an empty string."""
+    if call.name not in _WRITERS:
+        return ""
+    given = call.ran_input or call.input
+    return next((given[name] for name in _PATHS if isinstance(given.get(name), str)), "")
+
+
+def changed_files(step: Step) -> tuple[str, ...]:
+    """Return the files a step writes to, each once."""
+    paths = (changed_file(call) for call in step.calls if not call.is_error and not call.denied)
+    return tuple(dict.fromkeys(path for path in paths if path))
+
+
+class LineEdit(Struct, frozen=True):
+    """Lines that a step wrote at one place of one file; `lines` are their fingerprints, in order."""
+
+    at: str
+    at_ms: int
+    path: str
+    line: int
+    lines: tuple[str, ...]
+
+    @property
+    def address(self) -> str:
+        """Return the address of the edit."""
+        return f"{self.at}:{self.path}:{self.line}"
+
+
+def edits_of_session(session: Session) -> tuple[LineEdit, ...]:
+    """Return everything the tools of a session wrote, in order."""
+    return tuple(
+        edit
+        for address, step in iter_steps(session)
+        for call in step.calls
+        if not call.is_error and not call.denied and changed_file(call)
+        for edit in _edits_of_call(str(address), call, step)
+    )
+
+
+def fingerprint_lines(lines: Iterable[str]) -> tuple[str, ...]:
+    """Return a fingerprint of each line; that of a blank line is empty."""
+    return tuple(_fingerprint(line) for line in lines)
+
+
+def find_commits(session: Session) -> dict[str, str]:
+    """Return the commits that tool output names as made, each with the address of its step."""
+    commits: dict[str, str] = {}
+    for address, step in iter_steps(session):
+        for call in step.calls:
+            command = (call.ran_input or call.input).get("command")
+            if isinstance(command, str) and "commit" in command:
+                for commit in _COMMIT_MADE.findall(call.output[:_OUTPUT_CHARS]):
+                    commits.setdefault(commit, str(address))
+    return commits
+
+
+def count_matching_lines(edit: LineEdit, lines: Sequence[str], at: int) -> int:
+    """Return how many lines around `lines[at]` the edit wrote in the same order; 0 if it did not write that one."""
+    best = 0
+    for place, line in enumerate(edit.lines):
+        if line and line == lines[at]:
+            around = (_run_length(edit.lines, lines, place, at, step) for step in (1, -1))
+            best = max(best, 1 + sum(around))
+    return best
+
+
+def _run_length(mine: Sequence[str], theirs: Sequence[str], place: int, at: int, step: int) -> int:
+    length = 0
+    while True:
+        one, other = place + step * (length + 1), at + step * (length + 1)
+        if not (0 <= one < len(mine) and 0 <= other < len(theirs)) or mine[one] != theirs[other]:
+            return length
+        length += 1
+
+
+def _edits_of_call(at: str, call: ToolCall, step: Step) -> Iterator[LineEdit]:
+    diff = diff_of_call(call)
+    if diff is None:
+        return
+    at_ms = call.ended_ms or call.started_ms or step.at_ms or 0
+    for line, added in _split_hunks(diff):
+        yield LineEdit(at, at_ms, diff.path, line, fingerprint_lines(added))
+
+
+def _split_hunks(diff: FileDiff) -> Iterator[tuple[int, list[str]]]:
+    line, added = 1, list[str]()
+    for changed in diff.lines:
+        if changed.sign is DiffSign.PLACE:
+            if added:
+                yield line, added
+            start = _HUNK_START.fullmatch(changed.text)
+            line, added = int(start[1]) if start else 1, []
+        elif changed.sign is DiffSign.ADDED:
+            added.append(changed.text)
+    if added or diff.removed:
+        yield line, added
+
+
+def _fingerprint(line: str) -> str:
+    text = line.strip()
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest() if text else ""
+
+
+def _diff_from_patch(detail: Any) -> Iterator[ChangedLine]:
+    hunks = detail.get("structuredPatch") if isinstance(detail, dict) else None
+    for hunk in hunks if isinstance(hunks, list) else ():
+        lines = hunk.get("lines") if isinstance(hunk, dict) else None
+        if isinstance(lines, list):
+            yield ChangedLine(DiffSign.PLACE, f"line {hunk.get('newStart', '?')}")
+            yield from (_parse_line(line) for line in lines if isinstance(line, str))
+
+
+def _parse_line(line: str) -> ChangedLine:
+    marks = {"+": DiffSign.ADDED, "-": DiffSign.REMOVED}
+    return ChangedLine(marks.get(line[:1], DiffSign.SAME), line[1:])
+
+
+def _diff_from_input(given: dict[str, Any]) -> Iterator[ChangedLine]:
+    for edit in _list_edits(given):
+        old, new = edit.get("old_string"), edit.get("new_string")
+        if isinstance(old, str) and isinstance(new, str):
+            yield from _compare_texts(old, new)
+    for name in ("content", "new_source"):
+        if isinstance(given.get(name), str):
+            yield from (ChangedLine(DiffSign.ADDED, line) for line in _split_lines(given[name]))
+
+
+def _list_edits(given: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    several = given.get("edits")
+    if isinstance(several, list):
+        return [edit for edit in several if isinstance(edit, dict)]
+    return [given]
+
+
+def _compare_texts(old: str, new: str) -> Iterator[ChangedLine]:
+    before, after = _split_lines(old), _split_lines(new)
+    if len(old) + len(new) > _CHARS_MAX:
+        yield from (ChangedLine(DiffSign.REMOVED, line) for line in before)
+        yield from (ChangedLine(DiffSign.ADDED, line) for line in after)
+        return
+    import difflib  # noqa: PLC0415 - only a shown edit is compared
+
+    for line in difflib.ndiff(before, after):
+        if line[0] != "?":
+            yield _parse_line(line[0] + line[2:])
+
+
+def _split_lines(text: str) -> list[str]:
+    return text.rstrip("\n").split("\n") if text else []

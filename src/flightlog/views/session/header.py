@@ -1,0 +1,132 @@
+"""What is true of a whole session: title, directory, version, times, client totals, counts of records.
+
+Gathered record by record. The order does not matter, and a repeated record changes nothing but
+the time of a title.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from flightlog.model.damage import Damage
+from flightlog.model.events import (
+    Compacted,
+    CostStated,
+    Entry,
+    Prompted,
+    PromptKind,
+    Replied,
+    Scene,
+    Summarised,
+    Titled,
+    ToolReturned,
+    Unknown,
+)
+from flightlog.model.session import Session
+from flightlog.model.usage import ClientTotals
+from flightlog.views.session.turns import Rank, rank
+
+
+class SessionHeader:
+    """The figures of a session that do not need its turns."""
+
+    def __init__(self, session: str, agent: str) -> None:
+        """Start without records."""
+        self.session, self.agent = session, agent
+        self.damage: set[Damage] = set()
+        self._records = 0
+        self._unknown: Counter[str] = Counter()
+        self._fields: Counter[str] = Counter()
+        self._first: tuple[Rank, Scene] | None = None
+        self._last: tuple[Rank, Scene] | None = None
+        self._version = ""
+        self._times: tuple[int, int] | None = None
+        self._client: ClientTotals | None = None
+        self._titles: dict[bool, tuple[Rank, str]] = {}  # by whether a person gave it
+        self._summaries: list[tuple[Rank, str, str]] = []
+        self._calls: dict[str, tuple[Rank, str]] = {}
+
+    def add(self, entry: Entry, *, is_new: bool) -> None:
+        """Add a record; one that is not new is another version of a record that was added."""
+        if is_new:
+            self._records += 1
+            self._fields.update(entry.extra)
+            if isinstance(entry.event, Unknown):
+                self._unknown[entry.event.kind] += 1
+        if entry.scene.cwd:
+            self._add_scene(rank(entry), entry.scene)
+        self._add_event(entry)
+
+    def _add_scene(self, at: Rank, scene: Scene) -> None:
+        if self._first is None or at < self._first[0]:
+            self._first = (at, scene)
+        if self._last is None or at > self._last[0]:
+            self._last = (at, scene)
+        if scene.version != self._version:
+            self._version = max(self._version, scene.version, key=_parse_version)
+
+    def _add_event(self, entry: Entry) -> None:
+        if isinstance(entry.event, ToolReturned) and entry.event.agent_id:
+            call = (rank(entry), entry.event.call_id)
+            self._calls[entry.event.agent_id] = max(call, self._calls.get(entry.event.agent_id, call))
+        match entry.event:
+            # Only these are work; opening a session writes other records without any.
+            case Prompted() | Replied() | ToolReturned() | Compacted() if entry.at_ms is not None:
+                early, late = self._times or (entry.at_ms, entry.at_ms)
+                self._times = (min(early, entry.at_ms), max(late, entry.at_ms))
+            case CostStated() as event:
+                # The client only ever adds, so the largest total is the last one.
+                self._client = max(self._client or event.totals, event.totals, key=_total)
+            case Titled() as event if event.text:
+                title = (rank(entry), event.text)
+                self._titles[event.by_person] = max(title, self._titles.get(event.by_person, title))
+            case Summarised() as event:
+                self._summaries.append((rank(entry), event.leaf, event.text))
+            case _:
+                pass
+
+    def calls_by_subagent(self) -> dict[str, str]:
+        """Return the call that a tool result names for each subagent."""
+        return {subagent: call_id for subagent, (_, call_id) in self._calls.items()}
+
+    def to_session(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> Session:
+        """Return the session without turns; `prompts` has the first prompt of each kind, for want of a title."""
+        first = self._first[1] if self._first else Scene()
+        early, late = self._times or (None, None)
+        return Session(
+            id=self.session,
+            agent=self.agent,
+            title=self._title(prompts, has_record),
+            cwd=first.cwd,
+            branch=self._last[1].branch if self._last else "",
+            version=self._version,
+            entrypoint=first.entrypoint,
+            started_ms=early,
+            ended_ms=late,
+            turns=(),
+            lanes=(),
+            client=self._client,
+            unknown=tuple(sorted(self._unknown.items())),
+            unknown_fields=tuple(sorted(self._fields.items())),
+            damage=tuple(sorted(self.damage)),
+            records=self._records,
+        )
+
+    def _title(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> str:
+        """Return the title, whole: one that is cut before it is redacted can hold half of a secret."""
+        if True in self._titles:
+            return self._titles[True][1]
+        # A summary is the title of the session that has its last record.
+        summaries = [(at, text) for at, leaf, text in self._summaries if leaf and has_record(leaf)]
+        if summaries:
+            return max(summaries)[1]
+        if False in self._titles:
+            return self._titles[False][1]
+        return prompts.get(PromptKind.HUMAN) or prompts.get(PromptKind.COMMAND) or ""
+
+
+def _total(totals: ClientTotals) -> tuple[float, int]:
+    return (totals.total_usd, totals.usage.total)
+
+
+def _parse_version(version: str) -> tuple[int, ...]:
+    return tuple(int(part) if part.isdecimal() and len(part) < 10 else 0 for part in version.split("."))

@@ -1,0 +1,212 @@
+"""Values of a session without its texts: summary, rows, and the locations of their records.
+
+Small enough to keep for 50,000 steps: a row takes a few dozen bytes, packed in chunks that are
+opened when they are shown. The texts stay in the recording and are read at the locations.
+"""
+
+from array import array
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from flightlog.model.events import Block, PromptKind
+from flightlog.model.session import Note, Session, Step
+from flightlog.model.usage import Cost, Usage
+from flightlog.views.session.timeline import BARS_MAX, RowMark, TimelineBar, sum_bars
+
+CHUNK_ROWS = 20  # rows that are packed and read together: about one screen
+
+
+class TurnCost(Struct, frozen=True):
+    """The steps and the cost that followed from one prompt, subagents included."""
+
+    address: str
+    prompt: str
+    steps: int
+    cost: Cost
+
+
+class SessionSummary(Struct, frozen=True):
+    """One line of a list of sessions."""
+
+    session: str
+    agent: str
+    title: str
+    project: str
+    branch: str
+    version: str
+    started_ms: int | None
+    ended_ms: int | None
+    turns: int
+    steps: int
+    tool_calls: int
+    failed_calls: int
+    subagents: int
+    models: tuple[str, ...]
+    usage: Usage
+    cost: Cost
+    dearest: TurnCost | None
+    compactions: int = 0
+    unknown_records: int = 0
+    damaged: int = 0
+    changed_ms: int = 0
+
+
+class TurnHeader(Struct, frozen=True, array_like=True):
+    """A turn without its items; `prompt` is empty where it can be read from the recording."""
+
+    kind: PromptKind | None
+    at_ms: int | None
+    rewound: bool = False
+    uuid: str = ""
+    prompt: tuple[Block, ...] = ()
+
+
+class RowRecord(Struct, frozen=True, array_like=True):
+    """One row: the locations of its records (file, offset, length), or its content where they do not give it."""
+
+    locations: tuple[tuple[int, int, int], ...] = ()
+    turn: TurnHeader | None = None
+    content: Step | Note | None = None
+    subagent: str = ""
+
+
+class ThreadOutline(Struct, frozen=True):
+    """The rows of one thread, packed: mark, cost (NaN if unknown), tokens and failures, and row records.
+
+    Ids are not stored: rows are counted within their turn, so the marks give them.
+    """
+
+    marks: bytes = b""
+    usd: bytes = b""
+    tokens: bytes = b""
+    failed: bytes = b""
+    chunks: tuple[bytes, ...] = ()
+    prompts: tuple[str, ...] = ()
+    files: dict[str, int] = {}
+
+    @property
+    def total(self) -> int:
+        """Return the number of rows."""
+        return len(self.marks)
+
+    def read_records(self, first: int, last: int) -> list[RowRecord]:
+        """Return the records of the rows from `first` up to, but without, `last`."""
+        begin = first // CHUNK_ROWS
+        chunks = self.chunks[begin : -(-last // CHUNK_ROWS)]
+        records = [record for chunk in chunks for record in unpack_records(chunk)]
+        return records[first - begin * CHUNK_ROWS : last - begin * CHUNK_ROWS]
+
+    def id_at(self, row: int) -> str:
+        """Return the id of a row: `turn`, `turn.step`, `turn.nN` or `lN`."""
+        turn = self.marks.count(RowMark.TURN, 0, row)
+        begin = max(self.marks.rfind(RowMark.TURN, 0, row), 0)
+        return self._id(row, turn, self.marks.count(RowMark.STEP, begin, row), _count_notes(self.marks, begin, row))
+
+    def first_ids(self) -> list[str]:
+        """Return the id of each chunk's first row, counted in one pass."""
+        ids, turn, begin, steps, notes = [], 0, 0, 0, 0
+        for start in range(0, self.total, CHUNK_ROWS):
+            turns = self.marks.count(RowMark.TURN, begin, start)
+            if turns:
+                turn, steps, notes, begin = turn + turns, 0, 0, self.marks.rfind(RowMark.TURN, begin, start)
+            steps += self.marks.count(RowMark.STEP, begin, start)
+            notes += _count_notes(self.marks, begin, start)
+            begin = start
+            ids.append(self._id(start, turn, steps, notes))
+        return ids
+
+    def _id(self, row: int, turn: int, steps: int, notes: int) -> str:
+        """Return the id of a row that follows so many turns, and so many steps and notes of the last one."""
+        match self.marks[row]:
+            case RowMark.TURN:
+                return str(turn + 1)
+            case RowMark.STEP:
+                return f"{turn}.{steps + 1}"
+            case RowMark.SUBAGENT:
+                return f"l{self.marks.count(RowMark.SUBAGENT, 0, row + 1)}"
+            case _:
+                return f"{turn}.n{notes + 1}"
+
+    def find_row(self, row_id: str) -> int | None:
+        """Return the row that has this id, if there is one."""
+        if row_id[:1] == "l":
+            return _find_nth(self.marks, RowMark.SUBAGENT, _parse_number(row_id[1:]))
+        turn, _, rest = row_id.partition(".")
+        begin = _find_nth(self.marks, RowMark.TURN, _parse_number(turn))
+        if begin is None or not rest:
+            return begin
+        end = self.marks.find(RowMark.TURN, begin + 1)
+        inside = self.marks[begin : end if end >= 0 else len(self.marks)].replace(b"C", b"N")
+        mark = RowMark.NOTE if rest[0] == "n" else RowMark.STEP
+        place = _find_nth(inside, mark, _parse_number(rest.removeprefix("n")))
+        return None if place is None else begin + place
+
+    def sum_bars(self, bars_max: int = BARS_MAX) -> list[TimelineBar]:
+        """Return at most `bars_max` bars, each the sum of as many rows."""
+        usd, tokens, failed = array("d", self.usd), array("Q", self.tokens), array("H", self.failed)
+        return sum_bars(self.marks, usd, tokens, failed, bars_max)
+
+
+class SubagentSummary(Struct, frozen=True):
+    """A subagent without its thread; times are those of its first and last step."""
+
+    id: str
+    agent_type: str
+    description: str
+    call_id: str
+    warmup: bool
+    rows: int
+    steps: int
+    cost: Cost
+    begin_ms: int | None
+    end_ms: int | None
+
+
+class SessionOutline(Struct, frozen=True):
+    """A session without its texts: `session` is its header, without turns; `threads` has "" for the main thread."""
+
+    session: Session
+    summary: SessionSummary
+    files: tuple[str, ...]
+    subagents: tuple[SubagentSummary, ...]
+    threads: dict[str, ThreadOutline]
+
+    def rows_by_location(self) -> Iterator[tuple[tuple[str, int], tuple[str, int]]]:
+        """Yield path and offset of each record with the thread and the row it belongs to."""
+        for name, thread in self.threads.items():
+            for row, record in enumerate(thread.read_records(0, thread.total)):
+                for file, offset, _ in record.locations:
+                    yield (self.files[file], offset), (name, row)
+
+
+def pack_records(records: list[RowRecord]) -> bytes:
+    """Return the records of one chunk as bytes."""
+    return _encode(records)
+
+
+def unpack_records(chunk: bytes) -> list[RowRecord]:
+    """Return the records of a packed chunk."""
+    return _decode(chunk)
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[RowRecord]).decode
+
+
+def _count_notes(marks: bytes, begin: int, end: int) -> int:
+    return marks.count(RowMark.NOTE, begin, end) + marks.count(RowMark.COMPACTION, begin, end)
+
+
+def _find_nth(marks: bytes, mark: RowMark, number: int) -> int | None:
+    place = -1
+    for _ in range(number):
+        place = marks.find(mark, place + 1)
+        if place < 0:
+            return None
+    return place if number else None
+
+
+def _parse_number(text: str) -> int:
+    return int(text) if text.isdecimal() and text.isascii() and len(text) < 9 else 0

@@ -1,0 +1,193 @@
+"""Add turns to the outline of a thread, and attach results that come later to their row.
+
+A turn may come in several parts. Marks and figures are kept per row, records in packed chunks.
+"""
+
+import math
+from array import array
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from flightlog.model.events import Entry, InputRewritten, Prompted, PromptKind, Replied, ToolReturned
+from flightlog.model.session import TITLE_WIDTH, Note, NoteKind, Step, ToolCall, Turn
+from flightlog.model.text import one_line
+from flightlog.model.usage import CostSource, Usage
+from flightlog.views.session.edits import changed_file, changed_files
+from flightlog.views.session.outline import (
+    CHUNK_ROWS,
+    RowRecord,
+    ThreadOutline,
+    TurnHeader,
+    pack_records,
+    unpack_records,
+)
+from flightlog.views.session.subagents import SubagentCall, find_subagent_calls
+from flightlog.views.session.timeline import RowMark, count_failures, mark_of
+
+FAILED_MAX = 60_000  # fits the 16 bits of a row
+PROMPTS_MAX = 500  # as many as a page lists
+PROMPT_WIDTH = 90  # in the list of prompts on a page
+PROMPT_WIDTH_MAX = 100  # in a summary
+
+Location = tuple[int, int, int]  # file, offset, length
+Locations = dict[str, Location]  # by the name under which a row looks for the record
+
+
+def add_location(locations: Locations, entry: Entry, file: int) -> None:
+    """Store where a record is, if a row can be read from it."""
+    location = (file, entry.offset, entry.length)
+    match entry.event:
+        case Replied() | Prompted() if entry.uuid:
+            locations[entry.uuid] = location
+        case ToolReturned() as event:
+            locations.setdefault(f"result:{event.call_id}", location)
+        case InputRewritten() as event:
+            locations[f"rewrite:{event.call_id}"] = location
+        case _:
+            pass
+
+
+class RowBuilder:
+    """The rows of one thread while they are added."""
+
+    def __init__(self) -> None:
+        """Start without rows."""
+        self.marks = bytearray()
+        self.usd, self.tokens, self.failed = array("d"), array("Q"), array("H")
+        self.chunks: list[bytes] = []
+        self.last: list[RowRecord] = []
+        self.prompts: list[str] = []
+        self.files: dict[str, int] = {}
+        self.usage = Usage()
+        self.sources: set[CostSource] = set()
+        self.models: set[str] = set()
+        self.calls = self.failed_calls = self.turns = 0
+        self.titles: dict[PromptKind, str] = {}
+        self.first_turn: str | None = None  # text of its prompt
+        self.started_ms: int | None = None
+        self.step_times: tuple[int, int] | None = None
+        self.human_prompts: dict[int, str] = {}  # by row
+        self.subagent_calls: dict[str, SubagentCall] = {}
+        self.open_calls: dict[str, int] = {}  # calls without a result, by row
+        self.open_edits: set[str] = set()  # those of them that change a file if they succeed
+
+    def copy(self) -> "RowBuilder":
+        """Return a builder with the same rows, to which others can be added."""
+        copy = RowBuilder()
+        for name, value in vars(self).items():
+            setattr(copy, name, _copy_value(value))
+        return copy
+
+    def add(self, turns: Iterable[Turn], locations: Mapping[str, Location] | None, *, goes_on: bool = False) -> None:
+        """Add turns; with `goes_on`, a first turn without a prompt continues the turn before.
+
+        Without `locations` the rows get figures, but no records.
+        """
+        for number, turn in enumerate(turns):
+            if number or not goes_on or turn.kind is not None:
+                self._add_turn(turn, locations)
+            for item in turn.items:
+                if isinstance(item, Note):
+                    record = RowRecord() if locations is None else RowRecord(content=item)
+                    self._add_row(mark_of(item), record, failed=count_failures(item))
+                else:
+                    self._add_step(item, locations)
+
+    def add_subagent(self, subagent: str, text: str) -> None:
+        """Add a row for a subagent without a known call."""
+        record = RowRecord(content=Note(NoteKind.REMARK, text), subagent=subagent)
+        self._add_row(RowMark.SUBAGENT, record)
+
+    def attach_result(self, event: ToolReturned, location: Location) -> None:
+        """Add a late result to the row of its call."""
+        row = self.open_calls.pop(event.call_id)
+        chunk, inside = divmod(row, CHUNK_ROWS)
+        records = unpack_records(self.chunks[chunk]) if chunk < len(self.chunks) else self.last
+        record = records[inside]
+        locations = tuple(sorted({*record.locations, location}))
+        records[inside] = RowRecord(locations, record.turn, record.content, record.subagent)
+        if chunk < len(self.chunks):
+            self.chunks[chunk] = pack_records(records)
+        self.failed[row] += event.is_error or bool(event.denied)
+        self.failed_calls += event.is_error
+
+    def to_outline(self) -> ThreadOutline:
+        """Return the rows added so far."""
+        return ThreadOutline(
+            bytes(self.marks),
+            self.usd.tobytes(),
+            self.tokens.tobytes(),
+            self.failed.tobytes(),
+            (*self.chunks, pack_records(self.last)) if self.last else tuple(self.chunks),
+            tuple(self.prompts),
+            dict(sorted(self.files.items())),
+        )
+
+    def _add_turn(self, turn: Turn, locations: Mapping[str, Location] | None) -> None:
+        if turn.kind in {PromptKind.HUMAN, PromptKind.COMMAND}:
+            assert turn.kind is not None
+            self.titles.setdefault(turn.kind, one_line(turn.text, TITLE_WIDTH))
+            self.human_prompts[len(self.marks)] = one_line(turn.text, PROMPT_WIDTH_MAX)
+        if self.first_turn is None:
+            self.first_turn = turn.text
+        if self.started_ms is None:
+            self.started_ms = turn.at_ms
+        self.turns += turn.kind is not None
+        if len(self.prompts) < PROMPTS_MAX:
+            prompt = (turn.text or turn.kind.value) if turn.kind else "before the first prompt"
+            self.prompts.append(one_line(prompt, PROMPT_WIDTH))
+        found = (locations[turn.uuid],) if locations is not None and turn.uuid in locations else ()
+        prompt_blocks = () if found or locations is None else turn.prompt
+        header = TurnHeader(turn.kind, turn.at_ms, turn.rewound, turn.uuid, prompt_blocks)
+        self._add_row(RowMark.TURN, RowRecord(found, header))
+
+    def _add_step(self, step: Step, locations: Mapping[str, Location] | None) -> None:
+        row = len(self.marks)
+        self.usage += step.usage
+        self.models.add(step.model)
+        self.calls += len(step.calls)
+        self.failed_calls += sum(call.is_error for call in step.calls)
+        self.files.update((path, row) for path in changed_files(step))
+        unanswered = [call for call in step.calls if call.result is None]
+        self.open_calls.update((call.id, row) for call in unanswered)
+        self.open_edits.update(call.id for call in unanswered if changed_file(call))
+        self.subagent_calls.update(find_subagent_calls(step.calls, row))
+        if step.cost.usd is not None:
+            self.sources.add(step.cost.source)
+        if step.at_ms is not None:
+            early, late = self.step_times or (step.at_ms, step.at_ms)
+            self.step_times = (min(early, step.at_ms), max(late, step.at_ms))
+        usd = math.nan if step.cost.usd is None else step.cost.usd
+        record = RowRecord() if locations is None else _step_record(step, locations)
+        self._add_row(RowMark.STEP, record, usd, step.usage.total, count_failures(step))
+
+    def _add_row(self, mark: RowMark, record: RowRecord, usd: float = 0.0, tokens: int = 0, failed: int = 0) -> None:
+        self.marks.append(mark)
+        self.usd.append(usd)
+        self.tokens.append(tokens)
+        self.failed.append(min(failed, FAILED_MAX))
+        self.last.append(record)
+        if len(self.last) == CHUNK_ROWS:
+            self.chunks.append(pack_records(self.last))
+            self.last = []
+
+
+def _step_record(step: Step, locations: Mapping[str, Location]) -> RowRecord:
+    if not all(uuid in locations for uuid in step.uuids):
+        return RowRecord(content=step)
+    names = [*step.uuids, *(name for call in step.calls for name in _record_names(call))]
+    return RowRecord(tuple(sorted({locations[name] for name in names if name in locations})))
+
+
+def _record_names(call: ToolCall) -> tuple[str, str]:
+    return f"result:{call.id}", f"rewrite:{call.id}"
+
+
+def _copy_value(value: Any) -> Any:
+    match value:
+        case array() | bytearray() | list():
+            return value[:]
+        case dict() | set():
+            return type(value)(value)
+        case _:
+            return value

@@ -1,0 +1,132 @@
+"""Which records belong to which subagent's thread, and which tool call started it.
+
+Three layouts exist: side-thread records inside the session's own file, files that carry the
+subagent's id, and either of them without the id of the call that started it.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from flightlog.model.events import Entry, LaneFacts, Prompted, Replied, words
+from flightlog.model.session import Lane, ToolCall, Turn
+from flightlog.views.session.turns import Rank, rank
+
+INLINE = "?"  # the lane of a side-thread record that does not name its subagent
+_INPUT_OF_SUBAGENT = frozenset({"prompt", "subagent_type"})
+_WARMUP = "Warmup"  # the client's own first message to a subagent that it starts ahead of need
+
+
+class SubagentCall(NamedTuple):
+    """A call that may have started a subagent: its row, and the input that describes the subagent."""
+
+    row: int
+    prompt: str | None
+    agent_type: str
+    description: str
+
+
+class SubagentThread(NamedTuple):
+    """What tells a subagent's thread from the others."""
+
+    first: Rank  # of its earliest record
+    first_prompt: str
+    first_turn: str  # text of the prompt of its first turn
+    started_ms: int
+    info: LaneFacts
+
+
+def split_threads(ordered: list[Entry]) -> dict[str, list[Entry]]:
+    """Return the entries of each thread; a response copied into a side thread stays in the main one."""
+    homes = _find_inline_threads(ordered)
+    threads: dict[str, list[Entry]] = defaultdict(list)
+    owners: dict[str, str] = {}
+    for entry in sorted(ordered, key=lambda entry: entry.lane != ""):
+        if isinstance(entry.event, Replied):
+            owners.setdefault(entry.event.message_id or entry.key, homes.get(entry.key, entry.lane))
+    for entry in ordered:
+        thread = homes.get(entry.key, entry.lane)
+        if isinstance(entry.event, Replied) and owners[entry.event.message_id or entry.key] != thread:
+            continue
+        threads[thread].append(entry)
+    return threads
+
+
+def _find_inline_threads(ordered: list[Entry]) -> dict[str, str]:
+    """Return the thread of each side-thread record in the session's own file, named by its first record."""
+    homes: dict[str, str] = {}
+    by_uuid: dict[str, str] = {}
+    for entry in ordered:
+        if entry.lane == INLINE:
+            parent = by_uuid.get(entry.parent) if entry.parent else None
+            home = parent or _inline_name(entry, set(homes.values()))
+            homes[entry.key] = home
+            if entry.uuid:
+                by_uuid[entry.uuid] = home
+    return homes
+
+
+def _inline_name(first: Entry, taken: set[str]) -> str:
+    """Return a new thread name that can be typed, whatever the id of its first record."""
+    letters = [char for char in first.uuid or first.key if char.isascii() and char.isalnum()]
+    name = f"inline-{''.join(letters[:8]) or '0'}"
+    numbered = (f"{name}-{number}" for number in range(2, len(taken) + 3))
+    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
+
+
+def first_prompt(entries: Iterable[Entry]) -> str:
+    """Return the text of a thread's earliest prompt."""
+    prompts = (entry for entry in entries if isinstance(entry.event, Prompted))
+    first = min(prompts, key=rank, default=None)
+    return words(first.event.content) if first and isinstance(first.event, Prompted) else ""
+
+
+def first_timestamp(turns: Iterable[Turn]) -> int:
+    """Return when a thread started, or 0."""
+    return next((turn.at_ms for turn in turns if turn.at_ms is not None), 0)
+
+
+def find_subagent_calls(calls: Iterable[ToolCall], row: int = 0) -> dict[str, SubagentCall]:
+    """Return those of `calls`, by id, whose input could have started a subagent."""
+    return {call.id: _subagent_call(call, row) for call in calls if _INPUT_OF_SUBAGENT & call.input.keys()}
+
+
+def _subagent_call(call: ToolCall, row: int) -> SubagentCall:
+    prompt = call.input.get("prompt")
+    described = (str(call.input.get(name) or "") for name in ("subagent_type", "description"))
+    return SubagentCall(row, prompt if isinstance(prompt, str) else None, *described)
+
+
+def sort_threads(threads: Iterable[SubagentThread]) -> list[SubagentThread]:
+    """Return the threads by their earliest record."""
+    return sorted(threads, key=lambda thread: (thread.first, thread.info.lane))
+
+
+def link_subagents(
+    threads: Iterable[SubagentThread], calls: Mapping[str, SubagentCall], results: Mapping[str, str]
+) -> tuple[Lane, ...]:
+    """Return the subagents by start time, without turns, each with the call that started it.
+
+    Of two threads with the same prompt the first one gets the first call.
+
+    That call is named beside the transcript, or by the tool result that names the subagent
+    (`results`), or it has the same prompt as the thread.
+    """
+    by_prompt: dict[str, list[str]] = defaultdict(list)
+    for call_id, call in calls.items():
+        if call.prompt is not None:
+            by_prompt[call.prompt].append(call_id)
+    taken: set[str] = set()
+    linked = []
+    for thread in threads:
+        free = [call_id for call_id in by_prompt.get(thread.first_prompt, ()) if call_id not in taken]
+        found = results.get(thread.info.lane) or (free[0] if free else "")
+        taken.add(found)
+        call_id = thread.info.call_id or found
+        agent_type, description = thread.info.agent_type, thread.info.description
+        if call_id in calls:
+            agent_type = agent_type or calls[call_id].agent_type
+            description = description or calls[call_id].description
+        warmup = not call_id and thread.first_turn == _WARMUP
+        linked.append((thread.started_ms, Lane(thread.info.lane, agent_type, description, call_id, (), warmup)))
+    return tuple(lane for _, lane in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))

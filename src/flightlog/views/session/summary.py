@@ -1,0 +1,144 @@
+"""Put the rows of a session's threads together: subagents, summary, most expensive prompt."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+
+from msgspec.structs import replace
+
+from flightlog.model.session import Lane, Session
+from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.views.session.outline import SessionOutline, SessionSummary, SubagentSummary, TurnCost
+from flightlog.views.session.rows import Location, RowBuilder
+from flightlog.views.session.timeline import RowMark, describe_uncalled
+
+
+def outline_session(
+    session: Session, locations: Mapping[str, Location] | None = None, files: Iterable[str] = ()
+) -> SessionOutline:
+    """Return the outline of a session that is in memory; without `locations` its rows have no records."""
+    rows = {"": RowBuilder(), **{lane.id: RowBuilder() for lane in session.lanes}}
+    rows[""].add(session.turns, locations)
+    for lane in session.lanes:
+        rows[lane.id].add(lane.turns, locations)
+    return build_outline(session, rows, session.lanes, files)
+
+
+def build_outline(
+    session: Session, rows: Mapping[str, RowBuilder], lanes: Sequence[Lane], files: Iterable[str]
+) -> SessionOutline:
+    """Return the outline made of the rows of all threads; `lanes` are its subagents, linked to their calls."""
+    header = replace(session, title=session.heading, turns=(), lanes=())
+    # In this order, because sums of floats depend on it.
+    rows = {"": rows[""], **{lane.id: rows[lane.id] for lane in lanes}}
+    subagents = tuple(_summarize_subagent(lane, rows[lane.id]) for lane in lanes)
+    summary = _summarize_session(header, rows, subagents)
+    for lane in lanes:
+        if not lane.call_id:
+            rows[""].add_subagent(lane.id, describe_uncalled(lane))
+    threads = {name: builder.to_outline() for name, builder in rows.items()}
+    return SessionOutline(header, summary, tuple(files), subagents, threads)
+
+
+def _summarize_subagent(lane: Lane, rows: RowBuilder) -> SubagentSummary:
+    early, late = rows.step_times or (None, None)
+    return SubagentSummary(
+        id=lane.id,
+        agent_type=lane.agent_type,
+        description=lane.description,
+        call_id=lane.call_id,
+        warmup=lane.warmup,
+        rows=len(rows.marks),
+        steps=rows.marks.count(RowMark.STEP),
+        cost=_sum_costs([rows]),
+        begin_ms=early,
+        end_ms=late,
+    )
+
+
+def _summarize_session(
+    session: Session, rows: Mapping[str, RowBuilder], subagents: Sequence[SubagentSummary]
+) -> SessionSummary:
+    threads = list(rows.values())
+    return SessionSummary(
+        session=session.id,
+        agent=session.agent,
+        title=session.title,
+        project=session.cwd,
+        branch=session.branch,
+        version=session.version,
+        started_ms=session.started_ms,
+        ended_ms=session.ended_ms,
+        turns=rows[""].turns,
+        steps=sum(thread.marks.count(RowMark.STEP) for thread in threads),
+        tool_calls=sum(thread.calls for thread in threads),
+        failed_calls=sum(thread.failed_calls for thread in threads),
+        subagents=sum(not subagent.warmup for subagent in subagents),
+        models=tuple(sorted(set().union(*(thread.models for thread in threads)))),
+        usage=sum((thread.usage for thread in threads), Usage()),
+        cost=_sum_costs(threads),
+        dearest=_most_expensive_prompt(session.id, rows, subagents),
+        compactions=rows[""].marks.count(RowMark.COMPACTION),
+        unknown_records=sum(count for _, count in session.unknown),
+        damaged=len(session.damage),
+    )
+
+
+def _sum_costs(threads: Sequence[RowBuilder]) -> Cost:
+    sources = set().union(*(thread.sources for thread in threads))
+    steps = sum(thread.marks.count(RowMark.STEP) for thread in threads)
+    return _add_amounts(chain.from_iterable(thread.usd for thread in threads), steps, sources)
+
+
+def _add_amounts(amounts: Iterable[float], steps: int, sources: set[CostSource]) -> Cost:
+    """Add the known amounts; the cost of steps that are all unknown is unknown."""
+    if steps and not sources:
+        return Cost(None, CostSource.UNKNOWN)
+    source = next(iter(sources)) if len(sources) == 1 else CostSource.MIXED if sources else CostSource.TABLE
+    return Cost(sum((each for each in amounts if each == each), 0.0), source)  # noqa: PLR0124 - NaN
+
+
+def _most_expensive_prompt(
+    session: str, rows: Mapping[str, RowBuilder], subagents: Sequence[SubagentSummary]
+) -> TurnCost | None:
+    """Return the prompt of a person whose steps, subagents included, cost most."""
+    walk = _StepWalk(rows, subagents)
+    main = rows[""]
+    sources: set[CostSource] = set().union(*(thread.sources for thread in rows.values()))
+    best: TurnCost | None = None
+    for row, prompt in main.human_prompts.items():
+        end = main.marks.find(RowMark.TURN, row + 1)
+        amounts = list(walk.iter_costs("", row + 1, end if end >= 0 else len(main.marks), set()))
+        if not amounts:
+            continue
+        is_known = any(each == each for each in amounts)  # noqa: PLR0124 - NaN
+        cost = _add_amounts(amounts, len(amounts), sources if is_known else set())
+        if best is None or (cost.usd or 0.0, len(amounts)) > (best.cost.usd or 0.0, best.steps):
+            number = main.marks.count(RowMark.TURN, 0, row + 1)
+            best = TurnCost(f"{session}#{number}", prompt, len(amounts), cost)
+    return best
+
+
+class _StepWalk:
+    """Steps in order, each followed by those of the subagents it started; every subagent comes once."""
+
+    def __init__(self, rows: Mapping[str, RowBuilder], subagents: Sequence[SubagentSummary]) -> None:
+        self._rows = rows
+        started = {subagent.call_id: subagent.id for subagent in subagents if subagent.call_id}
+        self._inner: dict[tuple[str, int], list[str]] = defaultdict(list)
+        for name, thread in rows.items():
+            for call_id, call in thread.subagent_calls.items():
+                if call_id in started:
+                    self._inner[name, call.row].append(started[call_id])
+
+    def iter_costs(self, name: str, begin: int, end: int, seen: set[str]) -> Iterator[float]:
+        """Yield the cost of each step from row `begin` to row `end` of a thread."""
+        thread = self._rows[name]
+        for row in range(begin, end):
+            if thread.marks[row] != RowMark.STEP:
+                continue
+            yield thread.usd[row]
+            for subagent in self._inner.get((name, row), ()):
+                if subagent not in seen:
+                    seen.add(subagent)
+                    yield from self.iter_costs(subagent, 0, len(self._rows[subagent].marks), seen)

@@ -1,0 +1,329 @@
+"""One thread folded in bounded memory: old entries become rows, the last ones are folded again when asked.
+
+Entries are evicted only up to a place that nothing later can reach back over, except for tool
+results, which are attached to their row. An entry that does reach back raises `OutOfOrder`.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from flightlog.model.damage import Damage
+from flightlog.model.events import (
+    Block,
+    ContextGiven,
+    CostStated,
+    Entry,
+    Image,
+    InputRewritten,
+    Kept,
+    LaneFacts,
+    Prompted,
+    Replied,
+    Requested,
+    Summarised,
+    Text,
+    Thinking,
+    Titled,
+    ToolReturned,
+    ToolUse,
+    words,
+)
+from flightlog.views.session.rows import Locations, RowBuilder, add_location
+from flightlog.views.session.turns import Pricer, Rank, build_turns, follow_replies, rank, sort_entries, starts_turn
+
+LINKS_MAX = 4_096  # records of the last evicted turn that a reply may still name as its parent
+ROWLESS = (ContextGiven, CostStated, Kept, Requested, Summarised, Titled)  # may come at any time
+_START = (1 << 62, "")  # later than any record
+
+
+class OutOfOrder(Exception):
+    """The entries come in an order that does not allow to evict old ones."""
+
+
+class Eviction(NamedTuple):
+    """When a thread is cut, and how many entries are left; they are folded again whenever an outline is asked for."""
+
+    at: int
+    keep: int
+
+
+EVICTION = Eviction(at=2_000, keep=200)
+
+
+class SeenRecords:
+    """Which records and responses of a session were added, by hash: these are kept for every record."""
+
+    def __init__(self) -> None:
+        """Start without records."""
+        self.keys: set[int] = set()
+        self._lanes: dict[int, str | None] = {}  # of each response; None if it is a row already
+
+    def has_record(self, uuid: str) -> bool:
+        """Whether a record with this id was added."""
+        return hash(f"{uuid}:0") in self.keys
+
+    def add_response(self, entry: Entry) -> None:
+        """Add a line of a response, or raise `OutOfOrder` if its other lines are elsewhere."""
+        if self._lanes.setdefault(_hash_response(entry), entry.lane) != entry.lane:
+            raise OutOfOrder("a response is in two threads, or goes on after it became a row")
+
+    def close_responses(self, entries: Iterable[Entry]) -> None:
+        """Allow no more lines of these responses."""
+        self._lanes.update((_hash_response(each), None) for each in entries if isinstance(each.event, Replied))
+
+
+def _hash_response(entry: Entry) -> int:
+    return hash((entry.event.message_id if isinstance(entry.event, Replied) else "") or entry.key)
+
+
+class ThreadFold:
+    """One thread: the rows of evicted entries, and the entries after them."""
+
+    def __init__(self, price: Pricer, seen: SeenRecords, eviction: Eviction) -> None:
+        """Start without entries; all threads of a session share `seen`."""
+        self._price, self._seen = price, seen
+        self._eviction = eviction
+        self._entries: dict[str, Entry] = {}
+        self._locations: Locations = {}
+        self._rows = RowBuilder()
+        self._evicted: Rank | None = None  # entries before this one are rows
+        self._calls: set[str] = set()
+        self._stray_results: set[str] = set()
+        self._missing_parents: set[str] = set()
+        self._links: set[str] = set()
+        self._next = eviction.at
+        self._first_prompt: tuple[Rank, str] = (_START, "")
+        self.first: Rank = _START
+
+    @property
+    def first_prompt(self) -> str:
+        """Return the text of the earliest prompt."""
+        return self._first_prompt[1]
+
+    def add(self, entry: Entry, file: int) -> bool:
+        """Add an entry; return whether it is a new one."""
+        before = self._entries.get(entry.key)
+        key = hash(entry.key)
+        if before is None and key in self._seen.keys:
+            if isinstance(entry.event, ROWLESS) and not entry.uuid:
+                return False
+            raise OutOfOrder("an old record is repeated")
+        if before is None and self._reaches_back(entry):
+            raise OutOfOrder("a record comes late")
+        if isinstance(entry.event, Replied):
+            self._seen.add_response(entry)
+        self._note_first(entry)
+        if isinstance(entry.event, ToolReturned) and entry.event.call_id in self._rows.open_calls:
+            if entry.event.call_id in self._rows.open_edits and (entry.event.is_error or entry.event.denied):
+                raise OutOfOrder("an edit that is a row already failed")
+            self._rows.attach_result(entry.event, (file, entry.offset, entry.length))
+        self._calls.update(_tool_use_ids(entry))
+        if before is None or fuller(before, entry) is not before:
+            self._entries[entry.key] = entry
+            add_location(self._locations, entry, file)
+        self._seen.keys.add(key)
+        if len(self._entries) >= self._next:
+            self._evict_old_entries()
+        return before is None
+
+    def build_rows(self) -> RowBuilder:
+        """Return all rows, those of the last entries included."""
+        ordered = sort_entries(self._entries.values())
+        if self._evicted is not None:
+            self._check_not_rewound(ordered, self._find_chain(ordered))
+        rows = self._rows.copy()
+        rows.add(build_turns(ordered, self._price), self._locations, goes_on=self._evicted is not None)
+        return rows
+
+    def _reaches_back(self, entry: Entry) -> bool:
+        """Whether an entry belongs before the evicted ones, or changes them."""
+        if self._evicted is None:
+            return False
+        if isinstance(entry.event, InputRewritten) and entry.event.call_id not in self._calls:
+            return True
+        if rank(entry) < self._evicted and not self._may_come_late(entry):
+            return True
+        return entry.uuid in self._missing_parents or not self._stray_results.isdisjoint(_tool_use_ids(entry))
+
+    def _may_come_late(self, entry: Entry) -> bool:
+        """Whether an entry makes no row of its own: a result is part of its call's row."""
+        if isinstance(entry.event, ToolReturned):
+            return entry.event.call_id in self._calls or entry.event.call_id in self._rows.open_calls
+        return isinstance(entry.event, ROWLESS)
+
+    def _note_first(self, entry: Entry) -> None:
+        self.first = min(self.first, rank(entry))
+        if isinstance(entry.event, Prompted) and rank(entry) < self._first_prompt[0]:
+            self._first_prompt = (rank(entry), words(entry.event.content))
+
+    def _evict_old_entries(self) -> None:
+        """Turn old entries into rows, if there is a place to cut."""
+        ordered = sort_entries(self._entries.values())
+        chain = self._find_chain(ordered)
+        cut = self._find_eviction_point(ordered)
+        self._next = max(self._eviction.at, 2 * (len(ordered) - cut))
+        if not cut:
+            return
+        old, rest = ordered[:cut], ordered[cut:]
+        self._check_not_rewound(ordered, chain)
+        calls = {call for entry in old for call in _tool_use_ids(entry)}
+        results = [each for each in rest if isinstance(each.event, ToolReturned) and each.event.call_id in calls]
+        turns = [replace(turn, rewound=False) for turn in build_turns([*old, *results], self._price)]
+        self._rows.add(turns, self._locations, goes_on=self._evicted is not None)
+        self._stray_results |= _result_ids(old) - calls
+        parents = {entry.parent for entry in old if entry.parent}
+        self._missing_parents |= {uuid for uuid in parents if not self._seen.has_record(uuid)}
+        self._link_evicted(old, chain)
+        self._seen.close_responses(old)
+        self._evicted = rank(rest[0])
+        self._keep_only(rest)
+
+    def _keep_only(self, rest: Sequence[Entry]) -> None:
+        self._entries = {entry.key: entry for entry in rest}
+        self._calls = {call for entry in rest for call in _tool_use_ids(entry)}
+        names = {entry.uuid for entry in rest} | {f"result:{call}" for call in _result_ids(rest)}
+        names |= {f"rewrite:{each.event.call_id}" for each in rest if isinstance(each.event, InputRewritten)}
+        self._locations = {name: self._locations[name] for name in self._locations.keys() & names}
+
+    def _find_eviction_point(self, ordered: Sequence[Entry]) -> int:
+        """Return the last place, `keep` before the end, that nothing after it reaches back over; 0 if there is none."""
+        count = len(ordered)
+        first_of: dict[str, int] = {}
+        calls_at: dict[str, int] = {}
+        tops = [-1]  # the latest time of a row before each place
+        for place, entry in enumerate(ordered):
+            first_of.setdefault(_response_name(entry), place)
+            calls_at.update((call, place) for call in _tool_use_ids(entry))
+            tops.append(tops[-1] if isinstance(entry.event, ROWLESS) else max(tops[-1], entry.order_ms))
+        parents = _furthest_parents(ordered)
+        reach, floor_ms = count, _START[0]  # the earliest place and time of what comes after
+        # Notes before the first prompt belong to its turn, so they are not evicted without it.
+        starts = (place for place, entry in enumerate(ordered) if _can_start_rows(entry))
+        opening = next(starts, count) if self._evicted is None else 0
+        for place in range(count - 1, opening, -1):
+            entry = ordered[place]
+            if not isinstance(entry.event, ROWLESS):
+                floor_ms = min(floor_ms, entry.order_ms)
+            if isinstance(entry.event, Replied):
+                reach = min(reach, first_of[_response_name(entry)])
+            if isinstance(entry.event, InputRewritten):
+                reach = min(reach, calls_at.get(entry.event.call_id, reach))
+            is_clear = reach >= place and parents[place - 1] < place and tops[place] < floor_ms == entry.order_ms
+            if is_clear and place <= count - self._eviction.keep and _can_start_rows(entry):
+                return place
+        return 0
+
+    def _find_chain(self, ordered: Sequence[Entry]) -> set[str]:
+        """Return the records that lead to the last one; they must go on from the end of the evicted ones."""
+        chain, parent = follow_replies(ordered)
+        if self._evicted is not None and parent not in self._links and self._seen.has_record(parent):
+            raise OutOfOrder("the thread goes on from an older record")
+        return chain
+
+    def _check_not_rewound(self, ordered: Sequence[Entry], chain: set[str]) -> None:
+        living = chain | self._links
+        for entry in ordered:
+            if starts_turn(entry) and entry.uuid and entry.uuid not in chain and entry.parent in living:
+                raise OutOfOrder("a prompt was taken back")
+
+    def _link_evicted(self, old: Sequence[Entry], chain: set[str]) -> None:
+        """Keep the ids of the last evicted turn, which the next records may name as their parent."""
+        links = list(self._links)
+        for entry in old:
+            if entry.uuid in chain:
+                if starts_turn(entry):
+                    links.clear()
+                links.append(entry.uuid)
+        self._links = set(links[-LINKS_MAX:])
+
+
+def fuller(entry: Entry, other: Entry) -> Entry:
+    """Return the version of a record that has more output or more bytes, or is the later one."""
+    return max(entry, other, key=_fullness)
+
+
+def _fullness(entry: Entry) -> tuple[int, int, str, int, str]:
+    output = entry.event.usage.output if isinstance(entry.event, Replied) else 0
+    # A title given again is the last one given; the rest only makes the order total.
+    return (output, entry.length, repr(entry.event), entry.order_ms, repr(entry))
+
+
+def _tool_use_ids(entry: Entry) -> list[str]:
+    event = entry.event
+    return [block.id for block in event.content if isinstance(block, ToolUse)] if isinstance(event, Replied) else []
+
+
+def _result_ids(entries: Iterable[Entry]) -> set[str]:
+    return {entry.event.call_id for entry in entries if isinstance(entry.event, ToolReturned)}
+
+
+def _response_name(entry: Entry) -> str:
+    event = entry.event
+    return event.message_id or event.request_id or entry.key if isinstance(event, Replied) else ""
+
+
+def _can_start_rows(entry: Entry) -> bool:
+    """Whether rows can start here; a note before a prompt would become part of the next turn."""
+    return starts_turn(entry) or (isinstance(entry.event, Replied) and not entry.event.synthetic)
+
+
+def _furthest_parents(ordered: Sequence[Entry]) -> list[int]:
+    """Return for each place the furthest place that the records up to it have as a parent."""
+    place_of = {entry.uuid: place for place, entry in enumerate(ordered) if entry.uuid}
+    parents, furthest = [], -1
+    for entry in ordered:
+        furthest = max(furthest, place_of.get(entry.parent, -1))
+        parents.append(furthest)
+    return parents
+
+
+SHORT_BYTES = 2_000  # a record of that size is not worth shortening
+TEXT_CHARS_MAX = 400
+PROMPT_CHARS_MAX = 100_000  # a subagent is matched to its call by its whole prompt
+
+
+def shorten_texts(entry: Entry | Damage | LaneFacts) -> Entry | Damage | LaneFacts:
+    """Return an entry without its long texts, for an outline that has to hold every entry."""
+    if not isinstance(entry, Entry) or entry.length <= SHORT_BYTES:
+        return entry
+    match entry.event:
+        case Replied() as event:
+            return replace(entry, event=replace(event, content=_shorten(event.content, TEXT_CHARS_MAX)))
+        case ToolReturned() as event:
+            content = _shorten(event.content, TEXT_CHARS_MAX)
+            return replace(entry, event=replace(event, content=content, detail=None))
+        case Prompted() as event:
+            return replace(entry, event=replace(event, content=_shorten(event.content, PROMPT_CHARS_MAX)))
+        case InputRewritten() as event:
+            return replace(entry, event=replace(event, input=_shorten_input(event.input)))
+        case _:
+            return entry
+
+
+def _shorten(content: Iterable[Block], most: int) -> tuple[Block, ...]:
+    return tuple(_shorten_block(block, most) for block in content)
+
+
+def _shorten_block(block: Block, most: int) -> Block:
+    match block:
+        case Text() | Thinking() if len(block.text) > most:
+            return replace(block, text=block.text[:most] + "…")
+        case ToolUse():
+            return replace(block, input=_shorten_input(block.input))
+        case Image():
+            return replace(block, data="")
+        case _:
+            return block
+
+
+def _shorten_input(given: dict[str, Any]) -> dict[str, Any]:
+    # Subagents are matched to calls by `prompt`.
+    return {key: value if key == "prompt" else _shorten_value(value) for key, value in given.items()}
+
+
+def _shorten_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= TEXT_CHARS_MAX else value[:TEXT_CHARS_MAX] + "…"
+    return "…" if isinstance(value, list | dict) and len(value) > 20 else value

@@ -1,0 +1,244 @@
+"""A thread as rows to scroll through and as bars, and the part of a session that an address names.
+
+One row for each prompt, step and note, in order; its id is the end of its address.
+"""
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+
+from msgspec import Struct
+
+from flightlog.model.address import Address
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.session import Lane, Note, NoteKind, Session, Step, Turn
+
+BARS_MAX = 240  # as many as a page can show side by side
+_FAILURES = frozenset({NoteKind.API_FAILURE, NoteKind.INTERRUPTION})
+
+
+class RowKind(enum.Enum):
+    """What a row is."""
+
+    TURN = "turn"
+    STEP = "step"
+    NOTE = "note"
+
+
+class RowMark(enum.IntEnum):
+    """What a row is, as one byte; a subagent without a known call has a row of its own."""
+
+    TURN = ord("T")
+    STEP = ord("S")
+    NOTE = ord("N")
+    COMPACTION = ord("C")
+    SUBAGENT = ord("L")
+
+
+class TimelineRow(Struct, frozen=True):
+    """One row; `id` is `turn`, `turn.step`, `turn.nN` or `lN`, and `lanes` are the subagents it started."""
+
+    id: str
+    kind: RowKind
+    item: Turn | Step | Note
+    lanes: tuple[Lane, ...] = ()
+
+    @property
+    def failed(self) -> int:
+        """Return the number of failures in this row."""
+        return count_failures(self.item)
+
+
+class TimelineBar(Struct, frozen=True):
+    """Some neighboring rows, summed up."""
+
+    first: int
+    count: int
+    usd: float
+    tokens: int
+    failed: int
+    compacted: bool
+    turns: int
+
+
+def count_failures(item: Turn | Step | Note) -> int:
+    """Return how many calls failed or were denied, and whether the item itself is a failure."""
+    match item:
+        case Step():
+            return sum(call.is_error or bool(call.denied) for call in item.calls) + item.aborted
+        case Note():
+            return int(item.kind in _FAILURES)
+        case Turn():
+            return 0
+
+
+def mark_of(item: Turn | Step | Note) -> RowMark:
+    """Return the mark of a row that shows `item`."""
+    match item:
+        case Turn():
+            return RowMark.TURN
+        case Step():
+            return RowMark.STEP
+        case Note():
+            return RowMark.COMPACTION if item.kind is NoteKind.COMPACTION else RowMark.NOTE
+
+
+def build_rows(session: Session, lane: Lane | None = None) -> list[TimelineRow]:
+    """Return the rows of the main thread, or of a subagent's."""
+    started: dict[str, Lane] = {each.call_id: each for each in session.lanes if each.call_id}
+    turns = lane.turns if lane else session.turns
+    rows = [row for turn in turns for row in _turn_rows(turn, started)]
+    return rows if lane else [*rows, *_uncalled_subagents(session)]
+
+
+def describe_uncalled(lane: Lane) -> str:
+    """Return the text of the row for a subagent without a known call."""
+    kind = "warm-up" if lane.warmup else lane.agent_type or "subagent"
+    return f"{kind} without a call on record"
+
+
+def row_bars(rows: Sequence[TimelineRow], bars_max: int = BARS_MAX) -> list[TimelineBar]:
+    """Return at most `bars_max` bars, each the sum of as many rows."""
+    steps = [row.item if isinstance(row.item, Step) else None for row in rows]
+    usd = [step.cost.usd or 0.0 if step else 0.0 for step in steps]
+    tokens = [step.usage.total if step else 0 for step in steps]
+    marks = bytes(mark_of(row.item) for row in rows)
+    return sum_bars(marks, usd, tokens, [row.failed for row in rows], bars_max)
+
+
+def sum_bars(
+    marks: bytes, usd: Sequence[float], tokens: Sequence[int], failed: Sequence[int], bars_max: int
+) -> list[TimelineBar]:
+    """Return at most `bars_max` bars of equal length; an unknown cost is NaN and left out."""
+    size = max(-(-len(marks) // bars_max), 1)
+    return [
+        TimelineBar(
+            first,
+            min(size, len(marks) - first),
+            sum(each for each in usd[first : first + size] if each == each),  # noqa: PLR0124 - NaN
+            sum(tokens[first : first + size]),
+            sum(failed[first : first + size]),
+            RowMark.COMPACTION in marks[first : first + size],
+            marks.count(RowMark.TURN, first, first + size),
+        )
+        for first in range(0, len(marks), size)
+    ]
+
+
+def _turn_rows(turn: Turn, started: dict[str, Lane]) -> Iterator[TimelineRow]:
+    yield TimelineRow(f"{turn.number}", RowKind.TURN, turn)
+    notes = 0
+    for item in turn.items:
+        if isinstance(item, Note):
+            notes += 1
+            yield TimelineRow(f"{turn.number}.n{notes}", RowKind.NOTE, item)
+        else:
+            lanes = tuple(started[call.id] for call in item.calls if call.id in started)
+            yield TimelineRow(f"{turn.number}.{item.number}", RowKind.STEP, item, lanes)
+
+
+def _uncalled_subagents(session: Session) -> Iterator[TimelineRow]:
+    lanes = [lane for lane in session.lanes if not lane.call_id]
+    for number, lane in enumerate(lanes, 1):
+        note = Note(NoteKind.REMARK, describe_uncalled(lane))
+        yield TimelineRow(f"l{number}", RowKind.NOTE, note, (lane,))
+
+
+def iter_turns(session: Session) -> Iterator[tuple[str, Turn]]:
+    """Yield every turn with the id of its thread, subagents included."""
+    yield from (("", turn) for turn in session.turns)
+    yield from ((lane.id, turn) for lane in session.lanes for turn in lane.turns)
+
+
+def iter_steps(session: Session) -> Iterator[tuple[Address, Step]]:
+    """Yield every step with its address, subagents included."""
+    for lane, turn in iter_turns(session):
+        for step in turn.steps:
+            yield Address(session.id, turn.number, step.number, lane), step
+
+
+def all_steps(session: Session) -> Iterator[Step]:
+    """Yield every step, subagents included."""
+    for _, turn in iter_turns(session):
+        yield from turn.steps
+
+
+def turn_steps(session: Session, turn: Turn) -> Iterator[Step]:
+    """Yield the steps of a turn, each followed by those of the subagents it started."""
+    lanes = {lane.call_id: lane for lane in session.lanes if lane.call_id}
+    yield from _steps_with_subagents(turn.steps, lanes, set())
+
+
+def _steps_with_subagents(steps: Iterable[Step], lanes: dict[str, Lane], seen: set[str]) -> Iterator[Step]:
+    for step in steps:
+        yield step
+        for call in step.calls:
+            lane = lanes.get(call.id)
+            if lane is not None and lane.id not in seen:
+                seen.add(lane.id)
+                inner = chain.from_iterable(turn.steps for turn in lane.turns)
+                yield from _steps_with_subagents(inner, lanes, seen)
+
+
+def map_addresses(session: Session) -> dict[str, str]:
+    """Return the address of the turn or step that each record, by its id, belongs to."""
+    addresses: dict[str, str] = {}
+    for lane, turn in iter_turns(session):
+        for uuid, step in _turn_records(turn):
+            addresses.setdefault(uuid, str(Address(session.id, turn.number, step, lane)))
+    return addresses
+
+
+def _turn_records(turn: Turn) -> Iterator[tuple[str, int]]:
+    if turn.uuid:
+        yield turn.uuid, 0
+    for step in turn.steps:
+        yield from ((uuid, step.number) for uuid in step.uuids)
+        yield from ((call.result_uuid, step.number) for call in step.calls if call.result_uuid)
+
+
+def find_part(session: Session, at: Address) -> Session | Lane | Turn | Step:
+    """Return what the address names; raise `NotFound` if there is no such part."""
+    if at.step:
+        return find_step(session, at)
+    if at.turn:
+        return find_turn(session, at)
+    return find_lane(session, at) or session
+
+
+def find_lane(session: Session, at: Address) -> Lane | None:
+    """Return the subagent the address is in; None is the main thread."""
+    if not at.lane:
+        return None
+    begin = [lane for lane in session.lanes if lane.id.startswith(at.lane)]
+    named = [lane for lane in begin if lane.id == at.lane] or begin
+    if not named:
+        raise NotFound(f"no subagent {at.lane!r} in {session.id}", hint=f"flightlog session show {session.id}")
+    if len(named) > 1:
+        some = ", ".join(lane.id for lane in named[:5])
+        raise Invalid(f"{len(named)} subagents begin with {at.lane!r}", hint=f"write more of it: {some}")
+    return named[0]
+
+
+def find_turn(session: Session, at: Address) -> Turn:
+    """Return the turn the address is in."""
+    lane = find_lane(session, at)
+    turns = lane.turns if lane else session.turns
+    turn = next((turn for turn in turns if turn.number == at.turn), None)
+    if turn is None:
+        raise NotFound(
+            f"no turn {at.turn} in {session.id}; it has {len(turns)}", hint=f"flightlog session show {session.id}"
+        )
+    return turn
+
+
+def find_step(session: Session, at: Address) -> Step:
+    """Return the step the address names."""
+    turn = find_turn(session, at)
+    step = next((step for step in turn.steps if step.number == at.step), None)
+    if step is None:
+        raise NotFound(
+            f"no step {at.step} in turn {at.turn}; it has {len(turn.steps)}",
+            hint=f"flightlog session show '{Address(session.id, at.turn, lane=at.lane)}'",
+        )
+    return step

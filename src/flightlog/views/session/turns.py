@@ -1,0 +1,290 @@
+"""Order the records of a session, and build turns, steps and tool calls from one thread.
+
+A record comes after the one it replies to. Between free choices the earlier time comes first,
+then the smaller key, so the order does not depend on how the files were read. A record whose
+parent is missing is a root; a cycle, which only a damaged file can hold, is sorted by time at
+the end.
+
+A turn starts with a prompt of a person, a finished background task or a slash command. What the
+client adds by itself (reminders, hook feedback, compaction, failures, unknown records) is a note
+inside the turn. A response is one step, however many lines it has.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import assert_never
+
+from flightlog.model.events import (
+    ApiFailed,
+    Compacted,
+    ContextGiven,
+    CostStated,
+    Entry,
+    InputRewritten,
+    Kept,
+    Noted,
+    Prompted,
+    PromptKind,
+    Replied,
+    Requested,
+    Summarised,
+    Titled,
+    ToolReturned,
+    ToolUse,
+    Unknown,
+    words,
+)
+from flightlog.model.session import Note, NoteKind, Step, ToolCall, Turn
+from flightlog.model.usage import Cost, Usage
+
+Rank = tuple[int, str]
+_TURN_STARTS = frozenset({PromptKind.HUMAN, PromptKind.TASK, PromptKind.COMMAND})
+_NOTES = {
+    PromptKind.CLIENT: NoteKind.CLIENT,
+    PromptKind.HOOK: NoteKind.HOOK,
+    PromptKind.SUMMARY: NoteKind.SUMMARY,
+    PromptKind.INTERRUPTION: NoteKind.INTERRUPTION,
+    PromptKind.COMMAND_OUTPUT: NoteKind.COMMAND,
+}
+Pricer = Callable[[str, Usage, int | None], Cost]
+
+
+def sort_entries(entries: Iterable[Entry]) -> list[Entry]:
+    """Return `entries`, each after its parent."""
+    pool = sorted(entries, key=rank)
+    by_uuid: dict[str, int] = {}
+    for place, entry in enumerate(pool):
+        if entry.uuid:
+            by_uuid.setdefault(entry.uuid, place)
+    waiting = defaultdict(list)
+    ready = []
+    for place, entry in enumerate(pool):
+        parent = by_uuid.get(entry.parent) if entry.parent else None
+        if parent is None or parent == place or pool[parent].uuid == entry.uuid:
+            ready.append(place)
+        else:
+            waiting[parent].append(place)
+    return _release_children(pool, ready, waiting)
+
+
+def _release_children(pool: list[Entry], ready: list[int], waiting: dict[int, list[int]]) -> list[Entry]:
+    ordered: list[Entry] = []
+    placed = [False] * len(pool)
+    heapq.heapify(ready)
+    while ready:
+        place = heapq.heappop(ready)
+        placed[place] = True
+        ordered.append(pool[place])
+        for child in waiting.pop(place, ()):
+            heapq.heappush(ready, child)
+    ordered.extend(entry for place, entry in enumerate(pool) if not placed[place])
+    return ordered
+
+
+def rank(entry: Entry) -> Rank:
+    """Return the sort key of a record: its time, then its key."""
+    return (entry.order_ms, entry.key)
+
+
+def starts_turn(entry: Entry) -> bool:
+    """Whether a record is a prompt that starts a turn."""
+    return isinstance(entry.event, Prompted) and entry.event.kind in _TURN_STARTS
+
+
+def follow_replies(ordered: Sequence[Entry]) -> tuple[set[str], str]:
+    """Return the records that lead to the last one, and the first parent that is not among them."""
+    parents = {entry.uuid: entry.parent for entry in ordered if entry.uuid}
+    uuid = next((each.uuid for each in reversed(ordered) if each.uuid and _is_message(each)), "")
+    chain: set[str] = set()
+    while uuid in parents and uuid not in chain:
+        chain.add(uuid)
+        uuid = parents[uuid]
+    return chain, uuid
+
+
+def build_turns(ordered: Sequence[Entry], price: Pricer) -> list[Turn]:
+    """Return the turns of one thread; `ordered` comes from `sort_entries`."""
+    builder = _TurnBuilder(ordered, price)
+    for entry in ordered:
+        builder.add(entry)
+    return builder.build_turns()
+
+
+class _TurnBuilder:
+    def __init__(self, entries: Sequence[Entry], price: Pricer) -> None:
+        self._price = price
+        self._lines: dict[str, list[Entry]] = {}
+        self._results: dict[str, Entry] = {}
+        self._ran: dict[str, dict[str, object]] = {}
+        self._rewound = _find_rewound(entries)
+        self._turns: list[tuple[Entry | None, list[str | Note]]] = []
+
+    def add(self, entry: Entry) -> None:
+        match entry.event:
+            case Prompted():
+                self._add_prompt(entry, entry.event)
+            case Replied():
+                self._add_reply(entry, entry.event)
+            case ToolReturned():
+                self._results.setdefault(entry.event.call_id, entry)
+            case InputRewritten():
+                self._ran[entry.event.call_id] = entry.event.input
+            case Compacted() | ApiFailed() | Noted() | Unknown():
+                self._add_note(entry, *describe_note(entry.event))
+            case ContextGiven() | CostStated() | Titled() | Summarised() | Requested() | Kept():
+                pass
+            case _:
+                assert_never(entry.event)
+
+    def build_turns(self) -> list[Turn]:
+        """Return the turns; a first turn without prompt and items is left out."""
+        turns: list[Turn] = []
+        for prompt, parts in self._turns:
+            items = self._build_items(parts)
+            if prompt is None and not items:
+                continue
+            event = prompt.event if prompt is not None else None
+            assert event is None or isinstance(event, Prompted)
+            turns.append(
+                Turn(
+                    number=len(turns) + 1,
+                    kind=event.kind if event else None,
+                    prompt=event.content if event else (),
+                    at_ms=prompt.at_ms if prompt else next((item.at_ms for item in items), None),
+                    items=items,
+                    rewound=prompt is not None and prompt.key in self._rewound,
+                    uuid=prompt.uuid if prompt else "",
+                )
+            )
+        return turns
+
+    def _add_prompt(self, entry: Entry, event: Prompted) -> None:
+        if event.kind in _TURN_STARTS and self._is_opening():
+            self._turns[-1] = (entry, self._turns[-1][1])
+        elif event.kind in _TURN_STARTS:
+            self._turns.append((entry, []))
+        else:
+            self._add_note(entry, _NOTES[event.kind], words(event.content))
+
+    def _add_reply(self, entry: Entry, event: Replied) -> None:
+        if event.synthetic:
+            self._add_note(entry, NoteKind.API_FAILURE if event.error else NoteKind.CLIENT, words(event.content))
+            return
+        name = event.message_id or event.request_id or entry.key
+        if name not in self._lines:
+            self._lines[name] = []
+            self._current().append(name)
+        self._lines[name].append(entry)
+
+    def _add_note(self, entry: Entry, kind: NoteKind, text: str) -> None:
+        """Add a note, unless it repeats the one before: a hook's text comes once framed and once bare."""
+        items = self._current()
+        before = items[-1] if items else None
+        again = isinstance(before, Note) and before.kind is kind and _repeats(text, before)
+        if not again:
+            items.append(Note(kind, text, entry.at_ms))
+
+    def _is_opening(self) -> bool:
+        """Whether only notes came before the first prompt: they belong to its turn."""
+        return len(self._turns) == 1 and self._turns[0][0] is None and not self._lines
+
+    def _current(self) -> list[str | Note]:
+        if not self._turns:
+            self._turns.append((None, []))
+        return self._turns[-1][1]
+
+    def _build_items(self, parts: list[str | Note]) -> tuple[Step | Note, ...]:
+        items: list[Step | Note] = []
+        steps = 0
+        for part in parts:
+            if isinstance(part, Note):
+                items.append(part)
+            else:
+                steps += 1
+                items.append(self._build_step(steps, self._lines[part]))
+        return tuple(items)
+
+    def _build_step(self, number: int, lines: list[Entry]) -> Step:
+        replies = [(entry, entry.event) for entry in lines if isinstance(entry.event, Replied)]
+        replies.sort(key=lambda pair: pair[1].block_index)
+        _, whole = max(replies, key=lambda pair: (pair[1].usage.output, -pair[0].order_ms, pair[0].key))
+        at_ms = min((entry.at_ms for entry, _ in replies if entry.at_ms is not None), default=None)
+        blocks = [(entry, block) for entry, reply in replies for block in reply.content]
+        return Step(
+            number=number,
+            message_id=whole.message_id,
+            at_ms=at_ms,
+            model=whole.model,
+            content=tuple(block for _, block in blocks if not isinstance(block, ToolUse)),
+            calls=tuple(self._build_call(entry, block) for entry, block in blocks if isinstance(block, ToolUse)),
+            usage=whole.usage,
+            cost=self._price(whole.model, whole.usage, at_ms),
+            stop_reason=next((reply.stop_reason for _, reply in replies if reply.stop_reason), ""),
+            request_id=whole.request_id,
+            uuids=tuple(entry.uuid for entry, _ in replies),
+            aborted=any(reply.aborted for _, reply in replies),
+            effort=whole.effort,
+        )
+
+    def _build_call(self, entry: Entry, use: ToolUse) -> ToolCall:
+        answer = self._results.get(use.id)
+        result = answer.event if answer is not None else None
+        assert result is None or isinstance(result, ToolReturned)
+        call = ToolCall(use.id, use.name, use.input, ran_input=self._ran.get(use.id), started_ms=entry.at_ms)
+        if answer is None or result is None:
+            return call
+        return ToolCall(
+            call.id,
+            call.name,
+            call.input,
+            result=result.content,
+            is_error=result.is_error,
+            denied=result.denied,
+            ran_input=call.ran_input,
+            spilled=result.spilled,
+            started_ms=call.started_ms,
+            ended_ms=answer.at_ms,
+            lane=result.agent_id,
+            detail=result.detail,
+            result_uuid=answer.uuid,
+        )
+
+
+def _repeats(text: str, before: Note) -> bool:
+    return text == before.text or (before.kind is NoteKind.HOOK and text in before.text)
+
+
+def describe_note(event: Compacted | ApiFailed | Noted | Unknown) -> tuple[NoteKind, str]:
+    """Return the kind and the text of the note for what the client did by itself."""
+    match event:
+        case Compacted():
+            size = f"{event.tokens_before:,}"
+            after = f" to {event.tokens_after:,}" if event.tokens_after else ""
+            return NoteKind.COMPACTION, f"context compacted ({event.trigger or 'unsaid'}), from {size}{after} tokens"
+        case ApiFailed():
+            again = f", try {event.attempt}" if event.attempt else ""
+            return NoteKind.API_FAILURE, f"{event.message}{again}"
+        case Noted():
+            return (NoteKind.HOOK if event.kind == "hook" else NoteKind.REMARK), event.text
+        case Unknown():
+            return NoteKind.UNKNOWN, f"{event.kind} with {', '.join(event.fields)}"
+        case _:
+            assert_never(event)
+
+
+def _find_rewound(entries: Sequence[Entry]) -> set[str]:
+    """Return the keys of prompts taken back: they reply to the living thread but do not lead to its end."""
+    living, _ = follow_replies(entries)
+    dead: set[str] = set()
+    keys = set()
+    for entry in entries:
+        leaves = entry.parent in dead or (starts_turn(entry) and entry.parent in living)
+        if entry.uuid and entry.uuid not in living and leaves:
+            dead.add(entry.uuid)
+            keys.add(entry.key)
+    return keys
+
+
+def _is_message(entry: Entry) -> bool:
+    return isinstance(entry.event, Prompted | Replied | ToolReturned)

@@ -1,0 +1,45 @@
+import json
+from pathlib import Path
+
+from flightlog.agents.claude_code.source import ClaudeCodeSource
+from flightlog.archive import Archive
+from flightlog.sources.protocol import SessionFile
+from transcripts import SESSION, user, write
+
+OTHER = "22222222-2222-4222-8222-222222222222"
+SUMMARY = {"type": "summary", "summary": "The shop opens", "leafUuid": "u1"}
+
+
+def noted(*paths):
+    return [
+        entry.event.text for entry in ClaudeCodeSource().titles(SessionFile(str(path), "s", 0, 0) for path in paths)
+    ]
+
+
+def test_titles_are_found_wherever_they_stand(tmp_path):
+    path = write(tmp_path, OTHER, SUMMARY, user('say "summary" twice', 2), {**SUMMARY, "summary": "Second"})
+
+    assert noted(path) == ["The shop opens", "Second"]
+
+
+def test_a_title_is_found_however_the_json_is_spaced(tmp_path):
+    path = write(tmp_path, OTHER, json.dumps(SUMMARY), json.dumps(SUMMARY, indent=None, separators=(" , ", " : ")))
+
+    assert noted(path) == ["The shop opens"] * 2
+
+
+def test_a_file_that_is_gone_or_broken_has_no_titles(tmp_path):
+    broken = write(tmp_path, OTHER, b'{"type":"summary","summary":', b'"summary"', b'"type":"summary"', b"\x00")
+
+    assert noted(tmp_path / "gone.jsonl", broken) == []
+
+
+def test_a_session_is_named_by_a_title_in_another_sessions_file(tmp_path):
+    write(tmp_path, SESSION, user("hello", 1))
+    write(tmp_path, OTHER, SUMMARY, user("unrelated", 7))
+
+    archive = Archive([str(tmp_path)])
+
+    assert archive.session(SESSION).title == "The shop opens"
+    assert archive.session(OTHER).title == "unrelated"
+    assert Path(tmp_path).exists()

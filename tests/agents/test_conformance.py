@@ -1,0 +1,220 @@
+"""The laws that the source of every registered agent keeps, on what real agents wrote."""
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import recordings
+from flightlog.agents import agent_names, find_agent, source_of
+from flightlog.agents.protocol import Agent
+from flightlog.model.damage import Damage
+from flightlog.model.errors import NotFound
+from flightlog.model.events import CostStated, Entry, LaneFacts, Replied, Thinking, ToolReturned
+from flightlog.sources.protocol import Fidelity
+from flightlog.store.lines import TORN_TAIL
+
+RECORDINGS = Path(__file__).parents[1] / "recordings"
+# How the fixtures of an agent become one of its own directories.
+LAY_OUT = {"claude-code": lambda where: recordings.config_dir(where, *recordings.CASES)}
+ONE_FILE = {"claude-code": "projects/p/s.jsonl"}
+FILES = [
+    pytest.param(name, path, id=f"{name}:{path.relative_to(RECORDINGS / name)}")
+    for name in agent_names()
+    for path in sorted((RECORDINGS / name).rglob("*.jsonl"))
+]
+
+
+@pytest.fixture(scope="module", params=agent_names())
+def agent(request):
+    return find_agent(request.param)
+
+
+@pytest.fixture(scope="module")
+def listing(agent, tmp_path_factory):
+    """Everything the agent's source finds in its fixtures."""
+    return agent.source.find([str(LAY_OUT[agent.name](tmp_path_factory.mktemp("root")))])
+
+
+def placed(name, where, data):
+    """Lay `data` out as the one main transcript below `where` and return what the source finds."""
+    path = where / ONE_FILE[name]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    (file,) = source_of(name).find([str(where)]).files
+    return file
+
+
+def plain(items):
+    """Items as a cut cannot change them: the order of a record without a time depends on the one before."""
+    return [replace(item, order_ms=0) if isinstance(item, Entry) else item for item in items]
+
+
+def fullest(scans):
+    """The counts of the fullest copy of each response, as the attribution picks it."""
+    best = {}
+    for row in (row for scan in scans for row in scan.rows):
+        known = best.get((row.message_id, row.lane))
+        if known is None or row.output > known.output:
+            best[(row.message_id, row.lane)] = row
+    return best
+
+
+def test_registered_agents_keep_the_protocol(agent):
+    typed: Agent = agent
+
+    assert find_agent(typed.name) is agent
+    assert typed.source is source_of(typed.name)
+    assert isinstance(typed.source.fidelity, Fidelity)
+
+
+def test_an_unknown_agent_is_not_found():
+    with pytest.raises(NotFound, match="no such agent: 'absent'"):
+        find_agent("absent")
+
+
+@pytest.mark.parametrize(("name", "path"), FILES)
+def test_reading_in_two_parts_equals_one_read(name, path, tmp_path):
+    data = path.read_bytes()
+    source = source_of(name)
+    whole = placed(name, tmp_path / "whole", data)
+    expected = plain(source.entries(whole))
+    records = source.index_records(whole).records
+    for number, cut in enumerate(range(1, len(data), len(data) // 7 + 1)):
+        part = placed(name, tmp_path / str(number), data[:cut])
+        first = [item for item in source.entries(part) if getattr(item, "why", "") != TORN_TAIL]
+        usage, index = source.scan_usage(part), source.index_records(part)
+        kept = [record for record in index.records if record.offset < index.end]
+        end = max((item.offset + item.length + 1 for item in first if item.offset < index.end), default=0)
+        rest = placed(name, tmp_path / str(number), data)
+        moved = {"path": whole.path}
+        entries = [item for item in first if item.offset < index.end] + list(source.entries(rest, end))
+
+        assert [replace(item, **moved) for item in plain(entries)] == expected
+        assert kept + source.index_records(rest, index.end).records == records
+        assert fullest([usage, source.scan_usage(rest, usage.end)]) == fullest([source.scan_usage(whole)])
+
+
+def test_records_read_again_by_their_span_are_the_same(agent, listing):
+    for file in listing.files:
+        entries = [item for item in agent.source.entries(file) if isinstance(item, Entry)]
+        spans = list(dict.fromkeys((entry.offset, entry.length) for entry in entries))
+        again = list(agent.source.entries_at(file.path, spans))
+
+        facts = [(entry.key, entry.event, entry.at_ms, entry.offset, entry.length) for entry in entries]
+        assert [(entry.key, entry.event, entry.at_ms, entry.offset, entry.length) for entry in again] == facts
+
+
+@pytest.mark.parametrize("name", agent_names())
+@given(data=st.data())
+@settings(max_examples=60)
+def test_damage_never_raises(name, data, tmp_path_factory):
+    path = data.draw(st.sampled_from(sorted((RECORDINGS / name).rglob("*.jsonl"))))
+    body = bytearray(path.read_bytes())
+    for _ in range(data.draw(st.integers(1, 8))):
+        at = data.draw(st.integers(0, len(body)))
+        body[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=12))
+    file = placed(name, tmp_path_factory.mktemp("damaged"), bytes(body))
+    source = source_of(name)
+
+    items = list(source.entries(file))
+
+    assert all(isinstance(item, Entry | Damage) for item in items)
+    assert source.scan_usage(file).error == ""
+    assert source.index_records(file).error == ""
+    assert source.tail(file.path, 0).end <= file.size
+    assert all(isinstance(entry, Entry) for entry in source.titles([file]))
+    assert all(isinstance(thread, str) for thread in source.thread_contexts([file]))
+
+
+def test_a_file_that_is_gone_is_damage(agent, tmp_path):
+    file = placed(agent.name, tmp_path, b"{}\n")
+    Path(file.path).unlink()
+    source = agent.source
+
+    assert [type(item) for item in source.entries(file)] == [Damage]
+    assert source.scan_usage(file).error
+    assert source.index_records(file).error
+    assert (list(source.entries_at(file.path, [(0, 3)])), list(source.titles([file]))) == ([], [])
+    assert (source.tail(file.path, 2).end, source.thread_contexts([file])) == (0, {})
+    assert source.session_files(file) == ()
+
+
+def test_totals_equal_the_manifest_of_the_fixtures(agent, listing):
+    manifest = json.loads((RECORDINGS / agent.name / "manifest.json").read_bytes())
+    expected, found = defaultdict(list), defaultdict(list)
+    for path, totals in manifest.items():
+        expected[Path(path).name].append(tuple(totals.values()))
+    for file in listing.files:
+        rows = fullest([agent.source.scan_usage(file)]).values()
+        sums = (
+            len(agent.source.index_records(file).records),
+            len(rows),
+            sum(row.input for row in rows),
+            sum(row.output for row in rows),
+            sum(row.cache_read for row in rows),
+            sum(row.cache_write_5m + row.cache_write_1h for row in rows),
+            sum(row.cache_write_1h for row in rows),
+        )
+        found[Path(file.path).name].append(sums)
+
+    for sums in (*expected.values(), *found.values()):
+        sums.sort()
+    assert found == expected
+
+
+def test_fidelity_says_what_the_recordings_hold(agent, listing):
+    items = [item for file in listing.files for item in agent.source.entries(file)]
+    entries = [item for item in items if isinstance(item, Entry)]
+    replies = [entry.event for entry in entries if isinstance(entry.event, Replied)]
+    blocks = [block for reply in replies for block in reply.content]
+    contexts = agent.source.thread_contexts(listing.files).values()
+
+    assert agent.source.fidelity == Fidelity(
+        timestamps=any(entry.at_ms for entry in entries),
+        usage=any(reply.usage for reply in replies),
+        client_totals=any(isinstance(entry.event, CostStated) for entry in entries),
+        thinking=any(isinstance(block, Thinking) and block.text for block in blocks),
+        tool_results=any(isinstance(entry.event, ToolReturned) for entry in entries),
+        subagents=any(isinstance(item, LaneFacts) for item in items),
+        system_prompt=any(context.system for context in contexts),
+    )
+
+
+def test_any_file_of_a_session_leads_to_all_of_them(agent, listing):
+    by_session = defaultdict(set)
+    for file in listing.files:
+        by_session[file.session].add(file)
+
+    for file in listing.files:
+        near = {known for known in by_session[file.session] if known.path.split("/")[:-1] == file.path.split("/")[:-1]}
+        assert near <= set(agent.source.session_files(file))
+        assert set(agent.source.session_files(file)) <= by_session[file.session]
+
+
+def test_the_tail_agrees_with_the_entries(agent, listing):
+    for file in listing.files:
+        tail = agent.source.tail(file.path, 0)
+        replies = [
+            entry.event for entry in agent.source.entries(file) if isinstance(getattr(entry, "event", None), Replied)
+        ]
+        counted = [reply for reply in replies if reply.usage or reply.synthetic]
+
+        assert tail.end == file.size
+        assert tail.messages >= len(replies)
+        if counted:
+            assert (tail.model, tail.tokens) == (counted[-1].model, counted[-1].usage.total)
+
+
+def test_the_source_finds_what_the_driver_started(bench):
+    agent = find_agent(bench.client.agent)
+    driver = agent.driver(bench.client.program)
+
+    session = bench.run({"rules": [{"replies": [{"text": "Hello."}]}]}, "Say hello.").outcome.session
+
+    assert driver == bench.client
+    assert session in {file.session for file in agent.source.find([str(bench.config)]).files}

@@ -1,0 +1,62 @@
+"""Rows as bytes, and the numbers of their names."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.model.usage import ClientTotals, ModelTotal, Row, Usage
+from flightlog.sources.usage_rows import (
+    has_key,
+    intersect_sorted,
+    merge_sorted,
+    pack_rows,
+    response_keys,
+    unpack_keys,
+    unpack_rows,
+)
+
+NUMBERS = st.integers(0, 2**32 - 1)
+WORDS = st.sampled_from(["", "a", "b", "ä\n", "msg_1"])
+COUNTS = st.integers(0, 2**53 - 1)
+ROWS = st.lists(st.builds(Row, *[WORDS] * 3, *[COUNTS] * 7, *[WORDS] * 3, st.booleans()), max_size=6)
+TOTALS = st.lists(
+    st.builds(ClientTotals, WORDS, st.floats(0, 1e6), COUNTS, st.just((ModelTotal("m", Usage(1, 2), 0.5),))), max_size=2
+)
+
+
+@given(ROWS, TOTALS)
+def test_what_was_packed_comes_back_as_it_was(rows, totals):
+    again, said = unpack_rows(pack_rows(rows, totals))
+    assert (again, said) == (rows, totals)
+    assert all(type(row) is Row for row in again)
+
+
+def test_what_all_rows_say_alike_is_written_once():
+    said = "a session with a name that is long enough to be seen"
+    rows = [Row(str(n), said, said, n, 0, 0, 0, 0, 0, n, said, str(n), "", aborted=False) for n in range(100)]
+    assert pack_rows(rows, []).count(said.encode()) == 3
+
+
+@pytest.mark.parametrize("cut", range(9))
+def test_columns_that_do_not_fit_together_are_refused(cut):
+    rows = [Row(str(n), "s", "m", n, n, n, n, n, n, n, str(n), str(n), str(n), aborted=bool(n % 2)) for n in range(3)]
+    packed = bytearray(pack_rows(rows, []))
+    at = [place for place, byte in enumerate(packed) if byte == 0x93][cut]  # where a column of three begins
+    packed[at] = 0x92
+    with pytest.raises(ValueError, match=r"\w"):
+        unpack_rows(bytes(packed))
+
+
+@given(st.sets(NUMBERS, max_size=20), st.sets(NUMBERS, max_size=20), NUMBERS)
+def test_numbers_are_found_again_in_their_order(fresh, known, other):
+    before = unpack_keys(merge_sorted(known, unpack_keys(b"")))
+    assert list(before) == sorted(known)
+    assert list(unpack_keys(merge_sorted(fresh, before))) == sorted(fresh | known)
+    assert intersect_sorted({*fresh, other}, before) == {*fresh, other} & known
+    assert has_key(other, before.tobytes()) == (other in known)
+
+
+@given(ROWS)
+def test_a_name_has_the_same_number_wherever_it_stands(rows):
+    found = unpack_keys(response_keys(rows))
+    assert [rows[0].message_id == row.message_id for row in rows] == [found[0] == number for number in found]

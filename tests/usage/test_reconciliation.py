@@ -1,0 +1,75 @@
+"""The cost truth table, held against what real clients wrote down about themselves."""
+
+from datetime import UTC
+
+import pytest
+
+from flightlog.model.usage import Breakdown, Usage
+from flightlog.usage.reconciliation import GapReason
+from recordings import CASES, archive
+
+CURRENT = [case for case in CASES if case.startswith("2.1.325/")]
+EXPLAINED = {
+    "compaction-auto": ("10189e1f", GapReason.COMPACTION, Usage(13823, 49)),
+    "compaction-manual": ("de349ced", GapReason.COMPACTION, Usage(13877, 49)),
+    "interactive-statusline": ("72a5ce76", GapReason.COMPACTION, Usage(15343, 23)),
+    "stream-cut-retry": ("0c075a1c", GapReason.CUT, Usage(12107, 1)),
+    "interrupted-sigint": ("f79aadd6", GapReason.INTERRUPTED, Usage(-12192, -1)),
+    "interactive-permission-interrupt-rewind": ("28892d4e", GapReason.INTERRUPTED, Usage(-13605, -1)),
+    "branched-at-turn": ("92a86220", GapReason.COPY, Usage(39146, 144)),
+    "resumed-mid-turn": ("200cb118", GapReason.COPY, Usage(-12116, -95)),
+    "resumed-truncated-copy": ("c10e876b", GapReason.COPY, Usage(-74845, -411)),
+}
+
+
+def truths(where, *cases):
+    return archive(where, *cases).usage(Breakdown.SESSION, UTC).reconciliations
+
+
+def adds_up(truth):
+    parts = truth.recorded + truth.inherited + sum((gap.usage for gap in truth.gaps), Usage())
+    usd = truth.recorded_usd + truth.inherited_usd + sum(gap.cost_usd for gap in truth.gaps)
+    return parts == truth.client.usage and round(usd, 6) == round(truth.client.total_usd, 6)
+
+
+@pytest.mark.parametrize("case", CURRENT)
+def test_recorded_unrecorded_and_inherited_add_up_to_the_clients_own_total(tmp_path, case):
+    told = truths(tmp_path, case)
+
+    assert bool(told) is (case != "2.1.325/killed-sigkill")
+    assert all(adds_up(truth) for truth in told)
+
+
+@pytest.mark.parametrize("case", CURRENT)
+def test_where_they_differ_the_reason_is_the_right_one(tmp_path, case):
+    gaps = [gap for truth in truths(tmp_path, case) for gap in truth.gaps]
+
+    expected = EXPLAINED.get(case.removeprefix("2.1.325/"))
+
+    assert [(gap.session[:8], gap.reason, gap.usage) for gap in gaps] == ([expected] if expected else [])
+
+
+def test_beside_its_parent_a_fork_inherits_and_a_copy_counts_only_what_is_its_own(tmp_path):
+    told = {truth.session[:8]: truth for truth in truths(tmp_path, *CURRENT)}
+
+    assert all(adds_up(truth) for truth in told.values())
+    assert len(told) == 25
+    for fork in ("cceeb00c", "92a86220"):
+        assert told[fork].inherited_from.startswith("2123f2df")
+        assert told[fork].inherited == told["2123f2df"].client.usage
+        assert not told[fork].gaps
+    for copy in ("c10e876b", "200cb118"):
+        assert not told[copy].inherited
+        assert told[copy].recorded == told[copy].client.usage
+        assert not told[copy].gaps
+
+
+def test_eighteen_recordings_equal_the_client_exactly_and_nine_sessions_are_explained(tmp_path):
+    plain = [case for case in CURRENT if case.removeprefix("2.1.325/") not in {*EXPLAINED, "killed-sigkill"}]
+    exact = [truth for number, case in enumerate(plain) for truth in truths(tmp_path / str(number), case)]
+
+    for truth in exact:
+        if not truth.inherited:
+            assert truth.recorded == truth.client.usage
+            assert round(truth.recorded_usd, 6) == round(truth.client.total_usd, 6)
+    assert len(EXPLAINED) == 9

@@ -1,0 +1,125 @@
+import pytest
+
+from flightlog.model.address import parse
+from flightlog.model.events import Text
+from flightlog.model.links import near
+from flightlog.model.session import Step, ToolCall
+from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.views.session.edits import (
+    LINES_MAX,
+    LineEdit,
+    changed_file,
+    changed_files,
+    count_matching_lines,
+    diff_of_call,
+    fingerprint_lines,
+)
+
+
+def call(name, given, **more):
+    return ToolCall("t1", name, given, result=(Text("ok"),), **more)
+
+
+def signed(change):
+    return [f"{line.sign.value}{line.text}" for line in change.lines]
+
+
+def test_the_clients_own_patch_is_taken_where_there_is_one():
+    patch = {"structuredPatch": [{"newStart": 3, "lines": [" same", "-old", "+new"]}]}
+
+    change = diff_of_call(call("Edit", {"file_path": "/a", "old_string": "x", "new_string": "y"}, detail=patch))
+
+    assert signed(change) == ["@line 3", " same", "-old", "+new"]
+    assert (change.path, change.added, change.removed) == ("/a", 1, 1)
+
+
+def test_without_a_patch_old_and_new_words_are_compared():
+    change = diff_of_call(call("Edit", {"file_path": "/a", "old_string": "a\nb\n", "new_string": "a\nc\n"}))
+
+    assert signed(change) == [" a", "-b", "+c"]
+
+
+def test_several_edits_and_whole_files_are_changes_too():
+    edits = [{"old_string": "a", "new_string": "b"}, {"old_string": "c", "new_string": ""}, "odd"]
+
+    assert signed(diff_of_call(call("MultiEdit", {"file_path": "/a", "edits": edits}))) == ["-a", "+b", "-c"]
+    assert signed(diff_of_call(call("Write", {"file_path": "/a", "content": "x\ny"}))) == ["+x", "+y"]
+
+
+def test_what_a_hook_made_of_it_counts():
+    ran = {"file_path": "/b", "content": "z"}
+
+    assert diff_of_call(call("Write", {"file_path": "/a", "content": "x"}, ran_input=ran)).path == "/b"
+
+
+@pytest.mark.parametrize("given", [{}, {"file_path": 5}, {"command": "rm"}])
+def test_what_names_no_file_changes_none(given):
+    assert diff_of_call(call("Write", given)) is None
+    assert changed_file(call("Bash", {"file_path": "/a"})) == ""
+
+
+def test_a_long_change_says_how_much_is_left_out():
+    change = diff_of_call(call("Write", {"file_path": "/a", "content": "line\n" * 1_000}))
+
+    assert (len(change.lines), change.added, change.left_out) == (LINES_MAX, 1_000, 600)
+
+
+def test_a_very_long_edit_is_not_compared_line_by_line():
+    change = diff_of_call(call("Edit", {"file_path": "/a", "old_string": "o\n" * 40_000, "new_string": "n\n" * 40_000}))
+
+    assert (change.added, change.removed) == (40_000, 40_000)
+
+
+def test_odd_patches_are_no_patches():
+    for detail in ("text", {"structuredPatch": 5}, {"structuredPatch": [5, {"lines": 5}]}, {"structuredPatch": []}):
+        given = {"file_path": "/a", "content": "x"}
+        assert signed(diff_of_call(call("Write", given, detail=detail))) == ["+x"]
+
+
+def test_a_steps_files_are_those_that_were_really_written():
+    calls = (
+        call("Write", {"file_path": "/a"}),
+        call("Edit", {"file_path": "/a"}),
+        call("Edit", {"file_path": "/failed"}, is_error=True),
+        call("Edit", {"file_path": "/denied"}, denied="by a person"),
+    )
+    step = Step(1, "m", None, "x", (), calls, Usage(), Cost(None, CostSource.UNKNOWN))
+
+    assert changed_files(step) == ("/a",)
+
+
+LINES = fingerprint_lines(["def a():", "    return 1", "", "def b():", "    return 1", "}"])
+
+
+def edit(*lines):
+    return LineEdit("s#1.1", 1, "a.py", 1, fingerprint_lines(lines))
+
+
+def test_a_line_belongs_to_the_edit_that_holds_most_of_its_neighbours():
+    near_b = edit("def b():", "    return 1", "}")
+    only = edit("    return 1")
+
+    assert count_matching_lines(near_b, LINES, 4) == 3
+    assert count_matching_lines(only, LINES, 4) == 1
+    assert count_matching_lines(near_b, LINES, 0) == 0
+
+
+def test_an_empty_line_is_nobodys():
+    assert count_matching_lines(edit("", "x"), LINES, 2) == 0
+
+
+def test_a_print_does_not_mind_the_indent_and_holds_no_words():
+    (one, other) = fingerprint_lines(["  secret word", "secret word\t"])
+
+    assert one == other
+    assert "secret" not in one
+
+
+def test_how_near_two_places_are():
+    step = parse("s#2.3")
+
+    assert near(step, parse("s")) == near(parse("s"), step) == "here"
+    assert near(step, parse("s#2")) == "here"
+    assert near(step, parse("s#2.4")) == "same turn"
+    assert near(step, parse("s#1.1")) == near(step, parse("s@lane#2.3")) == "same session"
+    assert near(step, parse("t#2.3")) == ""

@@ -1,0 +1,139 @@
+"""Laws of the fold: the same records give the same session and outline, however they reach it."""
+
+import random
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from flightlog.model.damage import Damage
+from flightlog.model.events import HookRecord
+from flightlog.sources.claude_code.discover import Transcript
+from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.usage.prices import price
+from flightlog.views.session.fold import Retain, SessionFold, fold_session
+from flightlog.views.session.thread import EVICTION, Eviction, OutOfOrder, shorten_texts
+from folding import entries_of, fold_items, random_entries, session_lines
+from recordings import CASES, ROOT
+
+TRANSCRIPTS = sorted((ROOT).glob("*/*/transcripts/**/*.jsonl"))
+MAIN = [path for path in TRANSCRIPTS if not path.name.startswith("agent-")]
+EAGER = Eviction(3, 1)
+EVICTIONS = (EVICTION, Eviction(40, 8), EAGER)
+
+
+@cache
+def recorded(path):
+    """Everything on record for the session whose main transcript is `path`, file by file."""
+    session = path.stem
+    lanes = sorted(path.with_suffix("").glob("subagents/*.jsonl"))
+    files = [Transcript(str(path), session, 0, 0)]
+    files += [Transcript(str(lane), session, 0, 0, lane.stem.removeprefix("agent-")) for lane in lanes]
+    return tuple((tuple(entries(file)), (lane_facts(file),) if file.lane else ()) for file in files)
+
+
+def whole(path):
+    return [item for items, facts in recorded(path) for item in (*items, *facts)]
+
+
+def session_of(path, items):
+    return fold_session(path.stem, "claude-code", price, items)
+
+
+def name_of(path):
+    return f"{path.parts[-4]}-{path.parts[-3]}-{path.stem[:8]}"
+
+
+@pytest.mark.parametrize("path", MAIN, ids=name_of)
+def test_shuffled_records_give_the_same_session(path):
+    items = whole(path)
+    expected = session_of(path, items)
+
+    for seed in range(5):
+        shuffled = random.Random(seed).sample(items, len(items))
+        assert session_of(path, shuffled) == expected
+
+
+@settings(deadline=None, max_examples=60)
+@given(data=st.data())
+def test_split_and_repeated_files_give_the_same_session(data):
+    path = data.draw(st.sampled_from(MAIN))
+    pieces = []
+    for items, facts in recorded(path):
+        cuts = sorted(data.draw(st.lists(st.integers(0, len(items)), max_size=4)))
+        pieces += [items[start:end] for start, end in zip([0, *cuts], [*cuts, len(items)], strict=True)]
+        pieces.append(facts)
+    again = data.draw(st.lists(st.sampled_from(pieces), max_size=3))
+    order = data.draw(st.permutations([*pieces, *again]))
+
+    assert session_of(path, [item for piece in order for item in piece]) == session_of(path, whole(path))
+
+
+@settings(deadline=None, max_examples=40)
+@given(path=st.sampled_from(MAIN), every=st.integers(1, 20))
+def test_asking_while_entries_come_changes_nothing(path, every):
+    fold = SessionFold(path.stem, "claude-code", price)
+    for place, item in enumerate(whole(path)):
+        fold.add(item)
+        if place % every == 0:
+            fold.session()
+
+    assert fold.session() == session_of(path, whole(path))
+
+
+@pytest.mark.parametrize("eviction", EVICTIONS, ids=str)
+def test_tail_outline_of_every_recording_equals_all_outline(eviction):
+    in_order = 0
+    for path in MAIN:
+        try:
+            outline = fold_items(whole(path), Retain.TAIL, eviction)
+        except OutOfOrder:
+            continue
+        in_order += 1
+
+        assert outline == fold_items(map(shorten_texts, whole(path)), Retain.ALL)
+    assert in_order >= 28
+
+
+@settings(deadline=None, max_examples=100)
+@given(random_entries(), st.sampled_from([EAGER, Eviction(8, 2)]))
+def test_tail_outline_of_random_entries_equals_all_outline(items, eviction):
+    try:
+        outline = fold_items(items, Retain.TAIL, eviction)
+    except OutOfOrder:
+        return
+
+    assert outline == fold_items(items, Retain.ALL)
+
+
+@given(st.integers(0, 10_000), st.integers(3, 40), st.data())
+def test_outline_at_any_cut_equals_one_read(seed, turns, data):
+    items = entries_of(session_lines(seed, turns))
+    cut = data.draw(st.integers(1, len(items)))
+    fold = SessionFold("s", "claude-code", price, Retain.TAIL, data.draw(st.sampled_from([EVICTION, Eviction(60, 24)])))
+
+    for item in items[:cut]:
+        fold.add(item)
+    early = fold.outline()
+    for item in items[cut:]:
+        fold.add(item)
+
+    assert early == fold_items(items[:cut], Retain.ALL)
+    assert fold.outline() == fold_items(items, Retain.ALL)
+
+
+def test_tail_has_no_session():
+    with pytest.raises(AssertionError):
+        SessionFold("s", "claude-code", price, Retain.TAIL).session()
+
+
+def test_hook_records_are_accepted_and_not_shown():
+    items = [Damage("f", 0, 1, "torn"), *entries_of(session_lines(1, 2))]
+
+    assert fold_items([*items, HookRecord(1, "Stop")], Retain.ALL) == fold_items(items, Retain.ALL)
+
+
+def test_there_are_recordings_of_four_versions():
+    assert {case.split("/")[0] for case in CASES} == {"1.0.128", "2.0.76", "2.1.100", "2.1.325"}
+    assert len(MAIN) == 33

@@ -1,0 +1,30 @@
+"""The outline of a session has the rows, ids and bars of its timeline."""
+
+from flightlog.views.session.outline import CHUNK_ROWS
+from flightlog.views.session.summary import outline_session
+from flightlog.views.session.timeline import build_rows, row_bars
+from recordings import CASES, archive
+
+
+def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_path):
+    for number, case in enumerate(CASES):
+        found = archive(tmp_path / str(number), case)
+        for name in found.recordings:
+            session = found.session(name)
+            outline = outline_session(session)
+
+            for lane in (None, *session.lanes):
+                thread, rows = outline.threads[lane.id if lane else ""], build_rows(session, lane)
+                ids = [row.id for row in rows]
+                assert [thread.id_at(row) for row in range(thread.total)] == ids, case
+                assert [thread.find_row(each) for each in ids] == list(range(len(ids)))
+                assert thread.first_ids() == ids[::CHUNK_ROWS]
+                assert thread.sum_bars() == row_bars(rows)
+
+
+def test_an_id_that_is_not_there_has_no_row(tmp_path):
+    found = archive(tmp_path, "2.1.325/single-turn")
+    thread = outline_session(found.session(found.latest())).threads[""]
+
+    for row_id in ("", "0", "9", "1.99", "1.n99", "l1", "x", "1.x", "9" * 30):
+        assert thread.find_row(row_id) is None

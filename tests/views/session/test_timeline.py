@@ -1,0 +1,113 @@
+import pytest
+
+from flightlog.model.address import parse
+from flightlog.model.errors import Invalid, NotFound
+from flightlog.model.session import Lane, Session, Step, Turn
+from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.views.session.timeline import RowKind, RowMark, build_rows, find_part, map_addresses, mark_of, row_bars
+from recordings import CASES, archive
+
+
+def laid(tmp_path, case, lane=None):
+    found = archive(tmp_path, case)
+    session = found.session(found.latest())
+    return session, build_rows(session, session.lanes[0] if lane == 0 else None)
+
+
+def test_every_prompt_step_and_note_is_a_row_with_an_address_of_its_own(tmp_path):
+    for number, case in enumerate(CASES):
+        found = archive(tmp_path / str(number), case)
+        for name in found.recordings:
+            session = found.session(name)
+            told = build_rows(session)
+            items = sum(1 + len(turn.items) for turn in session.turns)
+            orphans = sum(not lane.call_id for lane in session.lanes)
+
+            assert len(told) == items + orphans
+            assert len({row.id for row in told}) == len(told)
+
+
+def test_a_step_knows_the_subagents_it_started(tmp_path):
+    session, told = laid(tmp_path, "2.1.325/subagents-background")
+
+    started = [(lane, row) for row in told for lane in row.lanes]
+    assert {lane.id for lane, _ in started} == {lane.id for lane in session.lanes}
+    assert all(lane.call_id in {call.id for call in row.item.calls} for lane, row in started)
+
+
+def test_a_subagents_thread_has_rows_of_its_own(tmp_path):
+    _, told = laid(tmp_path, "2.1.325/subagent-foreground", 0)
+
+    assert [row.kind for row in told][:2] == [RowKind.TURN, RowKind.STEP]
+
+
+def test_failures_and_compactions_are_marked(tmp_path):
+    _, failed = laid(tmp_path / "a", "2.1.325/multi-turn-tools")
+    _, compacted = laid(tmp_path / "b", "2.1.325/compaction-auto")
+
+    assert [row.id for row in failed if row.failed] == ["1.5"]
+    assert [row.id for row in compacted if mark_of(row.item) is RowMark.COMPACTION] == ["1.n1"]
+
+
+def test_the_strip_sums_up_to_the_whole(tmp_path):
+    session, told = laid(tmp_path, "2.1.325/multi-turn-tools")
+
+    for most in (1, 3, 240):
+        bars = row_bars(told, most)
+        assert len(bars) <= most
+        assert sum(bar.count for bar in bars) == len(told)
+        assert sum(bar.tokens for bar in bars) == sum(step.usage.total for step in session.steps)
+        assert sum(bar.turns for bar in bars) == len(session.turns)
+
+
+def test_nothing_recorded_is_an_empty_strip():
+    assert row_bars([]) == []
+
+
+@pytest.mark.parametrize("case", ["2.1.325/multi-turn-tools", "2.1.325/subagents-background", "1.0.128/subagent"])
+def test_every_record_of_the_story_has_an_address_that_opens(tmp_path, case):
+    for session in archive(tmp_path, case).told():
+        found = map_addresses(session)
+        uuids = {uuid for step in session.steps for uuid in step.uuids}
+
+        assert uuids <= found.keys()
+        for address in set(found.values()):
+            assert not isinstance(find_part(session, parse(address)), Session)
+
+
+STEP = Step(1, "m", None, "model", (), (), Usage(), Cost(None, CostSource.UNKNOWN))
+TURN = Turn(1, None, (), None, (STEP,))
+LANES = tuple(Lane(name, "", "", "", (TURN,)) for name in ("a12", "a1", "b7"))
+WHOLE = Session("s1", "a", "", "", "", "", "", None, None, (TURN,), LANES, None)
+
+
+@pytest.mark.parametrize(
+    ("written", "part"),
+    [
+        ("s1", WHOLE),
+        ("s1#1", TURN),
+        ("s1#1.1", STEP),
+        ("s1@b", LANES[2]),
+        ("s1@b7#1", TURN),
+        ("s1@b7#1.1", STEP),
+        ("s1@a1", LANES[1]),
+        ("s1@a12", LANES[0]),
+    ],
+)
+def test_an_address_names_a_part(written, part):
+    assert find_part(WHOLE, parse(written)) is part
+
+
+@pytest.mark.parametrize("written", ["s1#2", "s1#1.2", "s1@c", "s1@b7#2", "s1@b7#1.9", "s1#2.1"])
+def test_an_address_that_leads_nowhere_is_refused_with_the_next_command(written):
+    with pytest.raises(NotFound) as refusal:
+        find_part(WHOLE, parse(written))
+
+    assert refusal.value.hint.startswith("flightlog session show")
+
+
+def test_a_beginning_that_several_subagents_share_is_refused_with_their_names():
+    with pytest.raises(Invalid) as refusal:
+        find_part(WHOLE, parse("s1@a"))
+
+    assert refusal.value.hint == "write more of it: a12, a1"

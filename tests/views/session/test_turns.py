@@ -1,0 +1,238 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flightlog.model.events import (
+    ApiFailed,
+    Compacted,
+    Entry,
+    InputRewritten,
+    Kept,
+    Noted,
+    Prompted,
+    PromptKind,
+    Replied,
+    Text,
+    ToolReturned,
+    ToolUse,
+    Unknown,
+)  # fmt: skip
+from flightlog.model.session import Note, NoteKind, Step
+from flightlog.model.usage import Cost, CostSource, Usage
+from flightlog.usage.prices import price
+from flightlog.views.session.turns import build_turns, sort_entries
+
+
+def entry(event, uuid="", parent="", at=0):
+    return Entry(event, "s", uuid, parent, at, at, key=f"{uuid or id(event)}:0")
+
+
+def asked(said, uuid="", parent="", at=0, kind=PromptKind.HUMAN):
+    return entry(Prompted(kind, (Text(said),)), uuid, parent, at)
+
+
+def replied(message, *content, uuid="", parent="", at=0, **fields):
+    said = {"usage": Usage(10, 5), "model": "claude-opus-5-5", **fields}
+    return entry(Replied(message, content=tuple(content), **said), uuid, parent, at)
+
+
+def told(*entries):
+    return build_turns(entries, price)
+
+
+def test_a_turn_goes_from_a_prompt_to_the_next():
+    first, second = told(asked("a"), replied("m1"), replied("m2"), asked("b"), replied("m3"))
+
+    assert (first.number, first.text, [step.number for step in first.steps]) == (1, "a", [1, 2])
+    assert (second.number, second.text, [step.message_id for step in second.steps]) == (2, "b", ["m3"])
+
+
+def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
+    lines = [
+        replied("m1", ToolUse("t", "Bash", {}), block_index=2, at=3),
+        replied("m1", Text("two"), block_index=1, at=2, usage=Usage(10, 50), stop_reason="tool_use"),
+        replied("m1", Text("one"), block_index=0, at=1, usage=Usage(10, 1)),
+    ]
+
+    (turn,) = told(asked("a"), *lines)
+    (step,) = turn.steps
+
+    assert [block.text for block in step.content] == ["one", "two"]
+    assert [call.id for call in step.calls] == ["t"]
+    assert (step.usage, step.at_ms, step.stop_reason) == (Usage(10, 50), 1, "tool_use")
+    assert step.cost == price("claude-opus-5-5", Usage(10, 50), 1)
+
+
+def test_what_comes_before_the_first_prompt_is_a_turn_of_its_own_unless_it_is_only_notes():
+    early = told(replied("m1"), asked("a"))
+    noted = told(entry(Noted("hook", "x")), asked("a"))
+
+    assert [(turn.kind, len(turn.steps)) for turn in early] == [(None, 1), (PromptKind.HUMAN, 0)]
+    assert [(turn.kind, len(turn.items)) for turn in noted] == [(PromptKind.HUMAN, 1)]
+    assert told(entry(Kept("mode"))) == []
+
+
+def test_results_and_rewritten_inputs_find_their_call_even_when_they_come_first():
+    call = replied("m1", ToolUse("t1", "Bash", {"command": "ls"}), at=5)
+    result = entry(ToolReturned("t1", (Text("out"),), is_error=True, agent_id="a7"), at=9)
+
+    (turn,) = told(asked("a"), result, entry(InputRewritten("t1", {"command": "ls -l"})), call)
+    ((made,),) = [step.calls for step in turn.steps]
+
+    assert (made.output, made.is_error, made.lane) == ("out", True, "a7")
+    assert (made.input, made.ran_input) == ({"command": "ls"}, {"command": "ls -l"})
+    assert (made.started_ms, made.ended_ms) == (5, 9)
+
+
+def test_a_call_nobody_answered_has_no_result():
+    (turn,) = told(asked("a"), replied("m1", ToolUse("t1", "Bash", {})))
+
+    assert turn.steps[0].calls[0].result is None
+
+
+def test_what_the_client_says_by_itself_is_a_note():
+    said = [
+        asked("reminder", kind=PromptKind.CLIENT),
+        asked("feedback", kind=PromptKind.HOOK),
+        asked("so far", kind=PromptKind.SUMMARY),
+        asked("[stop]", kind=PromptKind.INTERRUPTION),
+        asked("1 file", kind=PromptKind.COMMAND_OUTPUT),
+        entry(Compacted("auto", 1000, 10)),
+        entry(Compacted("", 1000, 0)),
+        entry(ApiFailed("overloaded", 529, 2)),
+        entry(ApiFailed("given up")),
+        entry(Noted("hook", "blocked")),
+        entry(Noted("informational", "by the way")),
+        entry(Unknown("hologram", ("beam", "type"))),
+        replied("m1", Text("API Error"), synthetic=True, error="x"),
+        replied("m2", Text("No response requested."), synthetic=True),
+    ]
+
+    (turn,) = told(asked("a"), *said)
+
+    assert [(item.kind.value, item.text) for item in turn.items] == [
+        ("client", "reminder"),
+        ("hook", "feedback"),
+        ("summary", "so far"),
+        ("interruption", "[stop]"),
+        ("command", "1 file"),
+        ("compaction", "context compacted (auto), from 1,000 to 10 tokens"),
+        ("compaction", "context compacted (unsaid), from 1,000 tokens"),
+        ("api failure", "overloaded, try 2"),
+        ("api failure", "given up"),
+        ("hook", "blocked"),
+        ("remark", "by the way"),
+        ("unknown record", "hologram with beam, type"),
+        ("api failure", "API Error"),
+        ("client", "No response requested."),
+    ]
+
+
+def test_a_note_is_not_told_twice_in_a_row():
+    (turn,) = told(
+        asked("a"), entry(Noted("hook", "no")), entry(Noted("hook", "no")), replied("m"), entry(Noted("hook", "no"))
+    )
+
+    assert [type(item) for item in turn.items] == [Note, Step, Note]
+    assert turn.items[0].kind is NoteKind.HOOK
+
+
+def test_a_prompt_that_was_taken_back_is_marked_and_what_replaced_it_is_not():
+    thread = [
+        asked("start", "u1"),
+        replied("m1", uuid="u2", parent="u1"),
+        asked("wrong", "u3", "u2"),
+        replied("m2", uuid="u4", parent="u3"),
+        asked("more of it", "u5", "u4"),
+        asked("right", "u6", "u2"),
+        replied("m3", uuid="u7", parent="u6"),
+    ]
+
+    assert {turn.text: turn.rewound for turn in told(*thread)} == {
+        "start": False,
+        "wrong": True,
+        "more of it": True,
+        "right": False,
+    }
+
+
+def test_records_without_a_name_are_never_taken_back():
+    thread = [
+        asked("start", "u1"),
+        asked("nameless", "", "u1"),
+        replied("m1", uuid="u2", parent="u1"),
+        asked("root", "u9"),
+        replied("m2", uuid="u10", parent="u2"),
+    ]
+
+    assert [turn.rewound for turn in told(*thread)] == [False] * 3
+
+
+def test_parents_that_go_in_circles_end():
+    assert len(told(asked("a", "u1", "u2"), replied("m", uuid="u2", parent="u1"))) == 1
+
+
+def test_an_unknown_model_costs_an_unknown_amount():
+    (turn,) = told(asked("a"), replied("m", model="mystery"))
+
+    assert turn.steps[0].cost == Cost(None, CostSource.UNKNOWN)
+
+
+def test_a_note_that_is_only_a_part_of_the_one_before_is_told_unless_a_hook_said_both():
+    outputs = [asked(said, kind=PromptKind.COMMAND_OUTPUT) for said in ("10", "1")]
+    hooked = [entry(Noted("hook", "feedback: no")), entry(Noted("hook", "no"))]
+
+    assert [item.text for item in told(asked("a"), *outputs)[0].items] == ["10", "1"]
+    assert [item.text for item in told(asked("a"), *hooked)[0].items] == ["feedback: no"]
+
+
+def plain(uuid, parent="", at=0, key=""):
+    return Entry(Kept("x"), "s", uuid, parent, order_ms=at, key=key or f"{uuid}:0")
+
+
+records = st.lists(
+    st.builds(
+        plain,
+        st.sampled_from(["", "a", "b", "c", "d"]),
+        st.sampled_from(["", "a", "b", "c", "d", "gone"]),
+        st.integers(0, 2),
+        st.uuids().map(str),
+    ),
+    max_size=10,
+    unique_by=lambda each: each.key,
+)
+
+
+@given(records, st.randoms())
+def test_the_order_read_in_does_not_matter(said, chance):
+    shuffled = chance.sample(said, len(said))
+
+    assert sort_entries(shuffled) == sort_entries(said)
+
+
+@given(records)
+def test_nothing_is_lost_and_nothing_is_told_twice_even_in_circles(said):
+    assert sorted(each.key for each in sort_entries(said)) == sorted(each.key for each in said)
+
+
+def test_a_record_comes_after_the_one_it_replies_to_whatever_the_clock_says():
+    said = [plain("a", "b", 1), plain("b", "c", 2), plain("c", "", 3)]
+
+    assert [each.uuid for each in sort_entries(said)] == ["c", "b", "a"]
+
+
+def test_between_free_choices_the_earlier_then_the_smaller_key_comes_first():
+    said = [plain("c", at=2), plain("b", at=1), plain("a", at=1)]
+
+    assert [each.uuid for each in sort_entries(said)] == ["a", "b", "c"]
+
+
+def test_a_missing_parent_makes_a_root_and_a_circle_goes_to_the_end_by_time():
+    said = [plain("x", "y", 1), plain("y", "x", 0), plain("self", "self", 3), plain("child", "gone", 4)]
+
+    assert [each.uuid for each in sort_entries(said)] == ["self", "child", "y", "x"]
+
+
+def test_ten_thousand_replies_in_a_row_are_no_problem():
+    said = [plain(f"u{place:05}", f"u{place - 1:05}") for place in range(10_000)]
+
+    assert sort_entries(reversed(said)) == said
