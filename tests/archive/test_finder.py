@@ -12,6 +12,7 @@ from archive_maker import START_MS, prompt, put, reply
 from flightlog.archive.finder import Finder
 from flightlog.model.errors import Invalid
 from flightlog.sources.claude_code.discover import discover
+from flightlog.sources.claude_code.records import read_records
 from flightlog.sources.claude_code.stream import read_all
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
@@ -250,7 +251,7 @@ def test_what_two_write_down_at_once_stands_there_once(archive, tmp_path):
 
     def read_behind_another(readings):
         find(archive, "parser", index)
-        yield from read_all(readings)
+        yield from read_all(readings, read_records)
 
     sync_text(first.database, sources, read_behind_another)
     first.close()
@@ -273,7 +274,7 @@ def test_what_another_left_is_still_found(archive, tmp_path):
             with path.open("ab") as file:
                 file.write(prompt("parser again", at=90))
             sources[:] = list(discover(str(archive)).files)
-        yield from read_all(readings)
+        yield from read_all(readings, read_records)
 
     sources = list(discover(str(archive)).files)
     sync_text(first.database, sources, grown_behind_another)

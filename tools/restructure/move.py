@@ -85,7 +85,11 @@ class Source:
                 parts = holder.args[:1]
             for part in filter(None, parts):
                 for text in ast.walk(part):
-                    if isinstance(text, ast.Constant) and isinstance(text.value, str) and text.lineno == text.end_lineno:
+                    if (
+                        isinstance(text, ast.Constant)
+                        and isinstance(text.value, str)
+                        and text.lineno == text.end_lineno
+                    ):
                         yield from self._inside(text)
 
     def _inside(self, text):
@@ -201,8 +205,12 @@ class Mover:
         for path in sorted(SRC.rglob("*.py")):
             module = ".".join(path.relative_to(SRC).with_suffix("").parts)
             self.sources[module] = Source(path, module)
-        self.outside = [Source(path, None) for top in ("tests", "tools") for path in sorted(Path(top).rglob("*.py"))
-                        if "restructure" not in path.parts and "golden" not in path.parts and "recordings" not in path.parts]
+        self.outside = [
+            Source(path, None)
+            for top in ("tests", "tools")
+            for path in sorted(Path(top).rglob("*.py"))
+            if "restructure" not in path.parts and "golden" not in path.parts and "recordings" not in path.parts
+        ]
         for module in self.sources:
             if self.moves.setdefault(module, module) == DELETED and not self.is_empty(module):
                 problems.append(f"{module} is to be deleted but exists")
@@ -220,7 +228,9 @@ class Mover:
         return len(self.sources[module].tree.body) <= 1
 
     def real(self, module):
-        return module if module in self.sources else f"{module}.__init__" if f"{module}.__init__" in self.sources else None
+        return (
+            module if module in self.sources else f"{module}.__init__" if f"{module}.__init__" in self.sources else None
+        )
 
     def import_of(self, source, name):
         """Return the target of the top-level import that binds `name`: (module, symbol or None), or None."""
@@ -298,7 +308,9 @@ class Mover:
                 binder = source.binder(node.value.id, scope)
                 if binder and node.value.id in module_aliases.get(binder, {}):
                     handled.add(node.value)
-                    self.use_module(source, node, scope, binder, module_aliases[binder][node.value.id], new_module, needed, taken)
+                    self.use_module(
+                        source, node, scope, binder, module_aliases[binder][node.value.id], new_module, needed, taken
+                    )
         for node in source.nodes:
             if isinstance(node, ast.Name) and node not in handled and node not in source.class_targets:
                 scope = source.scope_of.get(node)
@@ -319,7 +331,10 @@ class Mover:
                     source.replace(node, new)
         # definitions of renamed own names
         for node in source.tree.body:
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)) and node.name in renames[source.top]:
+            if (
+                isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+                and node.name in renames[source.top]
+            ):
                 if (source.module, node.name) in self.names:
                     start, end = source.span(node)
                     at = source.data.index(node.name.encode(), source.starts[node.lineno - 1])
@@ -343,7 +358,9 @@ class Mover:
             else:
                 lines |= needed.pop(scope, set())
                 text = [self.line(item) for item in sorted(lines, key=str)]
-                text += [f"from {node.module} import {a.name}" + (f" as {a.asname}" if a.asname else "") for a, *_ in foreign]
+                text += [
+                    f"from {node.module} import {a.name}" + (f" as {a.asname}" if a.asname else "") for a, *_ in foreign
+                ]
                 self.replace_statement(source, node, text)
         for scope, items in needed.items():
             for item in items:
@@ -356,9 +373,14 @@ class Mover:
     def only_typing(self, source, item):
         """Return whether every top-level import that leads to `item` was under TYPE_CHECKING."""
         full = f"{item[0]}.{item[1]}"
-        flags = [typing for node, scope, typing in source.imports if scope is source.top
-                 for alias in node.names for module, _ in [self.target(node, alias)]
-                 if module and self.moves[module] in {full, item[0], full + ".__init__"}]
+        flags = [
+            typing
+            for node, scope, typing in source.imports
+            if scope is source.top
+            for alias in node.names
+            for module, _ in [self.target(node, alias)]
+            if module and self.moves[module] in {full, item[0], full + ".__init__"}
+        ]
         return bool(flags) and all(flags)
 
     def use_module(self, source, node, scope, binder, module, new_module, needed, taken):
@@ -505,8 +527,12 @@ class Mover:
     def assemble(self, new, sources, wanted):
         docs, foreign, typing_foreign, constants, bodies = [], [], [], [], []
         single = len(sources) == 1
-        blocked = {self.names.get((s.module, n.name), n.name) for s in sources for n in s.tree.body
-                   if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))}
+        blocked = {
+            self.names.get((s.module, n.name), n.name)
+            for s in sources
+            for n in s.tree.body
+            if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
+        }
         for source in sources:
             doc, plain, typed, leading, rest = split(source, blocked, hoist=not single)
             docs.append(doc)
@@ -523,7 +549,7 @@ class Mover:
         parts.append("\n".join(lines) + "\n")
         if typed:
             parts.append("\nif TYPE_CHECKING:\n" + "".join(f"    {line}\n" for line in dict.fromkeys(typed)))
-        parts.append("\n" + "".join(constants))
+        parts.append("\n" + "".join(dict.fromkeys(constants)))
         parts += ["\n\n" + body.strip("\n") + "\n" for body in bodies if body.strip()]
         return "".join(parts)
 
@@ -561,7 +587,12 @@ def split(source, blocked, *, hoist):
     doc, plain, typed, leading, cut = "", [], [], [], set()
     body = tree.body
     first = 0
-    if body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant) and isinstance(body[0].value.value, str):
+    if (
+        body
+        and isinstance(body[0], ast.Expr)
+        and isinstance(body[0].value, ast.Constant)
+        and isinstance(body[0].value.value, str)
+    ):
         doc = "".join(lines[: body[0].end_lineno])
         cut.update(range(body[0].end_lineno))
         first = body[0].end_lineno
@@ -573,7 +604,11 @@ def split(source, blocked, *, hoist):
             comment = lines[node.end_lineno - 1].rstrip("\n")[node.end_col_offset :]
             for alias in node.names:
                 tail = f" as {alias.asname}" if alias.asname else ""
-                head = f"import {alias.name}" if isinstance(node, ast.Import) else f"from {'.' * node.level}{node.module or ''} import {alias.name}"
+                head = (
+                    f"import {alias.name}"
+                    if isinstance(node, ast.Import)
+                    else f"from {'.' * node.level}{node.module or ''} import {alias.name}"
+                )
                 plain.append(head + tail + comment)
             cut.update(range(node.lineno - 1, node.end_lineno))
         elif isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
@@ -581,14 +616,20 @@ def split(source, blocked, *, hoist):
                 if isinstance(inner, (ast.Import, ast.ImportFrom)):
                     for alias in inner.names:
                         tail = f" as {alias.asname}" if alias.asname else ""
-                        head = f"import {alias.name}" if isinstance(inner, ast.Import) else f"from {inner.module} import {alias.name}"
+                        head = (
+                            f"import {alias.name}"
+                            if isinstance(inner, ast.Import)
+                            else f"from {inner.module} import {alias.name}"
+                        )
                         typed.append(head + tail)
                 elif not isinstance(inner, ast.Pass):
                     problems.append(f"{source.path}: a statement under TYPE_CHECKING")
             cut.update(range(node.lineno - 1, node.end_lineno))
         elif running and hoist and isinstance(node, (ast.Assign, ast.AnnAssign)):
             used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
-            late = {t.id for n in body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)} - names
+            late = {
+                t.id for n in body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)
+            } - names
             targets = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
             if not used & blocked and not used & (late - targets):
                 names |= targets
@@ -631,7 +672,7 @@ def merged_doc(new, docs):
     rest = []
     for doc in docs:
         if doc:
-            body = ast.literal_eval(doc.strip()[doc.strip().index('"""'):]) if '"""' in doc else ""
+            body = ast.literal_eval(doc.strip()[doc.strip().index('"""') :]) if '"""' in doc else ""
             _, _, more = body.partition("\n\n")
             if more.strip():
                 rest.append(more.strip())
@@ -676,7 +717,8 @@ def plan_tests(mover):
             stem = base if alone and base != "__init__" else path.stem.removeprefix("test_")
         else:
             homes = collections.Counter(
-                tuple(mover.moves[m].split(".")[1:-1]) for m in mover.sources
+                tuple(mover.moves[m].split(".")[1:-1])
+                for m in mover.sources
                 if m.rpartition(".")[0] == ".".join(["flightlog", *parts[:-1]]) and not m.endswith("__init__")
             )
             if len(homes) != 1:
@@ -720,10 +762,21 @@ def rewrite_strings(mover, tests):
             dotted[old.removesuffix(".__init__")] = new.removesuffix(".__init__")
     paths = {str(s.path): "src/" + mover.moves[m].replace(".", "/") + ".py" for m, s in mover.sources.items()}
     paths |= {str(old): str(new) for old, new in tests.items()}
-    files = [p for top in ("src", "tests", "tools", "docs") for p in Path(top).rglob("*")
-             if p.suffix in {".py", ".md", ".sh", ".toml", ".yaml", ".html"} and "restructure" not in p.parts
-             and "golden" not in p.parts and "recordings" not in p.parts and p.is_file()]
-    files += [Path(n) for n in ("pyproject.toml", "Makefile", "README.md", "CONTRIBUTING.md", "SECURITY.md") if Path(n).exists()]
+    files = [
+        p
+        for top in ("src", "tests", "tools", "docs")
+        for p in Path(top).rglob("*")
+        if p.suffix in {".py", ".md", ".sh", ".toml", ".yaml", ".html"}
+        and "restructure" not in p.parts
+        and "golden" not in p.parts
+        and "recordings" not in p.parts
+        and p.is_file()
+    ]
+    files += [
+        Path(n)
+        for n in ("pyproject.toml", "Makefile", "README.md", "CONTRIBUTING.md", "SECURITY.md")
+        if Path(n).exists()
+    ]
 
     def swap_dotted(match):
         whole = match[0]
@@ -803,7 +856,10 @@ def write(mover, results):
         left = [p for p in empty.iterdir() if p.name != "__pycache__"]
         if not left:
             shutil.rmtree(empty)
-    subprocess.run([sys.executable, "-m", "ruff", "check", "--fix", "--select", "I001,F401,F811", "-q", "src", "tests", "tools"], check=False)
+    subprocess.run(
+        [sys.executable, "-m", "ruff", "check", "--fix", "--select", "I001,F401,F811", "-q", "src", "tests", "tools"],
+        check=False,
+    )
     subprocess.run([sys.executable, "-m", "ruff", "format", "-q", "src", "tests", "tools"], check=False)
 
 

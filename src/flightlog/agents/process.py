@@ -11,12 +11,17 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
+from flightlog.agents.driver import Outcome
+
 STOP_GRACE_S = 3.0
+
+
+ReadSessionId = Callable[[Sequence[Mapping[str, Any]]], str]
 
 
 class JsonProcess:
@@ -96,6 +101,57 @@ class JsonProcess:
         # A tool that outlived the agent may still hold the pipe; what it says is not the agent's.
         for reader in self._readers:
             reader.join(0.5)
+
+
+class AgentProcess:
+    """An agent at work that prints JSON lines."""
+
+    def __init__(self, process: JsonProcess, read_session_id: ReadSessionId) -> None:
+        """Watch `process`; `read_session_id` finds the session in the records it prints."""
+        self._process, self._read_session_id = process, read_session_id
+        self._read = 0
+
+    @property
+    def pid(self) -> int:
+        """The client's process."""
+        return self._process.pid
+
+    def records(self) -> list[dict[str, Any]]:
+        """The stream records so far."""
+        return self._process.records()
+
+    def news(self) -> list[dict[str, Any]]:
+        """The stream records since the last call."""
+        records, self._read = self._process.records_after(self._read)
+        return records
+
+    def look(self, timeout_s: float) -> Outcome | None:
+        """Wait a little for the end; None while the client is at work."""
+        code = self._process.wait(timeout_s)
+        return None if code is None else self._outcome(code)
+
+    def kill(self) -> Outcome:
+        """End the client at once, with everything it started: not one more call."""
+        return self._outcome(self._process.kill())
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the client alone."""
+        self._process.signal(number)
+
+    def wait(self, timeout_s: float) -> Outcome:
+        """Wait for the end; past the limit the client is stopped with everything it started."""
+        code = self._process.wait(timeout_s)
+        return self._outcome(self._process.stop(), timed_out=True) if code is None else self._outcome(code)
+
+    def stop(self) -> Outcome:
+        """End the client now, with everything it started."""
+        return self._outcome(self._process.stop())
+
+    def _outcome(self, code: int, *, timed_out: bool = False) -> Outcome:
+        records = tuple(self._process.records())
+        return Outcome(
+            code, self._read_session_id(records), records, self._process.stderr(), timed_out, self._process.plain()
+        )
 
 
 def ended(child: "subprocess.Popen[bytes]", grace_s: float) -> int:

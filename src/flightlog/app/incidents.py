@@ -14,8 +14,7 @@ from flightlog.dataset import check as dataset
 from flightlog.lab import incidents as lab
 from flightlog.live import incidents as live
 from flightlog.loop.look import incidents as loop
-from flightlog.loop.look.session import JOURNAL
-from flightlog.loop.run.where import sessions
+from flightlog.loop.run.where import JOURNAL, sessions
 from flightlog.model.damage import Incident, IncidentRoom
 from flightlog.model.errors import FlightlogError
 from flightlog.model.runtime import Runtime

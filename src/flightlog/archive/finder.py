@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.sources.claude_code.records import text_at
+from flightlog.sources.claude_code.records import read_records, text_at
 from flightlog.sources.claude_code.stream import read_all
 from flightlog.sources.protocol import SessionFile
 from flightlog.store.index.database import Index
@@ -79,7 +79,7 @@ class Finder:
         self._index.close()
 
     def _index_new(self, database: sqlite3.Connection) -> SyncStats:
-        return sync_text(database, self._files, read_all)
+        return sync_text(database, self._files, lambda reads: read_all(reads, read_records))
 
     def _costing(self, query: Query) -> frozenset[str] | None:
         """The sessions of the cost that is asked for; None means any."""

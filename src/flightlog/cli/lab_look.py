@@ -32,7 +32,7 @@ def list_runs(runs_dir: Path, *, as_json: bool) -> None:
             meta["session_mode"],
             f"{sum(each['stop_reason'] == 'completed' for each in meta['sessions'])}/{meta['session_count']}",
             str(meta["total_steps"]),
-            _usd(meta["total_cost_usd"]),
+            format_usd(meta["total_cost_usd"]),
             meta["stop_reason"],
             " ".join(meta["tags"]),
         ]
@@ -62,5 +62,6 @@ def _branch(meta: dict[str, Any]) -> str:
     return f"turn {meta['replay_turn']}, {meta['replay_verdict'] or 'not decided'}" if "replay_turn" in meta else "-"
 
 
-def _usd(amount: float | None) -> str:
+def format_usd(amount: float | None) -> str:
+    """Return an amount to four decimals; `?` for an unknown one."""
     return "?" if amount is None else f"${amount:.4f}"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.app import open_runtime
+from flightlog.cli.lab_look import format_usd
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR, sending_options, session_options
 from flightlog.cli.output import examples
 from flightlog.cli.places import ON
@@ -236,7 +237,7 @@ def _print_requests(listed: "list[Listed]") -> None:
             str(each.messages),
             f"{each.bytes / 1000:,.0f}",
             one_line(", ".join(each.tools) or each.stop_reason or "no answer", 40),
-            _usd(each.cost_usd),
+            format_usd(each.cost_usd),
             str(each.samples or "-"),
             str(each.variants or "-"),
         ]
@@ -255,20 +256,16 @@ def _print(told: dict[str, Any], run: Path) -> None:
             each["model"] or "as recorded",
             f"{each['samples']}/{each['count']}",
             str(len(each["errors"]) or "-"),
-            _usd(each["cost_usd"]),
+            format_usd(each["cost_usd"]),
         ]
         for each in told["targets"]
     ]
     print_table(["samples in", "model", "answered", "errors", "cost"], rows, right=(2, 3, 4))
     for error in dict.fromkeys(error for each in told["targets"] for error in each["errors"]):
         click.echo(inert(f"error: {one_line(error, 200)}"), err=True)
-    cost = f"about {_usd(told['expected_usd'])}" if "expected_usd" in told else _usd(told["cost_usd"])
+    cost = f"about {format_usd(told['expected_usd'])}" if "expected_usd" in told else format_usd(told["cost_usd"])
     click.echo(f"\n{told['stop_reason']}, {cost}   {inert(str(run))}", err=True)
     if told["left"] and told["stop_reason"] != "dry run":
         click.echo(
             inert(f"{told['left']} are left; go on with them: flightlog lab resample {run.name} --resume"), err=True
         )
-
-
-def _usd(amount: float | None) -> str:
-    return "?" if amount is None else f"${amount:.4f}"

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from flightlog.cli.lab_look import format_usd
 from flightlog.cli.output import print_table
 from flightlog.model.text import counted, inert, one_line
 
@@ -31,19 +32,19 @@ def print_run(meta: dict[str, Any]) -> None:
             str(each["num_turns"]),
             str(each["tool_call_count"]),
             str(each["file_writes"]),
-            _usd(each["total_cost_usd"]),
+            format_usd(each["total_cost_usd"]),
             one_line(each["error"] or "", 60),
         ]
         for each in meta["sessions"]
     ]
     print_table(["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5))
     click.echo(
-        f"total {_usd(meta['total_cost_usd'])}, {counted(meta['total_steps'], 'step')}, "
+        f"total {format_usd(meta['total_cost_usd'])}, {counted(meta['total_steps'], 'step')}, "
         f"{counted(meta['total_file_writes'], 'write')}"
     )
     if meta["total_resamples"] or meta["total_resample_errors"]:
         errors = f", {counted(meta['total_resample_errors'], 'error')}" if meta["total_resample_errors"] else ""
-        click.echo(f"samples {meta['total_resamples']}{errors}, {_usd(meta['total_resample_cost_usd'])} besides")
+        click.echo(f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} besides")
     for each in meta.get("file_changes", ())[:40]:
         click.echo(
             inert(f"  {each['kind']:<9} {one_line(each['path'], 100)}  +{each['added'] or 0} -{each['removed'] or 0}")
@@ -91,7 +92,7 @@ def print_side_by_side(told: dict[str, Any], names: list[str]) -> None:
 
 
 def _print_session(told: dict[str, Any]) -> None:
-    head = f"{told['session_dir']}  {told['stop_reason']}  {_usd(told['total_cost_usd'])}"
+    head = f"{told['session_dir']}  {told['stop_reason']}  {format_usd(told['total_cost_usd'])}"
     click.echo(inert(f"{head}  session {told['session_id']}"))
     click.echo(inert(f"prompt: {one_line(told['prompt'], 160)}"))
     rows = [
@@ -99,7 +100,7 @@ def _print_session(told: dict[str, Any]) -> None:
             str(each["turn"]),
             one_line(", ".join(each["tools"]) or "-", 40),
             str(each["files_changed"]),
-            _usd(each["cost_usd"]),
+            format_usd(each["cost_usd"]),
             one_line(each["text"], 70),
         ]
         for each in told["turns"]
@@ -111,7 +112,7 @@ def _print_session(told: dict[str, Any]) -> None:
 
 def _print_step(told: dict[str, Any]) -> None:
     lane = f"@{told['lane']}" if told["lane"] else ""
-    head = f"{told['run']} {told['session_dir']}{lane} turn {told['turn']}  {told['model']}  {_usd(told['cost_usd'])}"
+    head = f"{told['run']} {told['session_dir']}{lane} turn {told['turn']}  {told['model']}  {format_usd(told['cost_usd'])}"
     click.echo(inert(head))
     request = told["request"]
     if request:
@@ -148,7 +149,3 @@ def _indented(text: str) -> str:
 
 def _spread(told: dict[str, Any] | None) -> str:
     return "-" if told is None else f"{told['mean']:.4g} ± {told['sd']:.2g}"
-
-
-def _usd(amount: float | None) -> str:
-    return "?" if amount is None else f"${amount:.4f}"

@@ -15,7 +15,7 @@ import msgspec
 from flightlog.model.session_file import SessionFile
 from flightlog.model.usage import Breakdown, Row, UsageRow
 from flightlog.sources.claude_code.parallel import scan_files
-from flightlog.sources.claude_code.scan import scan
+from flightlog.sources.claude_code.scan import scan, scan_mapped
 from flightlog.sources.forks import TICKETS_MAX, may_fork, run_forked
 from flightlog.store.index.database import Index, Readable
 from flightlog.store.index.files import SCHEMA as FILES
@@ -98,7 +98,7 @@ class UsagePipeline:
         database.execute("BEGIN")
         try:
             update = UsageIndexUpdate(database, self._files, VERSION)
-            update.merge_scans(scan_files(update.plan.pending, os.cpu_count() or 1))
+            update.merge_scans(scan_files(update.plan.pending, scan, scan_mapped, os.cpu_count() or 1))
             update.fresh = self._digest_groups(update, update.stale_groups())
             self._digests = update.digests()
         finally:

@@ -5,7 +5,7 @@ import threading
 from flightlog.model.session_file import SessionFile
 from flightlog.sources.claude_code import parallel
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES
-from flightlog.sources.claude_code.scan import scan
+from flightlog.sources.claude_code.scan import scan, scan_mapped
 from flightlog.sources.usage_rows import unpack_rows
 from flightlog.store.index.files import PendingRead
 
@@ -21,7 +21,7 @@ def pending(tmp_path, count=40, size=LARGE):
 
 
 def scan_files(reads, **options):
-    scans = dict(parallel.scan_files(reads, **options))
+    scans = dict(parallel.scan_files(reads, scan, scan_mapped, **options))
     assert sorted(scans) == list(range(len(reads)))
     return [scans[position] for position in range(len(reads))]
 

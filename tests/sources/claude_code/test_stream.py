@@ -22,7 +22,7 @@ def readings(tmp_path, size):
 def test_a_second_process_reads_what_one_reads(tmp_path):
     few, many = readings(tmp_path, 100), readings(tmp_path, FORK_ABOVE_BYTES)
 
-    alone, ahead = list(read_all(few)), list(read_all(many))
+    alone, ahead = list(read_all(few, read_records)), list(read_all(many, read_records))
 
     assert alone == ahead == [read_records(each.file.path, 0) for each in few]
     assert [each.records[0].said for each in ahead] == ["word0", "word1", "word2", "word3", "word4"]
@@ -38,6 +38,6 @@ def test_a_reader_that_stops_is_replaced(tmp_path):
 
 
 def test_who_stops_listening_leaves_no_child_behind(tmp_path):
-    ahead = read_all(readings(tmp_path, FORK_ABOVE_BYTES))
+    ahead = read_all(readings(tmp_path, FORK_ABOVE_BYTES), read_records)
     assert next(ahead).records
     ahead.close()

@@ -10,7 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.loop import events as e
-from flightlog.loop.look.session import JOURNAL, Told, events
+from flightlog.loop.look.session import Told, events
+from flightlog.loop.run.where import JOURNAL
 
 BINS = 10
 _PRIOR = 5.0

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Final
 
 from flightlog.loop import events as e
-from flightlog.loop.look.session import JOURNAL, events
+from flightlog.loop.look.session import events
+from flightlog.loop.run.where import JOURNAL
 from flightlog.model.damage import Damage, Incident, IncidentKind
 from flightlog.store.lines import read_together
 

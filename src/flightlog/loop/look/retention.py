@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from flightlog.loop.look.analysis import analysis
-from flightlog.loop.look.session import JOURNAL, events, look
-from flightlog.loop.run.where import ARCHIVE, sessions
+from flightlog.loop.look.session import events, look
+from flightlog.loop.run.where import ARCHIVE, JOURNAL, sessions
 from flightlog.model.retention import Deed, Item, Move, Policy, Rule
 from flightlog.model.text import one_line
 

@@ -17,6 +17,7 @@ from flightlog.loop.core.state import State
 from flightlog.loop.core.times import seconds
 from flightlog.loop.layout import pages
 from flightlog.loop.plan.schema import Plan
+from flightlog.loop.run.where import JOURNAL
 from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.model.errors import NotFound
 from flightlog.store.lines import Line, read, read_together
@@ -25,7 +26,7 @@ from flightlog.store.locks import holder
 if TYPE_CHECKING:
     from flightlog.privacy.redact import Redactor
 
-JOURNAL, CHECKPOINT, PLAN, LEASE = "journal.jsonl", "checkpoint.json", "plan.yaml", "runner.lock"
+CHECKPOINT, PLAN, LEASE = "checkpoint.json", "plan.yaml", "runner.lock"
 
 
 class Told(NamedTuple):

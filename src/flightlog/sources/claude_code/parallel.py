@@ -7,55 +7,61 @@ never rows. Serves the bar of a cold report: twice as fast as ccusage on 1 GB.
 
 import gc
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import msgspec
 
-from flightlog.sources.claude_code.scan import BLOCK_BYTES, scan, scan_mapped
 from flightlog.sources.forks import TICKETS_MAX, may_fork, run_forked
-from flightlog.sources.protocol import UsageScan
+from flightlog.sources.protocol import SessionFile, UsageScan
 from flightlog.sources.usage_rows import pack_rows, response_keys
 from flightlog.store.index.files import PendingRead
 
 FORK_ABOVE_BYTES = 64 << 20  # below it, two forks take longer than the scan of one process
 _BATCH_BYTES_MIN = 1 << 20
 
-_decode = msgspec.msgpack.Decoder(list[tuple[int, UsageScan]]).decode
+ScanFile = Callable[[SessionFile, int], UsageScan]
+_decode_scans = msgspec.msgpack.Decoder(list[tuple[int, UsageScan]]).decode
 
 
-def scan_files(pending: Sequence[PendingRead], workers: int = 2) -> Iterator[tuple[int, UsageScan]]:
+def scan_files(
+    pending: Sequence[PendingRead], scan: ScanFile, scan_mapped: ScanFile, workers: int = 2
+) -> Iterator[tuple[int, UsageScan]]:
     """Scan every file and yield its position in `pending` and its scan, in any order.
 
-    Scans made by another process arrive packed.
+    Scans made by another process arrive packed; there `scan_mapped` may map the file, because a
+    file that shrinks ends only that process.
     """
     sizes = [max(read.file.size - read.start, 0) for read in pending]
     collecting = gc.isenabled()
     gc.disable()  # a scan makes no cycles, and looking for them takes a fifth of the time
     try:
         if sum(sizes) < FORK_ABOVE_BYTES or workers < 2 or not may_fork():
-            buffer = bytearray(BLOCK_BYTES)
             for position, read in enumerate(pending):
-                yield position, scan(read.file, read.start, buffer)
+                yield position, scan(read.file, read.start)
         else:
-            yield from _scan_forked(pending, sizes, workers)
+            missing = yield from _scan_forked(pending, sizes, scan_mapped, workers)
+            for position, read in missing.items():
+                yield position, scan(read.file, read.start)
     finally:
         if collecting:
             gc.enable()
 
 
-def _scan_forked(pending: Sequence[PendingRead], sizes: Sequence[int], workers: int) -> Iterator[tuple[int, UsageScan]]:
+def _scan_forked(
+    pending: Sequence[PendingRead], sizes: Sequence[int], scan: ScanFile, workers: int
+) -> Generator[tuple[int, UsageScan], None, dict[int, PendingRead]]:
+    """Yield the scans of forked workers; return the reads that a dead worker did not deliver."""
     batches = _batch_files(pending, sizes)
 
     def scan_batch(number: int) -> list[tuple[int, UsageScan]]:
-        return [(position, _scan_packed(pending[position])) for position in batches[number]]
+        return [(position, _scan_packed(pending[position], scan)) for position in batches[number]]
 
     missing = dict(enumerate(pending))
-    for scans in run_forked(len(batches), scan_batch, _decode, workers):
+    for scans in run_forked(len(batches), scan_batch, _decode_scans, workers):
         for position, found in scans:
             if missing.pop(position, None):
                 yield position, found
-    for position, read in missing.items():
-        yield position, scan(read.file, read.start)
+    return missing
 
 
 def _batch_files(pending: Sequence[PendingRead], sizes: Sequence[int]) -> list[list[int]]:
@@ -78,9 +84,9 @@ def _batch_files(pending: Sequence[PendingRead], sizes: Sequence[int]) -> list[l
     return batches
 
 
-def _scan_packed(read: PendingRead) -> UsageScan:
+def _scan_packed(read: PendingRead, scan: ScanFile) -> UsageScan:
     """Return a scan as the index will store it, so that its rows are packed once, in the worker."""
-    found = scan_mapped(read.file, read.start)
+    found = scan(read.file, read.start)
     found.packed, found.keys = pack_rows(found.rows, found.totals), response_keys(found.rows)
     found.rows, found.totals = [], []
     return found

@@ -47,15 +47,12 @@ def scan_mapped(file: SessionFile, start: int = 0) -> UsageScan:
     return scanner.finish()
 
 
-def scan(file: SessionFile, start: int = 0, buffer: bytearray | None = None) -> UsageScan:
-    """Scan one file from byte `start`; `error` says why a file cannot be read.
-
-    `buffer` saves a fresh block for each of many files.
-    """
+def scan(file: SessionFile, start: int = 0) -> UsageScan:
+    """Scan one file from byte `start`; `error` says why a file cannot be read."""
     scanner = _UsageScanner(file, start)
     try:
         with closing(open_reader(file.path)) as reader:
-            scanner.scan_reader(reader, buffer or bytearray(BLOCK_BYTES))
+            scanner.scan_reader(reader, bytearray(BLOCK_BYTES))
     except OSError as error:
         scanner.result.error = error.strerror or "unreadable"
     return scanner.finish()
