@@ -112,7 +112,8 @@ def _print_session(told: dict[str, Any]) -> None:
 
 def _print_step(told: dict[str, Any]) -> None:
     lane = f"@{told['lane']}" if told["lane"] else ""
-    head = f"{told['run']} {told['session_dir']}{lane} turn {told['turn']}  {told['model']}  {format_usd(told['cost_usd'])}"
+    turn = f"{told['session_dir']}{lane} turn {told['turn']}"
+    head = f"{told['run']} {turn}  {told['model']}  {format_usd(told['cost_usd'])}"
     click.echo(inert(head))
     request = told["request"]
     if request:
