@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.agents.claude_code.driver import AgentProcess, ClaudeCode, ClientSandbox, isolated_environment
+from flightlog.agents.claude_code.driver import ClaudeCode, ClientSandbox, isolated_environment
 from flightlog.agents.driver import Ask, Outcome
+from flightlog.agents.process import AgentProcess
 from flightlog.agents.scripted import Scenario, Seen, parse, serve
 from flightlog.app.install import apply, plan
 

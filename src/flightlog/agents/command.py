@@ -10,9 +10,9 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from flightlog.agents.claude_code.driver import AgentProcess
+from flightlog.agents.claude_code.stream import read_session_id
 from flightlog.agents.driver import Ask, Outcome, without_proxy
-from flightlog.agents.process import JsonProcess
+from flightlog.agents.process import AgentProcess
 
 _PLACE = re.compile(r"\{(prompt|session_id|resume|model)\}")
 
@@ -32,7 +32,8 @@ class Command(Struct, frozen=True):
     def start(self, ask: Ask) -> AgentProcess:
         """Start the program and return at once."""
         environment = without_proxy(ask.environment)
-        return AgentProcess(JsonProcess([*ask.before, *self._filled(ask)], cwd=ask.cwd, environment=environment))
+        command = [*ask.before, *self._filled(ask)]
+        return AgentProcess(command, cwd=ask.cwd, environment=environment, session_of=read_session_id)
 
     def run(self, ask: Ask, timeout_s: float) -> Outcome:
         """Run the program to its end."""

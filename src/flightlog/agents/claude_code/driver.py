@@ -12,13 +12,12 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
 from flightlog.agents.claude_code.stream import read_session_id
 from flightlog.agents.driver import Ask, Outcome, without_proxy
-from flightlog.agents.process import JsonProcess
+from flightlog.agents.process import AgentProcess
 from flightlog.model.errors import NotFound
 from flightlog.sources.claude_code.discover import AGENT
 
@@ -68,67 +67,15 @@ class ClaudeCode(Struct, frozen=True):
         found = re.match(rb"(\d+\.\d+\.\d+)\b", said.stdout)
         return found[1].decode() if found else ""
 
-    def start(self, ask: Ask) -> "AgentProcess":
+    def start(self, ask: Ask) -> AgentProcess:
         """Start a `-p` session and return at once."""
+        command = [*ask.before, *_command(self.program, ask)]
         environment = without_proxy(ask.environment)
-        return AgentProcess(
-            JsonProcess([*ask.before, *_command(self.program, ask)], cwd=ask.cwd, environment=environment)
-        )
+        return AgentProcess(command, cwd=ask.cwd, environment=environment, session_of=read_session_id)
 
     def run(self, ask: Ask, timeout_s: float) -> Outcome:
         """Run a `-p` session to its end."""
         return self.start(ask).wait(timeout_s)
-
-
-class AgentProcess:
-    """A `-p` session at work."""
-
-    def __init__(self, process: JsonProcess) -> None:
-        """Watch `process`, which speaks stream-json."""
-        self._process = process
-        self._read = 0
-
-    @property
-    def pid(self) -> int:
-        """The client's process."""
-        return self._process.pid
-
-    def records(self) -> list[dict[str, Any]]:
-        """The stream records so far."""
-        return self._process.records()
-
-    def news(self) -> list[dict[str, Any]]:
-        """The stream records since the last call."""
-        records, self._read = self._process.records_after(self._read)
-        return records
-
-    def look(self, timeout_s: float) -> Outcome | None:
-        """Wait a little for the end; None while the client is at work."""
-        code = self._process.wait(timeout_s)
-        return None if code is None else self._outcome(code)
-
-    def kill(self) -> Outcome:
-        """End the client at once, with everything it started: not one more call."""
-        return self._outcome(self._process.kill())
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the client alone."""
-        self._process.signal(number)
-
-    def wait(self, timeout_s: float) -> Outcome:
-        """Wait for the end; past the limit the client is stopped with everything it started."""
-        code = self._process.wait(timeout_s)
-        return self._outcome(self._process.stop(), timed_out=True) if code is None else self._outcome(code)
-
-    def stop(self) -> Outcome:
-        """End the client now, with everything it started."""
-        return self._outcome(self._process.stop())
-
-    def _outcome(self, code: int, *, timed_out: bool = False) -> Outcome:
-        records = tuple(self._process.records())
-        return Outcome(
-            code, read_session_id(records), records, self._process.stderr(), timed_out, self._process.plain()
-        )
 
 
 def find(given: str, path: str) -> Path:

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from flightlog.agents.driver import Driver, Running
+from flightlog.agents.driver import Driver
+from flightlog.agents.process import AgentProcess
 from flightlog.lab.book import Book
 from flightlog.lab.running.ground import Ground
 from flightlog.lab.running.purse import Purse
@@ -28,7 +29,7 @@ class Stage:
         self.is_apart = False
         self.mode = book.state.started.permission_mode if book.state.started else book.config.permission_mode
         self.stop_reason = ""
-        self._at_work: dict[str, Running] = {}
+        self._at_work: dict[str, AgentProcess] = {}
         self._lock = threading.Lock()
 
     def stop(self, reason: str) -> None:
@@ -46,7 +47,7 @@ class Stage:
         return running.records() if running is not None else ()
 
     @contextmanager
-    def at_work(self, session: str, running: Running) -> Iterator[None]:
+    def at_work(self, session: str, running: AgentProcess) -> Iterator[None]:
         """Know an agent while it works, so that it can be stopped."""
         with self._lock:
             self._at_work[session] = running
