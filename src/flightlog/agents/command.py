@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from flightlog.agents.claude_code.stream import read_session_id
-from flightlog.agents.driver import Ask, Outcome, without_proxy
+from flightlog.agents.driver import Ask, without_proxy
 from flightlog.agents.process import AgentProcess
 
 _PLACE = re.compile(r"\{(prompt|session_id|resume|model)\}")
@@ -34,10 +34,6 @@ class Command(Struct, frozen=True):
         environment = without_proxy(ask.environment)
         command = [*ask.before, *self._filled(ask)]
         return AgentProcess(command, cwd=ask.cwd, environment=environment, session_of=read_session_id)
-
-    def run(self, ask: Ask, timeout_s: float) -> Outcome:
-        """Run the program to its end."""
-        return self.start(ask).wait(timeout_s)
 
     def _filled(self, ask: Ask) -> list[str]:
         known = {"prompt": ask.prompt, "session_id": ask.session, "resume": ask.resume, "model": self.model}

@@ -71,6 +71,3 @@ class Driver(Protocol):
 
     def start(self, ask: Ask) -> "AgentProcess":
         """Start a run and return at once."""
-
-    def run(self, ask: Ask, timeout_s: float) -> Outcome:
-        """Start a run and wait for its end."""
