@@ -360,3 +360,14 @@ def test_the_check_for_participles_spares_verbs():
 
 def test_the_readme_is_short():
     assert (ROOT / "README.md").read_text("utf-8").count("\n") <= 120
+
+
+CLIENT_WORDS = re.compile(r"cache_creation_input_tokens|cost-state|<synthetic>|isSidechain|requestRef")
+READERS = ("agents", "app/hook", "sources/api", "sources/claude_code", "views/atif")
+
+
+def test_only_an_agents_own_package_knows_its_records():
+    knowing = [name(path) for path in MODULES if CLIENT_WORDS.search(path.read_text("utf-8"))]
+
+    assert [path for path in knowing if not path.startswith(READERS)] == []
+    assert knowing, "the words are still those of the client"

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from flightlog.agents.claude_code.stream import read_session_id
-from flightlog.agents.driver import Ask, Outcome, without_proxy
-from flightlog.agents.process import AgentProcess, JsonProcess
+from flightlog.agents.driver import Ask, without_proxy
+from flightlog.agents.process import AgentProcess
 
 _PLACE = re.compile(r"\{(prompt|session_id|resume|model)\}")
 
@@ -32,13 +32,8 @@ class Command(Struct, frozen=True):
     def start(self, ask: Ask) -> AgentProcess:
         """Start the program and return at once."""
         environment = without_proxy(ask.environment)
-        return AgentProcess(
-            JsonProcess([*ask.before, *self._filled(ask)], cwd=ask.cwd, environment=environment), read_session_id
-        )
-
-    def run(self, ask: Ask, timeout_s: float) -> Outcome:
-        """Run the program to its end."""
-        return self.start(ask).wait(timeout_s)
+        command = [*ask.before, *self._filled(ask)]
+        return AgentProcess(command, cwd=ask.cwd, environment=environment, session_of=read_session_id)
 
     def _filled(self, ask: Ask) -> list[str]:
         known = {"prompt": ask.prompt, "session_id": ask.session, "resume": ask.resume, "model": self.model}

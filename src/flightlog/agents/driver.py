@@ -4,13 +4,16 @@ A driver starts one program and reports what it said. It decides nothing: enviro
 limits and the place to work in are given, and no driver reads them from the machine.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from flightlog.model.exchange import is_loopback
+
+if TYPE_CHECKING:
+    from flightlog.agents.process import AgentProcess
 
 _LOOPBACK = "127.0.0.1,localhost,::1"
 
@@ -56,35 +59,6 @@ class Outcome(Struct, frozen=True):
     plain: str = ""
 
 
-class Running(Protocol):
-    """An agent at work."""
-
-    @property
-    def pid(self) -> int:
-        """The agent's own process."""
-
-    def records(self) -> Sequence[dict[str, Any]]:
-        """What it has said so far."""
-
-    def news(self) -> Sequence[dict[str, Any]]:
-        """What it has said since the last call."""
-
-    def look(self, timeout_s: float) -> Outcome | None:
-        """Wait a little for its end; None while it is at work."""
-
-    def kill(self) -> Outcome:
-        """End it at once, with everything it started."""
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the agent alone, as a person or the system would."""
-
-    def wait(self, timeout_s: float) -> Outcome:
-        """Wait for its end; past the limit it is stopped with everything it started."""
-
-    def stop(self) -> Outcome:
-        """End it now, with everything it started."""
-
-
 class Driver(Protocol):
     """How one kind of agent is driven."""
 
@@ -95,8 +69,5 @@ class Driver(Protocol):
     def version(self, environment: Mapping[str, str]) -> str:
         """The program's version, or nothing when it does not say."""
 
-    def start(self, ask: Ask) -> Running:
+    def start(self, ask: Ask) -> "AgentProcess":
         """Start a run and return at once."""
-
-    def run(self, ask: Ask, timeout_s: float) -> Outcome:
-        """Start a run and wait for its end."""

@@ -1,7 +1,7 @@
 """A child process that speaks JSON lines, and its end without orphans.
 
 The child gets a session of its own, so that one signal reaches it and what it started. Tools
-of an agent may have left that group: before the last blow their parents are asked (`ps`).
+of an agent may have left that group: before SIGKILL, its descendants are found with `ps`.
 Knows nothing of any agent.
 """
 
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
@@ -21,13 +21,17 @@ from flightlog.agents.driver import Outcome
 STOP_GRACE_S = 3.0
 
 
-ReadSessionId = Callable[[Sequence[Mapping[str, Any]]], str]
+class AgentProcess:
+    """A running agent whose stdout is read line by line; `session_of` names the session of its records."""
 
-
-class JsonProcess:
-    """A running child whose stdout is read line by line while it works."""
-
-    def __init__(self, command: Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        *,
+        cwd: Path,
+        environment: Mapping[str, str],
+        session_of: Callable[[Sequence[dict[str, Any]]], str],
+    ) -> None:
         """Start `command` with exactly `environment` and nothing on its stdin."""
         self._child = subprocess.Popen(
             list(command),
@@ -38,6 +42,8 @@ class JsonProcess:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        self._session_of = session_of
+        self._read = 0
         self._lines: list[bytes] = []
         self._errors: list[bytes] = []
         self._readers = [
@@ -49,109 +55,53 @@ class JsonProcess:
 
     @property
     def pid(self) -> int:
-        """The child's process id, which is its group's too."""
+        """The agent's process id, which is its group's too."""
         return self._child.pid
 
     def records(self) -> list[dict[str, Any]]:
-        """The JSON objects among the lines said so far."""
-        return [record for line in list(self._lines) if (record := _record(line)) is not None]
+        """Return the JSON objects written so far."""
+        return _records(list(self._lines))
 
-    def records_after(self, line: int) -> tuple[list[dict[str, Any]], int]:
-        """The JSON objects among the lines after the first `line`, and how many lines there are now."""
-        lines = self._lines[line:]
-        return [record for each in lines if (record := _record(each)) is not None], line + len(lines)
-
-    def plain(self) -> str:
-        """The lines said so far that are no JSON objects."""
-        return b"".join(line for line in list(self._lines) if _record(line) is None).decode("utf-8", "replace")
-
-    def stderr(self) -> str:
-        """What it complained about so far."""
-        return b"".join(self._errors).decode("utf-8", "replace")
+    def news(self) -> list[dict[str, Any]]:
+        """Return the JSON objects written since the last call."""
+        lines = self._lines[self._read :]
+        self._read += len(lines)
+        return _records(lines)
 
     def signal(self, number: int) -> None:
-        """Send a signal to the child alone."""
+        """Send a signal to the agent alone, as a person or the system would."""
         self._child.send_signal(number)
 
-    def wait(self, timeout_s: float) -> int | None:
-        """Wait for the end and return the exit code, or None when time ran out."""
+    def look(self, timeout_s: float) -> Outcome | None:
+        """Wait a little for the end; None while the agent is at work."""
         try:
-            code = self._child.wait(timeout_s)
+            return self._outcome(self._child.wait(timeout_s))
         except subprocess.TimeoutExpired:
             return None
-        self._finish()
-        return code
 
-    def stop(self) -> int:
-        """End the child and all it started: ask first, then kill."""
-        code = ended(self._child, STOP_GRACE_S)
-        self._finish()
-        return code
+    def wait(self, timeout_s: float) -> Outcome:
+        """Wait for the end; past the limit the agent is stopped with everything it started."""
+        return self.look(timeout_s) or self._outcome(ended(self._child, STOP_GRACE_S), timed_out=True)
 
-    def kill(self) -> int:
-        """End the child and all it started without another word: frozen first, so that nothing more is begun."""
+    def stop(self) -> Outcome:
+        """End the agent and all it started: SIGTERM first, then SIGKILL."""
+        return self._outcome(ended(self._child, STOP_GRACE_S))
+
+    def kill(self) -> Outcome:
+        """End the agent and all it started at once: frozen first, so that it begins nothing more."""
         with suppress(ProcessLookupError):
             self._child.send_signal(signal.SIGSTOP)
         send({self.pid, *descendants(self.pid)}, signal.SIGKILL)
-        code = self._child.wait()
-        self._finish()
-        return code
-
-    def _finish(self) -> None:
-        # A tool that outlived the agent may still hold the pipe; what it says is not the agent's.
-        for reader in self._readers:
-            reader.join(0.5)
-
-
-class AgentProcess:
-    """An agent at work that prints JSON lines."""
-
-    def __init__(self, process: JsonProcess, read_session_id: ReadSessionId) -> None:
-        """Watch `process`; `read_session_id` finds the session in the records it prints."""
-        self._process, self._read_session_id = process, read_session_id
-        self._read = 0
-
-    @property
-    def pid(self) -> int:
-        """The client's process."""
-        return self._process.pid
-
-    def records(self) -> list[dict[str, Any]]:
-        """The stream records so far."""
-        return self._process.records()
-
-    def news(self) -> list[dict[str, Any]]:
-        """The stream records since the last call."""
-        records, self._read = self._process.records_after(self._read)
-        return records
-
-    def look(self, timeout_s: float) -> Outcome | None:
-        """Wait a little for the end; None while the client is at work."""
-        code = self._process.wait(timeout_s)
-        return None if code is None else self._outcome(code)
-
-    def kill(self) -> Outcome:
-        """End the client at once, with everything it started: not one more call."""
-        return self._outcome(self._process.kill())
-
-    def signal(self, number: int) -> None:
-        """Send a signal to the client alone."""
-        self._process.signal(number)
-
-    def wait(self, timeout_s: float) -> Outcome:
-        """Wait for the end; past the limit the client is stopped with everything it started."""
-        code = self._process.wait(timeout_s)
-        return self._outcome(self._process.stop(), timed_out=True) if code is None else self._outcome(code)
-
-    def stop(self) -> Outcome:
-        """End the client now, with everything it started."""
-        return self._outcome(self._process.stop())
+        return self._outcome(self._child.wait())
 
     def _outcome(self, code: int, *, timed_out: bool = False) -> Outcome:
-        records = tuple(self._process.records())
-        return Outcome(
-            code, self._read_session_id(records), records, self._process.stderr(), timed_out, self._process.plain()
-        )
+        # A tool that outlived the agent may still hold the pipe; what it writes is not the agent's.
+        for reader in self._readers:
+            reader.join(0.5)
+        records = tuple(self.records())
+        plain = b"".join(line for line in list(self._lines) if _record(line) is None)
+        stderr, other = (data.decode("utf-8", "replace") for data in (b"".join(self._errors), plain))
+        return Outcome(code, self._session_of(records), records, stderr, timed_out, other)
 
 
 def ended(child: "subprocess.Popen[bytes]", grace_s: float) -> int:
@@ -209,6 +159,10 @@ def send(pids: set[int], number: int) -> None:
 def _collect(stream: IO[bytes], into: list[bytes]) -> None:
     with stream:
         into.extend(iter(stream.readline, b""))
+
+
+def _records(lines: Iterable[bytes]) -> list[dict[str, Any]]:
+    return [record for line in lines if (record := _record(line)) is not None]
 
 
 def _record(line: bytes) -> dict[str, Any] | None:

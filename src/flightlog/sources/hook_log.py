@@ -50,13 +50,13 @@ _decode_hook = msgspec.json.Decoder(HookRecord).decode
 def read_hook_records(folder: Path) -> Iterator[HookRecord]:
     """Yield every hook record of a session's directory."""
     lines = (line.data for line in read_together(folder / HOOKS) if not isinstance(line, Damage))
-    return _decoded(lines, _decode_hook)
+    return _decode_lines(lines, _decode_hook)
 
 
 def read_new_hook_records(folder: str, start: int) -> tuple[list[HookRecord], int]:
     """Return the hook records added since byte `start`, and where the next read starts."""
     lines, end = read_new_lines(f"{folder}/{HOOKS}", start)
-    return list(_decoded(lines, _decode_hook)), end
+    return list(_decode_lines(lines, _decode_hook)), end
 
 
 def read_new_status_records(
@@ -64,7 +64,7 @@ def read_new_status_records(
 ) -> tuple[list[StatusRecord[Payload]], int]:
     """Return the status records added since byte `start`, and where the next read starts."""
     lines, end = read_new_lines(f"{folder}/{STATUS}", start)
-    return list(_decoded(lines, decode)), end
+    return list(_decode_lines(lines, decode)), end
 
 
 def count_lost_records(home: Path, temporary: Path) -> int:
@@ -77,7 +77,7 @@ def list_loss_counts(home: Path, temporary: Path) -> list[Path]:
     return [path for path in (home / "lost", *temporary.glob("flightlog-lost-*")) if _read_count(path)]
 
 
-def _decoded(lines: Iterable[bytes], decode: Callable[[bytes], Decoded]) -> Iterator[Decoded]:
+def _decode_lines(lines: Iterable[bytes], decode: Callable[[bytes], Decoded]) -> Iterator[Decoded]:
     for line in lines:
         try:
             yield decode(line)

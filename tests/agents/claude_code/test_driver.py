@@ -4,7 +4,8 @@ import signal
 import pytest
 
 from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find, project_folder
-from flightlog.agents.process import JsonProcess, descendants
+from flightlog.agents.claude_code.stream import read_session_id
+from flightlog.agents.process import AgentProcess, descendants
 from flightlog.model.errors import NotFound
 from real_agent import VERSIONS, agent_program, make_bench, new_session, types
 from waiting import alive, command_line, until
@@ -82,20 +83,28 @@ def test_the_named_client_is_found_first_then_the_path(tmp_path):
         find(str(tmp_path / "absent"), str(tmp_path))
 
 
+def started(script, cwd):
+    """A shell script in the place of an agent."""
+    environment = {"PATH": os.environ["PATH"]}
+    return AgentProcess(["sh", "-c", script], cwd=cwd, environment=environment, session_of=read_session_id)
+
+
 def test_output_that_is_not_json_is_passed_over(tmp_path):
     script = 'echo noise; echo "[1]"; echo "{\\"a\\": 1}"; echo trouble >&2'
-    process = JsonProcess(["sh", "-c", script], cwd=tmp_path, environment={"PATH": os.environ["PATH"]})
+    process = started(script, tmp_path)
 
-    assert process.wait(10) == 0
-    assert (process.records(), process.stderr()) == ([{"a": 1}], "trouble\n")
+    outcome = process.wait(10)
+
+    assert (outcome.exit_code, outcome.records, outcome.stderr) == (0, ({"a": 1},), "trouble\n")
+    assert outcome.plain == "noise\n[1]\n"
 
 
 def test_a_child_that_ignores_the_signal_is_killed(tmp_path):
     script = "trap '' TERM; echo '{}'; while :; do sleep 0.1; done"
-    process = JsonProcess(["sh", "-c", script], cwd=tmp_path, environment={"PATH": os.environ["PATH"]})
+    process = started(script, tmp_path)
     until(process.records)
 
-    assert process.stop() == -signal.SIGKILL
+    assert process.stop().exit_code == -signal.SIGKILL
 
 
 def family_with(pid, words):

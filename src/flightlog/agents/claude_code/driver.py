@@ -16,8 +16,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents.claude_code.stream import read_session_id
-from flightlog.agents.driver import Ask, Outcome, without_proxy
-from flightlog.agents.process import AgentProcess, JsonProcess
+from flightlog.agents.driver import Ask, without_proxy
+from flightlog.agents.process import AgentProcess
 from flightlog.model.errors import NotFound
 from flightlog.sources.claude_code.discover import AGENT
 
@@ -69,15 +69,9 @@ class ClaudeCode(Struct, frozen=True):
 
     def start(self, ask: Ask) -> AgentProcess:
         """Start a `-p` session and return at once."""
+        command = [*ask.before, *_command(self.program, ask)]
         environment = without_proxy(ask.environment)
-        return AgentProcess(
-            JsonProcess([*ask.before, *_command(self.program, ask)], cwd=ask.cwd, environment=environment),
-            read_session_id,
-        )
-
-    def run(self, ask: Ask, timeout_s: float) -> Outcome:
-        """Run a `-p` session to its end."""
-        return self.start(ask).wait(timeout_s)
+        return AgentProcess(command, cwd=ask.cwd, environment=environment, session_of=read_session_id)
 
 
 def find(given: str, path: str) -> Path:

@@ -53,7 +53,7 @@ def rename_session(lines: Sequence[bytes], old: str, new: str) -> bytes:
     return b"".join(line.replace(old.encode(), new.encode()).rstrip(b"\n") + b"\n" for line in lines)
 
 
-def config_dir_of(environ: Mapping[str, str], home: Path) -> Path:
+def find_config_dir(environ: Mapping[str, str], home: Path) -> Path:
     """Return the configuration directory that the client itself chooses."""
     given = environ.get("CLAUDE_CONFIG_DIR", "")
     return Path(given) if given else home / ".claude"

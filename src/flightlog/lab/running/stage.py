@@ -9,8 +9,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.agents.driver import Driver, Running
+from flightlog.agents.driver import Driver
 from flightlog.agents.namespace import Means
+from flightlog.agents.process import AgentProcess
 from flightlog.lab.book import Book
 from flightlog.lab.config import RunConfig
 from flightlog.lab.running.ground import Ground
@@ -66,7 +67,7 @@ class Stage:
         self.is_apart = False
         self.mode = book.state.started.permission_mode if book.state.started else book.config.permission_mode
         self.stop_reason = ""
-        self._at_work: dict[str, Running] = {}
+        self._at_work: dict[str, AgentProcess] = {}
         self._lock = threading.Lock()
 
     def stop(self, reason: str) -> None:
@@ -84,7 +85,7 @@ class Stage:
         return running.records() if running is not None else ()
 
     @contextmanager
-    def at_work(self, session: str, running: Running) -> Iterator[None]:
+    def at_work(self, session: str, running: AgentProcess) -> Iterator[None]:
         """Know an agent while it works, so that it can be stopped."""
         with self._lock:
             self._at_work[session] = running

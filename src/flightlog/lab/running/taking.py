@@ -8,7 +8,7 @@ a run that was moved can be taken up on another machine.
 from pathlib import Path
 
 from flightlog.agents import source_of
-from flightlog.agents.claude_code.resume import config_dir_of, list_output, project_dir, transcript_file
+from flightlog.agents.claude_code.resume import find_config_dir, list_output, project_dir, transcript_file
 from flightlog.archive.growing import list_session_folder
 from flightlog.lab.running.asking import config_dir, has_own_config_dir, keys
 from flightlog.lab.running.stage import Stage
@@ -51,5 +51,5 @@ def project(stage: Stage) -> Path:
     """Return where the agent keeps the transcripts of the work directory."""
     config, setting = stage.book.config, stage.setting
     own = has_own_config_dir(config, setting.environ)
-    root = config_dir(stage.book.scratch) if own else config_dir_of(setting.environ, setting.home)
+    root = config_dir(stage.book.scratch) if own else find_config_dir(setting.environ, setting.home)
     return project_dir(root, stage.ground.work_dir)

@@ -15,7 +15,8 @@ import msgspec
 from flightlog.agents.claude_code.driver import ClaudeCode, find
 from flightlog.agents.claude_code.stream import StreamResult, read_model_call, read_stream
 from flightlog.agents.command import scripted
-from flightlog.agents.driver import Ask, Driver, Outcome, Running
+from flightlog.agents.driver import Ask, Driver, Outcome
+from flightlog.agents.process import AgentProcess
 from flightlog.agents.scripted import load, serve
 from flightlog.agents.scripted.agent import MODEL, VERSION
 from flightlog.loop.core import breaker
@@ -101,7 +102,7 @@ class Work:
         return Shadow(self._directory, place, self._runtime.clock.now_s)
 
     def _watched(
-        self, running: Running, job: Job, state: State, emit: Emit, watch: Callable[[], str]
+        self, running: AgentProcess, job: Job, state: State, emit: Emit, watch: Callable[[], str]
     ) -> tuple[str, Outcome]:
         end = self._runtime.clock.monotonic() + job.limit_s
         ticks = 0
@@ -117,7 +118,7 @@ class Work:
         self._paid(running, job, state, emit)
         return "", outcome
 
-    def _paid(self, running: Running, job: Job, state: State, emit: Emit) -> str:
+    def _paid(self, running: AgentProcess, job: Job, state: State, emit: Emit) -> str:
         """Write new model calls down; say which limit they reached."""
         for record in running.news():
             call = read_model_call(record)
