@@ -31,7 +31,7 @@ class Families:
 
     def members(self, member: Member) -> list[Member]:
         root = self._root(member)
-        return [each for each in self._groups().get(root, [member])]
+        return list(self._groups().get(root, [member]))
 
     def is_foreign(self, member: Member) -> bool:
         return any(not self.index.classes[key].is_ours for key, _ in self.members(member) if key in self.index.classes)

@@ -12,7 +12,15 @@ from .typed import TypeIndex
 
 # Types that tests hold without mypy knowing; a name one of them has is never renamed on suspicion.
 _ALWAYS = {"builtins", "pathlib", "subprocess", "datetime", "re", "collections", "io", "typing", "click.testing"}
-_ALWAYS |= {"threading", "asyncio.subprocess", "aiohttp.client", "aiohttp.client_reqrep", "multidict", "sqlite3", "argparse"}
+_ALWAYS |= {
+    "threading",
+    "asyncio.subprocess",
+    "aiohttp.client",
+    "aiohttp.client_reqrep",
+    "multidict",
+    "sqlite3",
+    "argparse",
+}
 
 
 class Guesser:
@@ -20,7 +28,9 @@ class Guesser:
 
     def __init__(self, root: Path, index: TypeIndex) -> None:
         self._root, self._index = root, index
-        self._project = jedi.Project(root, added_sys_path=[str(root / "src"), str(root / "tests")], smart_sys_path=False)
+        self._project = jedi.Project(
+            root, added_sys_path=[str(root / "src"), str(root / "tests")], smart_sys_path=False
+        )
         self._scripts: dict[str, jedi.Script] = {}
         self._answers: dict[tuple[str, int], str | None] = {}
         self.owners: dict[str, set[str]] = defaultdict(set)
@@ -57,7 +67,7 @@ class Guesser:
 
     def _ask_jedi(self, file: FileScopes, use: Use) -> str | None:
         """Return the key of the owning class, "foreign" for anything else, None where jedi knows nothing."""
-        place = (str(file.source.path), use.span[0])
+        place = (file.source.module, use.span[0])
         if place not in self._answers:
             self._answers[place] = None
             with contextlib.suppress(Exception):  # jedi fails on some code in many ways
@@ -65,12 +75,13 @@ class Guesser:
         return self._answers[place]
 
     def _goto(self, file: FileScopes, use: Use) -> str | None:
-        path = str(file.source.path)
-        if path not in self._scripts:
-            self._scripts[path] = jedi.Script(file.source.text, path=self._root / path, project=self._project)
+        module = file.source.module
+        if module not in self._scripts:
+            path = self._root / file.source.path
+            self._scripts[module] = jedi.Script(file.source.text, path=path, project=self._project)
         before = file.source.text[: use.span[0]]
         line, column = before.count("\n") + 1, len(before) - before.rfind("\n") - 1
-        found = {self._owner(each, use.name) for each in self._scripts[path].goto(line, column, follow_imports=True)}
+        found = {self._owner(each, use.name) for each in self._scripts[module].goto(line, column, follow_imports=True)}
         found.discard(None)
         return found.pop() if len(found) == 1 else None
 

@@ -40,7 +40,9 @@ def _compare(path: str, old: str, new: str) -> int:
         if before.get(name) != after.get(name):
             count += 1
             print(f"{path}: {name}")
-            lines = difflib.unified_diff(before.get(name, "").splitlines(), after.get(name, "").splitlines(), lineterm="", n=0)
+            lines = difflib.unified_diff(
+                before.get(name, "").splitlines(), after.get(name, "").splitlines(), lineterm="", n=0
+            )
             print("\n".join(f"    {line}" for line in list(lines)[2:]))
     return count
 

@@ -43,7 +43,9 @@ def _plan_break(planner: Planner, plan: Plan, file: FileScopes, node: ast.Call, 
             if span:
                 mine[span] = new
             else:
-                plan.review.append(f"{file.source.path}:{node.lineno}: {target.source.text[start:end]} -> {new} by hand")
+                plan.review.append(
+                    f"{file.source.path}:{node.lineno}: {target.source.text[start:end]} -> {new} by hand"
+                )
     for match in _WORD.finditer(replacement.value):
         word, span = match[2], replacement.span(match.start(2), match.end(2))
         symbol = {
@@ -144,9 +146,10 @@ def find_mentions(plan: Plan, root: Path) -> list[str]:
     found = []
     for path in [*sorted((root / "docs").rglob("*.md")), root / "README.md", root / "CONTRIBUTING.md"]:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            for word in re.findall(r"`([A-Za-z_]\w*)(?:\(\))?`", line):
-                if word in names:
-                    found.append(f"{path.relative_to(root)}:{number}: `{word}` -> {names[word]}?")
+            words = re.findall(r"`([A-Za-z_]\w*)(?:\(\))?`", line)
+            found += [
+                f"{path.relative_to(root)}:{number}: `{word}` -> {names[word]}?" for word in words if word in names
+            ]
     return found
 
 

@@ -1,4 +1,5 @@
 """Decide every edit of a rename, and find what stands in its way, before anything is written."""
+# ruff: noqa: PLR0911
 
 import ast
 import re
@@ -29,6 +30,9 @@ class Plan:
     review: list[str] = field(default_factory=list)
     guessed: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    as_data: list[str] = field(default_factory=list)
+    mentions: list[str] = field(default_factory=list)
+    applied: list[tuple[str, str, str]] = field(default_factory=list)
 
 
 class Planner:
@@ -228,12 +232,14 @@ class Planner:
         if use.span in plan.edits[str(file.source.path)]:
             return
         where = use.scope.find(use.name)
-        for scope in [each for each in use.scope.between(where)] if where else _chain(use.scope):
+        for scope in use.scope.between(where) if where else _chain(use.scope):
             for name, bindings in scope.bindings.items():
                 for binding in bindings:
                     if name != use.name and self._final(plan, file, scope, name, binding) == use.name:
                         row = self._row(plan, file, scope, name, binding)
-                        plan.clashes.append((row, f"{use.name} means something else at {file.source.place(use.span[0])}"))
+                        plan.clashes.append(
+                            (row, f"{use.name} means something else at {file.source.place(use.span[0])}")
+                        )
                         return
 
     def _renamed_attribute(self, plan: Plan, file: FileScopes, use: Use) -> str | None:
@@ -242,7 +248,9 @@ class Planner:
         if any(not target.name for target in self.program.resolve(file, use.node.value, use.scope)):
             return None
         node = use.node
-        owners = self.index.owners.get((str(file.source.path), node.end_lineno, node.end_col_offset, use.name), {UNKNOWN})
+        owners = self.index.owners.get(
+            (str(file.source.path), node.end_lineno, node.end_col_offset, use.name), {UNKNOWN}
+        )
         if owners != {UNKNOWN}:
             return next((plan.members[owner, use.name] for owner in owners if (owner, use.name) in plan.members), None)
         return self.guess(plan, file, use)

@@ -21,7 +21,7 @@ from .outside import (
 from .plan import Plan, Planner
 from .resolve import Program
 from .source import load_sources
-from .table import read_tables
+from .table import Row, read_tables
 from .texts import TextPlanner
 from .typed import build_index
 
@@ -40,7 +40,7 @@ def main() -> int:
     rows, unusable = read_tables(given.tables)
     plan, texts = make_plan(ROOT, rows)
     plan.skipped = [*plan.skipped, *unusable]
-    write_report(plan, texts)
+    write_report(plan)
     print_statistics(plan, len(rows))
     if given.inverse:
         renamed = {path: apply_edits(text, plan.edits.get(path, {})) for path, text in texts.items()}
@@ -54,7 +54,7 @@ def main() -> int:
     return 0
 
 
-def make_plan(root: Path, rows: list) -> tuple[Plan, dict[str, str]]:
+def make_plan(root: Path, rows: list[Row]) -> tuple[Plan, dict[str, str]]:
     """Return the plan and the text of every file it may change."""
     sources = load_sources(root)
     index = build_index(root, sources, OUT)
@@ -101,7 +101,7 @@ def _short(reason: str) -> str:
     return " ".join(word for word in head.split() if "." not in word)
 
 
-def write_report(plan: Plan, texts: dict[str, str]) -> None:
+def write_report(plan: Plan) -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     parts = {
         "CLASHES (not renamed; choose another name or rename the local first)": [
@@ -112,9 +112,7 @@ def write_report(plan: Plan, texts: dict[str, str]) -> None:
         "RENAMED ALONG (same family) AND COMMANDS": plan.notes,
         "CLASS AND FUNCTION NAMES AS DATA": plan.as_data,
         "DOCUMENTS (not changed)": plan.mentions,
-        "ROWS SKIPPED": [
-            f"{row}: {reason}" for row, reason in plan.skipped if not row.startswith("rule ")
-        ],
+        "ROWS SKIPPED": [f"{row}: {reason}" for row, reason in plan.skipped if not row.startswith("rule ")],
     }
     lines = []
     for title, items in parts.items():
@@ -136,7 +134,7 @@ def write_tree(plan: Plan, texts: dict[str, str]) -> None:
         (ROOT / path).write_text(text, encoding="utf-8")
     python = sorted(path for path in changed if path.endswith(".py"))
     ruff = [str(Path(sys.executable).with_name("ruff"))]
-    subprocess.run([*ruff, "check", "-q", "--select", "I001", "--fix", *python], cwd=ROOT, check=False)
+    subprocess.run([*ruff, "check", "-q", "--select", "I001,RUF022", "--fix", *python], cwd=ROOT, check=False)
     subprocess.run([*ruff, "format", "-q", *python], cwd=ROOT, check=False)
     print(f"{len(changed)} files written")
 

@@ -1,4 +1,5 @@
 """Follow names through imports to what defines them."""
+# ruff: noqa: PLR0911
 
 import ast
 from dataclasses import dataclass
@@ -54,7 +55,12 @@ class Program:
         return set()
 
     def resolve_binding(
-        self, file: FileScopes, scope: Scope, name: str, binding: Binding, seen: frozenset[tuple[str, str]] = frozenset()
+        self,
+        file: FileScopes,
+        scope: Scope,
+        name: str,
+        binding: Binding,
+        seen: frozenset[tuple[str, str]] = frozenset(),
     ) -> set[Target]:
         if binding.kind == "import":
             module, wanted = binding.target
@@ -97,10 +103,7 @@ class Program:
         nodes: list[ast.ClassDef] = []
         for part in path:
             nodes = [
-                binding.node
-                for scope in scopes
-                for binding in scope.bindings.get(part, [])
-                if binding.kind == "class"
+                binding.node for scope in scopes for binding in scope.bindings.get(part, []) if binding.kind == "class"
             ]
             scopes = [file.scope_of[node] for node in nodes]
         return nodes

@@ -104,7 +104,9 @@ class FileScopes(ast.NodeVisitor):
             elif isinstance(node, ast.Nonlocal):
                 self._scope.nonlocals.update(node.names)
             elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                todo.extend(child for child in ast.iter_child_nodes(node) if isinstance(child, (ast.stmt, ast.excepthandler)))
+                todo.extend(
+                    child for child in ast.iter_child_nodes(node) if isinstance(child, (ast.stmt, ast.excepthandler))
+                )
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
         for decorator in node.decorator_list:
@@ -127,7 +129,7 @@ class FileScopes(ast.NodeVisitor):
     visit_FunctionDef = _function  # noqa: N815
     visit_AsyncFunctionDef = _function  # noqa: N815
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:  # noqa: N802
+    def visit_Lambda(self, node: ast.Lambda) -> None:
         for default in [*node.args.defaults, *filter(None, node.args.kw_defaults)]:
             self.visit(default)
         outer, self._scope = self._scope, self._inside("function", node)
@@ -136,7 +138,7 @@ class FileScopes(ast.NodeVisitor):
         self.visit(node.body)
         self._scope = outer
 
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:  # noqa: N802
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
         for part in [*node.decorator_list, *node.bases, *node.keywords]:
             self.visit(part)
         self._scope.bind(node.name, Binding("class", node))
@@ -166,14 +168,16 @@ class FileScopes(ast.NodeVisitor):
 
     # Bindings ---------------------------------------------------------------------------------------------------
 
-    def visit_Import(self, node: ast.Import) -> None:  # noqa: N802
+    def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
             if alias.asname:
                 self._scope.bind(alias.asname, Binding("import", alias, (alias.name, None), is_alias=True))
             else:
-                self._scope.bind(alias.name.partition(".")[0], Binding("import", alias, (alias.name.partition(".")[0], None)))
+                self._scope.bind(
+                    alias.name.partition(".")[0], Binding("import", alias, (alias.name.partition(".")[0], None))
+                )
 
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:  # noqa: N802
+    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
         if node.level:
             parts = self.source.module.split(".")
@@ -183,12 +187,12 @@ class FileScopes(ast.NodeVisitor):
             binding = Binding("import", alias, (module, alias.name), is_alias=alias.asname is not None)
             self._scope.bind(alias.asname or alias.name, binding)
 
-    def visit_Name(self, node: ast.Name) -> None:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> None:
         if not isinstance(node.ctx, ast.Load):
             self._scope.bind(node.id, Binding("assign", node))
         self.names.append(Use(node, node.id, self.spans[node], self._scope))
 
-    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:  # noqa: N802
+    def visit_NamedExpr(self, node: ast.NamedExpr) -> None:
         self.visit(node.value)
         inner, scope = self._scope, self._scope
         while scope.kind == "comprehension":
@@ -197,7 +201,7 @@ class FileScopes(ast.NodeVisitor):
         self.visit(node.target)
         self._scope = inner
 
-    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:  # noqa: N802
+    def visit_ExceptHandler(self, node: ast.ExceptHandler) -> None:
         if node.name:
             self._scope.bind(node.name, Binding("assign", node))
         self.generic_visit(node)
@@ -210,27 +214,27 @@ class FileScopes(ast.NodeVisitor):
     visit_MatchAs = _pattern  # noqa: N815
     visit_MatchStar = _pattern  # noqa: N815
 
-    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:  # noqa: N802
+    def visit_MatchMapping(self, node: ast.MatchMapping) -> None:
         if node.rest:
             self._scope.bind(node.rest, Binding("assign", node))
         self.generic_visit(node)
 
-    def visit_MatchClass(self, node: ast.MatchClass) -> None:  # noqa: N802
+    def visit_MatchClass(self, node: ast.MatchClass) -> None:
         self.patterns.append((node, self._scope))
         self.generic_visit(node)
 
     # Uses -------------------------------------------------------------------------------------------------------
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:  # noqa: N802
+    def visit_Attribute(self, node: ast.Attribute) -> None:
         end = self.spans[node][1]
         self.attributes.append(Use(node, node.attr, (end - len(node.attr), end), self._scope))
         self.visit(node.value)
 
-    def visit_Constant(self, node: ast.Constant) -> None:  # noqa: N802
+    def visit_Constant(self, node: ast.Constant) -> None:
         if isinstance(node.value, str):
             self.strings.append(node)
 
-    def visit_Call(self, node: ast.Call) -> None:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> None:
         self.calls.append((node, self._scope))
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name == "cast" and node.args:
@@ -240,17 +244,21 @@ class FileScopes(ast.NodeVisitor):
                 self._annotation(keyword.value)
         self.generic_visit(node)
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:  # noqa: N802
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         self._annotation(node.annotation)
         self.visit(node.target)
-        if node.value:
+        if node.value and "TypeAlias" in ast.unparse(node.annotation):
+            self._annotation(node.value)
+        elif node.value:
             self.visit(node.value)
 
     def _annotation(self, node: ast.AST | None) -> None:
         """Visit an annotation; names in quotes count as names."""
         if node is None:
             return
-        is_literal = isinstance(node, ast.Subscript) and getattr(node.value, "id", getattr(node.value, "attr", "")) == "Literal"
+        is_literal = (
+            isinstance(node, ast.Subscript) and getattr(node.value, "id", getattr(node.value, "attr", "")) == "Literal"
+        )
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             self._quoted(node)
         elif isinstance(node, (ast.Name, ast.Attribute)) or is_literal:

@@ -1,4 +1,5 @@
 """Source files, their syntax trees and the exact place of every node, also inside f-strings."""
+# ruff: noqa: C901, PLR0913
 
 import ast
 import io
@@ -158,14 +159,16 @@ def fields_of(token: str) -> list[tuple[int, str]]:
     return found
 
 
-def _scan_text(token: str, at: int, end: int, found: list[tuple[int, str]], *, is_raw: bool, nested: bool = False) -> int:
+def _scan_text(
+    token: str, at: int, end: int, found: list[tuple[int, str]], *, is_raw: bool, nested: bool = False
+) -> int:
     while at < end:
         char = token[at]
         if not is_raw and token.startswith("\\N{", at):
             at = token.index("}", at) + 1
-        elif char == "\\" and not is_raw and token[at + 1] not in "{}":
-            at += 2
-        elif char == "{" and token[at + 1] == "{" and not nested:
+        elif (char == "\\" and not is_raw and token[at + 1] not in "{}") or (
+            char == "{" and token[at + 1] == "{" and not nested
+        ):
             at += 2
         elif char == "{":
             at = _scan_field(token, at + 1, end, found, is_raw=is_raw)

@@ -1,7 +1,9 @@
 """Names inside strings: `__all__`, getattr, module:attribute pairs, embedded scripts, the promise breaks."""
+# ruff: noqa: C901, PLR0913, PLR0917
 
 import ast
 import re
+from itertools import pairwise
 
 from .literals import Literal
 from .plan import Plan, Planner
@@ -74,7 +76,7 @@ class TextPlanner:
 
     def _by_agreement(self, file: FileScopes, node: ast.Constant) -> None:
         new, reason = self.planner.guesser.agree(self.plan.members, file.source.module, node.value)
-        line = f"{file.source.path}:{node.lineno}: \"{node.value}\" by name"
+        line = f'{file.source.path}:{node.lineno}: "{node.value}" by name'
         if new:
             self._edit(file, self._constant(file, node), new, node.value)
             self.plan.guessed.append(f"{line} -> {new}")
@@ -87,7 +89,7 @@ class TextPlanner:
             items = getattr(node, "elts", None) or getattr(node, "args", None)
             if not isinstance(items, list):
                 continue
-            for first, second in zip(items, items[1:], strict=False):
+            for first, second in pairwise(items):
                 if not all(isinstance(each, ast.Constant) and isinstance(each.value, str) for each in (first, second)):
                     continue
                 new = self.plan.symbols.get((self.program.names.get(first.value, ""), second.value))
@@ -106,7 +108,13 @@ class TextPlanner:
                     for binding in self.program.files[target.module].module.bindings.get(target.name, [])
                 ]
                 classes = self.planner.index.classes
-                owners = [base for key in keys if key in classes for base in classes[key].mro if (base, name) in self.plan.members]
+                owners = [
+                    base
+                    for key in keys
+                    if key in classes
+                    for base in classes[key].mro
+                    if (base, name) in self.plan.members
+                ]
                 if owners:
                     before = re.compile(rf"\b{name}(\s*=\s*)$").search(file.source.text[: file.spans[pattern][0]])
                     span = (before.start(), before.start() + len(name))
@@ -136,7 +144,7 @@ class TextPlanner:
 
     def _script(self, file: FileScopes, literal: Literal, script: tuple[str, int], start: int) -> None:
         text, shift = script
-        inner = FileScopes(SourceFile(file.source.path, f"{file.source.module}.<script>", text))
+        inner = FileScopes(SourceFile(file.source.path, f"{file.source.module}.<script {start}>", text))
         place = file.source.place(start)
         for use in inner.names:
             for target in self.program.resolve(inner, use.node, use.scope):
@@ -146,11 +154,11 @@ class TextPlanner:
             for target in targets:
                 self._script_edit(file, literal, use, target.module, target.name, shift)
             if not targets and use.name in self.old_members:
-                new, reason = self.planner.guesser.agree(self.plan.members, file.source.module, use.name)
+                new, reason = self.planner.guesser.decide(self.plan.members, inner, use)
                 if new:
                     self._edit(file, literal.span(use.span[0] - shift, use.span[1] - shift), new, use.name)
                     self.plan.guessed.append(f"{place}: script: .{use.name} -> {new}")
-                else:
+                elif reason:
                     self.plan.review.append(f"{place}: script: .{use.name} ({reason})")
         for scope in inner.scope_of.values():
             for bindings in scope.bindings.values():

@@ -1,4 +1,5 @@
 """Ask mypy which class owns each attribute, and keep the answer as plain data."""
+# ruff: noqa: PLR0911
 
 import hashlib
 import os
@@ -15,10 +16,13 @@ from mypy.state import state
 from mypy.subtypes import is_subtype
 from mypy.typevars import fill_typevars_with_any
 
+from . import hints
+from .hints import Hints, collect, inject
 from .source import SourceFile
 
 _NOT_FOLLOWED = {"node", "info", "type", "unanalyzed_type", "original_def", "defn", "imports", "names", "alias_deps"}
 UNKNOWN = "?"
+_ROUNDS = 3  # each tells the next one about one more call of an unannotated helper
 
 
 @dataclass
@@ -47,7 +51,7 @@ class TypeIndex:
 
 def build_index(root: Path, sources: list[SourceFile], cache: Path) -> TypeIndex:
     """Return the index of the tree as it is; an unchanged tree is not checked again."""
-    digest = hashlib.sha256(Path(__file__).read_bytes())
+    digest = hashlib.sha256(b"".join(each.read_bytes() for each in (Path(__file__), Path(hints.__file__))))
     for source in sources:
         digest.update(f"{source.path}\0{source.text}\0".encode())
     stored = cache / f"types-{digest.hexdigest()[:16]}.pickle"
@@ -68,10 +72,19 @@ def _ask_mypy(root: Path, sources: list[SourceFile]) -> TypeIndex:
     options.namespace_packages = options.explicit_package_bases = True
     options.mypy_path = [str(root / part) for part in ("src", "tests", ".")]
     options.warn_unreachable = False
-    texts = [BuildSource(str(root / each.path), each.module, each.text) for each in sources]
-    result = build.build(texts, options, alt_lib_path=None)
-    index = TypeIndex(errors=[line for line in result.errors if ": error:" in line])
     ours = {each.module: each for each in sources}
+    told: dict[str, Hints] = {}
+    for number in range(_ROUNDS):
+        texts = [
+            BuildSource(
+                str(root / each.path), each.module, inject(each, told.get(each.module, {})) if told else each.text
+            )
+            for each in sources
+        ]
+        result = build.build(texts, options, alt_lib_path=None)
+        if number < _ROUNDS - 1:
+            told = _merge(told, collect(result.files, result.types, ours, _walk))
+    index = TypeIndex(errors=[line for line in result.errors if ": error:" in line])
     infos: dict[str, nodes.TypeInfo] = {}
     with state.strict_optional_set(True):
         for module, node in result.files.items():
@@ -87,6 +100,15 @@ def _ask_mypy(root: Path, sources: list[SourceFile]) -> TypeIndex:
                 index.imports[module] = set(result.graph[module].dependencies) if module in result.graph else set()
         _add_protocols(index, infos)
     return index
+
+
+def _merge(old: dict[str, Hints], new: dict[str, Hints]) -> dict[str, Hints]:
+    """Return the newer hints, and the older where there is no newer one."""
+    merged: dict[str, Hints] = {}
+    for module in {*old, *new}:
+        lines = {*old.get(module, {}), *new.get(module, {})}
+        merged[module] = {line: old.get(module, {}).get(line, {}) | new.get(module, {}).get(line, {}) for line in lines}
+    return merged
 
 
 _slots: dict[type, list[str]] = {}
