@@ -63,8 +63,8 @@ def collect(
                 text = _returned(part, known, walk)
                 if text:
                     returns[module, part.line] = text, part.is_generator
-    for module in sources:
-        for part in walk(files[module]) if module in files else []:
+    for module, source in sources.items():
+        for part in walk(files[module]) if needs_hints(source) and module in files else []:
             if isinstance(part, nodes.CallExpr):
                 _note_arguments(part, functions, known, arguments)
     found: dict[str, Hints] = {}

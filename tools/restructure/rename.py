@@ -1,4 +1,11 @@
-"""Rename classes, functions and methods by tables: python -m tools.restructure.rename --check TABLE..."""
+"""Rename classes, functions and methods by tables.
+
+    python -m tools.restructure.rename --check TABLE...     plan only; build/restructure/report.txt says all
+    python -m tools.restructure.rename [--skip-clashes] TABLE...
+    python -m tools.restructure.rename --inverse COMMIT build/restructure/inverse.tsv
+
+The last form proves the rename: it undoes it in memory and compares with COMMIT. Needs `pip install jedi`.
+"""
 
 import argparse
 import ast
@@ -31,7 +38,7 @@ OUT = ROOT / "build" / "restructure"
 
 def main() -> int:
     """Plan, report, and unless --check write the renamed tree."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="+", type=Path, help="TSV files: kind, old, new, meaning")
     parser.add_argument("--check", action="store_true", help="print statistics and write the report only")
     parser.add_argument("--skip-clashes", action="store_true", help="leave out rows that clash instead of stopping")

@@ -2,14 +2,15 @@
 # ruff: noqa: PLR0911
 
 import hashlib
-import os
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from mypy import build, nodes, types
 from mypy.config_parser import parse_config_file
+from mypy.errors import CompileError
 from mypy.modulefinder import BuildSource
 from mypy.options import Options
 from mypy.state import state
@@ -17,12 +18,12 @@ from mypy.subtypes import is_subtype
 from mypy.typevars import fill_typevars_with_any
 
 from . import hints
-from .hints import Hints, collect, inject
+from .hints import Hints, collect, inject, needs_hints
 from .source import SourceFile
 
 _NOT_FOLLOWED = {"node", "info", "type", "unanalyzed_type", "original_def", "defn", "imports", "names", "alias_deps"}
 UNKNOWN = "?"
-_ROUNDS = 3  # each tells the next one about one more call of an unannotated helper
+_ROUNDS = 2  # each tells the next one about one more call of an unannotated helper
 
 
 @dataclass
@@ -57,33 +58,25 @@ def build_index(root: Path, sources: list[SourceFile], cache: Path) -> TypeIndex
     stored = cache / f"types-{digest.hexdigest()[:16]}.pickle"
     if stored.exists():
         return pickle.loads(stored.read_bytes())
-    index = _ask_mypy(root, sources)
     cache.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=cache) as scratch:  # later rounds read what did not change from there
+        index = _ask_mypy(root, sources, Path(scratch))
     stored.write_bytes(pickle.dumps(index))
     return index
 
 
-def _ask_mypy(root: Path, sources: list[SourceFile]) -> TypeIndex:
+def _ask_mypy(root: Path, sources: list[SourceFile], cache: Path) -> TypeIndex:
     options = Options()
     parse_config_file(options, lambda: None, str(root / "pyproject.toml"))
     options.native_parser = False  # its columns are wrong after characters beyond ASCII
-    options.incremental, options.cache_dir = False, os.devnull
+    options.incremental, options.cache_dir = True, str(cache)
     options.export_types = options.preserve_asts = options.check_untyped_defs = True
     options.namespace_packages = options.explicit_package_bases = True
     options.mypy_path = [str(root / part) for part in ("src", "tests", ".")]
     options.warn_unreachable = False
     ours = {each.module: each for each in sources}
-    told: dict[str, Hints] = {}
-    for number in range(_ROUNDS):
-        texts = [
-            BuildSource(
-                str(root / each.path), each.module, inject(each, told.get(each.module, {})) if told else each.text
-            )
-            for each in sources
-        ]
-        result = build.build(texts, options, alt_lib_path=None)
-        if number < _ROUNDS - 1:
-            told = _merge(told, collect(result.files, result.types, ours, _walk))
+    plain = [BuildSource(str(root / each.path), each.module, None) for each in sources]
+    result = build.build(plain, options)
     index = TypeIndex(errors=[line for line in result.errors if ": error:" in line])
     infos: dict[str, nodes.TypeInfo] = {}
     with state.strict_optional_set(True):
@@ -91,7 +84,7 @@ def _ask_mypy(root: Path, sources: list[SourceFile]) -> TypeIndex:
             for info in _classes_in(node, module, is_ours=module in ours):
                 key = f"{module}:{info.defn.line}" if module in ours else info.fullname
                 infos[key] = info
-                _keys[info] = key
+                _keys[info.fullname] = key
         for key, info in infos.items():
             _add_class(index, key, info, is_ours=info.module_name in ours)
         for module, source in ours.items():
@@ -99,7 +92,36 @@ def _ask_mypy(root: Path, sources: list[SourceFile]) -> TypeIndex:
                 _add_owners(index, result, module, source)
                 index.imports[module] = set(result.graph[module].dependencies) if module in result.graph else set()
         _add_protocols(index, infos)
+        _ask_again(root, options, sources, index, result)
     return index
+
+
+def _ask_again(
+    root: Path, options: Options, sources: list[SourceFile], index: TypeIndex, result: build.BuildResult
+) -> None:
+    """Learn about receivers in tests by annotating them with what the round before found out."""
+    ours = {each.module: each for each in sources}
+    inferred: dict[str, Hints] = {}
+    for _ in range(_ROUNDS):
+        inferred = _merge(inferred, collect(result.files, result.types, ours, _walk))
+        texts = [
+            BuildSource(
+                str(root / each.path),
+                each.module,
+                inject(each, inferred.get(each.module, {})) if needs_hints(each) else None,
+            )
+            for each in sources
+        ]
+        try:
+            result = build.build(texts, options)
+        except CompileError as error:
+            print("inference in tests stopped:", *error.messages[:3], sep="\n  ")
+            return
+        for module, source in ours.items():
+            if needs_hints(source) and module in result.files:
+                _add_owners(index, result, module, source)
+        unknown = sum(1 for owners in index.owners.values() if owners == {UNKNOWN})
+        print(f"{unknown} of {len(index.owners)} receivers without a type")
 
 
 def _merge(old: dict[str, Hints], new: dict[str, Hints]) -> dict[str, Hints]:
@@ -156,11 +178,11 @@ def _add_class(index: TypeIndex, key: str, info: nodes.TypeInfo, *, is_ours: boo
     index.classes[key] = facts
 
 
-_keys: dict[nodes.TypeInfo, str] = {}
+_keys: dict[str, str] = {}
 
 
 def _key(info: nodes.TypeInfo) -> str:
-    return _keys.get(info, info.fullname)
+    return _keys.get(info.fullname, info.fullname)
 
 
 def _member_kind(node: nodes.Node | None) -> str:
@@ -186,6 +208,9 @@ def _add_owners(index: TypeIndex, result: build.BuildResult, module: str, source
 def _put(index: TypeIndex, source: SourceFile, part: nodes.Expression, name: str, owners: set[str]) -> None:
     key = (str(source.path), part.end_line, part.end_column, name)
     known = index.owners.setdefault(key, set())
+    if known and UNKNOWN not in known and not owners & known:
+        # Two types for one place: an f-string of one text twice, or a later, inferred round. The first holds.
+        return
     known |= owners
     if len(known) > 1:
         known.discard(UNKNOWN)
