@@ -1,0 +1,1 @@
+"""Mechanical rename of classes, functions and methods by tables; deleted when the restructure ends."""
