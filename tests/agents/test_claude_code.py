@@ -22,7 +22,7 @@ def test_a_real_session_runs_offline_and_leaves_a_transcript(bench):
 
     assert (told.outcome.exit_code, told.outcome.session, told.result["result"]) == (0, session, "Hello.")
     assert len(told.requests) == 1
-    assert types(bench.files()[session])["assistant"] == 1
+    assert types(bench.transcripts()[session])["assistant"] == 1
 
 
 def test_a_prompt_may_begin_with_a_dash(bench):

@@ -76,7 +76,7 @@ def test_the_pinned_agent_writes_what_is_on_file(bench):
     bench.run(TOOLS, "Go.", session=session)
     bench.run(TOOLS, "More.", resume=session)
 
-    told = drift([bench.files()[session]], known())
+    told = drift([bench.transcripts()[session]], known())
     hooks = drift([[event["payload"] for event in bench.hooks(session)]], known())
     assert known().version == PINNED
     assert (told.added_types, told.added_fields, told.dropped_types, told.dropped_fields) == ((), (), (), ())
@@ -88,6 +88,6 @@ def test_another_version_is_told_by_what_it_lacks(tmp_path):
     bench = make_bench(tmp_path, "2.1.100")
     bench.run(TOOLS, "Go.")
 
-    told = drift(bench.files().values(), known())
+    told = drift(bench.transcripts().values(), known())
     assert {"api-request", "api-request-shape"} <= set(told.dropped_types)
     assert "assistant" in {kind for kind, _ in told.dropped_fields}

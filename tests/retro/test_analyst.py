@@ -56,7 +56,7 @@ def test_the_analyst_is_metered_resumes_and_cannot_write(bench):
         second = sitting(bench, room, model.url, session).say("And what else?", ANALYSIS)
 
     assert (first.text, second.text) == ("Less of topic-1.", "Once more.")
-    assert len(bench.files()) == 1
+    assert len(bench.transcripts()) == 1
     assert not target.exists()
     assert first.path.read_text() == "Less of topic-1.\n"
     lines = metered(room)
@@ -108,7 +108,7 @@ def test_the_command_asks_the_analyst_and_goes_on_with_it(bench, export):
 
     assert "First thoughts." in first[1], first[2]
     assert "Second thoughts." in second[1], second[2]
-    assert len(bench.files()) == 1  # one session, gone on with
+    assert len(bench.transcripts()) == 1  # one session, gone on with
     told = json.loads((bench.project / ROOT / "state" / "analysis.json").read_text())["patterns"]
     named = {each["id"]: each["name"] for each in told}
     assert named["activity"] == "When you work"
@@ -122,7 +122,7 @@ def test_killed_in_the_first_turn_it_is_resumed(bench, export, moment):
         child = started(bench, model.url, *export, "--analyst", "claude-code", start_new_session=True,
                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # fmt: skip
         try:
-            until(lambda: list(begun("analyst-*")) if moment.startswith("before") else bench.files(), limit_s=60)
+            until(lambda: list(begun("analyst-*")) if moment.startswith("before") else bench.transcripts(), limit_s=60)
         finally:
             os.killpg(child.pid, signal.SIGKILL)
             child.wait(30)

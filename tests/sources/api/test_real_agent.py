@@ -55,7 +55,7 @@ def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_no
         assert json.loads(store.sent(each)) == {**asked, "metadata": {"user_id": "[scrubbed]"}}
     answers = {each.response.request_id: sse.answer(store.received(each)) for each in found}
     assert all(answer.is_whole for answer in answers.values())
-    records = bench.files()[session]
+    records = bench.transcripts()[session]
     assert {r["requestId"] for r in records if r["type"] == "assistant"} <= set(answers)
     publish(tmp_path / "x", pages(store))
     assert key.encode() not in bytes_on_disk(tmp_path / "x")
