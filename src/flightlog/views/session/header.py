@@ -36,8 +36,8 @@ class SessionHeader:
         self._records = 0
         self._unknown: Counter[str] = Counter()
         self._fields: Counter[str] = Counter()
-        self._first: tuple[Rank, Scene] | None = None
-        self._last: tuple[Rank, Scene] | None = None
+        self._first: tuple[Rank, str, str] | None = None  # directory and entry point
+        self._last: tuple[Rank, str] | None = None  # branch
         self._version = ""
         self._times: tuple[int, int] | None = None
         self._client: ClientTotals | None = None
@@ -57,10 +57,9 @@ class SessionHeader:
         self._add_event(entry)
 
     def _add_scene(self, at: Rank, scene: Scene) -> None:
-        if self._first is None or at < self._first[0]:
-            self._first = (at, scene)
-        if self._last is None or at > self._last[0]:
-            self._last = (at, scene)
+        first, last = (at, scene.cwd, scene.entrypoint), (at, scene.branch)
+        self._first = min(self._first or first, first)
+        self._last = max(self._last or last, last)
         if scene.version != self._version:
             self._version = max(self._version, scene.version, key=_parse_version)
 
@@ -90,16 +89,16 @@ class SessionHeader:
 
     def to_session(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> Session:
         """Return the session without turns; `prompts` has the first prompt of each kind, for want of a title."""
-        first = self._first[1] if self._first else Scene()
+        _, cwd, entrypoint = self._first or (None, "", "")
         early, late = self._times or (None, None)
         return Session(
             id=self.session,
             agent=self.agent,
             title=self._title(prompts, has_record),
-            cwd=first.cwd,
-            branch=self._last[1].branch if self._last else "",
+            cwd=cwd,
+            branch=self._last[1] if self._last else "",
             version=self._version,
-            entrypoint=first.entrypoint,
+            entrypoint=entrypoint,
             started_ms=early,
             ended_ms=late,
             turns=(),

@@ -71,12 +71,12 @@ class RowBuilder:
         self.open_calls: dict[str, int] = {}  # calls without a result, by row
         self.open_edits: set[str] = set()  # those of them that change a file if they succeed
 
-    def copy(self) -> "RowBuilder":
+    def clone(self) -> "RowBuilder":
         """Return a builder with the same rows, to which others can be added."""
-        copy = RowBuilder()
+        clone = RowBuilder()
         for name, value in vars(self).items():
-            setattr(copy, name, _copy_value(value))
-        return copy
+            setattr(clone, name, _copy_value(value))
+        return clone
 
     def add(self, turns: Iterable[Turn], locations: Mapping[str, Location] | None, *, goes_on: bool = False) -> None:
         """Add turns; with `goes_on`, a first turn without a prompt continues the turn before.

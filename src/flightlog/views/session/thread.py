@@ -133,7 +133,7 @@ class ThreadFold:
         ordered = sort_entries(self._entries.values())
         if self._evicted is not None:
             self._check_not_rewound(ordered, self._find_chain(ordered))
-        rows = self._rows.copy()
+        rows = self._rows.clone()
         rows.add(build_turns(ordered, self._price), self._locations, goes_on=self._evicted is not None)
         return rows
 
