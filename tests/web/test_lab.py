@@ -226,8 +226,9 @@ def test_a_replay_that_still_runs_when_the_server_ends_is_interrupted_and_nothin
 
 def test_a_server_that_is_killed_takes_its_replay_along(slow):
     program = (
-        "import time; from flightlog.app.lab_pages import Wanted, start_replay; "
-        "start_replay(Wanted('slow', 1, 0, 1)); time.sleep(60)"
+        "import time; from flightlog.app import open_runtime; "
+        "from flightlog.app.lab_pages import Wanted, start_replay; "
+        "start_replay(open_runtime(), Wanted('slow', 1, 0, 1)); time.sleep(60)"
     )
     server = subprocess.Popen([sys.executable, "-c", program])
     until(slow, 60)

@@ -13,6 +13,7 @@ from flightlog.dataset.layout import Place, cache_pages, write_shard
 from flightlog.dataset.older import as_row
 from flightlog.dataset.rows import BASES, Row, encoded, moment
 from flightlog.model.errors import Invalid
+from flightlog.model.runtime import Runtime
 from flightlog.store.pages import publish
 
 _KINDS = {name: kind for kind, name in BASES.items()}
@@ -30,7 +31,7 @@ def append_to_tracked_jsonl(file: str | Path, record: Record, *, repository: Pat
     row = as_row(kind, dict(record))
     if row is None:
         raise Invalid(f"a record for {name} needs an id", hint="ids come from the recording, never from text")
-    return None if say_if_off(runtime) else _written(place_here(runtime, repository), row)
+    return None if say_if_off(runtime) else _written(runtime, place_here(runtime, repository), row)
 
 
 def append_chat_to_jsonl(entry: Record, *, repository: Path | None = None) -> Path | None:
@@ -48,24 +49,20 @@ def save_chat_entry(entry: Record, *, repository: Path | None = None) -> Path | 
     runtime = open_runtime()
     place = place_here(runtime, repository)
     append_chat_to_jsonl(entry, repository=repository)
-    return None if is_off(runtime) else _cached(place, "chat", entry)
+    return None if is_off(runtime) else _cached(runtime, place, "chat", entry)
 
 
 def end_session(session: Record, summary: str | None = None, *, repository: Path | None = None) -> Path | None:
     """Write the older layout's file of a session that is over, and the tracked row with it; None when off."""
     runtime = open_runtime()
-    ended = {
-        "ended_at": moment(runtime.clock.now_ms()),
-        **session,
-        **({"summary": summary} if summary is not None else {}),
-    }
+    given = {} if summary is None else {"summary": summary}
+    ended = {"ended_at": moment(runtime.clock.now_ms()), **session, **given}
     place = place_here(runtime, repository)
     append_session_to_jsonl(ended, repository=repository)
-    return None if is_off(runtime) else _cached(place, "session", ended)
+    return None if is_off(runtime) else _cached(runtime, place, "session", ended)
 
 
-def _written(place: Place, row: Row) -> Path | None:
-    runtime = open_runtime()
+def _written(runtime: Runtime, place: Place, row: Row) -> Path | None:
     cleaner = records(runtime, place)
     (permitted_row,) = values_of(permitted([row], cleaner, words=options(runtime, place).words))
     # The same record makes the same shard, which is written once.
@@ -75,8 +72,7 @@ def _written(place: Place, row: Row) -> Path | None:
     return write_shard(place, session, [permitted_row], number, cleaner)
 
 
-def _cached(place: Place, kind: str, entry: Record) -> Path:
-    runtime = open_runtime()
+def _cached(runtime: Runtime, place: Place, kind: str, entry: Record) -> Path:
     row = as_row(kind, dict(entry))
     assert row is not None, "the tracked row was written from the same record"
     (permitted_row,) = values_of(permitted([row], records(runtime, place), words=options(runtime, place).words))

@@ -26,6 +26,7 @@ def overview(runtime: Runtime, progress: Progress | None = None) -> Overview:
     told = list(archive.sessions(progress))
     live = Archive([str(path) for path in dirs]).recordings.keys()
     archived = archive.recordings.keys() - live if not sample else set()
+    kept = [each for each in told if each.session in live]
     report = archive.usage(Breakdown.SESSION, UTC)
     days = min(keep_days(path) for path in dirs)
     return Overview(
@@ -39,9 +40,7 @@ def overview(runtime: Runtime, progress: Progress | None = None) -> Overview:
         last_ms=max((each.ended_ms for each in told if each.ended_ms is not None), default=None),
         dearest=dearest(told),
         busiest=busiest(told, PROJECTS_SHOWN),
-        doomed=()
-        if sample
-        else doomed([each for each in told if each.session in live], days, runtime.clock.now_ms(), SOON_DAYS),
+        doomed=() if sample else doomed(kept, days, runtime.clock.now_ms(), SOON_DAYS),
         keep_days=days,
         unknown_records=sum(each.unknown_records for each in told),
         damaged=sum(each.damaged for each in told) + len(archive.damage),
