@@ -5,7 +5,7 @@ from datetime import UTC
 from pathlib import Path
 
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.discover import discover
+from flightlog.sources.claude_code.discover import find_transcripts
 from flightlog.usage.pipeline import UsagePipeline
 
 START_MS = 1_780_308_000_000
@@ -51,7 +51,7 @@ def put(root: Path, session: str, *lines: bytes) -> Path:
 
 def told(root: Path, index: Path | None, by: Breakdown = Breakdown.SESSION):
     """Return a report, written down, and the work it took."""
-    pipeline = UsagePipeline(discover(str(root)).files, index)
+    pipeline = UsagePipeline(find_transcripts(str(root)).files, index)
     report = pipeline.report(by, UTC)
     pipeline.save()
     return report, pipeline.stats

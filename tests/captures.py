@@ -10,27 +10,29 @@ from pathlib import Path
 
 import zstandard
 
-from flightlog.sources.api.proxy import Settings
-from flightlog.sources.api.recorder import Recorder
-from flightlog.sources.api.serving import capturing
-from flightlog.store.exchanges import Exchanges
+from flightlog.sources.api.proxy import ProxySettings
+from flightlog.sources.api.recorder import ExchangeRecorder
+from flightlog.sources.api.serving import capture_in_thread
+from flightlog.store.exchanges import ExchangeStore
 from upstream import answering, call, parts
 
 TOKEN = "word-in-the-path"
 REQUESTS = Path(__file__).parent / "recordings" / "claude-code-requests.jsonl.zst"
 
 
-def exchanges(folder: Path) -> Exchanges:
+def exchanges(folder: Path) -> ExchangeStore:
     """Open a folder of exchanges with a clock that stands still."""
-    return Exchanges(folder, now=lambda: "2026-11-15T12:00:00.000Z", new_id=lambda: uuid.uuid4().hex)
+    return ExchangeStore(folder, now=lambda: "2026-11-15T12:00:00.000Z", new_id=lambda: uuid.uuid4().hex)
 
 
 @contextmanager
-def proxied(upstream: str, folder: Path, **settings: object) -> Iterator[tuple[str, Recorder]]:
+def proxied(upstream: str, folder: Path, **settings: object) -> Iterator[tuple[str, ExchangeRecorder]]:
     """Run a proxy before `upstream`; all of it is on disk when the block ends."""
-    recorder = Recorder(exchanges(folder))
+    recorder = ExchangeRecorder(exchanges(folder))
     made = itertools.count(1)
-    with capturing(Settings(upstream, TOKEN, lambda: f"req_made_{next(made)}", **settings), recorder) as url:
+    with capture_in_thread(
+        ProxySettings(upstream, TOKEN, lambda: f"req_made_{next(made)}", **settings), recorder
+    ) as url:
         yield url, recorder
 
 
@@ -80,4 +82,4 @@ def said_once(answer, tmp_path, body=BODY, **settings):
             through = parts(call(url, body, f"x-api-key: {KEY}\r\n"))
     store = exchanges(tmp_path / "x")
     assert recorder.losses == []
-    return direct, through, store, store.read()[0]
+    return direct, through, store, store.read_exchanges()[0]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from click.testing import CliRunner
 
-from flightlog.cli.root import cli, run
+from flightlog.cli.root import cli, run_command
 
 FLIGHTLOG = Path(sys.executable).parent / "flightlog"
 
@@ -42,7 +42,7 @@ def flightlog(config_dir: Path | None, *arguments: str, **more: str) -> Ran:
 def within(config_dir: Path | None, *arguments: str, color: bool = False, **more: str) -> Ran:
     """Run `flightlog` in this process: quicker, and the same but for the terminal."""
     with CliRunner().isolation(env=environment(config_dir, **more), color=color) as (out, err, _):
-        code = run(cli, "flightlog", arguments)
+        code = run_command(cli, "flightlog", arguments)
         return Ran(code, *(stream.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err)))
 
 

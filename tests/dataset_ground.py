@@ -7,14 +7,14 @@ from pathlib import Path
 
 from dataset_histories import environment
 from flightlog.archive import Archive
-from flightlog.dataset.book import read_book
-from flightlog.dataset.capture import Kit, Options
-from flightlog.dataset.layout import Place, prepare
-from flightlog.dataset.memory import writer
-from flightlog.privacy.records import Records
+from flightlog.dataset.book import read_dataset
+from flightlog.dataset.capture import ExtractContext, ExtractOptions
+from flightlog.dataset.layout import DatasetDirs, prepare_dataset
+from flightlog.dataset.memory import writer_name
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
-from flightlog.privacy.trust import FILE, Trust
-from flightlog.sources.git.repository import at
+from flightlog.privacy.trust import FILE, TrustStore
+from flightlog.sources.git.repository import open_repository
 from transcripts import assistant, stamp, user
 
 
@@ -31,8 +31,8 @@ class Ground:
             self.git("config", f"user.{name}", value)
         (self.top / "a.txt").write_text("a\n")
         self.commit("first")
-        self.place = Place(at(self.top))
-        writer(self.place.state, "cafe0123")
+        self.place = DatasetDirs(open_repository(self.top))
+        writer_name(self.place.state_dir, "cafe0123")
 
     def git(self, *words):
         ran = subprocess.run(
@@ -48,13 +48,15 @@ class Ground:
 
     def on(self):
         """Begin a dataset, as a person on this machine."""
-        prepare(self.place, self.kit().records)
-        Trust(self.root / "home" / FILE).allow_rows(self.top)
+        prepare_dataset(self.place, self.kit().records)
+        TrustStore(self.root / "home" / FILE).allow_rows(self.top)
         return self
 
     def kit(self, *, words=True, local_cache=False):
         redactor = Redactor(b"k" * 32, homes={str(self.top): "."})
-        return Kit(self.place, Archive([str(self.config)]), Records(redactor), Options(words, local_cache))
+        return ExtractContext(
+            self.place, Archive([str(self.config)]), JsonRedactor(redactor), ExtractOptions(words, local_cache)
+        )
 
     def write(self, session, *records, lane=""):
         path = self.config / "projects" / str(self.top).replace("/", "-") / f"{session}.jsonl"
@@ -67,18 +69,18 @@ class Ground:
         return path
 
     def recording(self, session):
-        return self.kit().archive.find(session)
+        return self.kit().archive.find_recording(session)
 
     @property
     def book(self):
-        return read_book(self.place.tracked)
+        return read_dataset(self.place.tracked_dir)
 
     @property
     def shards(self):
-        return sorted(self.place.pending.glob("*.jsonl"))
+        return sorted(self.place.pending_dir.glob("*.jsonl"))
 
     def rows(self, kind):
-        return list(self.book.of(kind))
+        return list(self.book.rows_of_kind(kind))
 
 
 def turn(number, said="Do it.", answer="Done.", *tools):

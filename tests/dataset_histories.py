@@ -14,17 +14,17 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-from flightlog.dataset.book import read_book
-from flightlog.dataset.compact import compact, compact_and_commit
-from flightlog.dataset.forgotten import mark
-from flightlog.dataset.layout import Place, prepare, write_shard
-from flightlog.dataset.retain import let_go, marks_of_rows, marks_of_words
-from flightlog.dataset.rows import key_of, moment
-from flightlog.privacy.records import Records
+from flightlog.dataset.book import read_dataset
+from flightlog.dataset.compact import compact_and_commit, compact_dataset
+from flightlog.dataset.forgotten import make_tombstone
+from flightlog.dataset.layout import DatasetDirs, prepare_dataset, write_shard
+from flightlog.dataset.retain import apply_tombstones, tombstones_for_rows, tombstones_for_words
+from flightlog.dataset.rows import format_row_time, key_of
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
-from flightlog.sources.git.repository import at
+from flightlog.sources.git.repository import open_repository
 
-RECORDS = Records(Redactor(b"k" * 32))
+RECORDS = JsonRedactor(Redactor(b"k" * 32))
 OURS = ".git-ml/"
 OPERATIONS = {
     "write": 10, "go on": 6, "merge": 5, "rebase": 2, "squash": 2, "cherry-pick": 2, "revert": 2, "octopus": 1,
@@ -62,9 +62,9 @@ class History:
         for name, value in (("name", "x"), ("email", "x@example.com")):
             self.git("config", f"user.{name}", value)
         self.git("init", "-q", "--bare", str(self.bare))
-        self.place = Place(at(self.top))
+        self.place = DatasetDirs(open_repository(self.top))
         if self.draw.random() < 0.7:  # else branches begin before the dataset does
-            prepare(self.place, RECORDS)
+            prepare_dataset(self.place, RECORDS)
         self.commit("begin")
         self.branches = ["main", *(f"work-{number}" for number in range(self.draw.randint(3, 15)))]
         for name in self.branches[1:]:
@@ -100,7 +100,7 @@ class History:
 
     def _chat(self, session: str, number: int, rev: int) -> dict:
         text = f"{session} {number} " + " ".join(f"w{self.draw.randrange(10**6)}" for _ in range(20))
-        return {"kind": "chat", "id": f"chat-{session}-{number}", "timestamp": moment(self._now()),
+        return {"kind": "chat", "id": f"chat-{session}-{number}", "timestamp": format_row_time(self._now()),
                 "session_id": session, "input": text, "output": "x" * (rev % 50), "tools": ["Read"], "files": [],
                 "uuid": f"u{number}", "rev": rev, "long": "the same long words again and again " * 12}  # fmt: skip
 
@@ -154,27 +154,27 @@ class History:
         if living:
             key = self.draw.choice(living)
             self.taken.add(key)
-            self._put("gone", [mark("asked for", 1, of=key)])
+            self._put("gone", [make_tombstone("asked for", 1, of=key)])
             self.rows = {name: row for name, row in self.rows.items() if row["kind"] != "tombstone"}
             self.commit("delete a row")
 
     def forget(self):
         """All of a session, with what is written of it later on any branch."""
-        here = {str(row.get("session_id")) for row in read_book(self.place.tracked).of("chat")}
+        here = {str(row.get("session_id")) for row in read_dataset(self.place.tracked_dir).rows_of_kind("chat")}
         if here:
             session = self.draw.choice(sorted(here))
-            self._let_go(marks_of_rows(read_book(self.place.tracked), [session], self._now()))
+            self._let_go(tombstones_for_rows(read_dataset(self.place.tracked_dir), [session], self._now()))
             self.forgotten.add(session)
             found = {key for key, row in self.rows.items() if session in (row.get("session_id"), row.get("session"))}
             self.taken |= found
 
     def strip(self):
         """The words of every row until now, also of those on branches that this one does not know."""
-        self._let_go(marks_of_words(self._now()))
+        self._let_go(tombstones_for_words(self._now()))
         self.silent |= set(self.rows)
 
     def _let_go(self, marks):
-        let_go(self.place, RECORDS, marks, "main", dry_run=False)
+        apply_tombstones(self.place, RECORDS, marks, "main", dry_run=False)
         compact_and_commit(self.place, RECORDS, default="main")
         if self.out("status", "--porcelain").strip():
             self.commit("let rows go")
@@ -257,12 +257,14 @@ class History:
         self.checkout("main")
         for branch in self.branches[1:]:
             self._settle(self.git("merge", "-q", "--no-edit", branch, check=False), "merge", "--abort")
-        compact(self.place, RECORDS, default="main")
-        first = {path.name: path.read_bytes() for path in self.place.tracked.glob("*.jsonl")}
-        compact(self.place, RECORDS, default="main")
-        second = {path.name: path.read_bytes() for path in self.place.tracked.glob("*.jsonl")}
-        book = read_book(self.place.tracked)
-        seen = {key: row for key, row in book.rows.items() if key not in book.gone and row["kind"] != "tombstone"}
+        compact_dataset(self.place, RECORDS, default="main")
+        first = {path.name: path.read_bytes() for path in self.place.tracked_dir.glob("*.jsonl")}
+        compact_dataset(self.place, RECORDS, default="main")
+        second = {path.name: path.read_bytes() for path in self.place.tracked_dir.glob("*.jsonl")}
+        book = read_dataset(self.place.tracked_dir)
+        seen = {
+            key: row for key, row in book.rows.items() if key not in book.removed_keys and row["kind"] != "tombstone"
+        }
         due = {key: row for key, row in self.rows.items() if key not in self.taken}
         said = {key for key, row in seen.items() if row["kind"] == "chat" and row["input"] is not None}
         bodies = b"".join(second.values())

@@ -8,23 +8,23 @@ from tools.bench.transcript import Session as Maker
 from tools.bench.words import Words
 
 from flightlog.model.events import (
-    Compacted,
-    CostStated,
+    AssistantReply,
+    ClientNote,
+    ClientTotalReported,
+    ContextCompacted,
     Entry,
-    InputRewritten,
-    Noted,
-    Prompted,
     PromptKind,
-    Replied,
-    Scene,
+    RecordContext,
+    SessionTitled,
     Text,
-    Titled,
-    ToolReturned,
+    ToolInputRewritten,
+    ToolResult,
     ToolUse,
-    Unknown,
+    UnknownRecord,
+    UserPrompt,
 )
 from flightlog.model.usage import ClientTotals, Usage
-from flightlog.sources.claude_code.decode import decode
+from flightlog.sources.claude_code.decode import decode_record
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import SessionFold
 from flightlog.views.session.thread import EVICTION
@@ -49,7 +49,7 @@ def session_lines(seed, turns, scale=0.02):
 def entries_of(lines):
     entries, offset = [], 0
     for line in lines:
-        for entry in decode(line.encode()):
+        for entry in decode_record(line.encode()):
             order = entry.at_ms if entry.at_ms is not None else entries[-1].order_ms
             entries.append(replace(entry, order_ms=order, path="f", offset=offset, length=len(line) + 1))
         offset += len(line) + 1
@@ -65,12 +65,12 @@ def events(name, calls):
     uses = st.builds(ToolUse, st.just(name), st.sampled_from(["Task", "Write", "Bash"]), INPUTS)
     return st.one_of(
         st.builds(
-            Prompted,
+            UserPrompt,
             st.sampled_from(PromptKind),
             st.sampled_from([(Text("look"),), (Text("Warmup"),), (Text("x"),), ()]),
         ),
         st.builds(
-            Replied,
+            AssistantReply,
             st.sampled_from(["", "m1", "m2", "m3", "m4", "m5"]),
             st.sampled_from(["claude-opus-5-5", "unknown-model"]),
             st.sampled_from([(), (Text("said"),)]) | uses.map(lambda use: (use,)),
@@ -78,18 +78,18 @@ def events(name, calls):
             block_index=st.integers(0, 2),
             synthetic=st.booleans(),
         ),
-        st.builds(ToolReturned, ids, st.just(()), st.booleans(), agent_id=st.sampled_from(["", "", "a1", "a2"])),
-        st.builds(InputRewritten, ids, INPUTS),
-        st.builds(Compacted, st.just("auto"), st.just(9), st.just(1)),
-        st.builds(Noted, st.sampled_from(["hook", "other"]), st.sampled_from(["a", "b"])),
-        st.builds(Titled, st.sampled_from(["", "one", "two"]), st.booleans()),
-        st.builds(CostStated, st.builds(ClientTotals, st.just("s"), st.integers(0, 9).map(float), st.just(0))),
-        st.builds(Unknown, st.sampled_from(["hologram", "beam"])),
+        st.builds(ToolResult, ids, st.just(()), st.booleans(), agent_id=st.sampled_from(["", "", "a1", "a2"])),
+        st.builds(ToolInputRewritten, ids, INPUTS),
+        st.builds(ContextCompacted, st.just("auto"), st.just(9), st.just(1)),
+        st.builds(ClientNote, st.sampled_from(["hook", "other"]), st.sampled_from(["a", "b"])),
+        st.builds(SessionTitled, st.sampled_from(["", "one", "two"]), st.booleans()),
+        st.builds(ClientTotalReported, st.builds(ClientTotals, st.just("s"), st.integers(0, 9).map(float), st.just(0))),
+        st.builds(UnknownRecord, st.sampled_from(["hologram", "beam"])),
     )
 
 
 def blocks_of(entry):
-    content = entry.event.content if isinstance(entry.event, Replied) else ()
+    content = entry.event.content if isinstance(entry.event, AssistantReply) else ()
     return [block for block in content if isinstance(block, ToolUse)]
 
 
@@ -105,7 +105,9 @@ def random_entries(draw):
         at_ms += draw(st.sampled_from([1, 1, 1, 0, -3]))
         calls = [block.id for item in items if item.lane == lane for block in blocks_of(item)]
         event = draw(events(f"{lane}c{number}", calls))
-        scene = Scene(draw(st.sampled_from(["", "/a", "/b"])), "main", draw(st.sampled_from(["2.0.9", "2.0.10"])))
+        scene = RecordContext(
+            draw(st.sampled_from(["", "/a", "/b"])), "main", draw(st.sampled_from(["2.0.9", "2.0.10"]))
+        )
         key = f"{uuid or number}:0"
         items.append(Entry(event, "s", uuid, draw(parents), at_ms, at_ms, lane, scene, key, "f", number * 10, 10))
     if items:

@@ -133,10 +133,10 @@ def _command_texts(root: Path, group: str) -> dict[str, str]:
 def _transcript(words: list[str]) -> str:
     from click.testing import CliRunner
 
-    from flightlog.cli.root import cli, run
+    from flightlog.cli.root import cli, run_command
 
     with CliRunner().isolation() as (out, err, _):
-        code = run(cli, "flightlog", words)
+        code = run_command(cli, "flightlog", words)
         printed, errors = (stream.getvalue().decode("utf-8", "surrogateescape") for stream in (out, err))
     lines = [f"$ flightlog {' '.join(words)}", f"[exit {code}]"]
     lines += [printed.rstrip("\n")] if printed else []

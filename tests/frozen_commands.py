@@ -13,7 +13,7 @@ from flightlog.lab.resampling.events import SampleEvent
 from flightlog.live.events import Event as LiveEvent
 from flightlog.loop.events import Event as LoopEvent
 from flightlog.model.events import Block
-from flightlog.model.exchange import Request, Response
+from flightlog.model.exchange import ApiRequest, ApiResponse
 from flightlog.retro.events import Event as RetroEvent
 
 SESSION = "71a9c4a3"
@@ -205,7 +205,7 @@ UNIONS: dict[str, Any] = {
     "resampling": SampleEvent,
     "retro": RetroEvent,
     "dataset": AnyRow,
-    "exchanges": Request | Response,
+    "exchanges": ApiRequest | ApiResponse,
     "blocks": Block,
 }
 
@@ -217,7 +217,7 @@ def journal_tags() -> str:
         for kind in get_args(union):
             config = kind.__struct_config__
             fields = ", ".join(kind.__struct_encode_fields__)
-            lines.append(f"{name} {config.tag_field}={config.tag}: {fields}\n")
+            lines.append(f"{name} {config.tag_field}={config.tag_for_value}: {fields}\n")
     return "".join(lines)
 
 

@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
-from flightlog.app.install import command
+from flightlog.app.install import build_hook_command
 from waiting import command_line, environ, processes, until
 
-COMMAND = command(Path(sys.executable))
+COMMAND = build_hook_command(Path(sys.executable))
 
 
 def payload(event="PostToolUse", session="session-1", **more):

@@ -11,11 +11,11 @@ import msgspec
 
 from flightlog.app import lab as app
 from flightlog.app import open_runtime
-from flightlog.lab.book import Book
+from flightlog.lab.book import RunStore
 from flightlog.lab.config import TOOLS, RunConfig
 from flightlog.lab.reading import trees_of
-from flightlog.lab.running.run import begin
-from flightlog.store.trees import Place, open_trees
+from flightlog.lab.running.run import start_run
+from flightlog.store.trees import SnapshotDirs, open_trees
 from real_agent import PINNED, agent_program
 
 MODEL = "claude-opus-5-5"
@@ -42,18 +42,18 @@ def config(root, scenario, *sessions, engine="claude_code", **more):
 def run(root, given, name="run", env=None):
     """Carry a run out and return its book."""
     own = {"FLIGHTLOG_HOME": os.environ["FLIGHTLOG_HOME"]} | (env or environment(root))
-    return begin(root / "runs" / name, given, app.prepare_run(open_runtime(own), lambda *_: None))
+    return start_run(root / "runs" / name, given, app.prepare_run(open_runtime(own), lambda *_: None))
 
 
 def reconfigured(path, text):
     """Write a run's configuration again, as the person whose run it is."""
     (path / "config.yaml").write_text(text)
-    app.remember_run(open_runtime(), Book(path, now=str, new_id=str).config_digest)
+    app.remember_run(open_runtime(), RunStore(path, now=str, new_id=str).config_digest)
 
 
 def again(root, name="run"):
     """Open a run as another process would."""
-    return Book(root / "runs" / name, now=lambda: "t", new_id=lambda: "i")
+    return RunStore(root / "runs" / name, now=lambda: "t", new_id=lambda: "i")
 
 
 def changelog(book):
@@ -82,8 +82,8 @@ def tree(folder):
 
 def laid_out(book, snapshot, into):
     """Lay a snapshot of a run out in a directory."""
-    place = Place(book.shadow, book.path, Path("/nonexistent"), os.environ["PATH"])
-    open_trees(place, now=lambda: 0.0, line="tests").checkout(snapshot, into, into.name)
+    place = SnapshotDirs(book.shadow, book.path, Path("/nonexistent"), os.environ["PATH"])
+    open_trees(place, now=lambda: 0.0, line="tests").checkout_into(snapshot, into, into.name)
     return into
 
 

@@ -16,17 +16,17 @@ import msgspec
 import zstandard
 
 from flightlog.archive import Archive
-from flightlog.dataset.book import read_book
-from flightlog.dataset.stats import counts
-from flightlog.lab.book import Book
+from flightlog.dataset.book import read_dataset
+from flightlog.dataset.stats import count_by_kind
+from flightlog.lab.book import RunStore
 from flightlog.lab.layout import run_meta
-from flightlog.lab.reading import Reading, trees_of
+from flightlog.lab.reading import RunSession, trees_of
 from flightlog.live.file import runtime_state
-from flightlog.loop.look.session import events, look
-from flightlog.loop.look.status import brief
+from flightlog.loop.look.session import iter_events, open_loop_session
+from flightlog.loop.look.status import build_status
 from flightlog.privacy.redact import Redactor
-from flightlog.retro.room import ANALYSIS, Room
-from flightlog.retro.state import decoded
+from flightlog.retro.room import ANALYSIS, RetroStore
+from flightlog.retro.state import decode_analysis
 
 KEPT = Path(__file__).parent / "recordings" / "layouts"
 VERSIONS = sorted(path.name.removesuffix(".tar.zst") for path in KEPT.glob("*.tar.zst"))
@@ -57,13 +57,13 @@ def said(root):
         "loop": _loop(root / ROOMS["loop"]),
         "lab": _lab(root / ROOMS["lab"]),
         "retro": _retro(root / ROOMS["retro"]),
-        "dataset": counts(read_book(root / ROOMS["dataset"] / "tracked")),
+        "dataset": count_by_kind(read_dataset(root / ROOMS["dataset"] / "tracked")),
         "archive": _archive(root / "flightlog"),
     }
 
 
 def _live(folder):
-    state = runtime_state.read(folder, 0)
+    state = runtime_state.read_state(folder, 0)
     return {
         "profiles": [each.profile_id for each in state.auth_profiles],
         "sessions": [each.session_id for each in state.sessions],
@@ -72,36 +72,36 @@ def _live(folder):
 
 def _loop(folder):
     (directory,) = folder.glob("session-*")
-    told = brief(look(directory))
+    told = build_status(open_loop_session(directory))
     kept = ("session", "status", "tasks_completed", "tasks_total", "errors", "model_calls", "tokens")
-    return {name: getattr(told, name) for name in kept} | {"events": sum(1 for _ in events(directory))}
+    return {name: getattr(told, name) for name in kept} | {"events": sum(1 for _ in iter_events(directory))}
 
 
 def _lab(folder):
-    book = Book(folder / "tax", now=lambda: "t", new_id=lambda: "i")
-    reading = Reading(book, book.planned()[0], trees_of(book, os.environ["PATH"]))
+    book = RunStore(folder / "tax", now=lambda: "t", new_id=lambda: "i")
+    reading = RunSession(book, book.planned_sessions()[0], trees_of(book, os.environ["PATH"]))
     meta = run_meta(book.name, book.config, book.state)
     return {
         "stop_reason": meta["stop_reason"],
         "steps": meta["total_steps"],
         "requests": len(reading.calls),
-        "changes": [(change["file_path"], change["kind"]) for change in reading.changes()],
-        "first_request": len(reading.exchanges.sent(reading.calls[0].exchange)),
+        "changes": [(change["file_path"], change["kind"]) for change in reading.iter_changes()],
+        "first_request": len(reading.exchanges.sent_body(reading.calls[0].exchange)),
     }
 
 
 def _retro(folder):
-    room = Room(folder, Redactor(b"k" * 32), lambda: 0, lambda: "")
-    patterns = decoded((folder / ANALYSIS).read_bytes()).patterns
+    room = RetroStore(folder, Redactor(b"k" * 32), lambda: 0, lambda: "")
+    patterns = decode_analysis((folder / ANALYSIS).read_bytes()).patterns
     return {
-        "issues": {name: each.title for name, each in room.board().issues.items()},
+        "issues": {name: each.title for name, each in room.load_board().issues.items()},
         "findings": [each.id for each in patterns],
     }
 
 
 def _archive(home):
     archive = Archive([str(home / "nowhere")], str(home))
-    sessions = [archive.session(name) for name in archive.recordings]
+    sessions = [archive.read_session(name) for name in archive.recordings]
     return {
         each.id: {"turns": len(each.turns), "steps": len(each.steps), "prompt": each.turns[0].text[:60]}
         for each in sessions

@@ -10,9 +10,9 @@ import zstandard
 from msgspec.structs import replace
 
 from flightlog.app import open_runtime
-from flightlog.app.live import drawn
+from flightlog.app.live import render_status_lines
 from flightlog.archive import Archive
-from flightlog.live.gather import Effort, LiveDirectory, gather
+from flightlog.live.gather import CollectDepth, LiveDirectory, collect_live_state
 from transcripts import MODEL, assistant, user, write
 
 NOW_MS = 1_794_744_000_000  # a full hour: 2026-11-15T12:00Z
@@ -149,12 +149,14 @@ class Desk:
         return replace(here, data_dir=str(self.home), zone=UTC, clock=clock, read_config=lambda _: {})
 
     def where(self):
-        return LiveDirectory(self.runtime(), self.config, self.now_ms, drawn)
+        return LiveDirectory(self.runtime(), self.config, self.now_ms, render_status_lines)
 
     def gather(self, **effort):
         archive = Archive([str(self.config)], str(self.home))
         try:
-            return gather(self.where(), archive, Effort(**{"secrets": False, "durable": False, **effort}))
+            return collect_live_state(
+                self.where(), archive, CollectDepth(**{"secrets": False, "durable": False, **effort})
+            )
         finally:
             archive.usage_pipeline.save()
 

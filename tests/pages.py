@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from flightlog.app import open_runtime
 from flightlog.model.runtime import Runtime
-from flightlog.web.server import Serving, run
+from flightlog.web.server import ServerConfig, run_server
 
 TOKEN = "t" * 43
 WEB_ROOT = "/" + "5e" * 16
@@ -105,7 +105,7 @@ def running(
         up.set()
 
     async def serve() -> None:
-        await run(Serving(runtime, TOKEN, WEB_ROOT, read_only=read_only), ready)
+        await run_server(ServerConfig(runtime, TOKEN, WEB_ROOT, read_only=read_only), ready)
 
     task = loop.create_task(serve())
     task.add_done_callback(lambda _: loop.stop())

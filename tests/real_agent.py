@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 
 from flightlog.agents.claude_code.driver import ClaudeCode, ClientSandbox, isolated_environment
-from flightlog.agents.driver import Ask, Outcome
+from flightlog.agents.driver import AgentOutcome, AgentPrompt
 from flightlog.agents.process import AgentProcess
-from flightlog.agents.scripted import Scenario, Seen, parse, serve
-from flightlog.app.install import apply, plan
+from flightlog.agents.scripted import Scenario, ServedRequest, parse_scenario, serve_scenario
+from flightlog.app.install import apply_change, plan_install
 
 PINNED = "2.1.325"
 VERSIONS = ("1.0.128", "2.0.76", "2.1.100", PINNED)
@@ -33,8 +33,8 @@ ALLOWED = ("--allowedTools", "Bash", "Read", "Write", "Edit", "Agent", "Task")
 class Told:
     """One run of the agent: how it ended, and what the model was asked."""
 
-    outcome: Outcome
-    requests: list[Seen]
+    outcome: AgentOutcome
+    requests: list[ServedRequest]
 
     @property
     def result(self) -> dict:
@@ -84,12 +84,12 @@ class Bench:
     @contextmanager
     def start(
         self, scenario: dict | Scenario, prompt: str, *arguments: str, **ask: object
-    ) -> Iterator[tuple[AgentProcess, list[Seen]]]:
+    ) -> Iterator[tuple[AgentProcess, list[ServedRequest]]]:
         """Start a session; it is stopped when the block ends, whatever happened in it."""
-        script = scenario if isinstance(scenario, Scenario) else parse(scenario)
-        with serve(script) as model:
+        script = scenario if isinstance(scenario, Scenario) else parse_scenario(scenario)
+        with serve_scenario(script) as model:
             given = {"cwd": self.project, "environment": self.environment(model.url)} | ask
-            session = self.client.start(Ask(prompt, arguments=(*arguments, *ALLOWED), **given))
+            session = self.client.start(AgentPrompt(prompt, arguments=(*arguments, *ALLOWED), **given))
             try:
                 yield session, model.requests
             finally:
@@ -97,7 +97,7 @@ class Bench:
 
     def install_hooks(self, *, inline: bool = False) -> None:
         """Register flightlog's hook as `flightlog init` does."""
-        apply(plan(self.config / "settings.json", [self.version], Path(sys.executable), inline=inline))
+        apply_change(plan_install(self.config / "settings.json", [self.version], Path(sys.executable), inline=inline))
 
     def hooks(self, session: str) -> list[dict]:
         """The hook events on record for a session, in order of arrival."""

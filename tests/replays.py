@@ -6,11 +6,11 @@ import re
 from contextlib import contextmanager
 from pathlib import Path
 
-from flightlog.agents.scripted import parse, serve
+from flightlog.agents.scripted import parse_scenario, serve_scenario
 from flightlog.app import lab as app
 from flightlog.app import open_runtime
-from flightlog.lab.replaying.branch import Asked, carry_on, prepare
-from flightlog.lab.replaying.source import Source
+from flightlog.lab.replaying.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replaying.source import ReplaySource
 from labs import bash, config, environment, replies, run
 
 KEY = "sk-" + "fake-" + "0" * 12
@@ -85,14 +85,20 @@ class Ground:
         return len(self._model.requests)
 
     def source(self, session=1, run="run", replicate=0):
-        return Source(app.open_book(open_runtime(), self.root / "runs", run), session, replicate, os.environ["PATH"])
+        return ReplaySource(
+            app.open_run(open_runtime(), self.root / "runs", run), session, replicate, os.environ["PATH"]
+        )
 
     def prepared(self, name, session, turn, asked, run="run"):
         found = self.source(session, run)
-        return prepare(found.book, found.point(turn), asked, (self.root / "runs" / name, 1), self.setting)
+        return prepare_branch(
+            found.book, found.build_branch_point(turn), asked, (self.root / "runs" / name, 1), self.setting
+        )
 
     def branch(self, name, session, turn, run="run", **asked):
-        return carry_on(self.prepared(name, session, turn, Asked(**asked), run), self.setting, again=False)
+        return continue_any_run(
+            self.prepared(name, session, turn, ReplayOptions(**asked), run), self.setting, again=False
+        )
 
 
 @contextmanager
@@ -102,7 +108,7 @@ def recorded(root):
     work.mkdir(parents=True)
     (work / "old.txt").write_text("old\n")
     (work / "run.sh").write_text("#!/bin/sh\n")
-    with serve(parse(scenario(work))) as model:
+    with serve_scenario(parse_scenario(scenario(work))) as model:
         ground = Ground(root, model)
         sessions = ("do it", "/compact be brief", "go on")
         given = config(root, None, *sessions, session_mode="chained", base_url=model.url)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import labs
 from flightlog.app import lab, lab_resample, open_runtime
-from flightlog.app.lab_resample import Sent
-from flightlog.lab.book import Book
-from flightlog.lab.resampling.events import Limits
+from flightlog.app.lab_resample import SamplingOptions
+from flightlog.lab.book import RunStore
+from flightlog.lab.resampling.events import BatchLimits
 from flightlog.lab.resampling.sweep import Sweep
 
 SONNET = "claude-sonnet-4-5"
@@ -51,25 +51,25 @@ def holds(root: Path, word: str) -> list[str]:
     return [str(path.relative_to(root)) for path in files if word.encode() in path.read_bytes()]
 
 
-def book(run: Path) -> Book:
+def book(run: Path) -> RunStore:
     """The run's book."""
-    return lab.open_book(open_runtime(), run.parent, run.name)
+    return lab.open_run(open_runtime(), run.parent, run.name)
 
 
-def sent(url: str = "", **limits) -> Sent:
+def sent(url: str = "", **limits) -> SamplingOptions:
     """How samples are sent: quickly."""
-    return Sent(Limits(**({"wait_s": 0.01} | limits)), lambda *_: None, base_url=url)
+    return SamplingOptions(BatchLimits(**({"wait_s": 0.01} | limits)), lambda *_: None, base_url=url)
 
 
 def ask(run: Path, url: str = "", *, sweep=None, dry_run=False, **limits):
     """Ask again, as it was."""
-    return lab_resample.resampled(
+    return lab_resample.resample_grid(
         open_runtime(), book(run), sweep or Sweep(requests=(2,)), sent(url, **limits), dry_run=dry_run
     )
 
 
 def edit(run: Path, url: str, body, label="edit", **more):
     """Ask again with another body."""
-    return lab_resample.edited(
+    return lab_resample.resample_edited(
         open_runtime(), book(run), Sweep(requests=(2,), count=2, **more), body, label, sent=sent(url)
     )

@@ -3,7 +3,7 @@
 import json
 
 from flightlog.lab.resampling import layout
-from flightlog.lab.resampling.events import BatchBegun, Limits, Target
+from flightlog.lab.resampling.events import BatchLimits, BatchStarted, SampleTarget
 from flightlog.store.journal import Journal
 from labs import bash, config, run, script
 
@@ -33,13 +33,13 @@ def answered(book, request, variant, answers, *, label="", until_width=None, ses
             "stop_reason": "end_turn" if isinstance(answer, str) else "tool_use",
             "usage": {"input_tokens": 1000, "output_tokens": 20 + 3 * number},
         }
-        path = book.path / layout.Item(session, request, variant, number).file
+        path = book.path / layout.SampleItem(session, request, variant, number).answer_file
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(said))
     if variant:
         edits = [{"path": ["system"], "original": "a", "replacement": "b"}]
         (path.parent / layout.VARIANT).write_text(json.dumps({"label": label, "edits": edits, "source": "test"}))
     if until_width:
-        target = Target(session, request, variant, "", 1, len(answers))
-        journal = Journal(book.path / layout.JOURNAL, BatchBegun, now=lambda: "t", new_id=lambda: "i")
-        journal.append(BatchBegun("b1", (target,), Limits(until_width=until_width)))
+        target = SampleTarget(session, request, variant, "", 1, len(answers))
+        journal = Journal(book.path / layout.JOURNAL, BatchStarted, now=lambda: "t", new_id=lambda: "i")
+        journal.append(BatchStarted("b1", (target,), BatchLimits(until_width=until_width)))

@@ -6,14 +6,14 @@ import subprocess
 from itertools import count
 from pathlib import Path
 
-from flightlog.store.trees import Place, open_trees
+from flightlog.store.trees import SnapshotDirs, open_trees
 
 PROGRAMS = os.environ["PATH"]
 
 
 def opened(work, policy=None, programs=PROGRAMS, **options):
     seconds = count(1_700_000_000)
-    place = Place(work.parent / ".shadow_git", work, Path("/home/nobody-here"), programs)
+    place = SnapshotDirs(work.parent / ".shadow_git", work, Path("/home/nobody-here"), programs)
     return open_trees(place, policy, now=lambda: next(seconds), **options)
 
 
@@ -30,7 +30,7 @@ def content(folder):
 
 
 def kinds(trees, before, after):
-    return {change.path: change.kind for change in trees.diff(before, after)}
+    return {change.path: change.kind for change in trees.diff_snapshots(before, after)}
 
 
 def fsck(work):

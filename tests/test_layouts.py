@@ -16,17 +16,17 @@ from tools.docs.files import FILES, find_pattern
 
 from cli_runs import FLIGHTLOG
 from flightlog.app import doctor, open_runtime
-from flightlog.app.retro import look
-from flightlog.lab.book import Book
-from flightlog.lab.events import TreeSettled
+from flightlog.app.retro import read_analysis_and_board
+from flightlog.lab.book import RunStore
+from flightlog.lab.events import WorkTreeRestored
 from flightlog.live.file import runtime_state
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Misconfigured
 from flightlog.privacy.redact import Redactor
-from flightlog.retro.room import ANALYSIS, Room
-from flightlog.retro.state import decoded
-from flightlog.store.journal import Journal, Record, Unrecognised
-from flightlog.store.migration import Step
+from flightlog.retro.room import ANALYSIS, RetroStore
+from flightlog.retro.state import decode_analysis
+from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
+from flightlog.store.migration import LayoutMigration
 from journal_events import EARLIER, LATER
 from layouts import KEPT, ROOMS, VERSIONS, said, unpacked
 from retro.rooms import reported
@@ -86,12 +86,12 @@ def test_doctor_brings_an_older_form_up_to_date_with_a_copy_first(tmp_path, monk
     older = {path.relative_to(home): path.read_bytes() for path in home.rglob("*") if path.is_file()}
     monkeypatch.setenv("FLIGHTLOG_HOME", str(home))
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(tmp_path / "nobody"))
-    steps = (Step(2, "files are called files", lambda root: root.rglob("meta.json"), renamed),)
+    steps = (LayoutMigration(2, "files are called files", lambda root: root.rglob("meta.json"), renamed),)
 
-    before = [each for each in doctor.examine(open_runtime(), steps=steps) if each.about == "layout"]
-    done = [each.text for each in doctor.mend(open_runtime(), steps) if "copy" in each.text]
-    again = [each.text for each in doctor.mend(open_runtime(), steps) if "copy" in each.text]
-    after = [each for each in doctor.examine(open_runtime(), steps=steps) if each.about == "layout"]
+    before = [each for each in doctor.examine_installation(open_runtime(), steps=steps) if each.about == "layout"]
+    done = [each.text for each in doctor.repair_installation(open_runtime(), steps) if "copy" in each.text]
+    again = [each.text for each in doctor.repair_installation(open_runtime(), steps) if "copy" in each.text]
+    after = [each for each in doctor.examine_installation(open_runtime(), steps=steps) if each.about == "layout"]
 
     assert [(each.level.value, each.next) for each in before] == [("warning", "flightlog doctor --fix")]
     assert [each.level.value for each in after] == ["ok"]
@@ -154,10 +154,14 @@ def test_what_a_later_version_added_is_kept_as_it_is(tmp_path):
     assert now == before, "what is not known changes nothing of what is"
 
     project = root / "project"
-    room = Room(root / ROOMS["retro"], Redactor(b"k" * 32), lambda: 1, map("new{}".format, itertools.count()).__next__)
+    room = RetroStore(
+        root / ROOMS["retro"], Redactor(b"k" * 32), lambda: 1, map("new{}".format, itertools.count()).__next__
+    )
     reported(room, "Said by the earlier version", "x")
-    Book(root / ROOMS["lab"] / "tax", now=lambda: "t", new_id=lambda: "earlier").note(TreeSettled("baseline"))
-    state = runtime_state.read(root / ROOMS["live"], 0)
+    RunStore(root / ROOMS["lab"] / "tax", now=lambda: "t", new_id=lambda: "earlier").append(
+        WorkTreeRestored("baseline")
+    )
+    state = runtime_state.read_state(root / ROOMS["live"], 0)
     runtime_state.upsert_session(root / ROOMS["live"], state.sessions[0], 1)
     env = {"PATH": os.environ["PATH"], "HOME": str(root / "home"), "FLIGHTLOG_HOME": str(root / "flightlog")}
     env |= {"GIT_CONFIG_GLOBAL": "/dev/null", "LANG": "C.UTF-8"}
@@ -173,7 +177,7 @@ def test_what_a_later_version_added_is_kept_as_it_is(tmp_path):
     rows = b"".join(path.read_bytes() for path in sorted((root / ROOMS["dataset"]).rglob("*.jsonl")))
     assert b'"depth":3' in rows
     assert b'"h-1"' in rows
-    assert any(each.title == "Said by the earlier version" for each in room.board().issues.values())
+    assert any(each.title == "Said by the earlier version" for each in room.load_board().issues.values())
 
 
 def test_a_file_of_a_later_schema_is_refused_and_stays_where_it_is(tmp_path):
@@ -181,16 +185,16 @@ def test_a_file_of_a_later_schema_is_refused_and_stays_where_it_is(tmp_path):
     path = root / ROOMS["retro"] / ANALYSIS
     path.write_text(json.dumps({**json.loads(path.read_text()), "schema_version": 2, "new": True}))
     body = path.read_bytes()
-    room = Room(root / ROOMS["retro"], Redactor(b"k" * 32), lambda: 1, lambda: "i")
+    room = RetroStore(root / ROOMS["retro"], Redactor(b"k" * 32), lambda: 1, lambda: "i")
 
     with pytest.raises(Misconfigured, match="later flightlog"):
-        room.analysis()
+        room.load_analysis()
 
     assert path.read_bytes() == body
     assert list(path.parent.glob("*.corrupt*")) == []
-    assert look(open_runtime(), room.root)[0] is None
+    assert read_analysis_and_board(open_runtime(), room.root)[0] is None
     with pytest.raises(Misconfigured):
-        decoded(body)
+        decode_analysis(body)
 
 
 def test_two_versions_side_by_side_lose_nothing_of_each_other(tmp_path):
@@ -208,13 +212,13 @@ def test_two_versions_side_by_side_lose_nothing_of_each_other(tmp_path):
         acked += [word for _, log in writers for word in log.read_text().split("\n")[:-1]]
 
     for union in (EARLIER, LATER):
-        items = list(Journal(path, union, now=str, new_id=str).read())
-        found = {item.id for item in items if isinstance(item, Record | Unrecognised)}
+        items = list(Journal(path, union, now=str, new_id=str).read_records())
+        found = {item.id for item in items if isinstance(item, JournalRecord | UnknownEvent)}
         assert set(acked) <= found
         torn = [item for item in items if isinstance(item, Damage)]
         assert len(torn) <= 12 * 4
-    kinds = [type(item) for item in Journal(path, EARLIER, now=str, new_id=str).read()]
-    assert Unrecognised in kinds
+    kinds = [type(item) for item in Journal(path, EARLIER, now=str, new_id=str).read_records()]
+    assert UnknownEvent in kinds
     assert len(acked) > 100
     wide = [line for line in path.read_bytes().splitlines() if b'"more"' in line]
     assert wide, "known events with a new field are there too"

@@ -9,9 +9,9 @@ from datetime import UTC
 from pathlib import Path
 
 from cli_runs import FLIGHTLOG
-from flightlog.agents.scripted import parse, serve
+from flightlog.agents.scripted import parse_scenario, serve_scenario
 from flightlog.app import open_runtime
-from flightlog.app.tracing.ground import Ground
+from flightlog.app.tracing.ground import TraceContext
 from flightlog.archive import Archive
 from flightlog.model.pages import Redacted
 from flightlog.retro import looking
@@ -55,8 +55,8 @@ class Project:
     def config(self) -> Path:
         return self.bench.config
 
-    def ground(self) -> Ground:
-        return Ground(open_runtime(), self.top, Archive([str(self.config)], str(self.bench.recordings)))
+    def ground(self) -> TraceContext:
+        return TraceContext(open_runtime(), self.top, Archive([str(self.config)], str(self.bench.recordings)))
 
     def environment(self) -> dict[str, str]:
         return around(self.bench, "http://127.0.0.1:9")
@@ -91,7 +91,7 @@ def scenario(top):
         {"text": "Written and committed."},
     ]
     rules = [{"when": {"prompt": "totals with tax"}, "replies": replies}, {"replies": [{"text": "Another answer."}]}]
-    return parse({"rules": rules})
+    return parse_scenario({"rules": rules})
 
 
 def build(bench) -> Project:
@@ -110,7 +110,7 @@ def build(bench) -> Project:
     task = {"task_id": "001", "name": "totals", "run": run, "verify": ["test -f shop.py"]}
     plan = {"plan": "shop", "tasks": [task], "config": {"human_intervention": "never"}}
     (top / "plan.yaml").write_text(json.dumps(plan))
-    with serve(scenario(top)) as model:
+    with serve_scenario(scenario(top)) as model:
         env = around(bench, model.url)
         did(tool(bench, env, "harness", "run", "run.yaml", "--run-name", "tax"))
         did(tool(bench, env, "harness", "resample", "tax", "--request", "1", "--count", "2", "--base-url", model.url))
@@ -128,7 +128,7 @@ def _looked_back(bench, top):
     issue = reported(room, "Totals are rounded too early", "They are.", context={"evidence": evidence})
     meta = json.loads((top / "runs/tax/run_meta.json").read_text())
     looking.read_archive(room, archive, lambda told: Redacted(told, 0, 0))
-    finding = looking.analyse(room, UTC).patterns[0].id
+    finding = looking.analyze(room, UTC).patterns[0].id
     commit = git(top, "rev-parse", "HEAD")
     return Project(bench, commit, issue, finding, session, meta["sessions"][0]["session_id"])
 

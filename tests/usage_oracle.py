@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, tzinfo
 from itertools import groupby
 
-from flightlog.model.usage import BLOCK_MS, HOUR_MS, Breakdown, Response, Usage, UsageRow, sum_costs
+from flightlog.model.usage import BLOCK_MS, HOUR_MS, Breakdown, ModelResponse, Usage, UsageRow, sum_costs
 from flightlog.usage.prices import PricedResponse
 
 
@@ -44,7 +44,7 @@ def blocks(items: Sequence[PricedResponse]) -> list[tuple[int, int]]:
     return found
 
 
-def _keys(items: Sequence[PricedResponse], by: Breakdown, zone: tzinfo) -> Callable[[Response], str]:
+def _keys(items: Sequence[PricedResponse], by: Breakdown, zone: tzinfo) -> Callable[[ModelResponse], str]:
     match by:
         case Breakdown.SESSION:
             return lambda response: response.session
@@ -70,10 +70,10 @@ def _projects(items: Sequence[PricedResponse]) -> dict[str, str]:
     }
 
 
-def _block_key(items: Sequence[PricedResponse]) -> Callable[[Response], str]:
+def _block_key(items: Sequence[PricedResponse]) -> Callable[[ModelResponse], str]:
     starts = [start for start, _ in blocks(items)]
 
-    def key(response: Response) -> str:
+    def key(response: ModelResponse) -> str:
         if not response.at_ms:
             return ""
         start = starts[bisect_right(starts, response.at_ms) - 1]

@@ -77,12 +77,12 @@ def transcripts(root: Path) -> Iterator[Records]:
     for folder in {path.parent for path in [*root.rglob("projects/*/*.jsonl"), *root.rglob("transcripts/*.jsonl")]}:
         for path in sorted(folder.glob("*.jsonl")):
             files = [path, *sorted((path.parent / path.stem).rglob("*.jsonl"))]
-            yield [record for file in files for record in formats.read(file)]
+            yield [record for file in files for record in formats.read_json_objects(file)]
 
 
 def hook_payloads(path: Path) -> Iterator[dict[str, Any]]:
     """The payloads in a file of hook events."""
-    for event in formats.read(path):
+    for event in formats.read_json_objects(path):
         payload = event.get("payload") or event.get("stdin")
         if isinstance(payload, dict):
             yield payload
@@ -90,10 +90,10 @@ def hook_payloads(path: Path) -> Iterator[dict[str, Any]]:
 
 def types(sessions: list[Records]) -> dict[str, formats.TypeFormat]:
     """What was learned, as it is kept on file."""
-    return {kind: _kept(one, len(sessions)) for kind, one in sorted(formats.learn(sessions).items())}
+    return {kind: _kept(one, len(sessions)) for kind, one in sorted(formats.learn_types(sessions).items())}
 
 
-def _kept(one: formats.Learned, sessions: int) -> formats.TypeFormat:
+def _kept(one: formats.FormatObservation, sessions: int) -> formats.TypeFormat:
     if one.count < SURE:
         return formats.TypeFormat((), tuple(sorted({*one.always, *one.sometimes})))
     return formats.TypeFormat(one.always, one.sometimes, every_session=one.sessions == sessions)

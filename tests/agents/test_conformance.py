@@ -14,7 +14,7 @@ from flightlog.agents import agent_names, find_agent, source_of
 from flightlog.agents.protocol import Agent
 from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound
-from flightlog.model.events import CostStated, Entry, LaneFacts, Replied, Thinking, ToolReturned
+from flightlog.model.events import AssistantReply, ClientTotalReported, Entry, SubagentInfo, Thinking, ToolResult
 from flightlog.sources.protocol import Fidelity
 from flightlog.store.lines import TORN_TAIL
 
@@ -170,17 +170,17 @@ def test_totals_equal_the_manifest_of_the_fixtures(agent, listing):
 def test_fidelity_says_what_the_recordings_hold(agent, listing):
     items = [item for file in listing.files for item in agent.source.entries(file)]
     entries = [item for item in items if isinstance(item, Entry)]
-    replies = [entry.event for entry in entries if isinstance(entry.event, Replied)]
+    replies = [entry.event for entry in entries if isinstance(entry.event, AssistantReply)]
     blocks = [block for reply in replies for block in reply.content]
     contexts = agent.source.thread_contexts(listing.files).values()
 
     assert agent.source.fidelity == Fidelity(
         timestamps=any(entry.at_ms for entry in entries),
         usage=any(reply.usage for reply in replies),
-        client_totals=any(isinstance(entry.event, CostStated) for entry in entries),
+        client_totals=any(isinstance(entry.event, ClientTotalReported) for entry in entries),
         thinking=any(isinstance(block, Thinking) and block.text for block in blocks),
-        tool_results=any(isinstance(entry.event, ToolReturned) for entry in entries),
-        subagents=any(isinstance(item, LaneFacts) for item in items),
+        tool_results=any(isinstance(entry.event, ToolResult) for entry in entries),
+        subagents=any(isinstance(item, SubagentInfo) for item in items),
         system_prompt=any(context.system for context in contexts),
     )
 
@@ -200,7 +200,9 @@ def test_the_tail_agrees_with_the_entries(agent, listing):
     for file in listing.files:
         tail = agent.source.tail(file.path, 0)
         replies = [
-            entry.event for entry in agent.source.entries(file) if isinstance(getattr(entry, "event", None), Replied)
+            entry.event
+            for entry in agent.source.entries(file)
+            if isinstance(getattr(entry, "event", None), AssistantReply)
         ]
         counted = [reply for reply in replies if reply.usage or reply.synthetic]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.agents.namespace import Means, Mount, leash, probe, room
-from flightlog.agents.process import descendants
+from flightlog.agents.namespace import BindMount, IsolationMode, isolation_prefix, parent_death_prefix, probe_isolation
+from flightlog.agents.process import find_descendants
 from unprivileged import as_nobody
 from waiting import alive, command_line, until
 
@@ -30,7 +30,7 @@ def place():
 
 
 def seen(place, private):
-    before = room(probe(PATH), [Mount(place / private, place / "shared")], place / "shared")
+    before = isolation_prefix(probe_isolation(PATH), [BindMount(place / private, place / "shared")], place / "shared")
     ran = subprocess.run([*before, "sh", "-c", TELL], cwd=place / "shared", capture_output=True, text=True, check=False)
     return (ran.returncode, *ran.stdout.split())
 
@@ -67,12 +67,12 @@ def test_who_starts_it_takes_it_along_however_it_ends(place):
 
 def sleeping(pid):
     """Everybody below `pid`, once both sleep."""
-    below = descendants(pid)
+    below = find_descendants(pid)
     return below if {"sleep 4242", "sleep 4243"} <= {command_line(each).strip() for each in below} else None
 
 
 def test_the_end_of_the_agent_is_the_end_of_what_it_left_running(place):
-    before = room(probe(PATH), [Mount(place / "one", place / "shared")], place / "shared")
+    before = isolation_prefix(probe_isolation(PATH), [BindMount(place / "one", place / "shared")], place / "shared")
     script = "setsid sh -c 'sleep 1; echo late > late' & echo gone"
 
     subprocess.run([*before, "sh", "-c", script], check=True, capture_output=True)
@@ -82,7 +82,7 @@ def test_the_end_of_the_agent_is_the_end_of_what_it_left_running(place):
 
 
 def test_a_tree_that_cannot_be_mounted_is_no_silent_success(place):
-    before = room(probe(PATH), [Mount(place / "absent", place / "shared")], place / "shared")
+    before = isolation_prefix(probe_isolation(PATH), [BindMount(place / "absent", place / "shared")], place / "shared")
 
     ran = subprocess.run([*before, "sh", "-c", "echo ran"], capture_output=True, text=True, check=False)
 
@@ -90,6 +90,6 @@ def test_a_tree_that_cannot_be_mounted_is_no_silent_success(place):
 
 
 def test_without_the_programs_there_is_no_room(tmp_path):
-    assert probe(str(tmp_path)) is Means.NONE
-    assert leash(str(tmp_path)) == ()
-    assert leash(PATH)[0] == "setpriv"
+    assert probe_isolation(str(tmp_path)) is IsolationMode.NONE
+    assert parent_death_prefix(str(tmp_path)) == ()
+    assert parent_death_prefix(PATH)[0] == "setpriv"

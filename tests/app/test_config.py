@@ -1,11 +1,11 @@
 import pytest
 
-from flightlog.app.config import DEFAULT, settings
+from flightlog.app.config import DEFAULT, load_settings
 from flightlog.model.errors import Misconfigured
 
 
 def values(where, environ=None):
-    return settings({"FLIGHTLOG_CONFIG": str(where / "user.toml"), **(environ or {})}, where / "project")
+    return load_settings({"FLIGHTLOG_CONFIG": str(where / "user.toml"), **(environ or {})}, where / "project")
 
 
 @pytest.fixture

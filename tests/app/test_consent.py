@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from cli_runs import FLIGHTLOG, Ran
-from flightlog.agents.scripted import parse, serve
+from flightlog.agents.scripted import parse_scenario, serve_scenario
 from flightlog.app import open_runtime
 from flightlog.app.lab import permit_run
-from flightlog.lab.book import Book
-from flightlog.lab.config import VerifierConfig, frozen
-from flightlog.lab.running.asking import upstream
+from flightlog.lab.book import RunStore
+from flightlog.lab.config import VerifierConfig, dump_run_config
+from flightlog.lab.running.asking import resolve_upstream
 from flightlog.model.errors import ConsentNeeded, Invalid
 from labs import bash, config, environment, run, script
 from pages import running
@@ -50,8 +50,8 @@ def place(made, tmp_path):
 def changed(place, **values):
     """Change the configuration of the copied run."""
     path = place / "runs" / "evil"
-    given = replace(Book(path, now=str, new_id=str).config, work_dir=str(place / "work"), **values)
-    (path / "config.yaml").write_text(frozen(given))
+    given = replace(RunStore(path, now=str, new_id=str).config, work_dir=str(place / "work"), **values)
+    (path / "config.yaml").write_text(dump_run_config(given))
 
 
 def flightlog(place, *words, stdin=subprocess.DEVNULL, **more):
@@ -177,22 +177,22 @@ def test_address_is_the_runs_then_the_environments_then_the_vendors(tmp_path, ow
 
     if expected is None:
         with pytest.raises(Invalid):
-            upstream(asked, env)
+            resolve_upstream(asked, env)
     else:
-        assert upstream(asked, env) == expected
+        assert resolve_upstream(asked, env) == expected
 
 
 def test_run_uses_the_gateway_and_no_proxy_on_loopback(tmp_path):
     seen = []
-    scenario = parse(script([bash("echo hi > x")], "done"))
-    with serve(scenario) as model, answering(lambda _, request: seen.append(request)) as proxy:
+    scenario = parse_scenario(script([bash("echo hi > x")], "done"))
+    with serve_scenario(scenario) as model, answering(lambda _, request: seen.append(request)) as proxy:
         proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"), proxy)
         env = environment(tmp_path, ANTHROPIC_BASE_URL=model.url, ANTHROPIC_AUTH_TOKEN=KEY, **proxies)
         captured = run(tmp_path, config(tmp_path, None, "go"), "captured", env)
         plain = run(tmp_path, config(tmp_path, None, "go", capture_api_requests=False), "plain", env)
         asked = len(model.requests)
 
-    assert [each.state.last("session_01").stop_reason for each in (captured, plain)] == ["completed"] * 2
+    assert [each.state.last_attempt("session_01").stop_reason for each in (captured, plain)] == ["completed"] * 2
     assert asked >= 4
     assert seen == []
 

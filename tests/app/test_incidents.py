@@ -7,7 +7,7 @@ import time
 import labs
 from cli_runs import FLIGHTLOG
 from dataset_ground import Ground, turn
-from flightlog.dataset.capture import capture
+from flightlog.dataset.capture import capture_session
 from flightlog.retro.room import ROOT
 from live_files import Desk, iso
 from loop.loops import environment, project
@@ -43,7 +43,7 @@ def run(ground, *words, program="flightlog"):
 def test_incidents_of_every_room_become_drafts_once(tmp_path):
     ground = Ground(tmp_path).on()
     ground.write(SESSION, *turn(1, "x", "y", ("Read", {"file_path": "a.py"}, "z")))
-    capture(ground.kit(), ground.recording(SESSION))
+    capture_session(ground.kit(), ground.recording(SESSION))
     with ground.shards[0].open("ab") as file:
         file.write(b'{"kind":"chat","id" Quenneville\n')
     now_ms = time.time() * 1000

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.app.install import apply, line_command, other_line, plan, plan_removal
+from flightlog.app.install import apply_change, has_other_status_line, plan_install, plan_removal, status_line_command
 
 PYTHON = Path(sys.executable)
 OTHERS = '{\n    "statusLine": {"type": "command", "command": "their own"},\n    "model": "opus"\n}\n'
 
 
 def installed(settings, **more):
-    apply(plan(settings, ["2.1.325"], PYTHON, statusline=True, **more))
+    apply_change(plan_install(settings, ["2.1.325"], PYTHON, statusline=True, **more))
     return json.loads(settings.read_text())
 
 
@@ -24,10 +24,10 @@ def test_it_is_put_in_once_and_taken_out_to_the_byte(tmp_path, before):
         settings.write_text(before)
 
     told = installed(settings)
-    again = plan(settings, ["2.1.325"], PYTHON, statusline=True)
-    apply(plan_removal(settings))
+    again = plan_install(settings, ["2.1.325"], PYTHON, statusline=True)
+    apply_change(plan_removal(settings))
 
-    assert told["statusLine"] == {"type": "command", "command": line_command(PYTHON), "padding": 0}
+    assert told["statusLine"] == {"type": "command", "command": status_line_command(PYTHON), "padding": 0}
     assert "hooks" in told
     assert not again.is_needed
     assert (settings.read_text() if settings.exists() else None) == before
@@ -40,8 +40,8 @@ def test_another_programs_line_stays(tmp_path):
     told = installed(settings)
 
     assert told["statusLine"]["command"] == "their own"
-    assert other_line(settings.read_bytes())
-    apply(plan_removal(settings))
+    assert has_other_status_line(settings.read_bytes())
+    apply_change(plan_removal(settings))
     assert settings.read_text() == OTHERS
 
 
@@ -51,12 +51,12 @@ def test_a_line_of_ours_from_another_python_is_renewed(tmp_path):
         json.dumps({"statusLine": {"type": "command", "command": "/old/python -I -S /x/flightlog/app/hook/status.py"}})
     )
 
-    assert installed(settings)["statusLine"]["command"] == line_command(PYTHON)
+    assert installed(settings)["statusLine"]["command"] == status_line_command(PYTHON)
 
 
 def test_without_it_settings_have_none(tmp_path):
     settings = tmp_path / "settings.json"
 
-    apply(plan(settings, ["2.1.325"], PYTHON))
+    apply_change(plan_install(settings, ["2.1.325"], PYTHON))
 
     assert "statusLine" not in json.loads(settings.read_text())

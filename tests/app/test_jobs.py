@@ -12,14 +12,14 @@ import pytest
 import labs
 from cluster import cluster
 from flightlog.app import lab, lab_replay, lab_resample, open_runtime
-from flightlog.app.jobs import place
-from flightlog.app.jobs.cluster import cluster as dask
-from flightlog.app.jobs.desk import desk
-from flightlog.app.lab_resample import Sent
-from flightlog.lab.replaying.branch import Asked
-from flightlog.lab.resampling.events import Limits
-from flightlog.lab.resampling.sweep import Change, Sweep
-from flightlog.lab.running.run import begin
+from flightlog.app.jobs import open_executor
+from flightlog.app.jobs.cluster import connect_cluster as dask
+from flightlog.app.jobs.desk import open_job_queue
+from flightlog.app.lab_resample import SamplingOptions
+from flightlog.lab.replaying.branch import ReplayOptions
+from flightlog.lab.resampling.events import BatchLimits
+from flightlog.lab.resampling.sweep import Sweep, SweepVariant
+from flightlog.lab.running.run import start_run
 from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.jobs import Job
 from paying import Said, message, paying
@@ -29,7 +29,7 @@ from waiting import below, command_line, until
 GRID = Sweep(
     requests=(2, 3),
     models=("claude-opus-5-5", "claude-haiku-4-5"),
-    variants=(Change("cold", {"temperature": 0}),),
+    variants=(SweepVariant("cold", {"temperature": 0}),),
     count=5,
 )
 ALL = 2 * 2 * 2 * 5
@@ -65,9 +65,9 @@ def said_by_body(asked):
 
 
 def ask(run, url, on, sweep=GRID, **limits):
-    sent = Sent(Limits(**({"parallel": 4, "wait_s": 0.01} | limits)), lambda *_: None, url)
-    return lab_resample.resampled(
-        open_runtime(on=on), lab.open_book(open_runtime(), run.parent, run.name), sweep, sent, dry_run=False
+    sent = SamplingOptions(BatchLimits(**({"parallel": 4, "wait_s": 0.01} | limits)), lambda *_: None, url)
+    return lab_resample.resample_grid(
+        open_runtime(on=on), lab.open_run(open_runtime(), run.parent, run.name), sweep, sent, dry_run=False
     )
 
 
@@ -127,7 +127,7 @@ async def _opened(there):
 
 def test_a_place_that_is_none_is_said():
     with pytest.raises(Invalid, match="not a place"):
-        asyncio.run(_opened(place("ssh://somewhere", 1)))
+        asyncio.run(_opened(open_executor("ssh://somewhere", 1)))
 
 
 def test_a_scheduler_that_does_not_answer_is_said():
@@ -136,7 +136,7 @@ def test_a_scheduler_that_does_not_answer_is_said():
 
 
 def test_a_worker_that_knows_no_such_work_says_so(machines):
-    with desk(machines.address) as submit:
+    with open_job_queue(machines.address) as submit:
         asked = submit(Job("flightlog-test-1", "brew coffee", b""))
 
         with pytest.raises(Invalid, match="no work named"):
@@ -144,14 +144,14 @@ def test_a_worker_that_knows_no_such_work_says_so(machines):
 
 
 def ended(book):
-    return [(each.name, book.state.last(each.name).stop_reason) for each in book.planned()]
+    return [(each.name, book.state.last_attempt(each.name).stop_reason) for each in book.planned_sessions()]
 
 
 def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
     given = labs.config(tmp_path, SCRIPT, {"prompt": "do it", "count": 3}, engine="scripted")
     runtime = open_runtime(labs.environment(tmp_path), on=machines.address)
-    with lab.spread(lab.prepare_run(runtime, lambda *_: None)) as setting:
-        book = begin(tmp_path / "runs" / "spread", given, setting)
+    with lab.attach_executor(lab.prepare_run(runtime, lambda *_: None)) as setting:
+        book = start_run(tmp_path / "runs" / "spread", given, setting)
     (tmp_path / "again").mkdir()
     same = labs.config(tmp_path / "again", SCRIPT, {"prompt": "do it", "count": 3}, engine="scripted")
     here = labs.run(tmp_path / "again", same)
@@ -171,7 +171,7 @@ def test_replicates_of_a_run_are_carried_out_by_workers(tmp_path, machines):
 def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path, doomed):
     slow = {"rules": [{"replies": [{"blocks": [labs.bash("ls")]}, {"text": "done", "delay_s": 1.5}]}]}
     labs.run(tmp_path, labs.config(tmp_path, slow, "do it", engine="scripted"))
-    found = lab_replay.source(open_runtime(), tmp_path / "runs", "run", 1, 0)
+    found = lab_replay.open_replay_source(open_runtime(), tmp_path / "runs", "run", 1, 0)
     before = doomed.workers[0].poll()
 
     def strike():
@@ -181,12 +181,14 @@ def test_branches_are_carried_out_by_workers_and_a_dead_one_costs_a_try(tmp_path
 
     striking = threading.Thread(target=strike)
     striking.start()
-    books = lab_replay.replayed(open_runtime(on=doomed.address), found, 2, Asked(count=4), lambda *_: None)
+    books = lab_replay.replay_session(
+        open_runtime(on=doomed.address), found, 2, ReplayOptions(count=4), lambda *_: None
+    )
     striking.join()
 
     assert before is None
     assert [each.state.ended.stop_reason for each in books] == ["completed"] * 4
-    assert [each.state.last("session_01").stop_reason for each in books] == ["completed"] * 4
+    assert [each.state.last_attempt("session_01").stop_reason for each in books] == ["completed"] * 4
     tries = [len(each.state.attempts["session_01"]) for each in books]
     assert max(tries) <= 2
     assert sum(tries) > 4, "a worker died with a branch on its hands"

@@ -20,11 +20,11 @@ indents = st.sampled_from([None, 1, 2, 4, "\t"])
 def test_what_is_added_is_there_and_what_was_there_keeps_every_byte(held, value, indent):
     text = json.dumps(held, indent=indent, ensure_ascii=False) + "\n"
 
-    more = jsonedit.added(text, jsonedit.root(text), ("new key", value), jsonedit.style_of(text))
+    more = jsonedit.add_member(text, jsonedit.root_offset(text), ("new key", value), jsonedit.style_of(text))
 
     assert json.loads(more) == {**held, "new key": value}
     assert list(json.loads(more)) == [*held, "new key"]
-    cut = jsonedit.without(more, jsonedit.root(more), len(held))
+    cut = jsonedit.remove_part(more, jsonedit.root_offset(more), len(held))
     assert cut == text
 
 
@@ -33,7 +33,7 @@ def test_cutting_one_part_leaves_the_others(held, indent, data):
     text = json.dumps(held, indent=indent)
     index = data.draw(st.integers(0, len(held) - 1))
 
-    cut = jsonedit.without(text, 0, index)
+    cut = jsonedit.remove_part(text, 0, index)
 
     assert list(json.loads(cut).items()) == [pair for at, pair in enumerate(held.items()) if at != index]
 
@@ -41,18 +41,18 @@ def test_cutting_one_part_leaves_the_others(held, indent, data):
 @given(held=st.lists(values, max_size=4), value=values, indent=indents)
 def test_arrays_grow_at_their_end(held, value, indent):
     text = json.dumps({"list": held}, indent=indent)
-    found = jsonedit.part(text, 0, "list")
+    found = jsonedit.find_part(text, 0, "list")
 
-    assert json.loads(jsonedit.added(text, found.value_start, ("", value), jsonedit.style_of(text))) == {
+    assert json.loads(jsonedit.add_member(text, found.value_start, ("", value), jsonedit.style_of(text))) == {
         "list": [*held, value]
     }
 
 
 def test_an_addition_is_written_in_the_style_of_the_file():
     tabs = '{\r\n\t"a": {\r\n\t\t"b": []\r\n\t}\r\n}\r\n'
-    inner = jsonedit.part(tabs, 0, "a")
+    inner = jsonedit.find_part(tabs, 0, "a")
 
-    more = jsonedit.added(tabs, inner.value_start, ("c", {"d": 1}), jsonedit.style_of(tabs))
+    more = jsonedit.add_member(tabs, inner.value_start, ("c", {"d": 1}), jsonedit.style_of(tabs))
 
     assert more == '{\r\n\t"a": {\r\n\t\t"b": [],\r\n\t\t"c": {\r\n\t\t\t"d": 1\r\n\t\t}\r\n\t}\r\n}\r\n'
 
@@ -60,8 +60,8 @@ def test_an_addition_is_written_in_the_style_of_the_file():
 def test_a_value_is_replaced_in_its_place():
     text = '{"a": 1,  "b":30 , "c": 3}'
 
-    assert jsonedit.replaced(text, jsonedit.part(text, 0, "b"), 3650) == '{"a": 1,  "b":3650 , "c": 3}'
-    assert jsonedit.part(text, 0, "absent") is None
+    assert jsonedit.replace_value(text, jsonedit.find_part(text, 0, "b"), 3650) == '{"a": 1,  "b":3650 , "c": 3}'
+    assert jsonedit.find_part(text, 0, "absent") is None
 
 
 @pytest.mark.parametrize(
@@ -75,6 +75,6 @@ def test_a_value_is_replaced_in_its_place():
 )
 def test_text_that_is_no_object_is_refused_with_its_place(text, why):
     with pytest.raises(Misconfigured, match=why) as caught:
-        jsonedit.parsed(text, "settings.json")
+        jsonedit.parse_object(text, "settings.json")
 
     assert caught.value.message.endswith("settings.json")

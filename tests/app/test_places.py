@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.app.places import home
+from flightlog.app.places import data_dir
 from flightlog.model.errors import Misconfigured
 
 
@@ -20,18 +20,18 @@ def test_the_data_directory_is_where_the_system_keeps_data(said, tmp_path, monke
         monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     else:
         monkeypatch.setenv("XDG_DATA_HOME", said)
-    assert home(os.environ) == platformdirs.user_data_dir("flightlog", appauthor=False)
+    assert data_dir(os.environ) == platformdirs.user_data_dir("flightlog", appauthor=False)
 
 
 @given(st.text(alphabet="/.a~ é", min_size=1, max_size=12).map(lambda rest: f"/{rest}"))
 def test_a_place_is_written_as_pathlib_writes_it(said):
     if not said.startswith("//"):  # two slashes mean something else to it
-        assert home({"FLIGHTLOG_HOME": said}) == str(Path(said))
+        assert data_dir({"FLIGHTLOG_HOME": said}) == str(Path(said))
 
 
 def test_what_is_not_a_place_is_refused_with_the_next_step():
     with pytest.raises(Misconfigured, match="not an absolute path") as refused:
-        home({"FLIGHTLOG_HOME": "here"})
+        data_dir({"FLIGHTLOG_HOME": "here"})
     assert refused.value.hint == 'export FLIGHTLOG_HOME="$PWD/here"'
     with pytest.raises(Misconfigured, match="no such home directory"):
-        home({"FLIGHTLOG_HOME": "~nobody-of-this-name/x"})
+        data_dir({"FLIGHTLOG_HOME": "~nobody-of-this-name/x"})

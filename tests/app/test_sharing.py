@@ -10,8 +10,8 @@ from flightlog.app.sharing import redact_session, rescan_page
 from flightlog.archive import Archive
 from flightlog.model.pages import Redacted
 from flightlog.privacy.redact import Redactor
-from flightlog.web.render import STATIC, environment
-from flightlog.web.share import SCRIPT, STYLES, share
+from flightlog.web.render import STATIC, make_environment
+from flightlog.web.share import SCRIPT, STYLES, render_share_page
 from transcripts import SESSION, archive, assistant, user, write
 
 VALUE = "9fQ2xL7vKp3WzR8tYb6N"
@@ -19,7 +19,7 @@ ASSIGNED = f"export ACME_TOKEN={VALUE}"
 
 
 def redacted(found):
-    return redact_session(open_runtime(), found, found.session(SESSION), Redactor(b"k" * 32))
+    return redact_session(open_runtime(), found, found.read_session(SESSION), Redactor(b"k" * 32))
 
 
 def test_value_recognized_once_is_replaced_in_every_thread(tmp_path):
@@ -54,7 +54,7 @@ def test_secrets_and_personal_details_are_counted_apart(tmp_path):
     found = archive(tmp_path, user(f"{ASSIGNED}; mail ada.lovelace@engines.co.uk"))
     document, cleaner = redacted(found)
 
-    page = share(document, cleaner, environment(UTC, lambda: 0))
+    page = render_share_page(document, cleaner, make_environment(UTC, lambda: 0))
 
     # Both are in the title too; the directory of each record names a person.
     assert (page.secrets, page.personal > 2) == (2, True)
@@ -75,7 +75,7 @@ def test_page_is_searched_again_and_what_is_found_is_counted():
 def test_search_of_a_page_changes_none_of_its_own_parts(name):
     own = (STATIC / name).read_text("utf-8")
 
-    assert Redactor(b"k" * 32).text(own) == own
+    assert Redactor(b"k" * 32).redact_string(own) == own
 
 
 def test_page_without_anything_private_says_so(tmp_path):

@@ -8,14 +8,14 @@ import pytest
 
 from cli_runs import FLIGHTLOG
 from flightlog.app import open_runtime
-from flightlog.app.tracing.blame import blamed
-from flightlog.app.tracing.ground import Ground
-from flightlog.app.tracing.trace import find, trace
+from flightlog.app.tracing.blame import attribute_lines
+from flightlog.app.tracing.ground import TraceContext
+from flightlog.app.tracing.trace import build_trace, find_link
 from flightlog.archive import Archive
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.links import KINDS
 from flightlog.privacy.redact import Redactor
-from flightlog.retro.room import ROOT, Room
+from flightlog.retro.room import ROOT, RetroStore
 from real_agent import make_bench
 from retro.rooms import reported
 from traced import SHOP, build, git, tool
@@ -29,13 +29,15 @@ def project(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def whole(project):
-    return trace(project.commit, project.ground())
+    return build_trace(project.commit, project.ground())
 
 
 def test_from_every_kind_to_every_kind(project, whole):
-    starts = {kind: f"{kind}:{whole.of(kind)[0].address}" for kind in KINDS if kind != "commit"}
+    starts = {kind: f"{kind}:{whole.items_of_kind(kind)[0].address}" for kind in KINDS if kind != "commit"}
     starts["commit"] = project.commit[:10]
-    reached = {kind: {each.kind for each in trace(written, project.ground()).found} for kind, written in starts.items()}
+    reached = {
+        kind: {each.kind for each in build_trace(written, project.ground()).found} for kind, written in starts.items()
+    }
 
     missing = {kind: set(KINDS) - {kind} - found for kind, found in reached.items()}
 
@@ -44,33 +46,33 @@ def test_from_every_kind_to_every_kind(project, whole):
 
 
 def test_a_commit_leads_to_the_steps_that_wrote_its_lines_and_to_the_one_that_made_it(project, whole):
-    steps = {each.address for each in whole.of("step")}
+    steps = {each.address for each in whole.items_of_kind("step")}
 
     assert steps == {f"{project.session}#1.1", f"{project.session}#1.2", f"{project.run}#1.1"}
-    assert {each.address for each in whole.of("hunk")} == {
+    assert {each.address for each in whole.items_of_kind("hunk")} == {
         f"{project.session}#1.1:shop.py:1",
         f"{project.run}#1.1:work/tax.py:1",
     }
 
 
 def test_of_each_kind_the_nearest_is_told_and_how_near_it_is(project):
-    told = trace(f"{project.session}#1.3", project.ground())
+    told = build_trace(f"{project.session}#1.3", project.ground())
 
-    assert {each.near for each in told.of("task")} == {"here"}
-    assert {each.near for each in told.of("commit")} == {"same turn"}
-    assert [each.near for each in told.of("run")] == ["same commit"]
-    (request,) = told.of("request")
+    assert {each.near for each in told.items_of_kind("task")} == {"here"}
+    assert {each.near for each in told.items_of_kind("commit")} == {"same turn"}
+    assert [each.near for each in told.items_of_kind("run")] == ["same commit"]
+    (request,) = told.items_of_kind("request")
     assert request.near == "here"
-    assert trace(request.address, project.ground()).of("step")[0].address == f"{project.session}#1.3"
+    assert build_trace(request.address, project.ground()).items_of_kind("step")[0].address == f"{project.session}#1.3"
 
 
 def test_a_link_that_leads_nowhere_is_said(project):
-    room = Room(project.top / ROOT, Redactor(b"k" * 32), open_runtime().clock.now_ms, lambda: str(uuid.uuid4()))
+    room = RetroStore(project.top / ROOT, Redactor(b"k" * 32), open_runtime().clock.now_ms, lambda: str(uuid.uuid4()))
     gone = "00000000-0000-4000-8000-000000000000"
     evidence = f"{project.session}#1.1 {project.session}#9 {project.session}#1.77 {gone}#1.1"
     issue = reported(room, "Names what is not there", "x", context={"evidence": evidence, "pattern": "no-such-finding"})
 
-    told = trace(f"issue:{issue}", project.ground())
+    told = build_trace(f"issue:{issue}", project.ground())
     ran = project.flightlog("trace", f"issue:{issue}")
 
     why = {each.names: each.why for each in told.broken}
@@ -85,20 +87,20 @@ def test_a_link_that_leads_nowhere_is_said(project):
 
 def test_a_recording_that_was_deleted_breaks_the_links_of_its_rows(project, tmp_path):
     shutil.copytree(project.top, tmp_path / "moved", symlinks=True)
-    elsewhere = Ground(open_runtime(), tmp_path / "moved", Archive([str(tmp_path / "nothing")]))
+    elsewhere = TraceContext(open_runtime(), tmp_path / "moved", Archive([str(tmp_path / "nothing")]))
 
-    told = trace("row:chat-", elsewhere)
+    told = build_trace("row:chat-", elsewhere)
 
     assert next(each.why for each in told.broken if each.by.startswith("row:")).startswith("no session begins with")
 
 
 def test_what_is_not_there_or_not_clear_is_refused(project):
     with pytest.raises(NotFound):
-        find("nothing-of-the-kind", project.ground())
+        find_link("nothing-of-the-kind", project.ground())
     with pytest.raises(Invalid, match="begin with"):
-        find("row:action-", project.ground())
+        find_link("row:action-", project.ground())
     with pytest.raises(NotFound):
-        find("issue:" + project.commit[:8], project.ground())
+        find_link("issue:" + project.commit[:8], project.ground())
 
 
 def test_the_json_holds_what_the_screen_shows(project):
@@ -110,7 +112,7 @@ def test_the_json_holds_what_the_screen_shows(project):
 
 
 def test_foreign_words_only_show(project):
-    room = Room(project.top / ROOT, Redactor(b"k" * 32), open_runtime().clock.now_ms, lambda: str(uuid.uuid4()))
+    room = RetroStore(project.top / ROOT, Redactor(b"k" * 32), open_runtime().clock.now_ms, lambda: str(uuid.uuid4()))
     context = {"evidence": f"{project.session}#1.1"}
     issue = reported(room, "\x1b[31mred\x07 \u202eback", "x", context=context)
 
@@ -123,22 +125,22 @@ def test_foreign_words_only_show(project):
 
 def test_sessions_that_did_not_change_are_not_read_again(project, tmp_path):
     class Counting(Archive):
-        told = 0
+        iter_sessions = 0
 
-        def session(self, written):
-            self.told += 1
-            return super().session(written)
+        def read_session(self, written):
+            self.iter_sessions += 1
+            return super().read_session(written)
 
     first, second = (Counting([str(project.config)], str(tmp_path / "home")) for _ in range(2))
-    known, again = dict(first.edits()), dict(second.edits())
+    known, again = dict(first.iter_edits()), dict(second.iter_edits())
 
     assert known == again
     assert known[project.session]
-    assert (first.told, second.told) == (1, 0)
+    assert (first.iter_sessions, second.iter_sessions) == (1, 0)
 
 
 def test_blame_names_the_prompt_of_a_committed_line(project):
-    shop, tax = (blamed(project.top / name, 1, 0, project.ground()) for name in ("shop.py", "work/tax.py"))
+    shop, tax = (attribute_lines(project.top / name, 1, 0, project.ground()) for name in ("shop.py", "work/tax.py"))
 
     assert {line.step for line in shop} == {f"{project.session}#1.1"}
     assert {line.commit for line in shop} == {project.commit}
@@ -168,7 +170,7 @@ def test_blame_names_the_prompt_of_a_line_that_is_not_committed_and_of_one_that_
     path.parent.mkdir(parents=True)
     path.write_text("".join(json.dumps({**each, "cwd": str(top), "sessionId": session}) + "\n" for each in records))
 
-    told = blamed(top / "shop.py", 1, 0, Ground(open_runtime(), top, Archive([str(config)])))
+    told = attribute_lines(top / "shop.py", 1, 0, TraceContext(open_runtime(), top, Archive([str(config)])))
 
     assert told[1].step == f"{session}#1.1"
     assert told[1].prompt == "Begin the sum at nought."
@@ -180,13 +182,13 @@ def test_blame_names_the_prompt_of_a_line_that_is_not_committed_and_of_one_that_
 def test_blame_says_no_more_than_it_knows(project, tmp_path):
     (project.top / "README").write_text("A shop.\nBy hand.\n")
 
-    told = blamed(project.top / "README", 1, 2, project.ground())
+    told = attribute_lines(project.top / "README", 1, 2, project.ground())
 
     assert [(line.step, bool(line.commit)) for line in told] == [("", True), ("", False)]
     with pytest.raises(Invalid, match="has 2 lines"):
-        blamed(project.top / "README", 1, 9, project.ground())
+        attribute_lines(project.top / "README", 1, 9, project.ground())
     with pytest.raises(NotFound):
-        blamed(tmp_path / "nothing", 1, 1, project.ground())
+        attribute_lines(tmp_path / "nothing", 1, 1, project.ground())
 
 
 def test_blame_on_the_command_line(project):
@@ -207,6 +209,11 @@ def test_outside_of_any_project_only_sessions_are_traced(tmp_path, project):
 
     assert done.returncode == 1
     assert "nothing here is called" in done.stderr
-    assert trace(project.session, Ground(open_runtime(), tmp_path, Archive([str(bench.config)]))).of("commit") == []
+    assert (
+        build_trace(
+            project.session, TraceContext(open_runtime(), tmp_path, Archive([str(bench.config)]))
+        ).items_of_kind("commit")
+        == []
+    )
     assert FLIGHTLOG.exists()
     assert git(project.top, "status", "--short", "shop.py") == ""

@@ -2,7 +2,7 @@
 
 import sqlite3
 
-from flightlog.archive.catalogue import Catalogue
+from flightlog.archive.catalogue import SessionValueCache
 from flightlog.sources.protocol import SessionFile
 
 
@@ -24,9 +24,9 @@ class Counting:
 def test_an_unchanged_session_is_worked_out_once(tmp_path):
     make = Counting()
     for _ in range(3):
-        catalogue = Catalogue("facts", dict[str, str], tmp_path / "index.db")
-        assert list(catalogue.all({"s": files(1), "t": files(2)}, make)) == [{"about": "s"}, {"about": "t"}]
-        assert catalogue.one("s", files(1), make) == {"about": "s"}
+        catalogue = SessionValueCache("facts", dict[str, str], tmp_path / "index.db")
+        assert list(catalogue.iter_values({"s": files(1), "t": files(2)}, make)) == [{"about": "s"}, {"about": "t"}]
+        assert catalogue.get_or_compute("s", files(1), make) == {"about": "s"}
         catalogue.close()
 
     assert make.asked == ["s", "t"]
@@ -34,10 +34,10 @@ def test_an_unchanged_session_is_worked_out_once(tmp_path):
 
 def test_a_changed_session_is_worked_out_again_and_the_others_are_not(tmp_path):
     make = Counting()
-    catalogue = Catalogue("facts", dict[str, str], tmp_path / "index.db")
-    list(catalogue.all({"s": files(1), "t": files(2)}, make))
+    catalogue = SessionValueCache("facts", dict[str, str], tmp_path / "index.db")
+    list(catalogue.iter_values({"s": files(1), "t": files(2)}, make))
 
-    list(catalogue.all({"s": files(9), "t": files(2)}, make))
+    list(catalogue.iter_values({"s": files(9), "t": files(2)}, make))
 
     assert make.asked == ["s", "t", "s"]
 
@@ -45,40 +45,42 @@ def test_a_changed_session_is_worked_out_again_and_the_others_are_not(tmp_path):
 def test_many_sessions_are_kept_as_they_are_worked_out(tmp_path):
     make = Counting()
     sessions = {f"s{number}": files(number) for number in range(200)}
-    first = Catalogue("facts", dict[str, str], tmp_path / "index.db")
-    wanted = zip(range(150), first.all(sessions, make), strict=False)
+    first = SessionValueCache("facts", dict[str, str], tmp_path / "index.db")
+    wanted = zip(range(150), first.iter_values(sessions, make), strict=False)
     assert len(list(wanted)) == 150
     first.close()
 
-    list(Catalogue("facts", dict[str, str], tmp_path / "index.db").all(sessions, make))
+    list(SessionValueCache("facts", dict[str, str], tmp_path / "index.db").iter_values(sessions, make))
 
     assert len(make.asked) < 250
 
 
 def test_a_value_of_another_shape_is_worked_out_anew(tmp_path):
     make = Counting()
-    Catalogue("facts", list[int], tmp_path / "index.db").one("s", files(1), lambda _: [1])
+    SessionValueCache("facts", list[int], tmp_path / "index.db").get_or_compute("s", files(1), lambda _: [1])
 
-    assert Catalogue("facts", dict[str, str], tmp_path / "index.db").one("s", files(1), make) == {"about": "s"}
+    assert SessionValueCache("facts", dict[str, str], tmp_path / "index.db").get_or_compute("s", files(1), make) == {
+        "about": "s"
+    }
 
 
 def test_an_index_that_is_no_database_costs_time_and_no_answer(tmp_path):
     (tmp_path / "index.db").write_bytes(b"not a database" * 100)
 
-    catalogue = Catalogue("facts", dict[str, str], tmp_path / "index.db")
+    catalogue = SessionValueCache("facts", dict[str, str], tmp_path / "index.db")
 
-    assert catalogue.one("s", files(1), Counting()) == {"about": "s"}
+    assert catalogue.get_or_compute("s", files(1), Counting()) == {"about": "s"}
     catalogue.close()
     assert sqlite3.connect(tmp_path / "index.db").execute("SELECT count(*) FROM told").fetchone() == (1,)
 
 
 def test_an_index_somebody_holds_is_left_alone(tmp_path):
     path = tmp_path / "index.db"
-    Catalogue("facts", dict[str, str], path).one("s", files(1), Counting())
+    SessionValueCache("facts", dict[str, str], path).get_or_compute("s", files(1), Counting())
     held = sqlite3.connect(path, isolation_level=None)
     held.execute("BEGIN EXCLUSIVE")
 
-    answer = Catalogue("facts", dict[str, str], path).one("t", files(1), Counting())
+    answer = SessionValueCache("facts", dict[str, str], path).get_or_compute("t", files(1), Counting())
 
     held.execute("COMMIT")
     assert answer == {"about": "t"}

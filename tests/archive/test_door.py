@@ -17,26 +17,26 @@ def test_a_session_is_found_by_any_beginning_that_is_its_own(tmp_path):
     write(tmp_path, "abcd", user("two"))
     door = Archive([str(tmp_path)])
 
-    assert door.session("abc").title == "one"
-    assert door.session("abcd").title == "two"
+    assert door.read_session("abc").title == "one"
+    assert door.read_session("abcd").title == "two"
     with pytest.raises(Invalid):
-        door.session("ab")
+        door.read_session("ab")
     with pytest.raises(NotFound):
-        door.session("x")
+        door.read_session("x")
 
 
 @pytest.mark.parametrize("written", ["", "../x", "a/b", "a\x1b", "-x", "."])
 def test_what_is_no_id_is_refused_even_where_there_is_nothing(tmp_path, written):
     with pytest.raises(Invalid):
-        Archive([str(tmp_path)]).find(written)
+        Archive([str(tmp_path)]).find_recording(written)
 
 
 def test_a_transcript_written_with_spaces_says_the_same(tmp_path):
     totals = {"type": "cost-state", "totalCostUSD": 1, "modelUsage": {"m": {"costUSD": 1}}}
     records = [user("x", 1), assistant("m1", 2), totals]
 
-    plain = archive(tmp_path / "1", *records).usage(Breakdown.SESSION, UTC)
-    spaced = archive(tmp_path / "2", *(json.dumps(record) for record in records)).usage(Breakdown.SESSION, UTC)
+    plain = archive(tmp_path / "1", *records).usage_report(Breakdown.SESSION, UTC)
+    spaced = archive(tmp_path / "2", *(json.dumps(record) for record in records)).usage_report(Breakdown.SESSION, UTC)
 
     assert spaced.total == plain.total
     assert len(spaced.reconciliations) == len(plain.reconciliations) == 1
@@ -46,7 +46,7 @@ def test_a_title_given_again_is_the_title_in_whatever_order_files_are_read(tmp_p
     titles = [{"type": "custom-title", "customTitle": name} for name in ("A", "B", "A")]
     records = [user("x", 1), titles[0], user("y", 2), titles[1], user("z", 3), titles[2]]
 
-    assert archive(tmp_path, *records).session(SESSION).title == "A"
+    assert archive(tmp_path, *records).read_session(SESSION).title == "A"
 
 
 def test_equal_copies_of_a_record_are_told_alike_whichever_is_read_first(tmp_path):
@@ -54,7 +54,7 @@ def test_equal_copies_of_a_record_are_told_alike_whichever_is_read_first(tmp_pat
     for folder, records in (("1", (one, two)), ("2", (two, one))):
         write(tmp_path / folder, SESSION, *records)
 
-    first, second = (Archive([str(tmp_path / folder)]).session(SESSION) for folder in ("1", "2"))
+    first, second = (Archive([str(tmp_path / folder)]).read_session(SESSION) for folder in ("1", "2"))
 
     assert first == second
 
@@ -83,6 +83,6 @@ def test_a_file_that_stays_unreadable_is_said_once(tmp_path):
     path.write_bytes(b'{"broken": \n')
     looks = iter([True, True, True, False])
 
-    told = list(Archive([str(tmp_path)]).follow("s1", lambda: next(looks)))
+    told = list(Archive([str(tmp_path)]).follow_session("s1", lambda: next(looks)))
 
     assert len(told) == 1

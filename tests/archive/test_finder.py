@@ -9,9 +9,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from archive_maker import START_MS, prompt, put, reply
-from flightlog.archive.finder import Finder
+from flightlog.archive.finder import SearchIndex
 from flightlog.model.errors import Invalid
-from flightlog.sources.claude_code.discover import discover
+from flightlog.sources.claude_code.discover import find_transcripts
 from flightlog.sources.claude_code.records import read_records
 from flightlog.sources.claude_code.stream import read_all
 from flightlog.store.index.database import Index
@@ -19,23 +19,23 @@ from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.lines import SCHEMA as RECORDS
 from flightlog.store.index.text import SCHEMA as FULLTEXT
 from flightlog.store.index.text import sync_text
-from flightlog.views.query import parse
+from flightlog.views.query import parse_query
 from strace_points import kill_everywhere
 
 SYNC = """
-from flightlog.archive.finder import Finder
-from flightlog.sources.claude_code.discover import discover
-finder = Finder(discover(str(root / "agent")).files, root / "home" / "index.db")
+from flightlog.archive.finder import SearchIndex
+from flightlog.sources.claude_code.discover import find_transcripts
+finder = SearchIndex(find_transcripts(str(root / "agent")).files, root / "home" / "index.db")
 begin()
-finder.sync()
+finder.sync_index()
 finder.close()
 end()
 """
 
 
 def find(root, typed, index=None, limit=20):
-    finder = Finder(discover(str(root)).files, index)
-    found = finder.search(parse(typed, int), limit)
+    finder = SearchIndex(find_transcripts(str(root)).files, index)
+    found = finder.search_records(parse_query(typed, int), limit)
     finder.close()
     return found
 
@@ -140,11 +140,11 @@ def test_one_hit_a_session_is_the_first_of_each(tmp_path):
     for number in range(6):
         said = [prompt(f"parser {place}", at=10 * number + place) for place in range(1, 5)]
         put(tmp_path, f"s{number}", *said)
-    finder = Finder(discover(str(tmp_path)).files, None)
-    query = parse("parser", int)
-    every = finder.search(query, 100)
+    finder = SearchIndex(find_transcripts(str(tmp_path)).files, None)
+    query = parse_query("parser", int)
+    every = finder.search_records(query, 100)
 
-    once = finder.look_once(query, 4)
+    once = finder.search_once_per_session(query, 4)
 
     first = {each.hit.session: each for each in reversed(every)}
     assert len(every) == 24
@@ -154,13 +154,13 @@ def test_one_hit_a_session_is_the_first_of_each(tmp_path):
 
 def test_an_unchanged_archive_is_not_read_again(archive):
     index = archive / "index.db"
-    finder = Finder(discover(str(archive)).files, index)
-    assert finder.sync().decoded == 7
+    finder = SearchIndex(find_transcripts(str(archive)).files, index)
+    assert finder.sync_index().decoded == 7
     finder.close()
 
-    again = Finder(discover(str(archive)).files, index)
+    again = SearchIndex(find_transcripts(str(archive)).files, index)
 
-    work = again.sync()
+    work = again.sync_index()
     assert (work.files, work.opened, work.bytes_read, work.decoded) == (2, 0, 0, 0)
     again.close()
 
@@ -172,8 +172,8 @@ def test_a_grown_file_costs_only_what_is_new(archive):
     with path.open("ab") as file:
         file.write(prompt("parser again", at=90))
 
-    finder = Finder(discover(str(archive)).files, index)
-    work = finder.sync()
+    finder = SearchIndex(find_transcripts(str(archive)).files, index)
+    work = finder.sync_index()
     finder.close()
 
     assert (work.decoded, work.bytes_read) == (1, len(prompt("parser again", at=90)))
@@ -222,11 +222,11 @@ def test_damaged_and_odd_lines_hide_nothing(tmp_path):
 
 
 def test_a_recording_that_is_gone_shows_no_passage(archive):
-    finder = Finder(discover(str(archive)).files, None)
-    finder.sync()
+    finder = SearchIndex(find_transcripts(str(archive)).files, None)
+    finder.sync_index()
     (archive / "projects" / "-srv-app" / "s1.jsonl").rename(archive / "moved")
 
-    (found,) = finder.search(parse("repair", int))
+    (found,) = finder.search_records(parse_query("repair", int))
 
     assert found.snippet == ""
 
@@ -246,7 +246,7 @@ def test_dying_at_any_system_call_of_an_update_leaves_an_index_that_heals(tmp_pa
 
 def test_what_two_write_down_at_once_stands_there_once(archive, tmp_path):
     index = tmp_path / "shared.db"
-    sources = list(discover(str(archive)).files)
+    sources = list(find_transcripts(str(archive)).files)
     first = Index(index, FILES, RECORDS, FULLTEXT)
 
     def read_behind_another(readings):
@@ -273,15 +273,15 @@ def test_what_another_left_is_still_found(archive, tmp_path):
             find(archive, "parser", index)
             with path.open("ab") as file:
                 file.write(prompt("parser again", at=90))
-            sources[:] = list(discover(str(archive)).files)
+            sources[:] = list(find_transcripts(str(archive)).files)
         yield from read_all(readings, read_records)
 
-    sources = list(discover(str(archive)).files)
+    sources = list(find_transcripts(str(archive)).files)
     sync_text(first.database, sources, grown_behind_another)
     first.close()
 
-    finder = Finder(discover(str(archive)).files, index)
-    said = [each.hit.uuid for each in finder.look(parse("again", int))]
+    finder = SearchIndex(find_transcripts(str(archive)).files, index)
+    said = [each.hit.uuid for each in finder.search_indexed(parse_query("again", int))]
     finder.close()
     assert said == ["p-90"]
 
@@ -292,13 +292,13 @@ def test_an_index_somebody_writes_is_searched_as_it_is(archive, tmp_path):
     put(archive, "s9", prompt("parser at last", at=99))
     writer = Index(index, FILES, RECORDS, FULLTEXT)
     writer.database.execute("BEGIN IMMEDIATE")
-    finder = Finder(discover(str(archive)).files, index)
+    finder = SearchIndex(find_transcripts(str(archive)).files, index)
 
     done = finder.try_sync()
-    before = sorted(each.hit.uuid for each in finder.look(parse("parser", int)))
+    before = sorted(each.hit.uuid for each in finder.search_indexed(parse_query("parser", int)))
     writer.database.execute("ROLLBACK")
     again = finder.try_sync()
-    after = sorted(each.hit.uuid for each in finder.look(parse("parser", int)))
+    after = sorted(each.hit.uuid for each in finder.search_indexed(parse_query("parser", int)))
 
     assert done is None
     assert again.opened == 1

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from flightlog.archive import Archive
-from flightlog.archive.growing import Growing, kept_outline, outline
+from flightlog.archive.growing import SessionFollower, load_cached_outline, read_outline
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import SessionFold
 from flightlog.views.session.summary import outline_session
@@ -15,7 +15,7 @@ from recordings import CASES, archive, config_dir
 
 def whole(found, name):
     fold = SessionFold(name, "claude-code", price)
-    for item in found.records(name):
+    for item in found.iter_entries(name):
         fold.add(item)
     return fold.outline()
 
@@ -24,7 +24,7 @@ def test_every_recording_is_outlined_like_its_whole_session(tmp_path):
     for number, case in enumerate(CASES):
         found = archive(tmp_path / str(number), case)
         for name in found.recordings:
-            told, expected = Growing(found, name).look(), whole(found, name)
+            told, expected = SessionFollower(found, name).refresh(), whole(found, name)
 
             assert (told.session, told.summary, told.subagents) == (
                 expected.session,
@@ -45,13 +45,13 @@ def figures(outline):
 @pytest.mark.parametrize("case", ["2.1.325/subagents-background", "2.1.325/compaction-auto", "2.1.100/subagent"])
 def test_looking_after_every_line_ends_where_looking_once_does(tmp_path, case):
     complete = archive(tmp_path / "complete", case)
-    session = complete.latest()
+    session = complete.latest_session()
     folder = tmp_path / "growing" / "projects" / case.replace("/", "-")
     sources = sorted((tmp_path / "complete").rglob("*.jsonl"))
     folder.mkdir(parents=True)
     main = folder / f"{session}.jsonl"
     main.touch()
-    growing = Growing(Archive([str(tmp_path / "growing")]), session)
+    growing = SessionFollower(Archive([str(tmp_path / "growing")]), session)
     for source in sources:
         target = tmp_path / "growing" / source.relative_to(tmp_path / "complete")
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -60,9 +60,9 @@ def test_looking_after_every_line_ends_where_looking_once_does(tmp_path, case):
         for line in source.read_bytes().splitlines(keepends=True):
             with target.open("ab") as out:
                 out.write(line)
-            growing.look()
+            growing.refresh()
 
-    told, expected = growing.look(), Growing(complete, session).look()
+    told, expected = growing.refresh(), SessionFollower(complete, session).refresh()
 
     assert (told.summary, told.subagents) == (expected.summary, expected.subagents)
     assert figures(told) == figures(expected)
@@ -71,18 +71,18 @@ def test_looking_after_every_line_ends_where_looking_once_does(tmp_path, case):
 
 def test_nothing_new_costs_nothing_and_half_a_line_waits(tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
-    growing = Growing(found, found.latest())
-    first = growing.look()
+    growing = SessionFollower(found, found.latest_session())
+    first = growing.refresh()
     read = growing.bytes_read
     file = next(tmp_path.glob("projects/*/*.jsonl"))
 
-    assert growing.look() is first
+    assert growing.refresh() is first
     with file.open("ab") as out:
         out.write(b'{"type":"new-th')
-    torn = growing.look()
+    torn = growing.refresh()
     with file.open("ab") as out:
         out.write(b'ing"}\n')
-    mended = growing.look()
+    mended = growing.refresh()
 
     assert (len(torn.session.damage), torn.session.unknown) == (1, ())
     assert (len(mended.session.damage), mended.session.unknown) == (0, (("new-thing", 1),))
@@ -91,12 +91,12 @@ def test_nothing_new_costs_nothing_and_half_a_line_waits(tmp_path):
 
 def test_a_file_that_was_rewritten_is_read_from_its_beginning(tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
-    growing = Growing(found, found.latest())
-    growing.look()
+    growing = SessionFollower(found, found.latest_session())
+    growing.refresh()
     file = next(tmp_path.glob("projects/*/*.jsonl"))
     file.write_bytes(b"".join(file.read_bytes().splitlines(keepends=True)[:8]))
 
-    assert growing.look().threads == Growing(found, found.latest()).look().threads
+    assert growing.refresh().threads == SessionFollower(found, found.latest_session()).refresh().threads
 
 
 def test_a_long_session_is_kept_in_the_index_until_it_changes(tmp_path):
@@ -105,11 +105,11 @@ def test_a_long_session_is_kept_in_the_index_until_it_changes(tmp_path):
     padding = b'{"type":"mode","mode":"default","padding":"' + b"x" * 1_000_000 + b'"}\n'
     file.write_bytes(file.read_bytes() + padding * 5)
     found = Archive([str(folder)], str(tmp_path / "home"))
-    name = found.latest()
+    name = found.latest_session()
 
-    assert kept_outline(found, name) is None
-    listed = next(iter(found.sessions()))
-    assert kept_outline(found, name) == outline(found, name)
-    assert replace(listed, changed_ms=0) == outline_session(found.session(name)).summary
+    assert load_cached_outline(found, name) is None
+    listed = next(iter(found.iter_summaries()))
+    assert load_cached_outline(found, name) == read_outline(found, name)
+    assert replace(listed, changed_ms=0) == outline_session(found.read_session(name)).summary
     file.write_bytes(file.read_bytes() + b'{"type":"new-thing"}\n')
-    assert kept_outline(Archive([str(folder)], str(tmp_path / "home")), name) is None
+    assert load_cached_outline(Archive([str(folder)], str(tmp_path / "home")), name) is None

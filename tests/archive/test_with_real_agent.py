@@ -55,7 +55,7 @@ def blocks(records, kind, key):
 def assert_told_whole(bench):
     """The view holds every word, thought, call and result of the transcripts, once."""
     records = written(bench)
-    steps = [step for session in Archive([str(bench.config)]).told() for step in all_steps(session)]
+    steps = [step for session in Archive([str(bench.config)]).iter_sessions() for step in all_steps(session)]
     content = [block for step in steps for block in step.content]
     calls = [call for step in steps for call in step.calls]
     assert sorted(block.text for block in content if isinstance(block, Text)) == blocks(records, "text", "text")
@@ -73,7 +73,7 @@ def assert_told_whole(bench):
 
 
 def truths(bench):
-    report = Archive([str(bench.config)]).usage(Breakdown.SESSION, UTC)
+    report = Archive([str(bench.config)]).usage_report(Breakdown.SESSION, UTC)
     return {truth.session: truth for truth in report.reconciliations}
 
 
@@ -120,7 +120,7 @@ def test_a_denied_tool_is_told_as_denied(bench):
 
     bench.run({"rules": rules}, "Fetch.", session=new_session())
 
-    (session,) = Archive([str(bench.config)]).told()
+    (session,) = Archive([str(bench.config)]).iter_sessions()
     (call,) = [call for step in session.steps for call in step.calls]
     assert call.is_error
     assert adds_up(truths(bench)[session.id])
@@ -136,7 +136,7 @@ def test_a_session_that_is_stopped_is_told_as_far_as_it_came(bench, number):
         running.signal(number)
         running.wait(20)
 
-    told = Archive([str(bench.config)]).session(session)
+    told = Archive([str(bench.config)]).read_session(session)
 
     assert [call.output for step in told.steps for call in step.calls] == ["one"]
     assert all(adds_up(truth) for truth in truths(bench).values())
@@ -153,4 +153,4 @@ def test_when_the_agent_rests_the_session_is_kept_without_anybody_asking(bench):
     until(lambda: kept.exists() and kept.read_bytes() == source.read_bytes())
     source.unlink()
     archive = Archive([str(bench.config)], str(kept.parents[3]))
-    assert archive.session(session).title == "Look around."
+    assert archive.read_session(session).title == "Look around."

@@ -15,7 +15,7 @@ import pytest
 
 from archive_maker import prompt, put, reply
 from cli_runs import FLIGHTLOG, environment, flightlog, within
-from flightlog.store.locks import lock
+from flightlog.store.locks import exclusive_lock
 from pages import running
 from unprivileged import as_nobody
 from waiting import until
@@ -133,7 +133,7 @@ def test_verify_restores_from_the_file_the_agent_still_has(archive, harm):
 
 
 def test_verify_names_the_process_that_holds_a_session(archive):
-    with lock(stored(archive).parent / ".lock", who="process 1, adopting"):
+    with exclusive_lock(stored(archive).parent / ".lock", who="process 1, adopting"):
         ran = within(archive, "doctor", "--verify")
 
     assert ran.code == 75

@@ -8,7 +8,7 @@ import pytest
 
 from cli_runs import flightlog, within
 from flightlog.app import open_runtime
-from flightlog.app.demo import SCENARIO, performed
+from flightlog.app.demo import SCENARIO, perform_demo
 from flightlog.model.usage import Breakdown
 
 
@@ -35,9 +35,9 @@ def test_another_scenario_gives_another_story(tmp_path):
     other = tmp_path / "demo.yaml"
     other.write_text(SCENARIO.read_text().replace('print("all prices right")', 'print(6 * 7, "prices")'))
 
-    with performed(open_runtime(), other) as shown:
-        told = shown.archive.session(shown.session)
-        counted = shown.archive.usage(Breakdown.DAY, UTC).total
+    with perform_demo(open_runtime(), other) as shown:
+        told = shown.archive.read_session(shown.session)
+        counted = shown.archive.usage_report(Breakdown.DAY, UTC).total
 
     outputs = [call.output for step in told.steps for call in step.calls]
     assert any("42 prices" in output for output in outputs)
@@ -66,5 +66,5 @@ def test_a_broken_scenario_is_an_error_a_person_can_read(tmp_path, scenario):
     path = tmp_path / "broken.yaml"
     path.write_text(scenario)
 
-    with pytest.raises(FlightlogError), performed(open_runtime(), path):
+    with pytest.raises(FlightlogError), perform_demo(open_runtime(), path):
         pass

@@ -9,7 +9,7 @@ import click
 import pytest
 
 from cli_runs import FLIGHTLOG, environment, flightlog, within
-from flightlog.cli.root import COMMANDS, EXIT_CODES, cli, run
+from flightlog.cli.root import COMMANDS, EXIT_CODES, cli, run_command
 from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound, Unavailable, Unreadable
 from flightlog.model.extras import EXTRAS
 from recordings import config_dir
@@ -72,7 +72,7 @@ def test_an_error_is_one_line_a_hint_and_its_exit_code(capsys, error, code):
     def fails():
         raise error("no such thing: \x1b[31mx", hint="flightlog doctor")
 
-    assert run(fails, "flightlog", []) == code
+    assert run_command(fails, "flightlog", []) == code
     assert capsys.readouterr().err == "flightlog: no such thing: x\n  flightlog doctor\n"
     assert dict(EXIT_CODES)[error if error is not NotFound else EXIT_CODES[-1][0]] == code
 
@@ -87,10 +87,10 @@ def test_an_interruption_is_130_and_debug_shows_the_traceback(capsys):
     def fails(*, debug):
         raise NotFound("x")
 
-    assert run(interrupted, "flightlog", []) == 130
+    assert run_command(interrupted, "flightlog", []) == 130
     assert "interrupted" in capsys.readouterr().err
     with pytest.raises(NotFound):
-        run(fails, "flightlog", ["--debug"])
+        run_command(fails, "flightlog", ["--debug"])
 
 
 @pytest.mark.parametrize(

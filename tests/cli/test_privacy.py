@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from flightlog.app import open_runtime
-from flightlog.app.privacy import redactor
+from flightlog.app.privacy import make_redactor
 from flightlog.privacy.redact import Redactor
 from privacy import labelled
 
@@ -116,14 +116,14 @@ def test_redactor_knows_the_project_it_is_given_and_its_git_identity(tmp_path, m
     subprocess.run(["git", "-C", str(project), "config", "user.name", "Mirabelle Plum"], check=True)
     (project / ".env").write_text("DB_PASSWORD=tree-in-the-yard\nPORT=8080-8090\nMODE=blue-green-mode\nPIN=12345\n")
 
-    clean = redactor(open_runtime(), project / "src").text(
+    clean = make_redactor(open_runtime(), project / "src").redact_string(
         "tree-in-the-yard 8080-8090 blue-green-mode 12345 by Mirabelle Plum"
     )
 
     assert "tree" not in clean
     assert "Mirabelle" not in clean
     assert "8080-8090 blue-green-mode 12345 by <person:name:" in clean
-    assert "tree" in redactor(open_runtime(), tmp_path).text("tree-in-the-yard")
+    assert "tree" in make_redactor(open_runtime(), tmp_path).redact_string("tree-in-the-yard")
 
 
 def test_preview_shows_what_would_be_public_and_not_what_is_taken_out(run, tmp_path):
@@ -202,4 +202,4 @@ def test_trust_shows_what_it_allows_and_can_be_taken_back(run, tmp_path):
 def test_the_redactor_of_the_command_line_is_the_one_of_the_library(run):
     key = bytes.fromhex(run("privacy", "key", "export").stdout.split(":")[1])
 
-    assert run("privacy", "redact", given=ONE.text).stdout == Redactor(key).text(ONE.text)
+    assert run("privacy", "redact", given=ONE.text).stdout == Redactor(key).redact_string(ONE.text)

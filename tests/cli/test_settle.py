@@ -5,7 +5,7 @@ import os
 import shutil
 
 from cli_runs import within
-from flightlog.store.locks import lock
+from flightlog.store.locks import exclusive_lock
 from recordings import config_dir
 
 CASES = ("2.1.325/multi-turn-tools", "2.1.325/subagent-foreground")
@@ -83,7 +83,7 @@ def test_a_session_somebody_else_settles_is_named_and_the_code_says_held(tmp_pat
     within(config, "settle")
     (held,) = (config / "home" / "sessions" / "claude-code").glob("2123*")
 
-    with lock(held / ".lock"):
+    with exclusive_lock(held / ".lock"):
         ran = within(config, "settle")
 
     assert ran.code == 75

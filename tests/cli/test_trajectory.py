@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cli_runs import within
-from flightlog.views.atif.document import read
+from flightlog.views.atif.document import read_trajectory
 from recordings import config_dir
 from transcripts import SESSION, assistant, user, write
 
@@ -21,14 +21,14 @@ def test_a_session_of_one_file_is_printed(recorded):
     ran = within(recorded, "session", "export", "dff270bc", "--atif")
 
     assert ran.code == 0, ran.err
-    assert read(ran.out.encode()).schema_version == "ATIF-v1.6"
+    assert read_trajectory(ran.out.encode()).schema_version == "ATIF-v1.6"
     assert json.loads(ran.out)["agent"]["tool_definitions"]
 
 
 def test_version_1_7_is_asked_for_by_name(recorded):
     ran = within(recorded, "session", "export", "dff270bc", "--atif-1.7")
 
-    assert read(ran.out.encode()).trajectory_id == read(ran.out.encode()).session_id
+    assert read_trajectory(ran.out.encode()).trajectory_id == read_trajectory(ran.out.encode()).session_id
 
 
 @pytest.mark.parametrize(("session", "files"), [("7575a0bb", 2), ("594c6bc1", 2)])
@@ -59,6 +59,6 @@ def test_a_redacted_trajectory_holds_neither_secrets_nor_pictures(recorded, tmp_
 
     assert SECRET in plain.out
     assert SECRET not in clean.out
-    assert len(read(clean.out.encode()).steps) == 2
+    assert len(read_trajectory(clean.out.encode()).steps) == 2
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["trajectory.json"]
     assert "[image/png left out]" in (tmp_path / "out" / "trajectory.json").read_text()

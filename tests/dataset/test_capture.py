@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_ground import Ground, turn
-from flightlog.dataset.capture import capture, capture_whole
-from flightlog.dataset.memory import recall
+from flightlog.dataset.capture import capture_session, capture_whole_session
+from flightlog.dataset.memory import recall_session
 from flightlog.dataset.rows import NAMES
-from flightlog.dataset.stats import tokens
-from flightlog.dataset.sync import sync
+from flightlog.dataset.stats import token_counts
+from flightlog.dataset.sync import sync_dataset
 from flightlog.privacy.detect import contexts
 from flightlog.views.session.timeline import all_steps
 from transcripts import assistant, user
@@ -31,7 +31,7 @@ def edit(ground, name="src/b.py"):
 def test_a_turn_becomes_a_chat_and_its_calls_actions_under_the_documents_names(ground):
     ground.on().write(SESSION, *turn(1, "Fix the bug.", "Fixed.", read(ground), edit(ground)))
 
-    work = capture(ground.kit(), ground.recording(SESSION))
+    work = capture_session(ground.kit(), ground.recording(SESSION))
 
     (chat,), (session,) = ground.rows("chat"), ground.rows("session")
     assert work.rows == 4
@@ -55,7 +55,7 @@ def test_a_turn_becomes_a_chat_and_its_calls_actions_under_the_documents_names(g
 def test_without_consent_no_word_is_written_but_how_many_there_were(ground):
     ground.on().write(SESSION, *turn(1, "Our plan is zebra.", "I like zebra.", ("Bash", {"command": "zebra"}, "zebra")))
 
-    capture(ground.kit(words=False), ground.recording(SESSION))
+    capture_session(ground.kit(words=False), ground.recording(SESSION))
 
     assert not any("zebra" in shard.read_text() for shard in ground.shards)
     (chat,), (session,), (action,) = ground.rows("chat"), ground.rows("session"), ground.rows("action")
@@ -73,10 +73,10 @@ def test_without_consent_no_word_is_written_but_how_many_there_were(ground):
 
 def test_a_second_capture_writes_nothing_and_a_third_neither(ground):
     ground.on().write(SESSION, *turn(1), *turn(2), *turn(3, "x", "y", read(ground)))
-    capture(ground.kit(), ground.recording(SESSION))
+    capture_session(ground.kit(), ground.recording(SESSION))
     before = {path: path.read_bytes() for path in ground.shards}
 
-    again = [capture(ground.kit(), ground.recording(SESSION)).rows for _ in range(2)]
+    again = [capture_session(ground.kit(), ground.recording(SESSION)).rows for _ in range(2)]
 
     assert again == [0, 0]
     assert {path: path.read_bytes() for path in ground.shards} == before
@@ -86,7 +86,7 @@ def test_a_turn_that_grows_is_one_row_that_says_the_latest(ground):
     whole = list(turn(1, "Go.", "Gone.", read(ground), edit(ground), read(ground, "c.py")))
     for length in range(1, len(whole) + 1):
         ground.on().write(SESSION, *whole[:length])
-        capture(ground.kit(), ground.recording(SESSION))
+        capture_session(ground.kit(), ground.recording(SESSION))
 
     (chat,) = ground.rows("chat")
     assert (chat["output"], chat["tools"], len(chat["steps"])) == ("Gone.", ["Read", "Edit"], 4)
@@ -102,13 +102,13 @@ def test_the_work_of_a_capture_is_that_of_the_new_turns(ground):
     works = []
     for turns in (5, 20, 38, 39, 40):
         ground.write(SESSION, *records[: turns * 4])
-        works.append(capture(ground.kit(), ground.recording(SESSION)))
+        works.append(capture_session(ground.kit(), ground.recording(SESSION)))
 
     assert works[0].turns_told == 5
     assert [(work.turns_told, work.records_read) for work in works[-2:]] == [(3, 12), (3, 12)]
     assert ground.rows("session")[0]["chat_count"] == 40
     assert len(ground.rows("chat")) == 40
-    assert len(recall(ground.place.state, SESSION).written) < 20
+    assert len(recall_session(ground.place.state_dir, SESSION).written) < 20
 
 
 @settings(max_examples=25)
@@ -120,9 +120,9 @@ def test_captured_in_pieces_is_captured_at_once(tmp_path_factory, cuts, seed):
     records = [record for each in made for record in each]
     for cut in sorted({*cuts, len(records)}):
         pieces.write(SESSION, *records[:cut])
-        capture(pieces.kit(), pieces.recording(SESSION))
+        capture_session(pieces.kit(), pieces.recording(SESSION))
     once.write(SESSION, *json.loads(json.dumps(records).replace(str(pieces.top), str(once.top))))
-    capture(once.kit(), once.recording(SESSION))
+    capture_session(once.kit(), once.recording(SESSION))
 
     for kind in ("chat", "action", "session"):
         assert pieces.rows(kind) == once.rows(kind)
@@ -131,10 +131,10 @@ def test_captured_in_pieces_is_captured_at_once(tmp_path_factory, cuts, seed):
 def test_a_rewritten_transcript_is_told_from_its_beginning(ground):
     records = [record for number in range(1, 8) for record in turn(number)]
     ground.on().write(SESSION, *records)
-    capture(ground.kit(), ground.recording(SESSION))
+    capture_session(ground.kit(), ground.recording(SESSION))
     ground.write(SESSION, *records[4:], *turn(9, "after", "the rewrite"))
 
-    work = capture(ground.kit(), ground.recording(SESSION))
+    work = capture_session(ground.kit(), ground.recording(SESSION))
 
     assert work.turns_told == 6
     assert len(ground.rows("chat")) == 8
@@ -149,7 +149,7 @@ def test_subagents_are_an_orchestration_row_and_their_calls_actions(ground):
     ground.on().write(SESSION, *turn(1, "Ask.", "Three.", call))
     ground.write(SESSION, *lane, lane="aa")
 
-    capture(ground.kit(), ground.recording(SESSION))
+    capture_session(ground.kit(), ground.recording(SESSION))
 
     (row,) = ground.rows("orchestration")
     assert (row["total_sub_agents"], row["batch_count"], row["batches"][0]["agent_ids"]) == (1, 1, ["aa"])
@@ -157,8 +157,8 @@ def test_subagents_are_an_orchestration_row_and_their_calls_actions(ground):
     assert {row["id"]: row.get("lane", "") for row in ground.rows("action")} == {
         "action-call-1-1": "", "action-lane-call": "aa",
     }  # fmt: skip
-    steps = all_steps(ground.kit().archive.session(SESSION))
-    assert tokens(ground.book)["output"] == sum(step.usage.output for step in steps)
+    steps = all_steps(ground.kit().archive.read_session(SESSION))
+    assert token_counts(ground.book)["output"] == sum(step.usage.output for step in steps)
 
 
 def test_a_commit_is_linked_to_the_turn_that_made_it(ground):
@@ -166,7 +166,7 @@ def test_a_commit_is_linked_to_the_turn_that_made_it(ground):
     said = ("Bash", {"command": "git commit -m 'Fix it'"}, f"[main {made[:7]}] Fix it\n 1 file changed")
     ground.on().write(SESSION, *turn(1, "Fix.", "Fixed.", said), *turn(2))
 
-    capture(ground.kit(), ground.recording(SESSION))
+    capture_session(ground.kit(), ground.recording(SESSION))
 
     (commit,) = ground.rows("commit")
     chat = next(row for row in ground.rows("chat") if row["uuid"] == "p1")
@@ -178,10 +178,10 @@ def test_a_commit_is_linked_to_the_turn_that_made_it(ground):
 
 def test_telling_all_of_it_writes_only_what_the_files_lack(ground):
     ground.on().write(SESSION, *turn(1), *turn(2), *turn(3))
-    capture(ground.kit(), ground.recording(SESSION))
+    capture_session(ground.kit(), ground.recording(SESSION))
     ground.shards[0].unlink()
 
-    found = [capture_whole(ground.kit(), ground.recording(SESSION), ground.book).rows for _ in range(2)]
+    found = [capture_whole_session(ground.kit(), ground.recording(SESSION), ground.book).rows for _ in range(2)]
 
     assert found == [4, 0]
     assert len(ground.rows("chat")) == 3
@@ -190,7 +190,7 @@ def test_telling_all_of_it_writes_only_what_the_files_lack(ground):
 def test_the_older_files_are_written_too_where_the_project_wants_them_and_git_ignores_them(ground):
     ground.on().write(SESSION, *turn(1, "x", "y", read(ground)))
 
-    capture(ground.kit(local_cache=True), ground.recording(SESSION))
+    capture_session(ground.kit(local_cache=True), ground.recording(SESSION))
 
     files = sorted(str(path.relative_to(ground.place.root)) for path in ground.place.root.glob("[cas]*s/**/*.json"))
     assert len(files) == 3
@@ -205,14 +205,14 @@ def test_a_secret_is_in_no_row(ground, words):
     long = "x" * 49_980 + " " + token
     ground.on().write(SESSION, *turn(1, f"use {token}", long, ("Bash", {"command": f"echo {token}"}, token)))
 
-    capture(ground.kit(words=words), ground.recording(SESSION))
+    capture_session(ground.kit(words=words), ground.recording(SESSION))
 
     assert not any(token[:12] in shard.read_text() for shard in ground.shards)
 
 
 def test_no_name_of_a_field_says_that_its_value_is_a_secret():
-    assert [name for name in sorted(NAMES) if contexts.tells(name.encode())] == []
-    assert contexts.tells(b"api_key")
+    assert [name for name in sorted(NAMES) if contexts.is_secret_name(name.encode())] == []
+    assert contexts.is_secret_name(b"api_key")
 
 
 VALUE = "9fQ2xL7vKp3WzR8tYb6N"
@@ -223,17 +223,17 @@ def test_value_recognized_in_an_earlier_turn_is_in_no_later_row(ground):
     ground.on()
     for count in (4, 12, 24):  # the later captures tell only the last turns
         ground.write(SESSION, *turn(1, f"export ACME_TOKEN={VALUE}", "Yes."), *records[:count])
-        capture(ground.kit(), ground.recording(SESSION))
+        capture_session(ground.kit(), ground.recording(SESSION))
 
     assert VALUE not in "".join(path.read_text() for path in ground.shards)
     assert "send <secret:" in ground.rows("chat")[-1]["input"]
-    assert VALUE not in "".join(path.read_text() for path in ground.place.state.rglob("*.json"))
+    assert VALUE not in "".join(path.read_text() for path in ground.place.state_dir.rglob("*.json"))
 
 
 def test_capture_searches_only_what_is_new_and_where_values_were(ground):
     ground.on().write(SESSION, *turn(1, f"export ACME_TOKEN={VALUE}", "Yes."), *turn(2), *turn(3))
-    capture(ground.kit(), ground.recording(SESSION))
-    (searched,) = recall(ground.place.state, SESSION).searched.values()
+    capture_session(ground.kit(), ground.recording(SESSION))
+    (searched,) = recall_session(ground.place.state_dir, SESSION).searched.values()
 
     assert searched.end == ground.recording(SESSION).size
     assert searched.places == [0]
@@ -243,7 +243,7 @@ def test_commit_message_with_a_value_of_a_session_is_redacted_by_sync(ground):
     ground.on().write(SESSION, *turn(1, f"export ACME_TOKEN={VALUE}", "Yes."))
     ground.commit(f"login with {VALUE}")
 
-    reports = [sync(kit, kit.archive.recordings.values()) for kit in (ground.kit(), ground.kit())]
+    reports = [sync_dataset(kit, kit.archive.recordings.values()) for kit in (ground.kit(), ground.kit())]
 
     assert [report.rows > 0 for report in reports] == [True, False]
     assert reports[0].secrets >= 2

@@ -1,8 +1,8 @@
 """Looking a dataset over: each thing that is wrong is named, and mending takes nothing away."""
 
 from dataset_ground import turn
-from flightlog.dataset.capture import capture
-from flightlog.dataset.check import check, fix
+from flightlog.dataset.capture import capture_session
+from flightlog.dataset.check import check_dataset, fix_dataset
 from flightlog.dataset.layout import write_shard
 
 SESSION = "13a84f73-1111-4111-8111-111111111111"
@@ -10,17 +10,17 @@ TOKEN = "gh" + "p_" + "T7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
 
 
 def whats(ground):
-    return {(one.what, one.is_note) for one in check(ground.place)}
+    return {(one.what, one.is_note) for one in check_dataset(ground.place)}
 
 
 def begun(ground):
     ground.on().write(SESSION, *turn(1, "x", "y", ("Read", {"file_path": "a.py"}, "z")))
-    capture(ground.kit(), ground.recording(SESSION))
+    capture_session(ground.kit(), ground.recording(SESSION))
     return ground
 
 
 def test_what_we_write_is_in_order(ground):
-    assert check(begun(ground).place) == []
+    assert check_dataset(begun(ground).place) == []
 
 
 def test_an_ignore_rule_that_hides_the_rows_is_found(ground):
@@ -38,25 +38,25 @@ def test_damage_is_copied_aside_and_the_sound_rows_stay(ground):
     broken = shard.read_bytes()
 
     assert {("damage", False), ("changed", False)} <= whats(ground)
-    fix(ground.place, ground.kit().records)
+    fix_dataset(ground.place, ground.kit().records)
 
-    assert check(ground.place) == []
+    assert check_dataset(ground.place) == []
     assert ground.book.rows == rows
     (aside,) = (ground.place.root / "damaged").iterdir()
     assert aside.read_bytes() == broken
-    assert fix(ground.place, ground.kit().records) == []
+    assert fix_dataset(ground.place, ground.kit().records) == []
 
 
 def test_a_secret_in_a_row_is_found_masked_and_taken_out(ground):
     begun(ground)
-    path = ground.place.pending / "2026-11-02-other-0123456789ab.jsonl"
+    path = ground.place.pending_dir / "2026-11-02-other-0123456789ab.jsonl"
     path.write_text('{"kind":"chat","id":"chat-z","uuid":"z","input":"use ' + TOKEN + '","rev":1}\n')
 
-    (found,) = [one for one in check(ground.place) if one.what == "secret"]
+    (found,) = [one for one in check_dataset(ground.place) if one.what == "secret"]
     assert TOKEN not in found.text
-    fix(ground.place, ground.kit().records)
+    fix_dataset(ground.place, ground.kit().records)
 
-    assert not [one for one in check(ground.place) if one.what == "secret"]
+    assert not [one for one in check_dataset(ground.place) if one.what == "secret"]
     assert not any(TOKEN in shard.read_text() for shard in ground.shards)
     assert "chat-z" in {row["id"] for row in ground.rows("chat")}
 
@@ -77,6 +77,6 @@ def test_links_ids_schema_and_sizes_are_looked_at(ground):
 
 def test_base_files_that_a_merge_changed_are_worth_a_note(ground):
     begun(ground)
-    (ground.place.tracked / "chats.jsonl").write_text('{"kind":"chat","id":"c","uuid":"u","rev":1}\n')
+    (ground.place.tracked_dir / "chats.jsonl").write_text('{"kind":"chat","id":"c","uuid":"u","rev":1}\n')
 
     assert ("generation", True) in whats(ground)

@@ -207,8 +207,8 @@ def test_trust_on_this_machine_allows_rows_words_and_takes_them_back(ground):
 @pytest.mark.parametrize(("project", "rows"), [("shop", 3), ("elsewhere", 0), ("", 0)])
 def test_hook_of_the_repository_itself_allows_rows_without_words(ground, project, rows):
     cloned(ground)
-    user = install.command(Path(sys.executable))
-    own = install.command(Path(sys.executable), project=True)
+    user = install.build_hook_command(Path(sys.executable))
+    own = install.build_hook_command(Path(sys.executable), project=True)
     event = hooking.payload("PreToolUse", SESSION, cwd=str(ground.top))
     home = ground.root / "home"
     for command in (user, own) if project else (user,):

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dataset_ground import Ground
-from flightlog.dataset.book import read_book
-from flightlog.dataset.compact import compact, is_generation, merged
-from flightlog.dataset.forgotten import mark
-from flightlog.dataset.layout import Place, prepare, write_shard
+from flightlog.dataset.book import read_dataset
+from flightlog.dataset.compact import compact_dataset, is_generation, merge_base_files
+from flightlog.dataset.forgotten import make_tombstone
+from flightlog.dataset.layout import DatasetDirs, prepare_dataset, write_shard
 from flightlog.dataset.rows import key_of
-from flightlog.privacy.records import Records
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
 from flightlog.sources.git.repository import Repository
 from strace_points import kill_everywhere
@@ -30,11 +30,11 @@ def put(ground, *rows, number=0):
 
 
 def base(ground):
-    return {path.name: path.read_bytes() for path in ground.place.tracked.glob("*.jsonl")}
+    return {path.name: path.read_bytes() for path in ground.place.tracked_dir.glob("*.jsonl")}
 
 
 def compacted(ground, **more):
-    return compact(ground.place, ground.kit().records, default="main", **more)
+    return compact_dataset(ground.place, ground.kit().records, default="main", **more)
 
 
 def test_shards_go_into_the_base_files_and_readers_see_the_same(ground):
@@ -74,7 +74,7 @@ versions = st.lists(st.tuples(names, st.integers(1, 4)), min_size=1, max_size=12
 def test_the_base_files_depend_on_the_rows_alone(tmp_path_factory, written, gone, seed):
     one, other = (Ground(tmp_path_factory.mktemp("ground")).on() for _ in range(2))
     rows = [chat(name, rev) for name, rev in written]
-    rows += [mark("asked for", 1, of=key_of(chat(name))) for name in gone]
+    rows += [make_tombstone("asked for", 1, of=key_of(chat(name))) for name in gone]
     put(one, *rows)
     compacted(one)
     shuffled = list(rows)
@@ -126,7 +126,7 @@ def test_a_row_that_a_revert_took_away_comes_back_but_not_one_that_was_taken_out
     ground.commit("more rows")
     ground.git("revert", "--no-edit", "HEAD")
     ground.git("revert", "--no-edit", "HEAD~2")
-    put(ground, mark("asked for", 1, of=key_of(chat("b"))), number=2)
+    put(ground, make_tombstone("asked for", 1, of=key_of(chat("b"))), number=2)
     assert ground.rows("chat") == []
 
     done = compacted(ground)
@@ -139,7 +139,7 @@ def test_what_cannot_be_read_is_copied_aside_before_a_file_is_written_anew(groun
     ground.on()
     put(ground, chat("a"))
     torn = b'<<<<<<< HEAD\n{"kind":"chat","id":"chat-q","uuid":"q","rev":1}\n=======\nnot json {\n'
-    (ground.place.tracked / "chats.jsonl").write_bytes(torn)
+    (ground.place.tracked_dir / "chats.jsonl").write_bytes(torn)
 
     done = compacted(ground)
 
@@ -152,7 +152,7 @@ def test_what_cannot_be_read_is_copied_aside_before_a_file_is_written_anew(groun
 def test_rows_of_the_tool_the_document_describes_are_taken_as_they_are(ground):
     ground.on()
     old = b'{"hash": "abc123", "message": "Fix", "insertions": 3}\n' * 3
-    (ground.place.tracked / "commits.jsonl").write_bytes(old)
+    (ground.place.tracked_dir / "commits.jsonl").write_bytes(old)
 
     compacted(ground)
 
@@ -164,45 +164,49 @@ def test_the_merge_driver_keeps_every_row_once():
     ours = b'{"id":"b","rev":1}\n{"id":"a","rev":2}\n<<<<<<< x\n'
     theirs = b'{"id":"a","rev":1}\n{"id":"c","rev":1}\n'
 
-    assert merged("chats.jsonl", [ours, theirs]) == merged("chats.jsonl", [theirs, ours])
-    assert merged("chats.jsonl", [ours, theirs]) == b'{"id":"a","rev":2}\n{"id":"b","rev":1}\n{"id":"c","rev":1}\n'
+    assert merge_base_files("chats.jsonl", [ours, theirs]) == merge_base_files("chats.jsonl", [theirs, ours])
+    assert (
+        merge_base_files("chats.jsonl", [ours, theirs])
+        == b'{"id":"a","rev":2}\n{"id":"b","rev":1}\n{"id":"c","rev":1}\n'
+    )
 
 
 SCENARIO = """
 sys.path[:0] = ["{source}"]
-from flightlog.dataset.layout import Place
-from flightlog.privacy.records import Records
+from flightlog.dataset.layout import DatasetDirs
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
 from flightlog.sources.git.repository import Repository
 from flightlog.dataset.book import base_files, read_files, shard_files
-from flightlog.dataset.compact import base_texts, fold
-RECORDS = Records(Redactor(b"k" * 32))
-RECORDS.clean([b'{{"kind":"chat"}}'])
-place = Place(Repository(root, root / ".git"))
+from flightlog.dataset.compact import base_texts, fold_shards
+RECORDS = JsonRedactor(Redactor(b"k" * 32))
+RECORDS.redact_to_clean([b'{{"kind":"chat"}}'])
+place = DatasetDirs(Repository(root, root / ".git"))
 begin()
-shards = shard_files(place.tracked)
-book = read_files([*base_files(place.tracked), *shards])
-fold(place, book, {{name: RECORDS.clean(each) for name, each in base_texts(book).items()}}, RECORDS, shards)
+shards = shard_files(place.tracked_dir)
+book = read_files([*base_files(place.tracked_dir), *shards])
+texts = {{name: RECORDS.redact_to_clean(each) for name, each in base_texts(book).items()}}
+fold_shards(place, book, texts, RECORDS, shards)
 end()
 """
-RECORDS = Records(Redactor(b"k" * 32))
+RECORDS = JsonRedactor(Redactor(b"k" * 32))
 ROWS = [chat(name) for name in "abc"]
 
 
 def bare(root):
-    return Place(Repository(root, root / ".git"))
+    return DatasetDirs(Repository(root, root / ".git"))
 
 
 @pytest.mark.slow
 def test_killed_at_any_point_a_compaction_loses_no_row(tmp_path):
     def begin(root):
-        prepare(bare(root), RECORDS)
+        prepare_dataset(bare(root), RECORDS)
         write_shard(bare(root), "s", ROWS[:2], 0, RECORDS)
         write_shard(bare(root), "s", ROWS[2:], 1, RECORDS)
 
     def check(root, _):
-        seen = read_book(bare(root).tracked)
-        assert list(seen.of("chat")) == ROWS
+        seen = read_dataset(bare(root).tracked_dir)
+        assert list(seen.rows_of_kind("chat")) == ROWS
         assert seen.damage == []
 
     scenario = SCENARIO.format(source=Path(__file__).parents[2] / "src")

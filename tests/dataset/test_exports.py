@@ -12,12 +12,12 @@ import duckdb
 import pytest
 
 from dataset_ground import turn
-from flightlog.dataset.commits import judged
-from flightlog.dataset.consent import permitted, values_of
-from flightlog.dataset.exports.files import export, redactions
+from flightlog.dataset.commits import judgment_rows
+from flightlog.dataset.consent import permitted_rows, values_of
+from flightlog.dataset.exports.files import count_redactions, export_dataset
 from flightlog.dataset.layout import write_shard
-from flightlog.dataset.stats import tokens
-from flightlog.dataset.sync import sync
+from flightlog.dataset.stats import token_counts
+from flightlog.dataset.sync import sync_dataset
 from flightlog.model.errors import Invalid, Unavailable
 from flightlog.model.usage import Breakdown
 from flightlog.views.session.timeline import all_steps
@@ -34,7 +34,7 @@ def everything(tmp_path_factory):
     ground = Ground(tmp_path_factory.mktemp("exports")).on()
     ground.config = config_dir(ground.root / "config", *[case for case in CASES if case.startswith("2.1.325/")])
     kit = ground.kit()
-    sync(kit, kit.archive.recordings.values())
+    sync_dataset(kit, kit.archive.recordings.values())
     return ground, kit.archive
 
 
@@ -44,10 +44,10 @@ def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything
     usage = archive.usage(Breakdown.SESSION, UTC).total.usage
 
     calls = [(session.id, call.id) for session in told for step in all_steps(session) for call in step.calls]
-    assert ground.book.counts()["session"] == sum(bool(session.turns or session.lanes) for session in told)
-    assert ground.book.counts()["chat"] == sum(len(session.turns) for session in told)
-    assert ground.book.counts()["action"] == len(set(calls))
-    assert tokens(ground.book) == {
+    assert ground.book.count_rows()["session"] == sum(bool(session.turns or session.lanes) for session in told)
+    assert ground.book.count_rows()["chat"] == sum(len(session.turns) for session in told)
+    assert ground.book.count_rows()["action"] == len(set(calls))
+    assert token_counts(ground.book) == {
         "input": usage.input, "output": usage.output, "cache_read": usage.cache_read,
         "cache_write_5m": usage.cache_write_5m, "cache_write_1h": usage.cache_write_1h,
     }  # fmt: skip
@@ -55,7 +55,7 @@ def test_rows_are_as_many_as_the_archive_tells_and_tokens_are_its_sum(everything
 
 def test_duckdb_reads_the_parquet_by_agent_and_day(everything, tmp_path):
     ground, archive = everything
-    made = export(ground.book, "parquet", tmp_path / "rows")
+    made = export_dataset(ground.book, "parquet", tmp_path / "rows")
     usage = archive.usage(Breakdown.SESSION, UTC).total.usage
 
     def asked(question):
@@ -71,7 +71,7 @@ def test_duckdb_reads_the_parquet_by_agent_and_day(everything, tmp_path):
 
 def test_hugging_face_datasets_loads_the_folder(everything, tmp_path):
     ground, _ = everything
-    made = export(ground.book, "huggingface", tmp_path / "rows")
+    made = export_dataset(ground.book, "huggingface", tmp_path / "rows")
     program = """
 import datasets, json, sys
 datasets.disable_progress_bars()
@@ -95,12 +95,12 @@ print(json.dumps(told))
 def test_a_table_without_rows_is_not_offered_to_hugging_face(ground, tmp_path):
     ground.on().write(SESSION, *turn(1))
     kit = ground.kit()
-    sync(kit, kit.archive.recordings.values())
+    sync_dataset(kit, kit.archive.recordings.values())
     stale = tmp_path / "rows" / "data" / "orchestration-00000-of-00001.parquet"
     stale.parent.mkdir(parents=True)
     stale.write_bytes(b"of an earlier export")
 
-    made = export(ground.book, "huggingface", tmp_path / "rows")
+    made = export_dataset(ground.book, "huggingface", tmp_path / "rows")
 
     offered = (tmp_path / "rows" / "README.md").read_text().split("---")[1]
     assert (made["orchestration"], "orchestration" in offered, "chats" in offered) == (0, False, True)
@@ -109,21 +109,21 @@ def test_a_table_without_rows_is_not_offered_to_hugging_face(ground, tmp_path):
 
 def test_a_place_that_cannot_be_written_is_said_with_what_to_do(ground, tmp_path):
     with pytest.raises(Invalid, match="jsonl is one file") as refused:
-        export(ground.book, "jsonl", tmp_path)
+        export_dataset(ground.book, "jsonl", tmp_path)
     assert refused.value.hint == f"--output {tmp_path / 'rows.jsonl'}"
     with pytest.raises(Unavailable, match="cannot be written"):
-        export(ground.book, "jsonl", Path("/proc/rows.jsonl"))
+        export_dataset(ground.book, "jsonl", Path("/proc/rows.jsonl"))
 
 
 def test_csv_and_jsonl_hold_every_row(everything, tmp_path):
     ground, _ = everything
-    made = export(ground.book, "csv", tmp_path / "csv")
-    lines = export(ground.book, "jsonl", tmp_path / "rows.jsonl")
+    made = export_dataset(ground.book, "csv", tmp_path / "csv")
+    lines = export_dataset(ground.book, "jsonl", tmp_path / "rows.jsonl")
 
     with (tmp_path / "csv" / "chats.csv").open(newline="") as file:
-        assert len(list(csv.DictReader(file))) == made["chats.csv"] == ground.book.counts()["chat"]
+        assert len(list(csv.DictReader(file))) == made["chats.csv"] == ground.book.count_rows()["chat"]
     read = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
-    assert len(read) == lines["rows.jsonl"] == sum(ground.book.counts().values())
+    assert len(read) == lines["rows.jsonl"] == sum(ground.book.count_rows().values())
 
 
 def answered(ground, *answers):
@@ -131,13 +131,13 @@ def answered(ground, *answers):
         session = SESSION.replace("13a84f73", f"{number:08x}")
         ground.on().write(session, *turn(number, said, answer))
     kit = ground.kit()
-    sync(kit, kit.archive.recordings.values())
+    sync_dataset(kit, kit.archive.recordings.values())
 
 
 def rate(ground, output, rating):
     row = next(row for row in ground.rows("chat") if row["output"] == output)
-    rows = judged(f"chat:{row['id']}:{row['uuid']}", {"feedback": rating}, 9)
-    rated = values_of(permitted(rows, ground.kit().records, words=True))
+    rows = judgment_rows(f"chat:{row['id']}:{row['uuid']}", {"feedback": rating}, 9)
+    rated = values_of(permitted_rows(rows, ground.kit().records, words=True))
     write_shard(ground.place, "judged", rated, 3, ground.kit().records)
 
 
@@ -145,8 +145,8 @@ def test_examples_leave_out_what_was_rated_bad_and_pairs_prefer_what_was_not(gro
     answered(ground, ("Sort it.", "quickly"), ("Sort it.", "badly"), ("Else.", "fine"))
     rate(ground, "badly", {"rating": "bad"})
 
-    export(ground.book, "sft", tmp_path / "sft.jsonl")
-    export(ground.book, "preferences", tmp_path / "pairs.jsonl")
+    export_dataset(ground.book, "sft", tmp_path / "sft.jsonl")
+    export_dataset(ground.book, "preferences", tmp_path / "pairs.jsonl")
 
     said = [json.loads(line)["messages"] for line in (tmp_path / "sft.jsonl").read_text().splitlines()]
     assert sorted(each[1]["content"] for each in said) == ["fine", "quickly"]
@@ -157,13 +157,13 @@ def test_examples_leave_out_what_was_rated_bad_and_pairs_prefer_what_was_not(gro
 def test_without_words_there_is_nothing_to_learn_from_and_it_is_said(ground, tmp_path):
     ground.on().write(SESSION, *turn(1))
     kit = ground.kit(words=False)
-    sync(kit, kit.archive.recordings.values())
+    sync_dataset(kit, kit.archive.recordings.values())
 
     with pytest.raises(Invalid, match="1 chat without words"):
-        export(ground.book, "sft", tmp_path / "x")
-    assert redactions(ground.book)["chats_without_words"] == 1
+        export_dataset(ground.book, "sft", tmp_path / "x")
+    assert count_redactions(ground.book)["chats_without_words"] == 1
 
 
 def test_an_unknown_form_is_refused(ground, tmp_path):
     with pytest.raises(Invalid, match="no such format"):
-        export(ground.book, "xml", tmp_path / "x")
+        export_dataset(ground.book, "xml", tmp_path / "x")

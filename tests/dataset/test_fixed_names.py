@@ -11,7 +11,7 @@ import pytest
 
 from dataset_ground import Ground
 from dataset_histories import RECORDS, environment
-from flightlog.dataset.compact import compact, compact_and_commit
+from flightlog.dataset.compact import compact_and_commit, compact_dataset
 from flightlog.dataset.layout import write_shard
 from flightlog.model.errors import Conflict
 
@@ -49,10 +49,10 @@ class Picked(Rows):
         self.git("branch", "third")
         self.chat(1)
         self.commit("rows")
-        compact(self.place, RECORDS, default="main")
+        compact_dataset(self.place, RECORDS, default="main")
         first = self.commit("compact")
         self.chat(2)
-        compact(self.place, RECORDS, default="main")
+        compact_dataset(self.place, RECORDS, default="main")
         self.commit("compact again")
         for name in ("other", "third"):
             self.git("checkout", "-q", name)
@@ -73,7 +73,7 @@ def test_a_work_tree_merges_a_picked_compaction_and_each_row_is_read_once(picked
 
     assert merged.returncode == 0, merged.stdout
     assert picked.seen() == ["chat-1", "chat-2"]
-    compact(picked.place, RECORDS, default="main")
+    compact_dataset(picked.place, RECORDS, default="main")
     assert len((picked.top / CHATS).read_bytes().splitlines()) == 2
 
 
@@ -172,6 +172,6 @@ def test_marks_of_a_conflict_in_a_file_of_rows_lose_none(picked):
     assert picked.tried("merge", "-q", "--no-edit", "other").returncode == 1
     assert b"<<<<<<<" in (picked.top / CHATS).read_bytes()
     assert picked.seen() == ["chat-1", "chat-2"]
-    compact(picked.place, RECORDS, default="main")
+    compact_dataset(picked.place, RECORDS, default="main")
     assert b"<<<<<<<" not in (picked.top / CHATS).read_bytes()
     assert picked.seen() == ["chat-1", "chat-2"]

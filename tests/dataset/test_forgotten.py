@@ -7,17 +7,23 @@ import pytest
 
 from dataset.test_cli import run
 from dataset_ground import turn
-from flightlog.dataset.capture import capture
-from flightlog.dataset.check import check
-from flightlog.dataset.commits import judged
-from flightlog.dataset.compact import compact, compact_and_commit
-from flightlog.dataset.exports.files import export
-from flightlog.dataset.forgotten import Forgotten, mark
+from flightlog.dataset.capture import capture_session
+from flightlog.dataset.check import check_dataset
+from flightlog.dataset.commits import judgment_rows
+from flightlog.dataset.compact import compact_and_commit, compact_dataset
+from flightlog.dataset.exports.files import export_dataset
+from flightlog.dataset.forgotten import TombstoneRules, make_tombstone
 from flightlog.dataset.layout import write_shard
-from flightlog.dataset.remote import pull, push
-from flightlog.dataset.retain import let_go, marks_of_rows, marks_of_text, marks_of_time, marks_of_words
-from flightlog.dataset.rows import plain
-from flightlog.dataset.sync import belonging, sync
+from flightlog.dataset.remote import pull_rows, push_shards
+from flightlog.dataset.retain import (
+    apply_tombstones,
+    tombstones_for_rows,
+    tombstones_for_text,
+    tombstones_for_time,
+    tombstones_for_words,
+)
+from flightlog.dataset.rows import to_dict
+from flightlog.dataset.sync import iter_own_sessions, sync_dataset
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.store import files
 
@@ -36,22 +42,22 @@ def lived(ground, *, compacted=False):
     ground.write(OTHER, *turn(1, "keep this sentence", "kept", ("Bash", {"command": "make all of it"}, "x")))
     synced(ground)
     if compacted:
-        compact(ground.place, ground.kit().records, default="main")
+        compact_dataset(ground.place, ground.kit().records, default="main")
     ground.commit("rows")
     return ground
 
 
 def synced(ground, *, words=True):
     kit = ground.kit(words=words, local_cache=True)
-    return sync(kit, belonging(kit.archive, ground.place), "main")
+    return sync_dataset(kit, iter_own_sessions(kit.archive, ground.place), "main")
 
 
 def forget(ground, *names, text="", times=(), dry_run=False):
     book = ground.book
-    marks = marks_of_rows(book, names, NOW)
-    marks += marks_of_text(book, text, NOW) if text else []
-    marks += marks_of_time(book, *times, NOW) if times else []
-    return let_go(ground.place, ground.kit().records, marks, "main", dry_run=dry_run)
+    marks = tombstones_for_rows(book, names, NOW)
+    marks += tombstones_for_text(book, text, NOW) if text else []
+    marks += tombstones_for_time(book, *times, NOW) if times else []
+    return apply_tombstones(ground.place, ground.kit().records, marks, "main", dry_run=dry_run)
 
 
 def words_in(folder, text=SECRET):
@@ -64,8 +70,8 @@ def kinds(ground):
 
 def test_a_session_goes_with_all_its_rows_and_what_repeats_them(ground):
     lived(ground, compacted=True)
-    export(ground.book, "sft", ground.place.root / "rows.jsonl")
-    files.set_aside(ground.place.tracked / "chats.jsonl", ground.place.root / "damaged")
+    export_dataset(ground.book, "sft", ground.place.root / "rows.jsonl")
+    files.set_aside(ground.place.tracked_dir / "chats.jsonl", ground.place.root / "damaged")
     assert len(words_in(ground.place.root)) > 5
 
     shown = forget(ground, GONE_ID, dry_run=True)
@@ -75,17 +81,17 @@ def test_a_session_goes_with_all_its_rows_and_what_repeats_them(ground):
     assert (shown.done, shown.gone, before["chat"]) == (False, done.gone, 4)
     assert done.counts == {"session": 1, "chat": 3, "action": 5, "orchestration": 1}
     assert kinds(ground) == {"session": 1, "chat": 1, "action": 1, "orchestration": 0}
-    assert words_in(ground.place.root) == words_in(ground.place.state) == []
+    assert words_in(ground.place.root) == words_in(ground.place.state_dir) == []
     assert not (ground.place.root / "rows.jsonl").exists()
     assert words_in(ground.place.root / "chats", "keep this sentence")
-    assert check(ground.place) == []
+    assert check_dataset(ground.place) == []
 
 
 @pytest.mark.parametrize("name", ["2026-11-02_e", "eeee3183", "eeee", SESSION])
 def test_a_session_is_named_by_any_unique_prefix(ground, name):
     lived(ground)
 
-    (row,) = marks_of_rows(ground.book, [name], NOW)
+    (row,) = tombstones_for_rows(ground.book, [name], NOW)
 
     assert (row["session"], row["whole"], len(row["chats"])) == (SESSION, True, 3)
 
@@ -94,10 +100,10 @@ def test_an_ambiguous_or_unknown_name_is_refused(ground):
     lived(ground)
 
     with pytest.raises(NotFound):
-        marks_of_rows(ground.book, ["zzz"], NOW)
+        tombstones_for_rows(ground.book, ["zzz"], NOW)
     for name in ("chat-", "2026-"):
         with pytest.raises(Invalid):
-            marks_of_rows(ground.book, [name], NOW)
+            tombstones_for_rows(ground.book, [name], NOW)
 
 
 def test_a_forgotten_session_does_not_come_back(ground):
@@ -106,12 +112,12 @@ def test_a_forgotten_session_does_not_come_back(ground):
     forget(ground, "eeee")
 
     ground.write(SESSION, *turn(1, SECRET), *turn(2, SECRET), *turn(3, SECRET), *turn(4, SECRET))
-    assert capture(ground.kit(local_cache=True), ground.recording(SESSION)).rows == 0
+    assert capture_session(ground.kit(local_cache=True), ground.recording(SESSION)).rows == 0
     synced(ground)
-    assert words_in(ground.place.root) == words_in(ground.place.state) == []
+    assert words_in(ground.place.root) == words_in(ground.place.state_dir) == []
     ground.commit("forget")
     ground.git("checkout", "-q", "-b", "colleague", branch)
-    capture(ground.kit(), ground.recording(SESSION))
+    capture_session(ground.kit(), ground.recording(SESSION))
     ground.commit("a later turn of the forgotten session")
     assert words_in(ground.place.root)
     ground.git("checkout", "-q", "main")
@@ -129,7 +135,11 @@ def test_a_chat_goes_with_its_actions_and_the_summary(ground):
     assert SECRET in [row["summary"] for row in ground.rows("session")]
     (key,) = [key for key, row in ground.book.rows.items() if row.get("id") == chat]
     write_shard(
-        ground.place, "judged", [plain(row) for row in judged(key, {"task": SECRET}, 5)], 1, ground.kit().records
+        ground.place,
+        "judged",
+        [to_dict(row) for row in judgment_rows(key, {"task": SECRET}, 5)],
+        1,
+        ground.kit().records,
     )
 
     done = forget(ground, chat)
@@ -137,7 +147,7 @@ def test_a_chat_goes_with_its_actions_and_the_summary(ground):
     assert done.counts == {"chat": 1, "action": 2, "update": 1}
     assert SECRET not in [row["summary"] for row in ground.rows("session")]
     assert len(ground.rows("session")) == 2
-    assert check(ground.place) == []
+    assert check_dataset(ground.place) == []
 
 
 def test_a_text_goes_with_the_rows_that_say_it(ground):
@@ -147,7 +157,7 @@ def test_a_text_goes_with_the_rows_that_say_it(ground):
 
     assert (done.counts["chat"], kinds(ground)["session"]) == (2, 2)
     assert words_in(ground.place.root) == []
-    assert check(ground.place) == []
+    assert check_dataset(ground.place) == []
 
 
 def test_rows_go_by_their_time_also_those_that_arrive_later(ground):
@@ -186,19 +196,19 @@ def test_on_a_branch_shards_are_rewritten_and_base_files_named(ground):
     ground.git("checkout", "-q", "-b", "work")
     more = "5eee3183-1111-4111-8111-111111111111"
     ground.write(more, *turn(1, "a zebra runs over the hill"), *turn(2, "another sentence of it"))
-    capture(ground.kit(), ground.recording(more))
+    capture_session(ground.kit(), ground.recording(more))
     ground.commit("work")
 
     done = forget(ground, "5eee", "eeee")
 
     assert done.counts["chat"] == 5
-    assert words_in(ground.place.pending, "zebra") == []
+    assert words_in(ground.place.pending_dir, "zebra") == []
     assert ".git-ml/tracked/chats.jsonl" in done.files_left
     assert kinds(ground)["chat"] == 1
     ground.commit("forget")
     ground.git("checkout", "-q", "main")
     ground.git("merge", "-q", "--no-edit", "work")
-    compact(ground.place, ground.kit().records, default="main")
+    compact_dataset(ground.place, ground.kit().records, default="main")
     assert words_in(ground.place.root) == []
 
 
@@ -208,7 +218,7 @@ def test_words_go_after_consent_is_withdrawn_and_stay_away(ground):
     before = kinds(ground)
 
     now = int(time.time() * 1000) + 5000  # after the commit that was just made
-    done = let_go(ground.place, ground.kit().records, marks_of_words(now), "main", dry_run=False)
+    done = apply_tombstones(ground.place, ground.kit().records, tombstones_for_words(now), "main", dry_run=False)
 
     assert (done.gone, len(done.stripped) > 8, kinds(ground)) == ((), True, before)
     assert {row["input"] for row in ground.rows("chat")} == {None}
@@ -216,17 +226,17 @@ def test_words_go_after_consent_is_withdrawn_and_stay_away(ground):
     assert {row["target"] for row in ground.rows("action")} == {None, "a.py"}
     assert all(row["input_chars"] for row in ground.rows("chat"))
     assert words_in(ground.place.root) == words_in(ground.place.root, "keep this sentence") == []
-    assert check(ground.place) == []
+    assert check_dataset(ground.place) == []
     ground.commit("strip")
     ground.git("checkout", "-q", "-b", "colleague", branch)
     more = "5eee3183-1111-4111-8111-111111111111"
     ground.write(more, *turn(1, "a zebra runs over the hill"))
-    capture(ground.kit(), ground.recording(more))
+    capture_session(ground.kit(), ground.recording(more))
     ground.commit("words of a time before")
     ground.git("checkout", "-q", "main")
     ground.git("merge", "-q", "--no-edit", "colleague")
     assert {row["input"] for row in ground.rows("chat")} == {None}
-    compact(ground.place, ground.kit().records, default="main")
+    compact_dataset(ground.place, ground.kit().records, default="main")
     assert words_in(ground.place.root) == words_in(ground.place.root, "zebra") == []
     synced(ground)
     assert words_in(ground.place.root) == []
@@ -236,15 +246,15 @@ def test_a_pull_brings_no_forgotten_row_back(ground):
     lived(ground)
     bare = ground.root / "server.git"
     ground.git("init", "-q", "--bare", str(bare))
-    push(ground.place, str(bare), NOW)
+    push_shards(ground.place, str(bare), NOW)
     done = forget(ground, "eeee")
     assert "--delete refs/flightlog/dataset/cafe0123" in done.commands[-1]
 
-    pull(ground.place, str(bare), ground.kit().records)
+    pull_rows(ground.place, str(bare), ground.kit().records)
     assert kinds(ground)["chat"] == 1
-    let_go(ground.place, ground.kit().records, marks_of_words(NOW), "main", dry_run=False)
-    (ground.place.tracked / "chats.jsonl").unlink()
-    pull(ground.place, str(bare), ground.kit().records)
+    apply_tombstones(ground.place, ground.kit().records, tombstones_for_words(NOW), "main", dry_run=False)
+    (ground.place.tracked_dir / "chats.jsonl").unlink()
+    pull_rows(ground.place, str(bare), ground.kit().records)
 
     assert kinds(ground)["chat"] == 1
     assert words_in(ground.place.root) == words_in(ground.place.root, "keep this sentence") == []
@@ -272,13 +282,15 @@ def test_the_commands_ask_show_do_and_name_the_next_step(ground):
 
 
 def test_a_rule_of_the_wrong_type_is_left_out():
-    rules = Forgotten()
+    rules = TombstoneRules()
     for row in ({"chats": 3}, {"session": ["x"], "whole": "yes"}, {"lanes": [1, None]}, {"before": {}}):
-        rules.add({"kind": "tombstone", **row})
+        rules.add_tombstone({"kind": "tombstone", **row})
 
-    assert not rules.covers({"kind": "chat", "id": ["a"], "session_id": {}, "timestamp": 3})
-    assert rules.stripped({"kind": "commit", "related_chats": 7}) == {"kind": "commit", "related_chats": 7}
+    assert not rules.covers_row({"kind": "chat", "id": ["a"], "session_id": {}, "timestamp": 3})
+    assert rules.strip_row({"kind": "commit", "related_chats": 7}) == {"kind": "commit", "related_chats": 7}
 
 
 def test_the_same_rule_has_the_same_id():
-    assert mark("x", 1, session="a", whole=True)["id"] == mark("x", 2, session="a", whole=True)["id"]
+    assert (
+        make_tombstone("x", 1, session="a", whole=True)["id"] == make_tombstone("x", 2, session="a", whole=True)["id"]
+    )

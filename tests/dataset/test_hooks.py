@@ -53,7 +53,7 @@ def test_the_documents_own_commands_work_as_written(ground):
 
     assert (synced.returncode, compacted.returncode) == (0, 0), synced.stderr + compacted.stderr
     assert b"words are withheld" in synced.stderr
-    lines = (ground.place.tracked / "chats.jsonl").read_text().splitlines()
+    lines = (ground.place.tracked_dir / "chats.jsonl").read_text().splitlines()
     assert [json.loads(line)["session_id"] for line in lines] == ["13a84f73", "13a84f73"]
     assert len((ground.top / "scripts" / "ml_data_collector.py").read_text().splitlines()) == 5
     assert json.loads(flightlog(ground, "stats", "--json"))["counts"]["chats"] == 2
@@ -95,23 +95,23 @@ def test_after_a_commit_its_row_is_there_and_git_did_not_wait(ground):
 
 def test_a_commit_of_rows_alone_writes_no_row(ground):
     flightlog(ground, "session", "sync-to-jsonl")
-    before = sorted(path.name for path in ground.place.tracked.rglob("*.jsonl"))
+    before = sorted(path.name for path in ground.place.tracked_dir.rglob("*.jsonl"))
 
     ground.git("add", ".git-ml")
     ground.git("commit", "-q", "-m", "rows")
     flightlog(ground, "session", "sync-to-jsonl", "--commits")
-    after_rows = sorted(path.name for path in ground.place.tracked.rglob("*.jsonl"))
+    after_rows = sorted(path.name for path in ground.place.tracked_dir.rglob("*.jsonl"))
     commit(ground, "plain.txt")
     flightlog(ground, "session", "sync-to-jsonl", "--commits")
 
     assert after_rows == before
-    assert len(list(ground.place.tracked.rglob("*.jsonl"))) == len(before) + 1
+    assert len(list(ground.place.tracked_dir.rglob("*.jsonl"))) == len(before) + 1
 
 
 def test_the_merge_driver_is_git_s_own_choice_for_the_base_files(ground):
     flightlog(ground, "install-hooks")
     ground.commit("dataset")
-    base = ground.place.tracked / "chats.jsonl"
+    base = ground.place.tracked_dir / "chats.jsonl"
     for branch, name in (("one", "a"), ("two", "b")):
         ground.git("checkout", "-q", "-b", branch, "main")
         base.write_text(json.dumps({"kind": "chat", "id": name, "uuid": name, "rev": 1}) + "\n")

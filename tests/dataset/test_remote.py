@@ -9,12 +9,12 @@ import pytest
 
 from cli_runs import environment
 from dataset_ground import Ground
-from flightlog.dataset.book import read_book
-from flightlog.dataset.layout import Place, write_shard
-from flightlog.dataset.memory import writer
-from flightlog.dataset.remote import pull, push, safety
+from flightlog.dataset.book import read_dataset
+from flightlog.dataset.layout import DatasetDirs, write_shard
+from flightlog.dataset.memory import writer_name
+from flightlog.dataset.remote import measure_safety, pull_rows, push_shards
 from flightlog.model.errors import Unavailable
-from flightlog.sources.git.repository import at
+from flightlog.sources.git.repository import open_repository
 
 FLIGHTLOG = Path(sys.executable).with_name("flightlog")
 
@@ -44,8 +44,8 @@ def clone_of(origin, root, name):
     made = Ground.__new__(Ground)
     made.root, made.top, made.config = root, root / name, root / "claude"
     subprocess.run(["git", "clone", "-q", str(origin), str(made.top)], check=True, env={**environment(root)})
-    made.place = Place(at(made.top))
-    writer(made.place.state, f"writer-{name}")
+    made.place = DatasetDirs(open_repository(made.top))
+    writer_name(made.place.state_dir, f"writer-{name}")
     return made
 
 
@@ -55,23 +55,23 @@ def test_a_push_touches_nothing_of_the_users_and_another_clone_gathers_it(ground
     put(ground, "a")
     before = ground.git("status", "--porcelain"), ground.git("rev-parse", "HEAD"), ground.git("branch", "-a")
 
-    done = push(ground.place, "origin", 1000)
+    done = push_shards(ground.place, "origin", 1000)
 
     assert (ground.git("status", "--porcelain"), ground.git("rev-parse", "HEAD"), ground.git("branch", "-a")) == before
     assert done.ref == "refs/flightlog/dataset/cafe0123"
-    assert not list(ground.place.state.glob("index-*"))
+    assert not list(ground.place.state_dir.glob("index-*"))
     other = clone_of(origin, tmp_path, "other")
-    assert pull(other.place, "origin", other.kit().records).rows == 2
+    assert pull_rows(other.place, "origin", other.kit().records).rows == 2
     assert other.rows("chat") == [chat("a")]
-    assert pull(other.place, "origin", other.kit().records).rows == 0
+    assert pull_rows(other.place, "origin", other.kit().records).rows == 0
 
 
 def test_what_was_pulled_does_not_stand_in_the_way_of_a_merge_that_brings_it_too(ground, origin, tmp_path):
     put(ground, "a")
-    push(ground.place, "origin", 1000)
+    push_shards(ground.place, "origin", 1000)
     one, two = (clone_of(origin, tmp_path, name) for name in ("one", "two"))
     for each in (one, two):
-        pull(each.place, "origin", each.kit().records)
+        pull_rows(each.place, "origin", each.kit().records)
     one.commit("gathered")
     one.git("push", "-q", "origin", "main")
 
@@ -83,7 +83,7 @@ def test_what_was_pulled_does_not_stand_in_the_way_of_a_merge_that_brings_it_too
 def test_pushing_again_with_nothing_new_makes_no_commit(ground, origin):
     put(ground, "a")
 
-    assert push(ground.place, "origin", 1).commit == push(ground.place, "origin", 2).commit
+    assert push_shards(ground.place, "origin", 1).commit == push_shards(ground.place, "origin", 2).commit
 
 
 @pytest.mark.slow
@@ -102,18 +102,18 @@ def test_eight_pushers_at_once_all_land_from_one_clone_and_from_eight(ground, or
 
     assert [each.returncode for each in ran] == [0] * 8, [each.stderr for each in ran]
     last = clone_of(origin, tmp_path, "last")
-    pull(last.place, "origin", last.kit().records)
+    pull_rows(last.place, "origin", last.kit().records)
     assert {row["uuid"] for row in last.rows("chat")} == {f"{number:04}" for number in range(8)}
     assert ground.git("fsck", "--no-dangling") == ""
 
 
 def test_safety_says_what_would_be_lost(ground, origin):
     put(ground, "a")
-    first = safety(ground.place)
-    push(ground.place, "origin", 1000)
-    second = safety(ground.place)
+    first = measure_safety(ground.place)
+    push_shards(ground.place, "origin", 1000)
+    second = measure_safety(ground.place)
     put(ground, "b")
-    third = safety(ground.place)
+    third = measure_safety(ground.place)
     ground.commit("rows")
     ground.git("push", "-q", "origin", "main")
     ground.git("fetch", "-q")
@@ -121,24 +121,24 @@ def test_safety_says_what_would_be_lost(ground, origin):
     assert (first.last_record_ms, first.last_safe_ms, first.shards_unsafe) == (5, 0, 1)
     assert (second.last_safe_ms, second.shards_unsafe) == (5, 0)
     assert third.shards_unsafe == 1
-    assert safety(ground.place).shards_unsafe == 0
+    assert measure_safety(ground.place).shards_unsafe == 0
 
 
 def test_what_could_not_be_sent_is_not_called_safe_and_is_once_it_is(ground, origin):
     put(ground, "a")
-    push(ground.place, "origin", 1000)
+    push_shards(ground.place, "origin", 1000)
     where = ground.git("remote", "get-url", "origin").strip()
     ground.git("remote", "set-url", "origin", "/nowhere/at/all")
     put(ground, "b", rev=9)
     with pytest.raises(Unavailable, match="does not appear to be a git repository"):
-        push(ground.place, "origin", 2000)
-    away = safety(ground.place)
+        push_shards(ground.place, "origin", 2000)
+    away = measure_safety(ground.place)
     ground.git("remote", "set-url", "origin", where)
 
-    push(ground.place, "origin", 3000)
+    push_shards(ground.place, "origin", 3000)
 
     assert (away.last_safe_ms, away.shards_unsafe) == (5, 1)
-    back = safety(ground.place)
+    back = measure_safety(ground.place)
     assert (back.last_safe_ms, back.last_record_ms, back.shards_unsafe) == (9, 9, 0)
 
 
@@ -148,6 +148,6 @@ def test_a_remote_that_is_away_is_said_and_costs_no_row(ground):
     ground.git("remote", "add", "origin", "/nowhere/at/all")
 
     with pytest.raises(Unavailable, match="git push failed"):
-        push(ground.place, "origin", 1)
+        push_shards(ground.place, "origin", 1)
 
-    assert len(read_book(ground.place.tracked).rows) == 2
+    assert len(read_dataset(ground.place.tracked_dir).rows) == 2

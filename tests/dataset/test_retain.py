@@ -1,10 +1,10 @@
 """Rows that are too old go by tombstones, as planned, and no merge brings them back."""
 
-from flightlog.dataset.book import read_book
-from flightlog.dataset.compact import compact
-from flightlog.dataset.forgotten import mark
+from flightlog.dataset.book import read_dataset
+from flightlog.dataset.compact import compact_dataset
+from flightlog.dataset.forgotten import make_tombstone
 from flightlog.dataset.layout import write_shard
-from flightlog.dataset.retain import due
+from flightlog.dataset.retain import rows_due
 
 DAY_MS = 86_400_000
 NOW = 1_793_700_000_000
@@ -20,14 +20,14 @@ def test_what_is_older_than_730_days_goes_and_stays_gone(ground):
     shard = write_shard(ground.place, "s", rows, 0, ground.kit().records)
     body = shard.read_bytes()
 
-    moves = due(ground.book, 730, NOW)
-    marks = [mark("old", NOW, of=move.item.name) for move in moves]
+    moves = rows_due(ground.book, 730, NOW)
+    marks = [make_tombstone("old", NOW, of=move.item.name) for move in moves]
     write_shard(ground.place, "gone", marks, 1, ground.kit().records)
 
     assert [move.item.name for move in moves] == ["chat:chat-old:old"]
     assert {row["uuid"] for row in ground.rows("chat")} == {"new", "undated"}
-    compact(ground.place, ground.kit().records, default="main")
-    assert b"chat-old" not in (ground.place.tracked / "chats.jsonl").read_bytes()
+    compact_dataset(ground.place, ground.kit().records, default="main")
+    assert b"chat-old" not in (ground.place.tracked_dir / "chats.jsonl").read_bytes()
     shard.write_bytes(body)  # a merge brings the shard back
-    assert {row["uuid"] for row in read_book(ground.place.tracked).of("chat")} == {"new", "undated"}
-    assert due(ground.book, 730, NOW) == ()
+    assert {row["uuid"] for row in read_dataset(ground.place.tracked_dir).rows_of_kind("chat")} == {"new", "undated"}
+    assert rows_due(ground.book, 730, NOW) == ()

@@ -47,7 +47,7 @@ def test_a_settle_starts_nothing_and_loads_no_more_than_it_needs(ground):
 def test_a_settle_reads_no_row_that_was_written_before(ground, tmp_path):
     ground.on()
     settled(ground, 3)
-    held = [*ground.shards, *ground.place.tracked.glob("*.jsonl")]
+    held = [*ground.shards, *ground.place.tracked_dir.glob("*.jsonl")]
     trace = tmp_path / "trace"
 
     rows, _ = settled(ground, 4, "strace", "-f", "-e", "trace=openat,execve", "-o", str(trace))

@@ -5,13 +5,13 @@ import json
 import pytest
 
 from flightlog.app import open_runtime
-from flightlog.app.dataset import stats_here
-from flightlog.dataset.book import read_book
-from flightlog.dataset.check import check
-from flightlog.dataset.exports.files import FORMS, export
-from flightlog.dataset.retain import due
+from flightlog.app.dataset import dataset_stats
+from flightlog.dataset.book import read_dataset
+from flightlog.dataset.check import check_dataset
+from flightlog.dataset.exports.files import FORMS, export_dataset
+from flightlog.dataset.retain import rows_due
 from flightlog.dataset.rows import BASES, ROWS
-from flightlog.dataset.shape import sound
+from flightlog.dataset.shape import drop_invalid_fields
 
 CHAT = {"kind": "chat", "id": "chat-1", "timestamp": "2026-11-02T12:00:00Z", "session_id": "s", "input": "a",
         "output": "b", "tools": ["Read"], "files": [], "uuid": "u", "rev": 1}  # fmt: skip
@@ -31,30 +31,30 @@ def hostile(ground):
         rows += [{**CHAT, "kind": kind, "id": f"{field}-{n}", "hash": f"h{n}", field: value}
                  for field in FIELDS for n, value in enumerate(STRANGE)]  # fmt: skip
     ground.on()
-    path = ground.place.pending / "2026-11-02-hand-aaaaaaaaaaaa.jsonl"
+    path = ground.place.pending_dir / "2026-11-02-hand-aaaaaaaaaaaa.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return ground
 
 
 def test_no_row_stops_the_figures_or_the_checks(hostile):
-    told = stats_here(open_runtime(), hostile.place)
+    told = dataset_stats(open_runtime(), hostile.place)
 
     assert told["counts"]["chats"] > 1
-    assert any(one.what == "schema" for one in check(hostile.place))
-    assert due(hostile.book, 1, 4_000_000_000_000)
+    assert any(one.what == "schema" for one in check_dataset(hostile.place))
+    assert rows_due(hostile.book, 1, 4_000_000_000_000)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_no_row_stops_an_export_and_the_sound_ones_are_in_it(hostile, tmp_path, form):
-    made = export(read_book(hostile.place.tracked), form, tmp_path / "out")
+    made = export_dataset(read_dataset(hostile.place.tracked_dir), form, tmp_path / "out")
 
     assert sum(made.values()) >= 1
 
 
 def test_what_is_of_the_wrong_type_is_left_out_and_the_rest_stays():
-    assert sound(CHAT) is CHAT
-    assert sound({**CHAT, "tools": 5, "steps": [["m", "many"]], "more": 1}) == {
+    assert drop_invalid_fields(CHAT) is CHAT
+    assert drop_invalid_fields({**CHAT, "tools": 5, "steps": [["m", "many"]], "more": 1}) == {
         name: value for name, value in {**CHAT, "more": 1}.items() if name != "tools"
     }
-    assert sound({"kind": "chat", "id": 5}) == {"kind": "chat", "id": ""}
-    assert sound({"kind": "theirs", "tools": 5}) == {"kind": "theirs", "tools": 5, "id": ""}
+    assert drop_invalid_fields({"kind": "chat", "id": 5}) == {"kind": "chat", "id": ""}
+    assert drop_invalid_fields({"kind": "theirs", "tools": 5}) == {"kind": "theirs", "tools": 5, "id": ""}

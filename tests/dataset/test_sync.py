@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from dataset_ground import Ground, turn
-from flightlog.dataset.sync import belonging, is_inside, may_prepare, sync, sync_commits
+from flightlog.dataset.sync import is_inside, iter_own_sessions, may_prepare, sync_commits, sync_dataset
 
 ONE, TWO = "13a84f73-1111-4111-8111-111111111111", "24b95084-1111-4111-8111-111111111111"
 OLD_CHAT = {
@@ -18,7 +18,7 @@ OLD_CHAT = {
 
 def run(ground, **more):
     kit = ground.kit(**more)
-    return sync(kit, belonging(kit.archive, ground.place))
+    return sync_dataset(kit, iter_own_sessions(kit.archive, ground.place))
 
 
 def tracked(ground):

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.dataset.book import read_book
-from flightlog.dataset.stats import tokens
+from flightlog.dataset.book import read_dataset
+from flightlog.dataset.stats import token_counts
 from real_agent import Bench, make_bench, new_session
 from waiting import until
 
@@ -53,13 +53,13 @@ class Machine:
 
     @property
     def book(self):
-        return read_book(self.bench.project / ".git-ml" / "tracked")
+        return read_dataset(self.bench.project / ".git-ml" / "tracked")
 
     def chats(self):
-        return {row["input"]: row for row in self.book.of("chat")}
+        return {row["input"]: row for row in self.book.rows_of_kind("chat")}
 
     def actions(self):
-        return [row for row in self.book.of("action") if row.get("success") is not None]
+        return [row for row in self.book.rows_of_kind("action") if row.get("success") is not None]
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_with_push_on_nothing_has_to_be_committed(tmp_path, origin):
 
     until(safe)
     assert (machine.git("rev-parse", "HEAD"), machine.git("ls-files", "--stage")) == before
-    counted = tokens(machine.book)
+    counted = token_counts(machine.book)
     shutil.rmtree(tmp_path / "machine")
 
     again = Machine(tmp_path / "again", origin)
@@ -152,6 +152,6 @@ def test_with_push_on_nothing_has_to_be_committed(tmp_path, origin):
 
     assert again.chats()["Do the first thing."]["output"] == "Did the first."
     assert sorted(row["target"] for row in again.actions()) == ["echo one", "echo two"]
-    assert tokens(again.book) == counted
+    assert token_counts(again.book) == counted
     again.flightlog("dataset", "pull")
     assert len(list((again.bench.project / ".git-ml/tracked/pending").glob("*.jsonl"))) == 1

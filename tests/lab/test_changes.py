@@ -1,11 +1,11 @@
 """Whose step a change is: decided from requests and tools, held here against made-up timelines."""
 
-from flightlog.lab.changes import intervals
-from flightlog.lab.events import Saved
-from flightlog.lab.told import SIDE, Call
+from flightlog.lab.changes import iter_intervals
+from flightlog.lab.events import SnapshotSaved
+from flightlog.lab.told import SIDE, ApiCall
 from flightlog.model.events import PromptKind
-from flightlog.model.exchange import Body, Context, Exchange, Request
-from flightlog.model.session import Lane, Session, Step, ToolCall, Turn
+from flightlog.model.exchange import ApiRequest, BodyRef, Exchange, RequestOrigin
+from flightlog.model.session import Session, Step, Subagent, ToolCall, Turn
 from flightlog.model.usage import Cost, CostSource, Usage
 
 
@@ -18,22 +18,22 @@ def session(main, **lanes):
     def turns(steps):
         return (Turn(1, PromptKind.HUMAN, (), 0, tuple(steps)),)
 
-    threads = tuple(Lane(name, "general", "", "", turns(steps)) for name, steps in lanes.items())
+    threads = tuple(Subagent(name, "general", "", "", turns(steps)) for name, steps in lanes.items())
     return Session("s", "a", "", "/w", "", "", "", 0, 1, turns(main), threads, None)
 
 
 def call(index, lane, message):
-    asked = Request(index, Context.MAIN, "POST", "/v1/messages", {}, Body("", 0), agent_id=lane)
-    return Call(Exchange("t", asked), lane, message)
+    asked = ApiRequest(index, RequestOrigin.MAIN, "POST", "/v1/messages", {}, BodyRef("", 0), agent_id=lane)
+    return ApiCall(Exchange("t", asked), lane, message)
 
 
 def saved(*requests, lanes=()):
     lanes = dict(lanes)
-    return [Saved("s", 1, f"t{request}", request, lanes.get(request, "")) for request in requests]
+    return [SnapshotSaved("s", 1, f"t{request}", request, lanes.get(request, "")) for request in requests]
 
 
 def told(main, calls, trees, **lanes):
-    found = intervals("t0", trees, calls, session(main, **lanes))
+    found = iter_intervals("t0", trees, calls, session(main, **lanes))
     return [(each.owner.step.message_id if each.owner else None, each.attribution) for each in found]
 
 
@@ -88,10 +88,10 @@ def test_after_a_shell_was_left_running_only_a_named_file_is_shared_and_the_rest
     main = [step("a", LEFT), step("b", write), step("c")]
     calls = [call(1, "", "a"), call(2, "", "b"), call(3, "", "c")]
 
-    found = list(intervals("t0", saved(1, 2, 3), calls, session(main)))
+    found = list(iter_intervals("t0", saved(1, 2, 3), calls, session(main)))
 
-    assert found[1].attributed("any") == "exact", "the step that left it running ran it in the open"
-    assert (found[2].attributed("late.txt"), found[2].attributed("named.txt")) == ("background", "shared")
+    assert found[1].attribution_of("any") == "exact", "the step that left it running ran it in the open"
+    assert (found[2].attribution_of("late.txt"), found[2].attribution_of("named.txt")) == ("background", "shared")
 
 
 def test_a_step_that_only_read_changed_nothing():

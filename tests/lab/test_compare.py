@@ -1,6 +1,6 @@
 import os
 
-from flightlog.lab.compare import compared
+from flightlog.lab.compare import compare_runs
 from labs import bash, config, run, script
 
 
@@ -11,7 +11,7 @@ def test_runs_are_compared_session_by_session_and_file_by_file(tmp_path):
         scenario = script([bash(f"echo same > same; echo {word} > other")], "done")
         return run(root, config(root, scenario, {"prompt": "go", "count": 2}, engine="scripted", **more), name)
 
-    told = compared([made("a", "left"), made("b", "right", max_turns=7)], os.environ["PATH"])
+    told = compare_runs([made("a", "left"), made("b", "right", max_turns=7)], os.environ["PATH"])
 
     (session,) = told["sessions"]
     assert (session["files_equal"], session["files_different"]) == (["same"], ["other"])

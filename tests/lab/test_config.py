@@ -2,7 +2,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from flightlog.lab.config import AgentConfig, CommandConfig, RunConfig, SessionConfig, frozen, parse
+from flightlog.lab.config import AgentConfig, CommandConfig, RunConfig, SessionConfig, dump_run_config, parse_run_config
 from flightlog.model.errors import Misconfigured
 
 SMALL = """
@@ -14,7 +14,7 @@ sessions:
 
 
 def test_what_is_not_said_has_the_documents_defaults():
-    config = parse(SMALL)
+    config = parse_run_config(SMALL)
 
     assert config.allowed_tools == ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
     assert (config.max_turns, config.permission_mode, config.session_mode) == (50, "bypassPermissions", "isolated")
@@ -35,7 +35,7 @@ def test_what_is_not_said_has_the_documents_defaults():
 )
 def test_an_unknown_key_is_refused_with_the_nearest_known_name(line, meant):
     with pytest.raises(Misconfigured) as told:
-        parse(SMALL + line + "\n")
+        parse_run_config(SMALL + line + "\n")
 
     assert line.split(":")[0] in told.value.message
     assert meant in told.value.hint
@@ -43,7 +43,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_name(line, meant):
 
 def test_an_unknown_key_inside_is_compared_with_the_names_of_its_place():
     with pytest.raises(Misconfigured, match="forkfrom") as told:
-        parse(SMALL + "  - {session_index: 2, prompt: Go on., forkfrom: 1}\n")
+        parse_run_config(SMALL + "  - {session_index: 2, prompt: Go on., forkfrom: 1}\n")
 
     assert told.value.hint == "did you mean `fork_from`?"
 
@@ -70,11 +70,11 @@ def test_an_unknown_key_inside_is_compared_with_the_names_of_its_place():
 )
 def test_what_cannot_be_used_is_refused_before_anything_starts(text, why):
     with pytest.raises(Misconfigured, match=why):
-        parse(text)
+        parse_run_config(text)
 
 
 def test_an_override_takes_the_place_of_what_is_said():
-    assert parse(SMALL, {"model": "other", "tags": ["a"]}).tags == ("a",)
+    assert parse_run_config(SMALL, {"model": "other", "tags": ["a"]}).tags == ("a",)
 
 
 words = st.text(min_size=1).filter(lambda text: text.strip())
@@ -101,4 +101,4 @@ configs = st.builds(
 @given(configs)
 @example(RunConfig("m", "w", (SessionConfig(1, "p", "\x85"),), hypothesis="\u2028 a\r\nb", tags=("\ufeff", "0o7")))
 def test_a_frozen_configuration_means_the_same_when_it_is_read_again(config):
-    assert parse(frozen(config)) == config
+    assert parse_run_config(dump_run_config(config)) == config

@@ -1,7 +1,7 @@
 """A run that failed is an incident, one that did what it should is not."""
 
 import labs
-from flightlog.lab.incidents import incidents
+from flightlog.lab.incidents import find_incidents
 
 
 def test_a_session_that_failed_is_an_incident_with_its_place(tmp_path):
@@ -9,8 +9,8 @@ def test_a_session_that_failed_is_an_incident_with_its_place(tmp_path):
     wrong = labs.run(tmp_path, labs.config(tmp_path, refused, "go", engine="scripted"), "wrong")
     right = labs.run(tmp_path, labs.config(tmp_path, labs.script("done"), "go", engine="scripted"), "right")
 
-    (found,) = incidents(wrong.name, wrong.state)
+    (found,) = find_incidents(wrong.name, wrong.state)
 
     assert (found.kind, found.room, found.evidence[0]) == ("failed run", "lab", "wrong/session_01")
     assert found.at_ms > 0
-    assert list(incidents(right.name, right.state)) == []
+    assert list(find_incidents(right.name, right.state)) == []

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from flightlog.lab.inspect import Where, inspected, parse
+from flightlog.lab.inspect import RunAddress, inspect_address, parse_run_address
 from flightlog.model.errors import Invalid, NotFound
 from labs import bash, config, replies, run, script
 
@@ -12,21 +12,21 @@ PATH = os.environ["PATH"]
 @pytest.mark.parametrize(
     ("written", "where"),
     [
-        ("my-run", Where("my-run")),
-        ("runs/my-run#2", Where("runs/my-run", 2)),
-        ("r#2.14", Where("r", 2, turn=14)),
-        ("r#2r3.14", Where("r", 2, 3, turn=14)),
-        ("r#1@abc.2", Where("r", 1, lane="abc", turn=2)),
+        ("my-run", RunAddress("my-run")),
+        ("runs/my-run#2", RunAddress("runs/my-run", 2)),
+        ("r#2.14", RunAddress("r", 2, turn=14)),
+        ("r#2r3.14", RunAddress("r", 2, 3, turn=14)),
+        ("r#1@abc.2", RunAddress("r", 1, lane="abc", turn=2)),
     ],
 )
 def test_a_place_is_read_as_a_person_writes_it(written, where):
-    assert parse(written) == where
+    assert parse_run_address(written) == where
 
 
 @pytest.mark.parametrize("written", ["", "#2", "r#0", "r#2.0", "r#x", "r#2@../x.1"])
 def test_what_is_no_place_is_refused(written):
     with pytest.raises(Invalid):
-        parse(written)
+        parse_run_address(written)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def book(tmp_path_factory):
 
 
 def test_a_step_is_shown_with_its_request_tools_changes_and_cost(book):
-    told = inspected(book, Where("r", 1, 2, turn=1), PATH)
+    told = inspect_address(book, RunAddress("r", 1, 2, turn=1), PATH)
 
     assert (told["session_dir"], told["text"]) == ("session_01_r02", ["I write."])
     assert [tool["name"] for tool in told["tools"]] == ["Bash"]
@@ -48,8 +48,8 @@ def test_a_step_is_shown_with_its_request_tools_changes_and_cost(book):
 
 
 def test_a_session_lists_its_turns_and_a_run_its_files(book):
-    session = inspected(book, Where("r", 1), PATH)
-    whole = inspected(book, Where("r"), PATH)
+    session = inspect_address(book, RunAddress("r", 1), PATH)
+    whole = inspect_address(book, RunAddress("r"), PATH)
 
     assert [(turn["tools"], turn["files_changed"]) for turn in session["turns"]] == [(["Bash"], 2), ([], 0)]
     assert session["session_dir"] == "session_01_r01"
@@ -57,11 +57,12 @@ def test_a_session_lists_its_turns_and_a_run_its_files(book):
 
 
 @pytest.mark.parametrize(
-    "where", [Where("r", 2), Where("r", 1, 3), Where("r", 1, turn=3), Where("r", 1, lane="x", turn=1)]
+    "where",
+    [RunAddress("r", 2), RunAddress("r", 1, 3), RunAddress("r", 1, turn=3), RunAddress("r", 1, lane="x", turn=1)],
 )
 def test_what_is_not_there_is_said_with_what_is(book, where):
     with pytest.raises(NotFound) as told:
-        inspected(book, where, PATH)
+        inspect_address(book, where, PATH)
 
     assert told.value.hint.startswith("it has")
 
@@ -77,8 +78,8 @@ def test_subagents_have_places_of_their_own(tmp_path):
     }
     book = run(tmp_path, config(tmp_path, scenario, "go"))
 
-    lane = next(iter(inspected(book, Where("r", 1), PATH)["subagents"]))
-    told = inspected(book, Where("r", 1, lane=lane, turn=1), PATH)
+    lane = next(iter(inspect_address(book, RunAddress("r", 1), PATH)["subagents"]))
+    told = inspect_address(book, RunAddress("r", 1, lane=lane, turn=1), PATH)
 
     assert [change["file_path"] for change in told["changes"]] == ["sub"]
     assert told["request"]["context"] == "subagent"

@@ -73,7 +73,7 @@ def test_a_stopping_rule_on_record_decides_which_interval_is_shown(tmp_path):
     book = made(tmp_path)
     answered(book, 1, 0, [LS] * 12, until_width=0.5)
 
-    told = lab_statistics.analysed(open_runtime(), [again(tmp_path)]).answers[0].groups[0]
+    told = lab_statistics.analyze_runs(open_runtime(), [again(tmp_path)]).answers[0].groups[0]
 
     assert told.stopped
     assert "confidence sequence" in told.actions[0].interval.method
@@ -85,7 +85,7 @@ def test_replicates_are_counted_by_what_their_verifiers_say(tmp_path):
                        engine="scripted", verifiers=[{"name": "good", "command": "grep -q good out"}])  # fmt: skip
         return run(tmp_path, given, name, env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")})
 
-    told = lab_statistics.analysed(open_runtime(), [ran("a", "good"), ran("b", "bad")])
+    told = lab_statistics.analyze_runs(open_runtime(), [ran("a", "good"), ran("b", "bad")])
 
     (answer,) = [each for each in told.answers if each.name == "session 1"]
     assert [(each.name, each.outcomes[0].hits, each.outcomes[0].n) for each in answer.groups] == [
@@ -101,8 +101,8 @@ def test_by_tool_is_coarser_than_by_arguments(tmp_path):
     answered(book, 1, 0, [LS, CAT] * 3)
 
     by = {
-        each: lab_statistics.analysed(
-            open_runtime(), [app.open_book(open_runtime(), tmp_path / "runs", "run")], each
+        each: lab_statistics.analyze_runs(
+            open_runtime(), [app.open_run(open_runtime(), tmp_path / "runs", "run")], each
         ).answers[0]
         for each in lab_statistics.BY
     }

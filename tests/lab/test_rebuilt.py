@@ -1,6 +1,6 @@
 import pytest
 
-from flightlog.lab.rebuilt import PATCH, WORDS, entries
+from flightlog.lab.rebuilt import PATCH, WORDS, iter_reported_changes
 from flightlog.model.events import Text
 from flightlog.model.session import Step, ToolCall
 from flightlog.model.usage import Cost, CostSource, Usage
@@ -18,7 +18,9 @@ def called(name, given, detail=None, **more):
 @pytest.mark.parametrize("content", ["one\n", "a\nb\n", "no end", "", "ü\n"])
 def test_a_created_file_can_be_made_again(tmp_path, content):
     detail = {"type": "create", "content": content, "structuredPatch": []}
-    (entry,) = entries("", step(called("Write", {"file_path": "/w/new.txt", "content": content}, detail)), 3, "/w")
+    (entry,) = iter_reported_changes(
+        "", step(called("Write", {"file_path": "/w/new.txt", "content": content}, detail)), 3, "/w"
+    )
 
     if content:
         apply(tmp_path, entry["diff"].encode(), "-p0")
@@ -32,7 +34,7 @@ def test_the_clients_own_patch_can_be_applied(tmp_path):
     given = {"file_path": "/w/a.txt", "old_string": "old", "new_string": "new"}
     (tmp_path / "a.txt").write_text("keep\nold\n")
 
-    (entry,) = entries("", step(called("Edit", given, {"structuredPatch": [hunk]})), 1, "/w")
+    (entry,) = iter_reported_changes("", step(called("Edit", given, {"structuredPatch": [hunk]})), 1, "/w")
     apply(tmp_path, entry["diff"].encode(), "-p0")
 
     assert (tmp_path / "a.txt").read_text() == "keep\nnew\n"
@@ -41,7 +43,7 @@ def test_the_clients_own_patch_can_be_applied(tmp_path):
 def test_words_alone_give_lines_without_a_place_and_say_so():
     given = {"file_path": "/elsewhere/a.txt", "old_string": "old", "new_string": "new"}
 
-    (entry,) = entries("x", step(called("Edit", given)), 1, "/w")
+    (entry,) = iter_reported_changes("x", step(called("Edit", given)), 1, "/w")
 
     assert (entry["rebuilt_from"], entry["subagent"]) == (WORDS, "x")
     assert entry["diff"].splitlines()[2:] == ["-old", "+new"]
@@ -55,4 +57,4 @@ def test_what_failed_was_denied_or_never_answered_changed_nothing_and_shells_are
     open_call = ToolCall("t1", "Write", given)
     shell = called("Bash", {"command": "rm -rf x"})
 
-    assert list(entries("", step(failed, denied, open_call, shell), 1, "/w")) == []
+    assert list(iter_reported_changes("", step(failed, denied, open_call, shell), 1, "/w")) == []

@@ -8,12 +8,12 @@ import time
 import pytest
 from msgspec.structs import replace
 
-from flightlog.agents.namespace import Means
+from flightlog.agents.namespace import IsolationMode
 from flightlog.app import lab as app
 from flightlog.app import open_runtime
-from flightlog.lab.inspect import Where, inspected
+from flightlog.lab.inspect import RunAddress, inspect_address
 from flightlog.lab.running import asking
-from flightlog.lab.running.run import begin
+from flightlog.lab.running.run import start_run
 from flightlog.model.errors import Conflict, Invalid, Unavailable
 from labs import again, bash, changelog, config, environment, lines, meta, proven, replies, run, script, tree
 
@@ -88,9 +88,11 @@ def test_four_at_once_each_see_their_own_tree_at_the_configured_path(tmp_path):
 def test_without_namespaces_they_run_one_after_the_other_and_the_run_says_so(tmp_path):
     sessions = ("make one", {"prompt": "make two", "count": 2})
     given = config(tmp_path, WHO, *sessions, session_mode="forked", engine="scripted")
-    setting = replace(app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), means=Means.NONE, leash=())
+    setting = replace(
+        app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), means=IsolationMode.NONE, leash=()
+    )
 
-    book = begin(tmp_path / "runs" / "run", given, setting)
+    book = start_run(tmp_path / "runs" / "run", given, setting)
 
     told = meta(book)
     assert "one after the other" in told["isolation_note"]
@@ -183,7 +185,7 @@ def test_a_run_can_be_moved_and_says_nothing_of_where_it_was(tmp_path):
     shutil.rmtree(tmp_path / "work")
     moved = again(tmp_path, "../elsewhere")
 
-    told = inspected(moved, Where("elsewhere", session=2, turn=1), os.environ["PATH"])
+    told = inspect_address(moved, RunAddress("elsewhere", session=2, turn=1), os.environ["PATH"])
 
     assert [change["file_path"] for change in told["changes"]] == ["who"]
     assert told["request"]["status"] == 200
@@ -214,7 +216,7 @@ def test_a_taken_name_and_a_run_inside_its_work_directory_are_refused(tmp_path):
     with pytest.raises(Conflict, match="a run of this name"):
         run(tmp_path, given)
     with pytest.raises(Invalid, match="inside its work directory"):
-        begin(
+        start_run(
             tmp_path / "work" / "runs" / "r",
             given,
             app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None),
@@ -239,7 +241,7 @@ def test_progress_is_told_while_it_runs(tmp_path):
         open_runtime(environment(tmp_path)), lambda *words: told.append((time.monotonic(), *words))
     )
 
-    begin(tmp_path / "runs" / "run", config(tmp_path, WHO, "make one", engine="scripted"), setting)
+    start_run(tmp_path / "runs" / "run", config(tmp_path, WHO, "make one", engine="scripted"), setting)
 
     assert [words for _, _, words, _ in told] == ["started", "", "", "ended: completed"]
     assert [spent > 0 for *_, spent in told] == [False, True, True, True]

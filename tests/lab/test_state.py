@@ -1,71 +1,71 @@
 from flightlog.lab import events as lab
-from flightlog.lab.state import add, fold
+from flightlog.lab.state import add_event, fold_run
 from flightlog.model.damage import Damage
-from flightlog.store.journal import Journal, Record, Unrecognised
+from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
 
 DAMAGE = Damage("j", 0, 4, "torn")
-STRANGE = Unrecognised("i", 9, "t", "later_kind", b"{}", "j", 0)
+STRANGE = UnknownEvent("i", 9, "t", "later_kind", b"{}", "j", 0)
 
 
 def records(*events):
-    return [Record(f"i{at}", at, f"t{at}", event, "j", 0) for at, event in enumerate(events, 1)]
+    return [JournalRecord(f"i{at}", at, f"t{at}", event, "j", 0) for at, event in enumerate(events, 1)]
 
 
 STORY = (
     lab.RunStarted("r", "1", "claude-code", "2", "acceptEdits"),
-    lab.RunTaken("p1"),
-    lab.BaselineTaken("b"),
+    lab.RunResumed("p1"),
+    lab.BaselineSaved("b"),
     lab.CommandRan("pre", 1, 0, 0.1),
-    lab.SessionStarted("session_01", 1, "s-1", "b"),
+    lab.RunSessionStarted("session_01", 1, "s-1", "b"),
     lab.AgentStarted("session_01", 1, "p2"),
-    lab.Saved("session_01", 1, "t1", 1),
-    lab.Spent("session_01", 1, 0.25),
-    lab.SessionEnded("session_01", 1, "completed", "t2"),
-    lab.TreeSettled("t2"),
-    lab.SessionStarted("session_02", 1, "s-2", "t2"),
-    lab.Spent("session_02", 1, 0.5),
+    lab.SnapshotSaved("session_01", 1, "t1", 1),
+    lab.CostRecorded("session_01", 1, 0.25),
+    lab.RunSessionEnded("session_01", 1, "completed", "t2"),
+    lab.WorkTreeRestored("t2"),
+    lab.RunSessionStarted("session_02", 1, "s-2", "t2"),
+    lab.CostRecorded("session_02", 1, 0.5),
 )
 
 
 def test_a_run_that_died_shows_what_is_finished_and_what_was_in_flight():
-    state = fold(records(*STORY))
+    state = fold_run(records(*STORY))
 
-    assert state.last("session_01").stop_reason == "completed"
+    assert state.last_attempt("session_01").stop_reason == "completed"
     assert [each.session for each in state.in_flight] == ["session_02"]
     assert (state.spent_usd, state.tree, state.ended) == (0.75, "t2", None)
 
 
 def test_a_second_attempt_leaves_the_first_on_record_and_paid_for():
     again = (
-        lab.RunTaken("p3"),
-        lab.SessionEnded("session_02", 1, "interrupted", "t3"),
-        lab.SessionSkipped("session_02", "interrupted"),
-        lab.SessionStarted("session_02", 2, "s-3", "t2"),
-        lab.Spent("session_02", 2, 0.25),
-        lab.SessionEnded("session_02", 2, "completed", "t4", session_id="s-4"),
+        lab.RunResumed("p3"),
+        lab.RunSessionEnded("session_02", 1, "interrupted", "t3"),
+        lab.RunSessionSkipped("session_02", "interrupted"),
+        lab.RunSessionStarted("session_02", 2, "s-3", "t2"),
+        lab.CostRecorded("session_02", 2, 0.25),
+        lab.RunSessionEnded("session_02", 2, "completed", "t4", session_id="s-4"),
         lab.RunEnded("completed", "t4"),
     )
 
-    state = fold(records(*STORY, *again))
+    state = fold_run(records(*STORY, *again))
 
     assert [each.stop_reason for each in state.attempts["session_02"]] == ["interrupted", "completed"]
     assert (state.spent_usd, state.tree, state.taken) == (1.0, "t4", 2)
-    assert (state.last("session_02").session_id, state.skipped) == ("s-4", {})
+    assert (state.last_attempt("session_02").session_id, state.skipped) == ("s-4", {})
     assert state.finished_at
 
 
 def test_folding_live_equals_folding_at_the_end():
-    live = fold([])
+    live = fold_run([])
     for record in records(*STORY):
-        add(live, record)
+        add_event(live, record)
 
-    assert live == fold(records(*STORY))
+    assert live == fold_run(records(*STORY))
 
 
 def test_what_cannot_be_read_is_counted_and_hides_nothing():
-    orphan = lab.Spent("session_09", 1, 1.0)
+    orphan = lab.CostRecorded("session_09", 1, 1.0)
 
-    state = fold([DAMAGE, *records(*STORY), STRANGE, *records(orphan)])
+    state = fold_run([DAMAGE, *records(*STORY), STRANGE, *records(orphan)])
 
     assert (state.damage, state.unrecognised, state.spent_usd) == ([DAMAGE], 1, 0.75)
 
@@ -76,4 +76,4 @@ def test_the_journal_takes_every_event_and_gives_it_back(tmp_path):
     for event in STORY:
         journal.append(event)
 
-    assert [record.event for record in journal.read()] == list(STORY)
+    assert [record.event for record in journal.read_records()] == list(STORY)

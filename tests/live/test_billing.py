@@ -5,18 +5,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.live.billing import Known, Sample, Spend, billing, divided, forecast
-from flightlog.live.state import Limits, Window
-from flightlog.model.usage import CostSource, Row, Usage
+from flightlog.live.billing import (
+    LimitSample,
+    Payment,
+    ProfileLimits,
+    compute_billing,
+    divide_tally,
+    forecast_exhaustion,
+)
+from flightlog.live.state import VendorLimits, VendorWindow
+from flightlog.model.usage import CostSource, Usage, UsageLine
 from flightlog.usage.digest import UsageBucket
 from live_files import MINUTE_MS, NOW_MS
 
 HOUR_MS = 60 * MINUTE_MS
-NOBODY = Known(None, ())
+NOBODY = ProfileLimits(None, ())
 
 
 def row(at_ms, tokens=1000):
-    return Row(f"m{at_ms}", "s", "claude-opus-5-5", tokens, 0, 0, 0, 0, 0, at_ms, "", "", "", False)
+    return UsageLine(f"m{at_ms}", "s", "claude-opus-5-5", tokens, 0, 0, 0, 0, 0, at_ms, "", "", "", False)
 
 
 @given(times=st.lists(st.integers(0, 899_999), min_size=1, max_size=20, unique=True),
@@ -27,7 +34,7 @@ def test_a_divided_tally_adds_up_whatever_the_rows_say(times, cuts, usd):
         "claude-opus-5-5", 0, CostSource.TABLE, usd, len(rows), min(times), max(times), Usage(1000 * len(rows))
     )
 
-    parts = divided(tally, cuts, rows)
+    parts = divide_tally(tally, cuts, rows)
 
     assert sum(part.usd for part in parts) == pytest.approx(usd)
     assert sum(part.tokens for part in parts) == tally.usage.total
@@ -35,10 +42,10 @@ def test_a_divided_tally_adds_up_whatever_the_rows_say(times, cuts, usd):
 
 
 def test_today_is_the_persons_day_and_the_block_has_its_start_and_end():
-    spends = [Spend(NOW_MS - at * HOUR_MS, NOW_MS - at * HOUR_MS, 1.0, 10) for at in (1, 3, 11, 13, 30, 200)]
+    spends = [Payment(NOW_MS - at * HOUR_MS, NOW_MS - at * HOUR_MS, 1.0, 10) for at in (1, 3, 11, 13, 30, 200)]
 
-    here = billing(spends, NOBODY, NOW_MS, UTC)
-    there = billing(spends, NOBODY, NOW_MS, timezone(timedelta(hours=14)))
+    here = compute_billing(spends, NOBODY, NOW_MS, UTC)
+    there = compute_billing(spends, NOBODY, NOW_MS, timezone(timedelta(hours=14)))
 
     assert (here.cost_today, there.cost_today, here.week_cost) == (3.0, 1.0, 5.0)
     assert (here.block_start, here.block_end, here.block_cost) == (NOW_MS - 3 * HOUR_MS, NOW_MS + 2 * HOUR_MS, 2.0)
@@ -47,11 +54,11 @@ def test_today_is_the_persons_day_and_the_block_has_its_start_and_end():
 
 
 def test_the_vendors_window_wins_while_it_runs_and_is_labelled():
-    window = Window(37.0, NOW_MS + 90 * MINUTE_MS, "statusline", NOW_MS)
-    spends = [Spend(NOW_MS - HOUR_MS, NOW_MS - HOUR_MS, 1.0, 10)]
+    window = VendorWindow(37.0, NOW_MS + 90 * MINUTE_MS, "statusline", NOW_MS)
+    spends = [Payment(NOW_MS - HOUR_MS, NOW_MS - HOUR_MS, 1.0, 10)]
 
-    runs = billing(spends, Known(Limits(window), ()), NOW_MS, UTC)
-    over = billing(spends, Known(Limits(window), ()), NOW_MS + 2 * HOUR_MS, UTC)
+    runs = compute_billing(spends, ProfileLimits(VendorLimits(window), ()), NOW_MS, UTC)
+    over = compute_billing(spends, ProfileLimits(VendorLimits(window), ()), NOW_MS + 2 * HOUR_MS, UTC)
 
     assert (runs.budget_percent_used, runs.budget_remaining, runs.budget_source) == (37, 90, "statusline")
     assert runs.block_end == window.resets_at
@@ -65,9 +72,9 @@ def test_on_a_steady_burn_the_forecast_is_within_a_tenth(per_hour):
     for now in range(NOW_MS + 30 * MINUTE_MS, NOW_MS + 90 * MINUTE_MS, 10 * MINUTE_MS):
         times = sorted(chance.randint(NOW_MS, now) for _ in range(25))
         # The vendor tells whole percents.
-        samples = [Sample(at, float(int((at - NOW_MS) / HOUR_MS * per_hour)), reset) for at in times]
+        samples = [LimitSample(at, float(int((at - NOW_MS) / HOUR_MS * per_hour)), reset) for at in times]
 
-        told = forecast(Known(None, samples), (NOW_MS, reset), (0.0, 0.0), now)
+        told = forecast_exhaustion(ProfileLimits(None, samples), (NOW_MS, reset), (0.0, 0.0), now)
 
         left = NOW_MS + 100 / per_hour * HOUR_MS - now
         if told.exhausted_at is not None:
@@ -78,7 +85,7 @@ def test_on_a_steady_burn_the_forecast_is_within_a_tenth(per_hour):
 
 
 def test_without_the_vendor_a_budget_of_ones_own_is_forecast():
-    told = forecast(Known(None, (), 10.0), (NOW_MS, NOW_MS + 5 * HOUR_MS), (4.0, 3.0), NOW_MS)
+    told = forecast_exhaustion(ProfileLimits(None, (), 10.0), (NOW_MS, NOW_MS + 5 * HOUR_MS), (4.0, 3.0), NOW_MS)
 
     assert (told.exhausted_at, told.source) == (NOW_MS + 2 * HOUR_MS, "budget")
-    assert forecast(NOBODY, (NOW_MS, NOW_MS + 5 * HOUR_MS), (4.0, 3.0), NOW_MS) is None
+    assert forecast_exhaustion(NOBODY, (NOW_MS, NOW_MS + 5 * HOUR_MS), (4.0, 3.0), NOW_MS) is None

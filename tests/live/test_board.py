@@ -4,22 +4,22 @@ from datetime import UTC
 
 import pytest
 
-from flightlog.live.board import Screen, board, room
-from flightlog.live.gather import Live
+from flightlog.live.board import TerminalSize, dashboard_lines, switch_advice
+from flightlog.live.gather import LiveState
 from flightlog.live.state import (
     AuthProfile,
     Billing,
-    Context,
+    ContextUsage,
     Forecast,
-    Health,
-    Limits,
-    ModelFact,
+    ModelInfo,
+    ProfileSwitch,
     RuntimeSession,
     RuntimeState,
     SessionCost,
+    SessionHealth,
     SessionMetadata,
-    Swap,
-    Window,
+    VendorLimits,
+    VendorWindow,
 )
 from golden import assert_golden
 from live_files import MINUTE_MS, NOW_MS
@@ -29,10 +29,10 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\nnext"
 
 
 def lives(*, sessions=4, broken=""):
-    five = Window(82.0, NOW_MS + 2 * HOUR_MS, "statusline", NOW_MS - MINUTE_MS)
-    week = Window(91.0, NOW_MS + 50 * HOUR_MS, "statusline", NOW_MS - 20 * MINUTE_MS)
+    five = VendorWindow(82.0, NOW_MS + 2 * HOUR_MS, "statusline", NOW_MS - MINUTE_MS)
+    week = VendorWindow(91.0, NOW_MS + 50 * HOUR_MS, "statusline", NOW_MS - 20 * MINUTE_MS)
     work = Billing(17.03, 13.23, 120, 82, "14:00", 1, 1, last_fetched=NOW_MS, block_cost=4.1, week_cost=88.5,
-                   block_end=NOW_MS + 2 * HOUR_MS, limits=Limits(five, week),
+                   block_end=NOW_MS + 2 * HOUR_MS, limits=VendorLimits(five, week),
                    forecast=Forecast(NOW_MS + HOUR_MS, 120.0, "statusline"))  # fmt: skip
     profiles = [AuthProfile("work", "Work", work), AuthProfile("home", HOSTILE, Billing(block_end=NOW_MS + HOUR_MS))]
     states = ("critical", "warning", "healthy", "unknown")
@@ -41,22 +41,22 @@ def lives(*, sessions=4, broken=""):
             f"{at:08}-1111-4111-8111-111111111111",
             "work" if at % 2 == 0 else "home",
             HOSTILE if at == 1 else f"/home/ada/project-{at}",
-            health=Health(
+            health=SessionHealth(
                 states[at % 4], ["Secrets detected", "Context near compaction"][: 2 - at % 3], NOW_MS, "working"
             ),
-            model=ModelFact("Opus 5.5", "jsonInput"),
-            context=Context(1, 2, 71 if at == 0 else 26, 3, at == 0),
+            model=ModelInfo("Opus 5.5", "jsonInput"),
+            context=ContextUsage(1, 2, 71 if at == 0 else 26, 3, at == 0),
             cost=SessionCost(1.25 * at, 1.3),
             metadata=SessionMetadata(NOW_MS, NOW_MS - at * 3 * MINUTE_MS),
-            swaps=[Swap("work", 0), Swap("home", 1)] if at == 2 else None,
+            swaps=[ProfileSwitch("work", 0), ProfileSwitch("home", 1)] if at == 2 else None,
         )
         for at in range(sessions)
     ]
-    return [Live("/config", RuntimeState(profiles, running), broken, NOW_MS, {})]
+    return [LiveState("/config", RuntimeState(profiles, running), broken, NOW_MS, {})]
 
 
 def shown(width, height, **told):
-    return "\n".join(line.text for line in board(lives(**told), Screen(width, height, UTC))) + "\n"
+    return "\n".join(line.text for line in dashboard_lines(lives(**told), TerminalSize(width, height, UTC))) + "\n"
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (140, 0), (40, 12)])
@@ -75,7 +75,7 @@ def test_golden_board_with_more_sessions_than_lines_and_a_broken_file():
 
 
 def test_golden_board_of_nothing():
-    text = "\n".join(line.text for line in board([], Screen(80, 24, UTC))) + "\n"
+    text = "\n".join(line.text for line in dashboard_lines([], TerminalSize(80, 24, UTC))) + "\n"
 
     assert_golden("live/board-empty.txt", text)
 
@@ -90,6 +90,6 @@ def test_foreign_text_cannot_act():
 def test_advice_names_who_has_room():
     (live,) = lives()
 
-    assert room(live.state.auth_profiles).startswith("Work is nearly used up: go to ")
-    assert room([live.state.auth_profiles[0]]) == "every profile is nearly used up"
-    assert room([AuthProfile("a")]) == ""
+    assert switch_advice(live.state.auth_profiles).startswith("Work is nearly used up: go to ")
+    assert switch_advice([live.state.auth_profiles[0]]) == "every profile is nearly used up"
+    assert switch_advice([AuthProfile("a")]) == ""

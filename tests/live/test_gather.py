@@ -88,7 +88,7 @@ def test_a_week_of_two_accounts_and_swaps_adds_up_to_the_ledger_to_the_cent(tmp_
     looks = [desk.gather() for _ in range(2)]
 
     archive = desk.archive()
-    ledger = archive.usage(Breakdown.SESSION, desk.runtime().zone).total.cost.usd
+    ledger = archive.usage_report(Breakdown.SESSION, desk.runtime().zone).total.cost.usd
     archive.usage_pipeline.save()
     profiles = {each.billing_fingerprint: each for each in live.state.auth_profiles}
     assert set(profiles) == {"oauth-aaaa", "oauth-bbbb"}

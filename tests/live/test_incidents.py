@@ -1,11 +1,11 @@
 """What is critical is an incident, what is only a warning is not."""
 
-from flightlog.live.incidents import incidents
-from flightlog.live.state import Health, RuntimeSession
+from flightlog.live.incidents import find_incidents
+from flightlog.live.state import RuntimeSession, SessionHealth
 
 
 def session(name, status, *issues):
-    return RuntimeSession(name, health=Health(status, list(issues)))
+    return RuntimeSession(name, health=SessionHealth(status, list(issues)))
 
 
 def test_only_what_is_critical_is_told_and_a_secret_is_named_so():
@@ -15,7 +15,7 @@ def test_only_what_is_critical_is_told_and_a_secret_is_named_so():
         session("c", "critical", "Secrets detected"),
     ]
 
-    found = list(incidents(seen, "line 3: bad", 7))
+    found = list(find_incidents(seen, "line 3: bad", 7))
 
     assert [(each.kind, each.evidence) for each in found] == [
         ("session health", ("a",)),

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from flightlog.agents.claude_code.hooks import read_new_status
-from flightlog.agents.scripted import parse, serve
-from flightlog.app.install import apply, plan
+from flightlog.agents.scripted import parse_scenario, serve_scenario
+from flightlog.app.install import apply_change, plan_install
 from waiting import until
 
 COLUMNS = 120
@@ -45,7 +45,7 @@ def prepared(bench):
     )
     subprocess.run(["git", "init", "-q", "-b", "topic"], cwd=bench.project, check=True)
     settings = bench.config / "settings.json"
-    apply(plan(settings, [bench.version], Path(sys.executable), statusline=True))
+    apply_change(plan_install(settings, [bench.version], Path(sys.executable), statusline=True))
 
 
 SEEN = []
@@ -66,7 +66,7 @@ def test_the_status_line_is_shown_refreshed_and_gathered_in_the_real_agent(bench
     prepared(bench)
     usage = {"input_tokens": 4200, "cache_read_input_tokens": 120_000}
     script = {"rules": [{"replies": [{"text": "First answer.", "usage": usage}, {"text": "Second answer."}]}]}
-    with serve(parse(script)) as model:
+    with serve_scenario(parse_scenario(script)) as model:
         environment = bench.environment(model.url) | {"TERM": "xterm-256color", "CLAUDE_ALIAS": "claude2"}
         given = [f"{name}={value}" for name, value in environment.items()]
         command = ["env", "-i", *given, str(bench.client.program)]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from flightlog.app import open_runtime
 from flightlog.loop.look.report import write_report
-from flightlog.loop.plan.load import parse
+from flightlog.loop.plan.load import parse_plan
 from flightlog.loop.run.machine import LoopOptions
-from flightlog.loop.run.session import Beginning, Conduct, begin, carry_on
+from flightlog.loop.run.session import LoopStart, RunnerOptions, continue_session, create_session
 from flightlog.model.pages import Redacted
 from flightlog.privacy.redact import Redactor
 
@@ -64,9 +64,9 @@ def conduct(root, **settings):
     )
     redactor = Redactor(bytes(32))
     data = (root / "plan.yaml").read_bytes()
-    told = Beginning(parse(data), data, root, autonomous=True, **settings)
-    directory = begin(root / "ralph-loop-sessions", told, options.runtime, redactor)
-    carry_on(directory, options, redactor, Conduct("a test"), write_report)
+    told = LoopStart(parse_plan(data), data, root, autonomous=True, **settings)
+    directory = create_session(root / "ralph-loop-sessions", told, options.runtime, redactor)
+    continue_session(directory, options, redactor, RunnerOptions("a test"), write_report)
     return directory
 
 
@@ -136,9 +136,9 @@ def twenty(root, *, sleep=0.0):
 
 def final(directory):
     """What a session came to, without times and without how often it was cut short."""
-    from flightlog.loop.look.session import look
+    from flightlog.loop.look.session import open_loop_session
 
-    state = look(directory).state
+    state = open_loop_session(directory).state
     tasks = {name: (task.status, task.result, task.attempt, task.artifacts) for name, task in state.tasks.items()}
     return {
         "status": state.status,

@@ -4,24 +4,24 @@ import pytest
 
 from flightlog.loop import events as e
 from flightlog.loop.core import asking, breaker
-from flightlog.loop.core.decide import Attempt, End, Note, Sleep, decide
-from flightlog.loop.core.fold import apply
-from flightlog.loop.core.recovery import classify, signature
-from flightlog.loop.core.scores import calibrated, weigh
-from flightlog.loop.core.state import State
-from flightlog.loop.core.times import seconds, stamp
-from flightlog.loop.core.told import measured
-from flightlog.loop.plan.load import parse
+from flightlog.loop.core.decide import AppendEvents, RunTask, StopRunner, WaitUntil, decide_effect
+from flightlog.loop.core.fold import apply_event
+from flightlog.loop.core.recovery import classify_error, error_signature
+from flightlog.loop.core.scores import calibrate_confidence, score_actions
+from flightlog.loop.core.state import LoopState
+from flightlog.loop.core.times import format_utc_time, parse_utc_time
+from flightlog.loop.core.told import metric_value
+from flightlog.loop.plan.load import parse_plan
 
 
 def session(text, *events, autonomous=True):
-    plan = parse(text.encode())
-    start = e.SessionStarted(
+    plan = parse_plan(text.encode())
+    start = e.LoopStarted(
         "session-001", "x", "x", "d", len(plan.tasks), plan.config, plan.budgets, autonomous=autonomous
     )
-    state = State()
+    state = LoopState()
     for number, event in enumerate([start, *events]):
-        apply(state, 1000.0 + number, event)
+        apply_event(state, 1000.0 + number, event)
     return plan, state
 
 
@@ -35,14 +35,14 @@ tasks:
 
 
 def first_events(effect):
-    assert isinstance(effect, Note), effect
+    assert isinstance(effect, AppendEvents), effect
     return [type(event).__name__ for event in effect.events]
 
 
 def test_the_task_with_the_highest_priority_is_first_and_the_decision_is_on_record():
     plan, state = session(TWO.replace("SETTING", "never"))
 
-    made, begun = decide(state, plan, 2000.0).events
+    made, begun = decide_effect(state, plan, 2000.0).events
 
     assert (made.task, made.action, begun.task, begun.mode) == ("b", "execute", "b", "work")
     assert set(made.risks) == {"execution", "resource", "dependency", "permission", "time"}
@@ -56,7 +56,7 @@ def test_deciding_changes_nothing():
     plan, state = session(TWO.replace("SETTING", "always"))
     before = msgspec.json.encode(state)
 
-    decide(state, plan, 2000.0)
+    decide_effect(state, plan, 2000.0)
 
     assert msgspec.json.encode(state) == before
 
@@ -69,16 +69,16 @@ def test_deciding_changes_nothing():
 def test_each_setting_asks_when_it_says(setting, autonomous, asked):
     plan, state = session(TWO.replace("SETTING", setting), autonomous=autonomous)
 
-    assert ("QuestionAsked" in first_events(decide(state, plan, 2000.0))) is asked
+    assert ("QuestionAsked" in first_events(decide_effect(state, plan, 2000.0))) is asked
 
 
 def test_a_question_waits_for_its_time_and_then_the_safe_choice_is_taken():
     question = e.QuestionAsked("q1", "review", "a", "?", ("continue", "pause"), "pause", 60.0)
     plan, state = session(TWO.replace("SETTING", "never"), question)
 
-    waits, late = decide(state, plan, 1010.0), decide(state, plan, 1062.0)
+    waits, late = decide_effect(state, plan, 1010.0), decide_effect(state, plan, 1062.0)
 
-    assert isinstance(waits, Sleep)
+    assert isinstance(waits, WaitUntil)
     assert waits.until == 1061.0
     (answer,) = late.events
     assert (answer.answer, answer.by) == ("pause", "timeout")
@@ -88,7 +88,7 @@ def test_low_confidence_is_left_where_nobody_is_asked():
     text = TWO.replace("SETTING", "never, confidence_threshold: 0.99")
     plan, state = session(text)
 
-    made, ended = decide(state, plan, 2000.0).events
+    made, ended = decide_effect(state, plan, 2000.0).events
 
     assert (made.action, ended.result) == ("wait", "deferred")
 
@@ -105,12 +105,14 @@ def test_low_confidence_is_left_where_nobody_is_asked():
     ],
 )
 def test_errors_are_told_apart_by_what_they_say(message, code, kind):
-    assert classify(message, code)[0] == kind
+    assert classify_error(message, code)[0] == kind
 
 
 def test_the_same_error_has_the_same_name_whatever_its_numbers():
-    assert signature("at 12:01 pid 77\nfailed at 0xdead in 3 s") == signature("other\nfailed at 0xbeef in 9 s\n\n")
-    assert signature("one") != signature("two")
+    assert error_signature("at 12:01 pid 77\nfailed at 0xdead in 3 s") == error_signature(
+        "other\nfailed at 0xbeef in 9 s\n\n"
+    )
+    assert error_signature("one") != error_signature("two")
 
 
 FAILURES = """
@@ -124,7 +126,7 @@ tasks: [{task_id: a, name: a, run: {command: x}, max_retries: 99}]
 def failed(number, **more):
     told = {"error_type": "execution", "error_message": f"m{number}", "signature": f"m{number}", **more}
     return [e.TaskStarted("a", number, "work", "k"), e.AttemptEnded("a", number, "failure", 1.0, 1, **told),
-            e.Recovering("a", number, "retry", "x")]  # fmt: skip
+            e.RecoveryStarted("a", number, "retry", "x")]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -142,7 +144,7 @@ def failed(number, **more):
 def test_the_breaker_opens_on_each_rule_and_says_which(rule, events, sentence):
     plan, state = session(FAILURES.replace("RULE", rule), *events)
 
-    (moved,) = decide(state, plan, 2000.0).events
+    (moved,) = decide_effect(state, plan, 2000.0).events
 
     assert moved.after == "open"
     assert moved.condition.startswith(sentence)
@@ -151,68 +153,68 @@ def test_the_breaker_opens_on_each_rule_and_says_which(rule, events, sentence):
 def test_an_agent_that_asks_a_question_is_not_idle():
     plan, state = session(FAILURES.replace("RULE", "no_progress: 1"), *failed(1, progress=False, asked=True))
 
-    assert breaker.tripped(state, plan) is None
+    assert breaker.find_trip(state, plan) is None
 
 
 def test_an_open_breaker_waits_probes_and_closes():
-    opened = e.BreakerMoved("closed", "open", "x", "pause_and_request_help")
+    opened = e.BreakerChanged("closed", "open", "x", "pause_and_request_help")
     plan, state = session(FAILURES.replace("RULE", "failure_threshold: 5"), opened)
 
-    assert isinstance(decide(state, plan, 1002.0), Sleep)
-    (probing,) = decide(state, plan, 1062.0).events
-    apply(state, 1062.0, probing)
-    assert first_events(decide(state, plan, 1063.0)) == ["DecisionMade", "TaskStarted"]
+    assert isinstance(decide_effect(state, plan, 1002.0), WaitUntil)
+    (probing,) = decide_effect(state, plan, 1062.0).events
+    apply_event(state, 1062.0, probing)
+    assert first_events(decide_effect(state, plan, 1063.0)) == ["DecisionMade", "TaskStarted"]
     for event in (
         e.TaskStarted("a", 1, "work", "k"),
         e.AttemptEnded("a", 1, "success", 1.0),
-        e.Verified("a", 1, passed=True),
+        e.TaskVerified("a", 1, passed=True),
     ):
-        apply(state, 1064.0, event)
-    apply(state, 1065.0, e.TaskEnded("a", "success", 1.0))
-    (closed,) = decide(state, plan, 1066.0).events
+        apply_event(state, 1064.0, event)
+    apply_event(state, 1065.0, e.TaskEnded("a", "success", 1.0))
+    (closed,) = decide_effect(state, plan, 1066.0).events
     assert (closed.before, closed.after) == ("half_open", "closed")
 
 
 @pytest.mark.parametrize(
     ("budget", "event"),
     [
-        ("calls: 1", e.UsageNoted("a", 1, "m", "x", 5, 0.1)),
-        ("tokens: 5", e.UsageNoted("a", 1, "m", "x", 5, 0.1)),
-        ("usd: 0.1", e.UsageNoted("a", 1, "m", "x", 5, 0.1)),
-        ("usd: 100", e.UsageNoted("a", 1, "m", "unheard of", 5, None)),
-        ("wall_time_seconds: 1", e.Waited(0.0, "x")),
+        ("calls: 1", e.UsageRecorded("a", 1, "m", "x", 5, 0.1)),
+        ("tokens: 5", e.UsageRecorded("a", 1, "m", "x", 5, 0.1)),
+        ("usd: 0.1", e.UsageRecorded("a", 1, "m", "x", 5, 0.1)),
+        ("usd: 100", e.UsageRecorded("a", 1, "m", "unheard of", 5, None)),
+        ("wall_time_seconds: 1", e.WaitStarted(0.0, "x")),
     ],
 )
 def test_a_budget_that_is_used_up_pauses_before_the_next_attempt(budget, event):
     text = TWO.replace("SETTING", "never") + f"budgets: {{{budget}}}\n"
     plan, state = session(text, event)
 
-    opened, paused = decide(state, plan, 1010.0).events
+    opened, paused = decide_effect(state, plan, 1010.0).events
 
     assert opened.condition.startswith("budget: ")
-    assert isinstance(paused, e.Paused)
+    assert isinstance(paused, e.LoopPaused)
 
 
 def test_what_was_cut_short_goes_on_under_the_same_number_and_key():
     plan, state = session(TWO.replace("SETTING", "never"), e.TaskStarted("a", 1, "work", "k"))
 
-    effect = decide(state, plan, 2000.0)
+    effect = decide_effect(state, plan, 2000.0)
 
-    assert isinstance(effect, Attempt)
+    assert isinstance(effect, RunTask)
     assert (effect.task.task_id, effect.attempt) == ("a", 1)
 
 
 def test_a_session_that_ended_has_nothing_more_to_do():
-    plan, state = session(TWO.replace("SETTING", "never"), e.SessionEnded("error", "x"))
+    plan, state = session(TWO.replace("SETTING", "never"), e.LoopEnded("error", "x"))
 
-    assert isinstance(decide(state, plan, 2000.0), End)
+    assert isinstance(decide_effect(state, plan, 2000.0), StopRunner)
 
 
 def test_learning_moves_what_is_expected_towards_what_happened():
     events = [
         e.TaskStarted("a", 1, "work", "k"),
         e.AttemptEnded("a", 1, "success", 1.0),
-        e.Verified("a", 1, passed=True),
+        e.TaskVerified("a", 1, passed=True),
     ]
     _, good = session(TWO.replace("SETTING", "never"), *events)
     _, bad = session(TWO.replace("SETTING", "never"), *failed(1))
@@ -224,25 +226,25 @@ def test_learning_moves_what_is_expected_towards_what_happened():
 def test_confidence_falls_with_failures_risks_and_what_the_task_says():
     plan, fresh = session(TWO.replace("SETTING", "never"))
     _, once = session(TWO.replace("SETTING", "never"), *failed(1))
-    _, unsure = session(TWO.replace("SETTING", "never"), e.Reported("a", 1, "confidence", "", 0.4))
+    _, unsure = session(TWO.replace("SETTING", "never"), e.TaskReported("a", 1, "confidence", "", 0.4))
     task = plan.tasks[0]
 
-    assert weigh(once, plan, task).confidence < weigh(fresh, plan, task).confidence
-    assert weigh(unsure, plan, task).confidence == 0.4
-    assert calibrated(0.5, ((0.4, 0.2), (0.6, 0.4))) == pytest.approx(0.3)
+    assert score_actions(once, plan, task).confidence < score_actions(fresh, plan, task).confidence
+    assert score_actions(unsure, plan, task).confidence == 0.4
+    assert calibrate_confidence(0.5, ((0.4, 0.2), (0.6, 0.4))) == pytest.approx(0.3)
 
 
 def test_a_metric_is_reported_or_unknown_never_zero():
-    _, state = session(TWO.replace("SETTING", "never"), e.Reported("a", 1, "context", "", {"found": ["x", "y"]}))
+    _, state = session(TWO.replace("SETTING", "never"), e.TaskReported("a", 1, "context", "", {"found": ["x", "y"]}))
 
-    assert measured(state, "found") == 2.0
-    assert measured(state, "unheard_of") is None
+    assert metric_value(state, "found") == 2.0
+    assert metric_value(state, "unheard_of") is None
 
 
 def test_times_are_written_and_read_back():
-    assert stamp(1768816800.0) == "2026-01-19T10:00:00Z"
-    assert seconds(stamp(1768816800.125)) == 1768816800.125
-    assert stamp(None) is None
+    assert format_utc_time(1768816800.0) == "2026-01-19T10:00:00Z"
+    assert parse_utc_time(format_utc_time(1768816800.125)) == 1768816800.125
+    assert format_utc_time(None) is None
 
 
 def test_every_question_offers_its_safe_choice():

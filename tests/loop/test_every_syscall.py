@@ -19,11 +19,11 @@ SCENARIO = """
 import itertools, json, time, os
 from datetime import timezone
 from flightlog.loop.look.report import write_report
-from flightlog.loop.plan.load import parse
+from flightlog.loop.plan.load import parse_plan
 from flightlog.loop.run import session
-from flightlog.loop.run.machine import LoopOptions, Machine
-from flightlog.loop.run.world import Checked, Ran
-from flightlog.loop.run.where import sessions
+from flightlog.loop.run.machine import LoopOptions, TaskExecutor
+from flightlog.loop.run.world import VerifyResult, TaskResult
+from flightlog.loop.run.where import iter_session_dirs
 from flightlog.loop import events as e
 from flightlog.model.pages import Redacted
 from flightlog.model.runtime import Clock, Runtime
@@ -43,7 +43,7 @@ runtime = Runtime(dict(), str(root), str(root), str(root), clock, timezone.utc, 
 options = LoopOptions(runtime, root, keep=lambda _: None, redact=lambda text: Redacted(text, 0, 0))
 redactor = Redactor(bytes(32))
 
-class OwnTasks(Machine):
+class OwnTasks(TaskExecutor):
     def run(self, effect, state, emit):
         key = state.task(effect.task.task_id).key
         done = (root / "effects.txt").read_text().split() if (root / "effects.txt").exists() else []
@@ -52,21 +52,21 @@ class OwnTasks(Machine):
         if key not in done:
             with open(root / "effects.txt", "a") as file:
                 file.write(key + "\\n")
-        emit(e.Reported(effect.task.task_id, effect.attempt, "metric", "m" + effect.task.task_id, 1.0))
-        return Ran("success", 0.0, 0)
+        emit(e.TaskReported(effect.task.task_id, effect.attempt, "metric", "m" + effect.task.task_id, 1.0))
+        return TaskResult("success", 0.0, 0)
 
     def check(self, effect, state):
-        return Checked(True, (("true", 0),), (), "", 0.0)
+        return VerifyResult(True, (("true", 0),), (), "", 0.0)
 
-how = session.Conduct("a test", go_on=True, machine=OwnTasks)
+how = session.RunnerOptions("a test", go_on=True, machine=OwnTasks)
 top = root / "ralph-loop-sessions"
 begin()
-known = [path for path in sessions(top)] if top.is_dir() else []
+known = [path for path in iter_session_dirs(top)] if top.is_dir() else []
 if not known:
-    told = session.Beginning(parse(data), data, root, autonomous=True)
-    known = [session.begin(top, told, runtime, redactor)]
+    told = session.LoopStart(parse_plan(data), data, root, autonomous=True)
+    known = [session.create_session(top, told, runtime, redactor)]
 try:
-    session.carry_on(known[0], options, redactor, how, write_report)
+    session.continue_session(known[0], options, redactor, how, write_report)
 except Exception as error:
     if "is completed" not in str(error):
         raise

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.loop.look.session import look
+from flightlog.loop.look.session import open_loop_session
 from loop.loops import (
     RALPH,
     TWO,
@@ -70,7 +70,7 @@ def test_stopping_leaves_no_orphan_and_no_lock(tmp_path, number):
     )
     runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
     until((root / "up").exists)
-    mark = f"FLIGHTLOG_LOOP={look(session_of(root)).state.mark}".encode()
+    mark = f"FLIGHTLOG_LOOP={open_loop_session(session_of(root)).state.mark}".encode()
 
     def marked():
         found = [pid for pid in processes() if mark in environ(pid).split(b"\0")]
@@ -107,7 +107,7 @@ def test_pause_rests_after_the_task_and_stop_at_once(tmp_path):
         runner.communicate(timeout=30)
         assert asked.returncode == 0, asked.stderr
         assert json.loads(asked.stdout) == {"session": "session-001", "asked": word}
-        assert look(session_of(root)).state.status == "paused"
+        assert open_loop_session(session_of(root)).state.status == "paused"
 
     assert (paused / "a").exists()
     assert not (paused / "b").exists()

@@ -7,10 +7,10 @@ import sys
 import pytest
 from ruamel.yaml import YAML
 
-from flightlog.loop.layout.templates import readme, templates
-from flightlog.loop.layout.yaml import dump
-from flightlog.loop.look.session import events
-from flightlog.loop.run.place import prepare
+from flightlog.loop.layout.templates import build_templates, readme_text
+from flightlog.loop.layout.yaml import dump_yaml
+from flightlog.loop.look.session import iter_events
+from flightlog.loop.run.place import prepare_root
 from loop.loops import conduct, project
 
 PLAN = """
@@ -130,7 +130,7 @@ def test_each_file_has_every_key_of_its_template(directory, name, shape):
 
 def test_the_report_has_the_documents_headings_and_every_sentence_its_events(directory):
     text = (directory / "final-report.md").read_text()
-    numbers = {told.seq for told in events(directory)}
+    numbers = {told.seq for told in iter_events(directory)}
 
     assert [line[3:] for line in text.splitlines() if line.startswith("## ")] == HEADINGS
     assert text.startswith("# Session Final Report: session-001\n")
@@ -165,7 +165,7 @@ def test_an_error_that_was_overcome_says_so_and_the_breaker_closed(directory):
 
 
 def test_the_templates_are_empty_pages_of_the_same_shape():
-    made = templates()
+    made = build_templates()
 
     assert set(made) >= {
         "session-metadata.yaml",
@@ -175,18 +175,18 @@ def test_the_templates_are_empty_pages_of_the_same_shape():
     }
     metadata = YAML(typ="safe", pure=True).load(made["session-metadata.yaml"])
     assert [key for key in metadata if key in METADATA] == list(METADATA)
-    assert "ralph-runtime status" in readme()
+    assert "ralph-runtime status" in readme_text()
 
 
 def test_yaml_is_read_back_as_it_was():
     value = {"a": 'x: "y" # no\n\u2028', "b": [], "c": {"d e": [1, {"f": None, "g": [True, []]}], "h": {}}, "1": 0.5}
 
-    assert YAML(typ="safe", pure=True).load(dump(value)) == value
+    assert YAML(typ="safe", pure=True).load(dump_yaml(value)) == value
 
 
 def test_what_a_killed_process_left_is_tidied_and_missing_templates_are_made(tmp_path):
     root = tmp_path / "ralph-loop-sessions"
-    prepare(root)
+    prepare_root(root)
     (root / "templates" / "quality-metrics.json").unlink()
     (root / "templates" / "execution-log.json").write_text("mine")
     dead = subprocess.run(
@@ -196,7 +196,7 @@ def test_what_a_killed_process_left_is_tidied_and_missing_templates_are_made(tmp
     half = root / "templates" / f".quality-metrics.json.{dead}-7.tmp"
     half.write_text("{")
 
-    prepare(root)
+    prepare_root(root)
 
     assert not half.exists()
     assert (root / "templates" / "quality-metrics.json").exists()

@@ -6,19 +6,19 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from flightlog.loop import events as e
-from flightlog.loop.core.scores import calibrated
-from flightlog.loop.look.account import account
-from flightlog.loop.look.analysis import analysis, plain
-from flightlog.loop.look.calibration import Pair, calibration, pairs, table
-from flightlog.loop.look.compare import compared, differing
-from flightlog.loop.look.insights import insights
-from flightlog.loop.look.retention import POLICY, items, summary
-from flightlog.loop.look.session import Told, events, look
-from flightlog.loop.look.status import brief, lines, monitor_lines
-from flightlog.model.retention import Deed
+from flightlog.loop.core.scores import calibrate_confidence
+from flightlog.loop.look.account import build_account
+from flightlog.loop.look.analysis import analyze_session, render_text
+from flightlog.loop.look.calibration import ConfidenceOutcome, calibration_table, measure_calibration, pair_outcomes
+from flightlog.loop.look.compare import compare_sessions, comparison_rows
+from flightlog.loop.look.insights import find_insights
+from flightlog.loop.look.retention import POLICY, list_retention_items, summarize_quarter
+from flightlog.loop.look.session import LoopEvent, iter_events, open_loop_session
+from flightlog.loop.look.status import build_status, monitor_lines, status_lines
+from flightlog.model.retention import RetentionAction
 from flightlog.privacy.redact import Redactor
-from flightlog.store.retention import carry_out
-from flightlog.views.retention import plan
+from flightlog.store.retention import carry_out_moves
+from flightlog.views.retention import plan_retention
 from loop.loops import conduct, journal, project, ralph, session_of
 
 PLAN = """
@@ -40,15 +40,15 @@ def root(tmp_path_factory):
 
 def test_the_checkpoint_and_the_journal_say_the_same(root):
     directory = session_of(root)
-    quick = look(directory)
+    quick = open_loop_session(directory)
     kept = (directory / "checkpoint.json").read_bytes()
     (directory / "checkpoint.json").unlink()
 
-    slow = look(directory)
+    slow = open_loop_session(directory)
 
     (directory / "checkpoint.json").write_bytes(kept)
     assert slow.state == quick.state
-    assert quick.metadata(Redactor(bytes(32)))["status"] == "completed"
+    assert quick.build_metadata(Redactor(bytes(32)))["status"] == "completed"
 
 
 def test_a_checkpoint_of_another_journal_is_not_believed(root, tmp_path):
@@ -59,7 +59,7 @@ def test_a_checkpoint_of_another_journal_is_not_believed(root, tmp_path):
     first = (session_of(root) / "journal.jsonl").read_bytes().splitlines(keepends=True)[0]
     (directory / "journal.jsonl").write_bytes(first)
 
-    assert look(directory).state.completed == 0
+    assert open_loop_session(directory).state.completed_count == 0
 
 
 def test_every_command_of_the_document_answers(root):
@@ -90,18 +90,18 @@ def test_a_session_that_is_not_there_is_named_with_those_that_are(root):
 
 
 def test_the_figures_of_an_analysis_are_those_of_the_journal(root):
-    told = analysis(events(session_of(root)))
+    told = analyze_session(iter_events(session_of(root)))
     written = journal(session_of(root))
 
     assert sum(told.events.values()) == len(written)
     assert told.errors_by_type == {"network": 1}
     assert [task.attempts for task in told.tasks] == [1, 2, 1]
     assert told.calibration.decisions == 4
-    assert "Brier score" in plain(told)
+    assert "Brier score" in render_text(told)
 
 
 def test_each_insight_stands_on_events_that_say_so(root):
-    found = insights(account(events(session_of(root))))
+    found = find_insights(build_account(iter_events(session_of(root))))
     by_id = {f"e{event['seq']}": event for event in journal(session_of(root))}
 
     assert any("2 of 3 completed tasks were right at the first attempt" in each.sentence for each in found)
@@ -111,34 +111,34 @@ def test_each_insight_stands_on_events_that_say_so(root):
 
 
 def test_a_session_in_which_nothing_happened_teaches_nothing():
-    assert insights(account([])) == []
+    assert find_insights(build_account([])) == []
 
 
 def test_sessions_stand_side_by_side(root):
-    told = list(events(session_of(root)))
-    columns = compared([("one", told), ("two", told), ("three", told)])
+    told = list(iter_events(session_of(root)))
+    columns = compare_sessions([("one", told), ("two", told), ("three", told)])
 
     assert [column.tasks_completed for column in columns] == [3, 3, 3]
-    assert dict(differing(columns))["errors"] == ["1", "1", "1"]
+    assert dict(comparison_rows(columns))["errors"] == ["1", "1", "1"]
 
 
 def test_status_and_monitor_say_what_is_going_on(root):
-    seen = look(session_of(root))
+    seen = open_loop_session(session_of(root))
 
-    assert brief(seen).tasks_total == 3
-    assert lines(seen)[0].endswith("completed (all 3 tasks were verified)")
+    assert build_status(seen).tasks_total == 3
+    assert status_lines(seen)[0].endswith("completed (all 3 tasks were verified)")
     assert any("breaker closed" in line for line in monitor_lines(seen))
 
 
 def test_calibration_holds_confidence_against_outcome():
-    found = [Pair(0.85, 0.85, right, 1) for right in [True] * 17 + [False] * 3]
+    found = [ConfidenceOutcome(0.85, 0.85, right, 1) for right in [True] * 17 + [False] * 3]
 
-    told = calibration(found)
+    told = measure_calibration(found)
 
     assert told.brier == pytest.approx(0.1275)
     assert told.gap == pytest.approx(0.0)
     assert [(each.count, each.right) for each in told.curve] == [(20, 0.85)]
-    assert calibration([]).brier is None
+    assert measure_calibration([]).brier is None
 
 
 def test_a_decision_is_paired_with_the_attempt_that_followed():
@@ -146,10 +146,12 @@ def test_a_decision_is_paired_with_the_attempt_that_followed():
         return e.DecisionMade("a", action, 0.9, 0.8, "x")
 
     told = [made(), e.TaskStarted("a", 1, "work", "k"), e.AttemptEnded("a", 1, "success", 1.0),
-            e.Verified("a", 1, passed=False), made("retry"), e.TaskStarted("a", 2, "work", "k"),
-            e.AttemptEnded("a", 2, "success", 1.0), e.Verified("a", 2, passed=True), made("escalate")]  # fmt: skip
+            e.TaskVerified("a", 1, passed=False), made("retry"), e.TaskStarted("a", 2, "work", "k"),
+            e.AttemptEnded("a", 2, "success", 1.0), e.TaskVerified("a", 2, passed=True), made("escalate")]  # fmt: skip
 
-    assert [(pair.raw, pair.right) for pair in pairs(Told(n, 0.0, event) for n, event in enumerate(told))] == [
+    outcomes = pair_outcomes(LoopEvent(n, 0.0, event) for n, event in enumerate(told))
+
+    assert [(pair.raw, pair.right) for pair in outcomes] == [
         (0.8, False), (0.8, True),
     ]  # fmt: skip
 
@@ -163,15 +165,15 @@ def test_the_next_session_reads_its_confidence_through_what_the_last_ones_taught
     settings = "config: {human_intervention: never, max_retries: 0, confidence_threshold: 0.0}\n"
     root = project(tmp_path / "p", f"plan: wrong\n{settings}{breaker}tasks:\n{wrong}\n")
     conduct(root)
-    assert table([]) == ()
+    assert calibration_table([]) == ()
 
-    taught = table([session_of(root)])
+    taught = calibration_table([session_of(root)])
     directory = conduct(root, calibration=taught)
 
     assert taught
     assert all(worth < raw for raw, worth in taught), "all of it was wrong"
     made = [event for event in journal(directory) if event["kind"] == "decision"]
-    assert all(event["confidence"] == calibrated(event["raw"], taught) < event["raw"] for event in made)
+    assert all(event["confidence"] == calibrate_confidence(event["raw"], taught) < event["raw"] for event in made)
 
 
 def test_old_sessions_are_archived_and_summed_up_before_their_raw_logs_go(root, tmp_path):
@@ -183,12 +185,12 @@ def test_old_sessions_are_archived_and_summed_up_before_their_raw_logs_go(root, 
     now = datetime.now(UTC)
 
     def carried(days):
-        moves = plan(POLICY, items(top), int((now + timedelta(days=days)).timestamp() * 1000))
-        return moves, carry_out(top, moves, lambda name, told, before: summary(top, name, told, before))
+        moves = plan_retention(POLICY, list_retention_items(top), int((now + timedelta(days=days)).timestamp() * 1000))
+        return moves, carry_out_moves(top, moves, lambda name, told, before: summarize_quarter(top, name, told, before))
 
     assert carried(100)[0] == ()
     moves, outcome = carried(200)
-    assert [(move.deed, move.item.name) for move in moves] == [(Deed.ARCHIVE, "session-001-old")]
+    assert [(move.deed, move.item.name) for move in moves] == [(RetentionAction.ARCHIVE, "session-001-old")]
     assert outcome.done == moves
     _, later = carried(400)
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.loop.plan.expression import evaluate
-from flightlog.loop.plan.expression import parse as expression
-from flightlog.loop.plan.load import digest, load, parse
-from flightlog.loop.plan.order import order
+from flightlog.loop.plan.expression import evaluate_expression
+from flightlog.loop.plan.expression import parse_expression as expression
+from flightlog.loop.plan.load import hash_plan, load_plan, parse_plan
+from flightlog.loop.plan.order import order_tasks
 from flightlog.loop.plan.schema import json_schema
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 
@@ -21,12 +21,12 @@ LEAST = b"plan: least\ntasks:\n  - {task_id: 001, name: first, run: {command: 't
 
 def refused(text):
     with pytest.raises(Invalid) as error:
-        parse(text.encode(), "plan.yaml")
+        parse_plan(text.encode(), "plan.yaml")
     return error.value
 
 
 def test_the_least_plan_is_a_name_and_tasks():
-    plan = parse(LEAST)
+    plan = parse_plan(LEAST)
 
     assert plan.tasks[0].task_id == "001", "an id keeps its zeros"
     assert plan.config.max_iterations == 300
@@ -71,12 +71,12 @@ def test_a_condition_that_makes_no_sense_is_refused_where_it_stands():
 
 def test_a_plan_that_is_not_there_says_how_to_get_one(tmp_path):
     with pytest.raises(NotFound, match="no such plan"):
-        load(tmp_path / "none.yaml")
+        load_plan(tmp_path / "none.yaml")
 
 
 def test_the_same_bytes_have_the_same_name():
-    assert digest(LEAST) == digest(bytes(LEAST))
-    assert digest(LEAST) != digest(LEAST + b"#")
+    assert hash_plan(LEAST) == hash_plan(bytes(LEAST))
+    assert hash_plan(LEAST) != hash_plan(LEAST + b"#")
 
 
 def test_the_published_schema_is_that_of_the_code():
@@ -86,15 +86,15 @@ def test_the_published_schema_is_that_of_the_code():
 
 
 def test_the_example_is_a_plan_and_its_order_follows_its_phases():
-    plan, _ = load(ROOT / "src/flightlog/loop/example/RALPH-LOOP-PLAN.yaml")
+    plan, _ = load_plan(ROOT / "src/flightlog/loop/example/RALPH-LOOP-PLAN.yaml")
 
-    assert [task.phase for task in order(plan)] == [1, 2, 3, 4, 5, 6, 7]
+    assert [task.phase for task in order_tasks(plan)] == [1, 2, 3, 4, 5, 6, 7]
 
 
 @given(st.binary(max_size=300))
 def test_any_bytes_are_a_plan_or_an_error_a_person_can_act_on(data):
     with contextlib.suppress(FlightlogError):  # anything else is a crash
-        parse(data)
+        parse_plan(data)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_any_bytes_are_a_plan_or_an_error_a_person_can_act_on(data):
     ],
 )
 def test_conditions_are_evaluated_or_said_to_be_unknown(text, names, value):
-    assert evaluate(expression(text), names) == value
+    assert evaluate_expression(expression(text), names) == value
 
 
 @pytest.mark.parametrize(

@@ -3,11 +3,11 @@
 import pytest
 
 from flightlog.loop import events as e
-from flightlog.loop.plan.load import parse
-from flightlog.loop.simulate import play
-from flightlog.loop.simulate.referee import Referee
+from flightlog.loop.plan.load import parse_plan
+from flightlog.loop.simulate import run_simulation
+from flightlog.loop.simulate.referee import InvariantChecker
 
-PLAN = parse(b"""
+PLAN = parse_plan(b"""
 plan: watched
 config: {max_iterations: 2, max_retries: 0}
 budgets: {calls: 1}
@@ -27,9 +27,9 @@ def ended(task, result="success"):
     return e.TaskEnded(task, result, 1.0)
 
 
-RIGHT = e.Verified("a", 1, passed=True)
+RIGHT = e.TaskVerified("a", 1, passed=True)
 ASKED = e.QuestionAsked("q1", "review", "a", "?", ("x", "y"), "x", 1.0)
-CALL = e.UsageNoted("a", 1, "m", "x", 1, 0.0)
+CALL = e.UsageRecorded("a", 1, "m", "x", 1, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -40,27 +40,27 @@ CALL = e.UsageNoted("a", 1, "m", "x", 1, 0.0)
         ([begun("a"), RIGHT, ended("a"), begun("a")], "began again"),
         ([begun("a"), begun("a", "other")], "the key of a changed"),
         ([begun("a"), begun("a"), begun("a")], "more iterations"),
-        ([e.BreakerMoved("closed", "open", "x"), begun("a")], "while the breaker was open"),
+        ([e.BreakerChanged("closed", "open", "x"), begun("a")], "while the breaker was open"),
         ([CALL, CALL], "after a budget was used up"),
         ([begun("c")], "a gate was not passed"),
-        ([e.Recovering("a", 1, "retry", "x", 60.0), begun("a")], "did not wait"),
-        ([e.SessionEnded("completed", "x")], "the session says completed"),
-        ([e.SessionEnded("error", "x"), begun("a")], "after the session was error"),
+        ([e.RecoveryStarted("a", 1, "retry", "x", 60.0), begun("a")], "did not wait"),
+        ([e.LoopEnded("completed", "x")], "the session says completed"),
+        ([e.LoopEnded("error", "x"), begun("a")], "after the session was error"),
         ([ASKED, e.QuestionAnswered("q1", "y", "timeout")], "safe"),
     ],
 )  # fmt: skip
 def test_the_referee_sees_a_broken_promise(events, said):
-    referee = Referee(PLAN)
+    referee = InvariantChecker(PLAN)
 
     for number, event in enumerate(events):
-        referee.see(1000.0 + number, event)
+        referee.check_event(1000.0 + number, event)
 
     assert any(said in each for each in referee.violations), referee.violations
 
 
 @pytest.mark.parametrize("safety", [True, False])
 def test_no_promise_is_broken_in_hundreds_of_sessions(safety):
-    games = [play(seed, safety=safety) for seed in range(300)]
+    games = [run_simulation(seed, safety=safety) for seed in range(300)]
 
     assert [game for game in games if game.violations] == []
     assert {game.status for game in games} == {"completed", "error", "paused"}
@@ -68,11 +68,11 @@ def test_no_promise_is_broken_in_hundreds_of_sessions(safety):
 
 
 def test_a_seed_reproduces():
-    assert [play(seed).digest for seed in range(40)] == [play(seed).digest for seed in range(40)]
-    assert len({play(seed).digest for seed in range(40)}) == 40
+    assert [run_simulation(seed).digest for seed in range(40)] == [run_simulation(seed).digest for seed in range(40)]
+    assert len({run_simulation(seed).digest for seed in range(40)}) == 40
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("safety", [True, False])
 def test_no_promise_is_broken_in_10_000_sessions(safety):
-    assert [game for seed in range(10_000) if (game := play(seed, safety=safety)).violations] == []
+    assert [game for seed in range(10_000) if (game := run_simulation(seed, safety=safety)).violations] == []

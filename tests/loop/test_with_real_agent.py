@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from flightlog.agents.scripted import parse, serve
+from flightlog.agents.scripted import parse_scenario, serve_scenario
 from flightlog.archive import Archive
-from flightlog.loop.look.session import look
+from flightlog.loop.look.session import open_loop_session
 from loop.loops import RALPH, journal, session_of
 from waiting import until
 
@@ -43,7 +43,9 @@ DOES = {
 
 
 def scenario():
-    return parse({"rules": [{"when": {"prompt": p}, "replies": [does, {"text": "Done."}]} for p, does in DOES.items()]})
+    return parse_scenario(
+        {"rules": [{"when": {"prompt": p}, "replies": [does, {"text": "Done."}]} for p, does in DOES.items()]}
+    )
 
 
 def plan(tasks, **more):
@@ -80,13 +82,13 @@ def test_a_real_agent_writes_code_fails_verification_repairs_it_and_passes(bench
     ]  # fmt: skip
     (bench.project / "plan.yaml").write_text(plan(tasks))
 
-    with serve(scenario()) as model:
+    with serve_scenario(scenario()) as model:
         ran = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous")
 
     directory = session_of(bench.project)
     assert ran.returncode == 0, ran.stdout + ran.stderr + (directory / "final-report.md").read_text()
     assert (bench.project / "calc.py").read_text() == CALC.format(sign="+") + TOTAL
-    state = look(directory).state
+    state = open_loop_session(directory).state
     assert [state.tasks[f"{n:03}"].status for n in range(1, 7)] == ["completed"] * 6
     assert state.tasks["001"].attempt == 2
     checks = [event["passed"] for event in journal(directory) if event["kind"] == "verify" and event["task"] == "001"]
@@ -94,7 +96,7 @@ def test_a_real_agent_writes_code_fails_verification_repairs_it_and_passes(bench
     archive = Archive([str(bench.config / "nowhere")], str(bench.recordings))
     linked = [session for name in ("001", "002", "003", "004", "005") for session in state.tasks[name].sessions]
     assert len(linked) == 6
-    assert all(archive.session(session).turns for session in linked), "each is kept in our own copy"
+    assert all(archive.read_session(session).turns for session in linked), "each is kept in our own copy"
     diffs = [(directory / diff).read_text() for diff in state.tasks["001"].diffs]
     assert ["return a - b" in diffs[0], "-    return a - b\n+    return a + b" in diffs[1]] == [True, True]
     assert all(state.tasks[name].diffs for name in ("002", "003", "004", "005"))
@@ -123,7 +125,7 @@ def endless(bench, **more):
 def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, calls):
     (bench.project / "plan.yaml").write_text(endless(bench, budgets=budgets))
 
-    with serve(parse(ENDLESS)) as model:
+    with serve_scenario(parse_scenario(ENDLESS)) as model:
         environment = around(bench, model.url)
         words = [RALPH, "run", "--plan", "plan.yaml", "--autonomous"]
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -135,7 +137,7 @@ def test_an_agent_that_never_finishes_is_stopped_by_its_budget(bench, budgets, c
         _, said = runner.communicate(timeout=120)
         asked = asked_of(model)
 
-    state = look(session_of(bench.project)).state
+    state = open_loop_session(session_of(bench.project)).state
     assert state.status == "paused", said
     if not waits:
         assert state.why.startswith("budget"), state.why
@@ -177,7 +179,7 @@ def test_a_loop_without_an_end_is_stopped_by_each_breaker_within_its_limit(bench
     limits = '"retry_base_seconds": 0.01, "max_iterations": 12, "confidence_threshold": 0.0'
     (bench.project / "plan.yaml").write_text(text.replace('"config": {', '"config": {' + limits + ", "))
 
-    with serve(parse({"rules": [{"replies": replies * 12}]})) as model:
+    with serve_scenario(parse_scenario({"rules": [{"replies": replies * 12}]})) as model:
         ran = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous")
         asked = asked_of(model)
 
@@ -185,7 +187,7 @@ def test_a_loop_without_an_end_is_stopped_by_each_breaker_within_its_limit(bench
     told = journal(directory)
     opened = [at for at, event in enumerate(told) if event["kind"] == "breaker" and event["after"] == "open"]
     assert ran.returncode == 1
-    assert opened, look(directory).state.why
+    assert opened, open_loop_session(directory).state.why
     assert told[opened[0]]["condition"].startswith(condition)
     before = sum(event.get("calls", 1) for event in told[: opened[0]] if event["kind"] == "usage")
     assert 0 < before <= calls + 1
@@ -200,28 +202,28 @@ def test_an_open_ended_loop_ends_on_two_signs_and_the_flag(bench):
     text = text.replace('"config": {', '"config": {"max_iterations": 3, ')
     (bench.project / "plan.yaml").write_text(text)
 
-    with serve(parse({"rules": rules})) as model:
+    with serve_scenario(parse_scenario({"rules": rules})) as model:
         never = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous")
     rules[0]["replies"][1] = {
         "text": json.dumps({"status": "COMPLETE", "tests_status": "PASSING", "exit_signal": True})
     }
-    with serve(parse({"rules": rules})) as model:
+    with serve_scenario(parse_scenario({"rules": rules})) as model:
         done = conduct(bench, model.url, "run", "--plan", "plan.yaml", "--autonomous", "--session", "again")
 
     assert never.returncode == 1
-    assert look(session_of(bench.project)).state.why.startswith("budget: 3 of 3 iterations")
+    assert open_loop_session(session_of(bench.project)).state.why.startswith("budget: 3 of 3 iterations")
     assert done.returncode == 0, done.stderr
-    assert look(session_of(bench.project, 2)).state.iterations == 1
+    assert open_loop_session(session_of(bench.project, 2)).state.iterations == 1
 
 
 def test_a_limit_of_the_api_is_waited_for_and_the_work_goes_on(bench, tmp_path):
-    full = parse({"rules": [{"replies": [{"errors": [{"status": 429, "message": "limit"}]}]}]})
-    free = parse({"rules": [{"replies": [{"text": "Done."}]}]})
+    full = parse_scenario({"rules": [{"replies": [{"errors": [{"status": 429, "message": "limit"}]}]}]})
+    free = parse_scenario({"rules": [{"replies": [{"text": "Done."}]}]})
     text = plan([task(1, "Go on.", ["true"])])
     (bench.project / "plan.yaml").write_text(text.replace('"config": {', '"config": {"limit_wait_seconds": 1, '))
     client = tmp_path / "claude"
 
-    with serve(full) as first, serve(free) as second:
+    with serve_scenario(full) as first, serve_scenario(free) as second:
         client.write_text(
             f"#!/bin/sh\nif [ -e {tmp_path}/again ]; then export ANTHROPIC_BASE_URL={second.url}; fi\n"
             f'touch {tmp_path}/again\nexec {bench.client.program} "$@"\n'
@@ -233,4 +235,4 @@ def test_a_limit_of_the_api_is_waited_for_and_the_work_goes_on(bench, tmp_path):
     results = [event["result"] for event in journal(directory) if event["kind"] == "attempt_end"]
     assert ran.returncode == 0, (results, ran.stderr)
     assert results == ["limited", "success"]
-    assert look(directory).state.totals.errors == 0
+    assert open_loop_session(directory).state.totals.errors == 0

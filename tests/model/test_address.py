@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.address import Address, parse
+from flightlog.model.address import Address, parse_address
 from flightlog.model.errors import Invalid
 
 names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,20}", fullmatch=True)
@@ -13,7 +13,7 @@ numbers = st.integers(1, 999_999_999)
 def test_an_address_is_read_as_it_is_written(session, turn, step, lane):
     address = Address(session, turn or 0, (step or 0) if turn else 0, lane)
 
-    assert parse(str(address)) == address
+    assert parse_address(str(address)) == address
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ def test_an_address_is_read_as_it_is_written(session, turn, step, lane):
 )  # fmt: skip
 def test_what_is_no_address_is_refused_with_a_hint(written):
     with pytest.raises(Invalid) as refusal:
-        parse(written)
+        parse_address(written)
 
     assert refusal.value.hint
     assert "\x1b" not in refusal.value.message
@@ -32,7 +32,7 @@ def test_what_is_no_address_is_refused_with_a_hint(written):
 @given(st.from_regex(r"[ab._-]{1,3}(@[ab.]{0,2})?(#[0-9]{0,2}([.][0-9]{0,2})?)?", fullmatch=True))
 def test_text_that_looks_like_an_address_is_one_or_is_refused(written):
     try:
-        address = parse(written)
+        address = parse_address(written)
     except Invalid:
         return
     assert str(address) == written
@@ -41,7 +41,7 @@ def test_text_that_looks_like_an_address_is_one_or_is_refused(written):
 @given(st.text())
 def test_any_text_is_an_address_or_is_refused(written):
     try:
-        address = parse(written)
+        address = parse_address(written)
     except Invalid:
         return
-    assert parse(str(address)) == address
+    assert parse_address(str(address)) == address

@@ -1,4 +1,4 @@
-from flightlog.model.events import Image, Other, Text, Thinking, ToolUse, words
+from flightlog.model.events import Image, Text, Thinking, ToolUse, UnknownBlock, text_of
 
 
 def test_the_words_of_content_are_its_text_a_line_for_each_block():
@@ -7,9 +7,9 @@ def test_the_words_of_content_are_its_text_a_line_for_each_block():
         Thinking("secret"),
         ToolUse("t", "Bash", {}),
         Image("image/png", 3),
-        Other("?", "x"),
+        UnknownBlock("?", "x"),
         Text("two"),
     )
 
-    assert words(content) == "one\ntwo"
-    assert words(()) == ""
+    assert text_of(content) == "one\ntwo"
+    assert text_of(()) == ""

@@ -1,11 +1,11 @@
 import pytest
 
 from flightlog.model.errors import Unavailable
-from flightlog.model.extras import not_installed, optional
+from flightlog.model.extras import missing_extra_error, optional_import
 
 
 def test_what_an_extra_brings_is_named_with_the_extra():
-    with pytest.raises(Unavailable) as told, optional():
+    with pytest.raises(Unavailable) as told, optional_import():
         raise ModuleNotFoundError("x", name="pyarrow.parquet")
 
     assert told.value.message == "this needs pyarrow, which is not installed"
@@ -15,6 +15,6 @@ def test_what_an_extra_brings_is_named_with_the_extra():
 def test_a_module_that_no_extra_brings_is_a_bug_of_ours_and_stays_one():
     missing = ModuleNotFoundError("x", name="flightlog.nowhere")
 
-    assert not_installed(missing) is None
-    with pytest.raises(ModuleNotFoundError), optional():
+    assert missing_extra_error(missing) is None
+    with pytest.raises(ModuleNotFoundError), optional_import():
         raise missing

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.errors import Invalid
-from flightlog.model.ids import checked, is_safe
+from flightlog.model.ids import check_id, is_safe
 
 REFUSED = [
     "", ".", "..", "../x", "a/b", "/etc/passwd", "a\\b", "-rf", "--help", ".hidden", "a b", "a\nb", "a\x00b",
@@ -15,14 +15,14 @@ REFUSED = [
 def test_what_could_be_a_path_an_option_or_a_command_is_no_id(name):
     assert not is_safe(name)
     with pytest.raises(Invalid) as refusal:
-        checked(name)
+        check_id(name)
     assert refusal.value.hint
     assert "\x1b" not in refusal.value.message
 
 
 @pytest.mark.parametrize("name", ["a", "594c6bc1-d246-5547-b378-0a129fb1d46e", "agent-a18", "A.b_c-d", "x" * 128])
 def test_ids_as_agents_make_them_are_fine(name):
-    assert checked(name) == name
+    assert check_id(name) == name
 
 
 @given(st.text())

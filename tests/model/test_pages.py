@@ -1,4 +1,4 @@
-from flightlog.model.pages import Clean, Page, Tier
+from flightlog.model.pages import Clean, OutputFile, Tier
 
 
 def test_tiers_go_from_narrow_to_wide():
@@ -6,5 +6,5 @@ def test_tiers_go_from_narrow_to_wide():
 
 
 def test_a_page_holds_its_text_or_clean_text():
-    assert Page("a.md", Tier.PRIVATE, "x").body == "x"
-    assert Page("a.md", Tier.TRACKED, Clean("x")).body == Clean("x")
+    assert OutputFile("a.md", Tier.PRIVATE, "x").body == "x"
+    assert OutputFile("a.md", Tier.TRACKED, Clean("x")).body == Clean("x")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.pages import Redacted
-from flightlog.model.text import counted, describe_removed, inert, meant, one_line, shorten
+from flightlog.model.text import describe_redaction, make_inert, one_line, pluralize, shorten_text, suggest_name
 
 ATTACKS = {
     "clipboard": "\x1b]52;c;cm0gLXJmIH4=\x07",
@@ -46,49 +46,49 @@ hostile = st.lists(
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_nothing_that_acts_on_a_terminal_is_left(attack):
-    assert not DANGEROUS.search(inert(attack))
+    assert not DANGEROUS.search(make_inert(attack))
 
 
 @given(hostile)
 def test_no_text_whatever_leaves_a_control_character(text):
-    assert not DANGEROUS.search(inert(text))
+    assert not DANGEROUS.search(make_inert(text))
 
 
 @given(hostile)
 def test_text_made_inert_twice_is_the_same(text):
-    assert inert(inert(text)) == inert(text)
+    assert make_inert(make_inert(text)) == make_inert(text)
 
 
 @given(st.text(alphabet=st.characters(exclude_categories=["Cc", "Cf", "Cs", "Zl", "Zp"])))
 def test_plain_text_in_any_script_stays_as_it_is(text):
-    assert inert(text) == text
+    assert make_inert(text) == text
 
 
 def test_newlines_and_tabs_stay_and_windows_line_ends_are_newlines():
-    assert inert("a\tb\nc\r\nd") == "a\tb\nc\nd"
+    assert make_inert("a\tb\nc\r\nd") == "a\tb\nc\nd"
 
 
 def test_sequences_go_whole_and_their_text_stays():
-    assert inert(ATTACKS["colour"]) == "red"
-    assert inert(ATTACKS["link"]) == "here"
-    assert inert("\x1b[1;38;5;200mloud\x1b[m") == "loud"
+    assert make_inert(ATTACKS["colour"]) == "red"
+    assert make_inert(ATTACKS["link"]) == "here"
+    assert make_inert("\x1b[1;38;5;200mloud\x1b[m") == "loud"
 
 
 @pytest.mark.parametrize("start", ["\x1b]52;c;", "\x1bP", "\x1b_", "\x9d", "\x90", "\x98"])
 def test_a_sequence_that_never_ends_cannot_hide_what_follows(start):
-    assert inert(f"before {start}\nrm -rf ~").endswith("\nrm -rf ~")
-    assert inert(f"{start}rm -rf ~").endswith("rm -rf ~")
+    assert make_inert(f"before {start}\nrm -rf ~").endswith("\nrm -rf ~")
+    assert make_inert(f"{start}rm -rf ~").endswith("rm -rf ~")
 
 
 def test_quotes_of_a_wrong_encoding_do_not_swallow_the_rest():
     said = "it said “yes” and went on".encode().decode("latin-1")
 
-    assert "and went on" in inert(said)
+    assert "and went on" in make_inert(said)
 
 
 def test_pictures_show_what_was_there():
-    assert inert("a\x00b\x07c\x7f") == "a␀b␇c␡"
-    assert inert("\u202e") == "<U+202E>"
+    assert make_inert("a\x00b\x07c\x7f") == "a␀b␇c␡"
+    assert make_inert("\u202e") == "<U+202E>"
 
 
 @given(hostile, st.integers(0, 60))
@@ -109,7 +109,7 @@ def test_one_line_says_where_it_was_cut():
 def test_a_long_hostile_text_takes_linear_time():
     began = time.process_time()
     for piece in ("\x1b]", "\x1b[", "\x1b", "\x1b[0", "\x1b]\x9c", "\x1bP\x1b"):
-        inert(piece * 40_000)
+        make_inert(piece * 40_000)
 
     assert time.process_time() - began < 5
 
@@ -118,17 +118,17 @@ def test_every_control_and_format_character_that_reorders_is_covered():
     reorders = {"AL", "RLE", "LRE", "PDF", "RLO", "LRO", "LRI", "RLI", "FSI", "PDI"} - {"AL"}
     marks = [chr(code) for code in range(0x110000) if unicodedata.bidirectional(chr(code)) in reorders]
 
-    assert [mark for mark in marks if inert(mark) == mark] == []
+    assert [mark for mark in marks if make_inert(mark) == mark] == []
 
 
 def test_numbers_agree_with_their_nouns():
-    assert [counted(number, "row") for number in (0, 1, 2, 1000)] == ["0 rows", "1 row", "2 rows", "1,000 rows"]
+    assert [pluralize(number, "row") for number in (0, 1, 2, 1000)] == ["0 rows", "1 row", "2 rows", "1,000 rows"]
 
 
 def test_a_word_that_is_not_known_gets_the_nearest_one_or_the_way_on():
-    assert meant("sesions", ["sessions", "model"]) == "did you mean `sessions`?"
-    assert meant("zzz", ["sessions", "model"]) == "one of: sessions, model"
-    assert meant("zzz", ["sessions"], "flightlog loop schema") == "flightlog loop schema"
+    assert suggest_name("sesions", ["sessions", "model"]) == "did you mean `sessions`?"
+    assert suggest_name("zzz", ["sessions", "model"]) == "one of: sessions, model"
+    assert suggest_name("zzz", ["sessions"], "flightlog loop schema") == "flightlog loop schema"
 
 
 TAG = "<secret:github-token:9a5b01>"
@@ -139,7 +139,7 @@ def test_shortened_text_fits_and_holds_no_part_of_a_tag(before, after, limit):
     text = Redacted(before + TAG + after, 1, 0)
 
     for keep in ("start", "end"):
-        short = shorten(text, limit, keep)
+        short = shorten_text(text, limit, keep)
 
         assert len(short.value) <= limit
         assert len(short.value.replace(TAG, "").replace("…", "")) <= len(before) + len(after)
@@ -149,12 +149,12 @@ def test_shortened_text_fits_and_holds_no_part_of_a_tag(before, after, limit):
 def test_shortened_text_says_where_it_was_cut():
     text = Redacted("one two three", 0, 0)
 
-    assert shorten(text, 8).value == "one two…"
-    assert shorten(text, 6, "end").value == "…three"
-    assert shorten(text, 13).value == "one two three"
-    assert shorten(Redacted(f"use {TAG}", 1, 0), 20).value == "use …"
+    assert shorten_text(text, 8).value == "one two…"
+    assert shorten_text(text, 6, "end").value == "…three"
+    assert shorten_text(text, 13).value == "one two three"
+    assert shorten_text(Redacted(f"use {TAG}", 1, 0), 20).value == "use …"
 
 
 def test_what_was_removed_is_said_in_the_right_number():
-    assert describe_removed(9, 2) == "9 secrets and 2 personal details removed"
-    assert describe_removed(1, 0) == "1 secret and 0 personal details removed"
+    assert describe_redaction(9, 2) == "9 secrets and 2 personal details removed"
+    assert describe_redaction(1, 0) == "1 secret and 0 personal details removed"

@@ -130,6 +130,6 @@ def texts(seed=31, each=3):
     for template, *shapes in PLACES:
         for shape in shapes:
             for _ in range(each):
-                secret = forms.example(shape, chance)
+                secret = forms.make_example(shape, chance)
                 before, _, after = template.partition("§")
                 yield Labelled(before + secret + after, len(before), len(before) + len(secret), template)

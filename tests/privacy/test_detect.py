@@ -9,8 +9,8 @@ import pytest
 
 from flightlog.privacy.detect import engine, forms
 from flightlog.privacy.detect.assignments import WORDS
-from flightlog.privacy.detect.meter import DEBT_MAX, Meter
-from flightlog.privacy.detect.rules import rules
+from flightlog.privacy.detect.meter import DEBT_MAX, WorkBudget
+from flightlog.privacy.detect.rules import load_rules
 from flightlog.privacy.redact import Redactor
 from privacy import hostile, labelled
 
@@ -18,7 +18,9 @@ RECORDINGS = Path(__file__).parent.parent / "recordings" / "claude-code"
 
 
 def spans(text):
-    return [span for found in engine.find(text.encode()) if found.kind == "secret" for span in found.spans]
+    return [
+        span for found in engine.find_private_values(text.encode()) if found.kind == "secret" for span in found.spans
+    ]
 
 
 def covered(one):
@@ -114,8 +116,8 @@ def _noise(chance, count):
     return "".join(chance.choices(string.ascii_letters + string.digits, k=count))
 
 
-HEADS = sorted({forms.head(form) for rule in rules() if not rule.near for form in rule.forms})
-NAMES = sorted({name for rule in rules() for name in rule.near})
+HEADS = sorted({forms.form_head(form) for rule in load_rules() if not rule.near for form in rule.forms})
+NAMES = sorted({name for rule in load_rules() for name in rule.near})
 SOUPS = {
     "heads": lambda chance: chance.choice(HEADS),
     "heads and noise": lambda chance: f"\n{chance.choice(HEADS)}{_noise(chance, 8)}",
@@ -133,9 +135,9 @@ DETECTORS = 6
 @pytest.mark.parametrize("name", [*HOSTILE, *SOUPS])
 def test_a_hostile_text_causes_no_more_work_than_its_length_allows(name):
     text = HOSTILE[name][:200_000] if name in HOSTILE else _soup(3, SOUPS[name])
-    meter = Meter()
+    meter = WorkBudget()
 
-    found = engine.find(text.encode(), meter=meter)
+    found = engine.find_private_values(text.encode(), meter=meter)
 
     assert meter.spent <= meter.granted + DEBT_MAX
     assert meter.granted <= 2 * DETECTORS * VIEWS_MAX * len(text) + (128 << 10)
@@ -146,7 +148,7 @@ def test_where_nothing_is_weighed_any_more_nothing_is_let_through():
     soup = _soup(5, SOUPS["heads and noise"])
     secret = next(iter(labelled.tool_style()))
 
-    found = engine.find(f"{soup}\n{secret.text}\n{soup}".encode())
+    found = engine.find_private_values(f"{soup}\n{secret.text}\n{soup}".encode())
 
     text = f"{soup}\n{secret.text}\n{soup}"
     for one in reversed(found):
@@ -181,7 +183,7 @@ PERSONAL = {
 
 @pytest.mark.parametrize(("text", "rule"), PERSONAL.items(), ids=PERSONAL)
 def test_personal_data_is_found(text, rule):
-    assert rule in {found.rule for found in engine.find(text.encode()) if found.kind == "person"}
+    assert rule in {found.rule for found in engine.find_private_values(text.encode()) if found.kind == "person"}
 
 
 @pytest.mark.parametrize(
@@ -203,15 +205,15 @@ def test_personal_data_is_found(text, rule):
     ],
 )
 def test_what_points_at_nobody_stays(text):
-    assert [found.rule for found in engine.find(text.encode())] == []
+    assert [found.rule for found in engine.find_private_values(text.encode())] == []
 
 
 def test_nothing_reaches_over_the_mark_between_records():
     halves = [("api_key = ", '"k3J9x2Lq8Zr5Tn1Vb7Wc4"'), ("github_token: ", "gh" + "p_" + "a1B2" * 9)]
 
     for before, after in itertools.chain(halves):
-        joined = engine.find(f"{before}\0{after}".encode())
-        alone = engine.find(after.encode())
+        joined = engine.find_private_values(f"{before}\0{after}".encode())
+        alone = engine.find_private_values(after.encode())
         assert [found.rule for found in joined] == [found.rule for found in alone]
 
 
@@ -220,11 +222,11 @@ FAMILIES = dict(hostile.families(30_000))
 
 @pytest.mark.parametrize("name", FAMILIES)
 def test_a_hostile_text_is_redacted_within_its_budget_once_and_for_all(name):
-    meter = Meter()
-    engine.find(FAMILIES[name].encode(), meter=meter)
+    meter = WorkBudget()
+    engine.find_private_values(FAMILIES[name].encode(), meter=meter)
     redactor = Redactor(bytes(32))
 
-    once = redactor.text(FAMILIES[name])
+    once = redactor.redact_string(FAMILIES[name])
 
     assert meter.spent <= meter.granted + DEBT_MAX
-    assert redactor.text(once) == once
+    assert redactor.redact_string(once) == once

@@ -77,7 +77,7 @@ def test_each_file_of_ours_is_named_with_its_rule(repository):
     put(repository, "src/main.py")
     git(repository, "add", "-A")
 
-    verdicts = {verdict.path.rsplit("/", 1)[1]: verdict for verdict in guard.check(PersonGit(repository))}
+    verdicts = {verdict.path.rsplit("/", 1)[1]: verdict for verdict in guard.check_repository(PersonGit(repository))}
 
     assert verdicts["metrics.jsonl"].fine
     assert not verdicts["debug.jsonl"].fine
@@ -88,12 +88,12 @@ def test_each_file_of_ours_is_named_with_its_rule(repository):
 def test_what_would_be_added_is_reported_before_it_is(repository):
     put(repository, ".chat-retro-runtime/state/analysis.json")
 
-    (verdict,) = guard.check(PersonGit(repository))
+    (verdict,) = guard.check_repository(PersonGit(repository))
 
     assert (verdict.state, verdict.fine) == ("addable", False)
 
-    (repository / ".gitignore").write_text(tiers.gitignore(tiers.layout("retro")))
-    assert guard.check(PersonGit(repository)) == []
+    (repository / ".gitignore").write_text(tiers.render_gitignore(tiers.layout_of("retro")))
+    assert guard.check_repository(PersonGit(repository)) == []
 
 
 def test_a_staged_secret_is_found_and_only_shown_masked(repository):
@@ -101,7 +101,7 @@ def test_a_staged_secret_is_found_and_only_shown_masked(repository):
     put(repository, "notes.txt", f"{one.text}\n")
     git(repository, "add", "-A")
 
-    (verdict,) = guard.check(PersonGit(repository))
+    (verdict,) = guard.check_repository(PersonGit(repository))
 
     assert not verdict.fine
     assert one.secret not in verdict.why
@@ -109,7 +109,7 @@ def test_a_staged_secret_is_found_and_only_shown_masked(repository):
 
 def test_a_folder_without_git_is_not_found(tmp_path):
     with pytest.raises(NotFound):
-        guard.check(PersonGit(tmp_path))
+        guard.check_repository(PersonGit(tmp_path))
 
 
 CASES = {
@@ -130,7 +130,7 @@ def test_a_secret_is_found_staged_and_in_what_is_pushed(name, repository):
     file, body = CASES[name]
     put(repository, file, body)
     git(repository, "add", "-A")
-    staged = guard.check(PersonGit(repository))
+    staged = guard.check_repository(PersonGit(repository))
     git(repository, "commit", "-q", "-m", "x")
 
     leaving = verdicts_of(repository, f"refs/heads/main {sha(repository)} refs/heads/main {ZERO}")

@@ -7,9 +7,9 @@ from flightlog.privacy import key
 def test_the_key_is_made_once_for_its_owner_alone(tmp_path):
     path = tmp_path / "home" / "privacy.key"
 
-    first = key.load(path)
+    first = key.load_key(path)
 
-    assert key.load(path) == first
+    assert key.load_key(path) == first
     assert len(first) == 32
     assert path.stat().st_mode & 0o777 == 0o600
 
@@ -17,30 +17,30 @@ def test_the_key_is_made_once_for_its_owner_alone(tmp_path):
 def test_a_key_moves_to_a_second_machine(tmp_path):
     here, there = tmp_path / "here", tmp_path / "there"
 
-    line = key.exported(key.load(here))
-    key.take(there, line)
+    line = key.encode_key(key.load_key(here))
+    key.import_key(there, line)
 
-    assert key.load(there) == key.load(here)
+    assert key.load_key(there) == key.load_key(here)
 
 
 def test_another_key_is_not_replaced_unless_asked(tmp_path):
-    line = key.exported(key.load(tmp_path / "one"))
-    other = key.load(tmp_path / "two")
+    line = key.encode_key(key.load_key(tmp_path / "one"))
+    other = key.load_key(tmp_path / "two")
 
     with pytest.raises(Conflict):
-        key.take(tmp_path / "two", line)
+        key.import_key(tmp_path / "two", line)
 
-    assert key.load(tmp_path / "two") == other
-    assert key.take(tmp_path / "two", line, replace=True) == key.load(tmp_path / "one")
+    assert key.load_key(tmp_path / "two") == other
+    assert key.import_key(tmp_path / "two", line, replace=True) == key.load_key(tmp_path / "one")
 
 
 def test_a_line_cut_short_is_refused(tmp_path):
     with pytest.raises(Invalid):
-        key.take(tmp_path / "key", key.exported(bytes(32))[:-3])
+        key.import_key(tmp_path / "key", key.encode_key(bytes(32))[:-3])
 
 
 def test_a_damaged_key_is_told(tmp_path):
     (tmp_path / "key").write_text("zz")
 
     with pytest.raises(Unreadable):
-        key.load(tmp_path / "key")
+        key.load_key(tmp_path / "key")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from flightlog.privacy.detect.known import REMEMBERED_MAX, Known, reach_of
-from flightlog.privacy.records import Records
+from flightlog.privacy.detect.known import REMEMBERED_MAX, KnownSecrets, requires_whole_word
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
 
 KEY = bytes(range(32))
@@ -60,16 +60,18 @@ def left_of(value, text):
 @settings(max_examples=250, deadline=None)
 @given(drawn, forms, places)
 def test_value_recognized_once_survives_in_no_other_record(value, form, at):
-    assume(value not in Redactor(KEY).text(f"ACME_TOKEN={value}"))  # a counting value is taken for a placeholder
+    assume(
+        value not in Redactor(KEY).redact_string(f"ACME_TOKEN={value}")
+    )  # a counting value is taken for a placeholder
     lines = [json.dumps({"text": FORMS[form](value, at)}).encode(), json.dumps({"a": f"ACME_TOKEN={value}"}).encode()]
-    records = Records(Redactor(KEY))
+    records = JsonRedactor(Redactor(KEY))
 
     records.collect_values(lines)
-    clean = list(records.lines(lines))
+    clean = list(records.redact_lines(lines))
 
     assert len(clean) == len(lines)
     assert not left_of(value, json.loads(clean[0])["text"])
-    assert list(Records(Redactor(KEY)).lines(clean)) == clean
+    assert list(JsonRedactor(Redactor(KEY)).redact_lines(clean)) == clean
 
 
 @settings(max_examples=250, deadline=None)
@@ -77,38 +79,38 @@ def test_value_recognized_once_survives_in_no_other_record(value, form, at):
 def test_known_value_with_marks_is_found_in_every_form(value, form, at):
     text = FORMS[form](value, at)
 
-    clean = Redactor(KEY, known=[value]).text(text)
+    clean = Redactor(KEY, known=[value]).redact_string(text)
 
     assert not left_of(value, clean)
-    assert Redactor(KEY, known=[value]).text(clean) == clean
+    assert Redactor(KEY, known=[value]).redact_string(clean) == clean
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.text(string.ascii_lowercase + " .,\n", max_size=40), max_size=6), drawn)
 def test_records_without_a_known_value_stay_byte_for_byte(texts, value):
     lines = [json.dumps({"text": text, "n": 1}).encode() for text in texts]
-    records = Records(Redactor(KEY))
+    records = JsonRedactor(Redactor(KEY))
 
     records.collect_values([*lines, json.dumps({"a": f"ACME_TOKEN={value}"}).encode()])
 
-    assert list(records.lines(lines)) == lines
+    assert list(records.redact_lines(lines)) == lines
 
 
 def test_document_counts_each_removed_occurrence():
     value = "9fQ2xL7vKp3W" + "zR8tYb6N"
     document = {"a": f"ACME_TOKEN={value}", "b": [f"sent {value}", {value: "in /home/bo/x to bo@acme.io"}]}
 
-    redacted = Records(Redactor(KEY)).redact_document(document)
+    redacted = JsonRedactor(Redactor(KEY)).redact_document(document)
 
     assert value not in json.dumps(redacted.value)
     assert (redacted.secrets, redacted.personal) == (3, 2)
-    assert Records(Redactor(KEY)).redact_document(redacted.value).secrets == 0
+    assert JsonRedactor(Redactor(KEY)).redact_document(redacted.value).secrets == 0
 
 
 def test_value_recognized_by_two_rules_has_one_tag():
     value = "9fQ2xL7vKp3W" + "zR8tYb6N"
 
-    clean = Redactor(KEY).text(f"ACME_TOKEN={value}\npassword: '{value}'\ncurl -u bo:{value} x\n{value}")
+    clean = Redactor(KEY).redact_string(f"ACME_TOKEN={value}\npassword: '{value}'\ncurl -u bo:{value} x\n{value}")
 
     tags = {part.split(">")[0] for part in clean.split("<secret:")[1:]}
     assert len(tags) == 1
@@ -119,13 +121,13 @@ def test_value_recognized_by_two_rules_has_one_tag():
 def test_word_used_as_password_stays_elsewhere(word):
     prose = f"the {word} of a {word}er is {word}"
 
-    clean = Redactor(KEY).text(f'password = "{word}"\n{prose}\n')
+    clean = Redactor(KEY).redact_string(f'password = "{word}"\n{prose}\n')
 
     assert prose in clean
 
 
 def test_long_word_counts_as_a_whole_word_only():
-    clean = Redactor(KEY, known=["swordfish"]).text("swordfish, not swordfishes; a\\nswordfish")
+    clean = Redactor(KEY, known=["swordfish"]).redact_string("swordfish, not swordfishes; a\\nswordfish")
 
     assert "swordfishes" in clean
     assert clean.count("<secret:") == 2
@@ -137,24 +139,24 @@ def test_long_word_counts_as_a_whole_word_only():
      (b"aaaaaaaaaaaa", None), (b"12345678901", True), (b"thisismy-password1", False)],
 )  # fmt: skip
 def test_reach_follows_from_how_common_a_value_is(value, reach):
-    assert reach_of(value) is reach
+    assert requires_whole_word(value) is reach
 
 
 def test_short_name_counts_in_identity_positions_alone():
     redactor = Redactor(KEY, names=["bo", "hal9"])
     prose = "bo said that bo is there; the bot and hal9 wait"
 
-    assert redactor.text(prose) == prose
+    assert redactor.redact_string(prose) == prose
     for text in ("uid=1000(bo) gid=1000(bo)", "bo@hal9:~$ ls", "$ whoami\nbo\n", "-rw-r--r-- 1 bo bo 12 Jan 1 a.txt"):
-        assert "bo" not in redactor.text(text)
-        assert "hal9" not in redactor.text(text)
+        assert "bo" not in redactor.redact_string(text)
+        assert "hal9" not in redactor.redact_string(text)
 
 
 def test_long_name_counts_anywhere_unless_it_is_a_word():
     redactor = Redactor(KEY, names=["mirabelle", "ubuntu"])
 
-    assert redactor.text("ask mirabelle about ubuntu").startswith("ask <person:name:")
-    assert redactor.text("ask mirabelle about ubuntu").endswith("> about ubuntu")
+    assert redactor.redact_string("ask mirabelle about ubuntu").startswith("ask <person:name:")
+    assert redactor.redact_string("ask mirabelle about ubuntu").endswith("> about ubuntu")
 
 
 def test_tokens_cut_over_two_deltas_leave_no_half():
@@ -167,7 +169,7 @@ def test_tokens_cut_over_two_deltas_leave_no_half():
         [json.dumps({"type": "stream_event", "event": event, "session_id": "s"}) for event in events],
         [f"data: {json.dumps(event)}" for event in events],
     ):
-        clean = b"\n".join(Records(Redactor(KEY)).lines([line.encode() for line in written])).decode()
+        clean = b"\n".join(JsonRedactor(Redactor(KEY)).redact_lines([line.encode() for line in written])).decode()
 
         assert all(part not in clean for part in (value[4:14], value[14:30], value[30:]))
         assert clean.count("<secret:github-token:") == 1
@@ -175,15 +177,15 @@ def test_tokens_cut_over_two_deltas_leave_no_half():
 
 
 def test_growing_to_the_bound_forgets_the_oldest_and_stays_quick():
-    known = Known()
+    known = KnownSecrets()
     began = time.process_time()
 
     for number in range(3 * REMEMBERED_MAX):
-        known.learn(b"k%08dQz%dXy" % (number * 7919 % 100_000_007, number), "secret", "x")
+        known.learn_value(b"k%08dQz%dXy" % (number * 7919 % 100_000_007, number), "secret", "x")
         if number % 1000 == 0:
-            list(known.find(b"nothing here"))
-    last = list(known.find(b"is k%08dQz%dXy here" % (number * 7919 % 100_000_007, number)))
+            list(known.find_values(b"nothing here"))
+    last = list(known.find_values(b"is k%08dQz%dXy here" % (number * 7919 % 100_000_007, number)))
 
     assert {(hit.start, hit.end) for hit in last} == {(3, 3 + len(b"k%08dQz%dXy" % (0, number)))}
-    assert list(known.find(b"is k%08dQz%dXy here" % (0, 0))) == []
+    assert list(known.find_values(b"is k%08dQz%dXy here" % (0, 0))) == []
     assert time.process_time() - began < 20

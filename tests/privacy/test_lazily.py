@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flightlog.privacy.detect import assignments, contexts, hits, lazily, tokens, triggers
-from flightlog.privacy.detect.meter import Meter
+from flightlog.privacy.detect.meter import WorkBudget
 from privacy import hostile, labelled
 
 TEXTS = [one.text for style in (labelled.config_style, labelled.tool_style) for one in list(style())[::41]]
@@ -28,21 +28,27 @@ class Counted:
 
 def part_of(data):
     low = data.lower()
-    words = assignments.words_in(low)
-    return triggers._made(
-        assignments.trigger(words) if words else "",
-        tokens.triggers(tokens.forms_in(data)),
-        contexts.names(contexts.names_in(low)),
+    words = assignments.find_words(low)
+    return triggers._compile_tables(
+        assignments.assignment_pattern(words) if words else "",
+        tokens.token_head_patterns(tokens.find_forms(data)),
+        contexts.provider_name_pattern(contexts.find_names(low)),
     )
 
 
 def sighted(data, tables):
-    looker = triggers._Looker(data, Meter(), tables)
+    looker = triggers._MatchJudge(data, WorkBudget(), tables)
     places = []
-    found = list(triggers._scan(data, tables.words, lambda start, end: looker.word_or_person(start, end, persons=True)))
+    found = list(
+        triggers._scan_pattern(
+            data, tables.words, lambda start, end: looker.judge_word_or_person(start, end, persons=True)
+        )
+    )
     if tables.named is not None:
-        found += triggers._scan(data, tables.named, looker.token_or_name)
-    found += triggers._scan(data, tables.shapes, lambda start, end: looker.token_or_place(start, end, places))
+        found += triggers._scan_pattern(data, tables.named, looker.judge_token_or_name)
+    found += triggers._scan_pattern(
+        data, tables.shapes, lambda start, end: looker.judge_token_or_location(start, end, places)
+    )
     return found, places
 
 
@@ -51,12 +57,12 @@ def sighted(data, tables):
 def test_the_patterns_for_a_short_text_find_what_all_patterns_find(text):
     data = text.encode()
 
-    assert sighted(data, part_of(data)) == sighted(data, triggers._whole())
+    assert sighted(data, part_of(data)) == sighted(data, triggers._full_tables())
 
 
 def test_a_pattern_is_not_made_before_it_is_used():
-    broken = lazily.quick(b"(")
-    fine = lazily.linear(b"a+")
+    broken = lazily.quick_pattern(b"(")
+    fine = lazily.linear_pattern(b"a+")
 
     assert vars(fine).keys() == {"_compile", "_what"}
     assert fine.search(b"xaay").group() == b"aa"
@@ -66,10 +72,10 @@ def test_a_pattern_is_not_made_before_it_is_used():
 
 def test_a_run_that_could_be_one_value_is_not_read_to_its_end_for_each_value_in_it():
     data = ("93.184.216.34-" * 40_000).encode()
-    counted = Counted(triggers._whole().words)
+    counted = Counted(triggers._full_tables().words)
     at, found = 0, 0
 
-    while found < 200 and (match := hits.search(counted, data, at)) is not None:
+    while found < 200 and (match := hits.search_in_stretches(counted, data, at)) is not None:
         at, found = match.end(), found + 1
 
     assert found == 200
@@ -78,45 +84,48 @@ def test_a_run_that_could_be_one_value_is_not_read_to_its_end_for_each_value_in_
 
 def test_text_without_a_match_is_searched_in_few_stretches():
     data = b"the parser reads each line " * 40_000
-    counted = Counted(triggers._whole().words)
+    counted = Counted(triggers._full_tables().words)
 
-    assert hits.search(counted, data, 0) is None
+    assert hits.search_in_stretches(counted, data, 0) is None
     assert counted.calls <= 16
     assert counted.bytes <= len(data) * 1.01
 
 
 def test_what_is_found_after_a_long_search_costs_no_more_than_that_search():
     data = (b"the parser reads each line " * 10_000 + b" 93.184.216.34-" * 30) * 4
-    counted = Counted(triggers._whole().words)
+    counted = Counted(triggers._full_tables().words)
     places = []
 
-    assert list(triggers._scan(data, counted, lambda start, end: (places.append(start) or end, None))) == []
+    assert list(triggers._scan_pattern(data, counted, lambda start, end: (places.append(start) or end, None))) == []
     assert len(places) == 120
     assert counted.bytes <= 3 * len(data)
 
 
 def test_matches_far_apart_are_found_with_few_calls():
     data = (b"the parser reads each line " * 1_000 + b" 93.184.216.34 ") * 40
-    counted = Counted(triggers._whole().words)
+    counted = Counted(triggers._full_tables().words)
 
-    assert list(triggers._scan(data, counted, lambda _, end: (end, None))) == []
+    assert list(triggers._scan_pattern(data, counted, lambda _, end: (end, None))) == []
     assert counted.calls <= 2 * 40 + 8
 
 
 def test_heads_and_names_that_begin_or_end_alike_make_small_patterns():
-    whole = triggers._whole()
-    names = [name.decode() for name in contexts._rules_of()]
+    whole = triggers._full_tables()
+    names = [name.decode() for name in contexts._rules_by_name()]
 
     assert whole.shapes.programsize < 15_000
     assert whole.named.programsize < 13_000
-    assert triggers._raw(f"(?i:{contexts.names()})".encode()).programsize < sum(map(len, names)) * 0.74
+    assert (
+        triggers._compile_for_raw_json(f"(?i:{contexts.provider_name_pattern()})".encode()).programsize
+        < sum(map(len, names)) * 0.74
+    )
 
 
 def test_a_match_over_the_border_of_stretches_is_found_whole():
     data = b" " * 8_185 + b"bob.smith@mail.acme.io " + b"QUJD" * 6_000
 
-    mail = hits.search(triggers._whole().words, data, 0)
-    run = hits.search(lazily.linear(b"(?:QUJD)+"), data, 0)
+    mail = hits.search_in_stretches(triggers._full_tables().words, data, 0)
+    run = hits.search_in_stretches(lazily.linear_pattern(b"(?:QUJD)+"), data, 0)
 
     assert mail.group() == b"bob.smith@mail.acme.io"
     assert run.end() - run.start() == 24_000
@@ -127,8 +136,8 @@ def test_redacting_a_few_lines_makes_few_patterns():
         "from flightlog.privacy.redact import Redactor\n"
         "from flightlog.privacy.detect import triggers\n"
         "text = 'the parser reads a line\\n' * 200 + 'mail bob@acme.io'\n"
-        "assert 'acme' not in Redactor(bytes(32)).text(text)\n"
-        "print(triggers._whole.cache_info().currsize, len(triggers._parts()))\n"
+        "assert 'acme' not in Redactor(bytes(32)).redact_string(text)\n"
+        "print(triggers._full_tables.cache_info().currsize, len(triggers._short_text_tables()))\n"
     )
     began = time.monotonic()
     told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from flightlog.privacy.detect import forms, suspects
-from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.known import KnownSecrets
 from flightlog.privacy.redact import Redactor
 from privacy.labelled import Labelled, diffed, escaped, escaped_twice
 from privacy.test_detect import covered, spans
@@ -84,11 +84,11 @@ HARMLESS = (
 
 
 def _made():
-    chance = forms.draw("lookalikes")
+    chance = forms.make_random("lookalikes")
     for template, *shapes in SECRETS:
         before, _, after = template.partition("§")
         for shape in shapes:
-            secret = forms.example(shape, chance)
+            secret = forms.make_example(shape, chance)
             yield Labelled(before + secret + after, len(before), len(before) + len(secret), template)
 
 
@@ -100,8 +100,8 @@ def test_each_goes_whole(way):
 
 
 def test_what_reads_like_them_stays():
-    chance = forms.draw("lookalikes/not")
-    texts = [forms.example(text.replace("{{", "\3").replace("}}", "\4"), chance) for text in HARMLESS]
+    chance = forms.make_random("lookalikes/not")
+    texts = [forms.make_example(text.replace("{{", "\3").replace("}}", "\4"), chance) for text in HARMLESS]
     texts = [text.replace("\3", "{").replace("\4", "}") for text in texts]
 
     assert [(text, spans(text)) for text in texts if spans(text)] == []
@@ -109,25 +109,25 @@ def test_what_reads_like_them_stays():
 
 def test_what_is_taken_out_once_stays_as_it_then_is():
     redactor = Redactor(bytes(32))
-    once = [redactor.text(one.text) for one in _made()]
+    once = [redactor.redact_string(one.text) for one in _made()]
 
-    assert [redactor.text(text) for text in once] == once
+    assert [redactor.redact_string(text) for text in once] == once
 
 
 @pytest.mark.parametrize("word", ["machine", "default", "account"])
 def test_a_word_of_its_own_after_a_password_in_a_netrc_stays(word):
     text = f"machine x.io login bob password 81{'x9q' * 2}\n{word}"
 
-    assert Redactor(bytes(32)).text(text).endswith(f"\n{word}")
+    assert Redactor(bytes(32)).redact_string(text).endswith(f"\n{word}")
 
 
 @pytest.mark.parametrize("call", ["backlog.New(", "neon.Configure(", "linear "])
 def test_a_line_that_holds_a_call_escaped_twice_is_named(call):
-    secret = forms.example("{alnum:24}", forms.draw(call))
+    secret = forms.make_example("{alnum:24}", forms.make_random(call))
     text = f'client := {call}"{secret}")\n'
     for _ in range(2):
         text = json.dumps(text)[1:-1]
 
     line = json.dumps({"text": text}).encode()
 
-    assert [each.begin for each in suspects.lines_in(line, Known())] == [0]
+    assert [each.begin for each in suspects.find_suspect_lines(line, KnownSecrets())] == [0]

@@ -25,6 +25,6 @@ def test_secrets_are_found_by_their_place_however_they_are_written(way):
 
 def test_what_stands_in_place_of_a_secret_stays_after_redacting_twice():
     redactor = Redactor(bytes(32))
-    once = [redactor.text(one.text) for one in places.texts(seed=33, each=1)]
+    once = [redactor.redact_string(one.text) for one in places.texts(seed=33, each=1)]
 
-    assert [redactor.text(text) for text in once] == once
+    assert [redactor.redact_string(text) for text in once] == once

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from flightlog.app.privacy import dotenv_values, secret_values
 from flightlog.model.pages import Clean
-from flightlog.privacy.records import Records
-from flightlog.privacy.redact import Redactor, masked
+from flightlog.privacy.records import JsonRedactor
+from flightlog.privacy.redact import Redactor, mask_value
 from privacy import hostile, labelled
 
 KEY = bytes(range(32))
@@ -32,27 +32,27 @@ values = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(texts)
 def test_redacting_twice_changes_nothing(text):
-    once = Redactor(KEY).text(text)
+    once = Redactor(KEY).redact_string(text)
 
-    assert Redactor(KEY).text(once) == once
+    assert Redactor(KEY).redact_string(once) == once
 
 
 @settings(max_examples=150, deadline=None)
 @given(values)
 def test_a_json_value_keeps_its_shape_and_is_redacted_once(value):
-    once = Records(Redactor(KEY)).value(value)
+    once = JsonRedactor(Redactor(KEY)).redact_value(value)
 
     assert shape(once) == shape(value)
-    assert Records(Redactor(KEY)).value(once) == once
+    assert JsonRedactor(Redactor(KEY)).redact_value(once) == once
 
 
 def test_a_key_that_gets_another_name_may_say_something_about_its_value():
     token = "xoxb-" + "1872446700-8470472990-e0sgyjWlwYLflxvPuv6d"
     said = f'slack_TOKEN ?= "{token}"'
 
-    once = Records(Redactor(KEY)).value({f"{said}PASS": said})
+    once = JsonRedactor(Redactor(KEY)).redact_value({f"{said}PASS": said})
 
-    assert Records(Redactor(KEY)).value(once) == once
+    assert JsonRedactor(Redactor(KEY)).redact_value(once) == once
 
 
 def shape(value):
@@ -66,27 +66,29 @@ def shape(value):
 def test_lines_of_json_stay_lines_of_json_one_for_one(records):
     lines = [json.dumps(record).encode() for record in records]
 
-    clean = list(Records(Redactor(KEY)).lines(lines))
+    clean = list(JsonRedactor(Redactor(KEY)).redact_lines(lines))
 
     assert len(clean) == len(lines)
     assert [shape(json.loads(line)) for line in clean] == [shape(record) for record in records]
-    assert list(Records(Redactor(KEY)).lines(clean)) == clean
+    assert list(JsonRedactor(Redactor(KEY)).redact_lines(clean)) == clean
 
 
 def test_one_value_has_one_tag_and_another_key_another():
     one = SOME[0]
     wrapped = f"first {one.text}\nthen {one.text}"
 
-    tags = [word for word in Redactor(KEY).text(wrapped).replace('"', " ").split() if word.startswith("<secret:")]
+    tags = [
+        word for word in Redactor(KEY).redact_string(wrapped).replace('"', " ").split() if word.startswith("<secret:")
+    ]
 
     assert len(tags) == 2
     assert len(set(tags)) == 1
-    assert Redactor(b"another").text(wrapped) != Redactor(KEY).text(wrapped)
+    assert Redactor(b"another").redact_string(wrapped) != Redactor(KEY).redact_string(wrapped)
 
 
 def test_no_secret_is_left_in_what_is_redacted():
     for one in SOME:
-        redacted, findings = Redactor(KEY).redact_text(one.text), Redactor(KEY).find(one.text)
+        redacted, findings = Redactor(KEY).redact_text(one.text), Redactor(KEY).find_in_text(one.text)
         assert isinstance(redacted.value, Clean)
         assert redacted.secrets >= 1
         assert one.secret not in redacted.value.text
@@ -98,11 +100,11 @@ def test_known_values_are_taken_out_however_they_are_written():
     known = Redactor(KEY, known=[secret])
     line = json.dumps({"note": f"it is {secret}."})
 
-    assert "horse" not in known.text(f"say {secret} twice")
-    assert "horse" not in known.text(line)
-    assert "horse" not in known.text(json.dumps(line))
-    assert "horse" not in next(Records(known).lines([line.encode()])).decode()
-    assert "correct+" not in known.text("q=correct+%22horse%22%2Fbattery&x=1")
+    assert "horse" not in known.redact_string(f"say {secret} twice")
+    assert "horse" not in known.redact_string(line)
+    assert "horse" not in known.redact_string(json.dumps(line))
+    assert "horse" not in next(JsonRedactor(known).redact_lines([line.encode()])).decode()
+    assert "correct+" not in known.redact_string("q=correct+%22horse%22%2Fbattery&x=1")
 
 
 def test_known_values_come_from_names_that_look_secret_and_from_dotenv():
@@ -115,7 +117,7 @@ def test_known_values_come_from_names_that_look_secret_and_from_dotenv():
 def test_offsets_count_characters():
     text = "héé → " + SOME[0].text
 
-    (finding, *_) = Redactor(KEY).find(text)
+    (finding, *_) = Redactor(KEY).find_in_text(text)
 
     assert text[finding.start : finding.end] == SOME[0].secret
 
@@ -123,16 +125,16 @@ def test_offsets_count_characters():
 def test_home_directories_lose_their_owner_and_the_repository_its_place():
     redactor = Redactor(KEY, homes={"/srv/shop/repo": "."})
 
-    assert redactor.text("in /home/alice/x and /srv/shop/repo/src/a.py") == "in ~/x and ./src/a.py"
+    assert redactor.redact_string("in /home/alice/x and /srv/shop/repo/src/a.py") == "in ~/x and ./src/a.py"
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(HOMES), max_size=8).map("".join))
 def test_a_home_directory_met_before_is_renamed_just_where_it_would_be_found(text):
     met = Redactor(KEY)
-    met.text('"/home/alice/x" /-home-alice-x')
+    met.redact_string('"/home/alice/x" /-home-alice-x')
 
-    assert met.text(text) == Redactor(KEY).text(text)
+    assert met.redact_string(text) == Redactor(KEY).redact_string(text)
 
 
 class Counting(Redactor):
@@ -140,16 +142,16 @@ class Counting(Redactor):
 
     replacements = 0
 
-    def replaced(self, data, found):
+    def replace_detections(self, data, found):
         self.replacements += len(found)
-        return super().replaced(data, found)
+        return super().replace_detections(data, found)
 
 
 def test_a_home_directory_in_each_record_is_found_in_the_first_of_them_alone():
     line = json.dumps({"cwd": "/home/alice/x", "text": "the parser reads each line " * 20}).encode()
     redactor = Counting(KEY)
 
-    done = list(Records(redactor).lines([line] * 2_000))
+    done = list(JsonRedactor(redactor).redact_lines([line] * 2_000))
 
     assert set(done) == {line.replace(b"/home/alice", b"~")}
     assert redactor.replacements < 200
@@ -158,10 +160,10 @@ def test_a_home_directory_in_each_record_is_found_in_the_first_of_them_alone():
 def test_a_batch_is_redacted_in_the_memory_of_the_one_before():
     script = (
         "import itertools, json, resource\n"
-        "from flightlog.privacy.records import Records\n"
+        "from flightlog.privacy.records import JsonRedactor\n"
         "from flightlog.privacy.redact import Redactor\n"
         "line = json.dumps({'cwd': '/home/alice/x', 'text': 'the parser reads each line ' * 30}).encode()\n"
-        "done = Records(Redactor(bytes(32))).lines([line] * 12_000)\n"
+        "done = JsonRedactor(Redactor(bytes(32))).redact_lines([line] * 12_000)\n"
         "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
         "first = sum(1 for _ in itertools.islice(done, 4_000))\n"
         "before = faults()\n"
@@ -177,7 +179,7 @@ def test_a_batch_is_redacted_in_the_memory_of_the_one_before():
 def test_a_line_with_a_nul_hides_nothing_in_itself_or_beside_it():
     lines = [b'{"a":"bob@acme.io"}', b'{"a":"eve@acme.io\0 ann@acme.io"}', b'{"a":1}', b"\0", b'{"a":"/home/alice/x"}']
 
-    done = list(Records(Redactor(KEY)).lines(lines))
+    done = list(JsonRedactor(Redactor(KEY)).redact_lines(lines))
 
     assert len(done) == len(lines)
     assert (done[2], done[3], done[4]) == (lines[2], lines[3], b'{"a":"~/x"}')
@@ -185,14 +187,14 @@ def test_a_line_with_a_nul_hides_nothing_in_itself_or_beside_it():
 
 
 def test_a_masked_value_shows_at_most_four_characters():
-    assert masked(b"abcdefghijklmnopqrstuvwxyz") == "abcd" + "*" * 12
-    assert masked(b"hunter2") == "*******"
+    assert mask_value(b"abcdefghijklmnopqrstuvwxyz") == "abcd" + "*" * 12
+    assert mask_value(b"hunter2") == "*******"
 
 
 def test_every_container_of_a_value_is_looked_into():
     one = SOME[0]
 
-    clean = Records(Redactor(KEY)).value({"a": ({"b": [one.text]},), one.text: 1})
+    clean = JsonRedactor(Redactor(KEY)).redact_value({"a": ({"b": [one.text]},), one.text: 1})
 
     assert one.secret not in json.dumps(clean)
 
@@ -205,18 +207,18 @@ FAMILIES = dict(hostile.families(6_000))
 def test_a_hostile_line_stays_one_stays_json_and_stays_as_it_then_is(name, at, text):
     line = json.dumps({"a": FAMILIES[name][at : at + 2_000], "b": text}).encode()
 
-    once = list(Records(Redactor(KEY)).lines([line]))
+    once = list(JsonRedactor(Redactor(KEY)).redact_lines([line]))
 
     assert len(once) == 1
     assert isinstance(json.loads(once[0]), dict)
-    assert list(Records(Redactor(KEY)).lines(once)) == once
+    assert list(JsonRedactor(Redactor(KEY)).redact_lines(once)) == once
 
 
 def test_strings_that_use_up_what_a_look_may_cost_stay_as_they_then_are():
     picked = [("soup of near the floor", 607), ("cut heads", 853), ("cut heads", 1395), ("ansi", 2501)]
     line = json.dumps([FAMILIES[name][at : at + 2_000] for name, at in picked]).encode()
 
-    once = list(Records(Redactor(KEY)).lines([line]))
+    once = list(JsonRedactor(Redactor(KEY)).redact_lines([line]))
 
     assert b"<secret:unjudged:" in once[0], "nothing was used up: choose other strings"
-    assert list(Records(Redactor(KEY)).lines(once)) == once
+    assert list(JsonRedactor(Redactor(KEY)).redact_lines(once)) == once

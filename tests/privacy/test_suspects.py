@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flightlog.privacy.detect import contexts, engine, suspects, tokens
-from flightlog.privacy.detect.known import Known
-from flightlog.privacy.records import Records
+from flightlog.privacy.detect.known import KnownSecrets
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
 from privacy import labelled
 
@@ -34,17 +34,17 @@ PIECES = st.sampled_from(
         "é",
         "<secret:a:00>",
     ]
-    + [head.head.decode() for forms in tokens._tables().values() for head in forms[:1]]
+    + [head.head.decode() for forms in tokens._forms_by_head().values() for head in forms[:1]]
 )
 
 
 def named(line):
-    return [each.begin for each in suspects.lines_in(line, Known())] == [0]
+    return [each.begin for each in suspects.find_suspect_lines(line, KnownSecrets())] == [0]
 
 
 def holds(line):
     leaf = json.loads(line)["text"]
-    return bool(engine.find(line) or engine.find(leaf.encode("utf-8", "surrogatepass")))
+    return bool(engine.find_private_values(line) or engine.find_private_values(leaf.encode("utf-8", "surrogatepass")))
 
 
 def test_a_line_with_a_secret_is_named_however_it_is_written():
@@ -69,7 +69,7 @@ def test_a_line_that_is_not_named_holds_nothing(text, twice, ascii_only):
 
 
 def redacted(line):
-    return json.loads(next(iter(Records(Redactor(bytes(32))).lines([line.encode()]))))["text"]
+    return json.loads(next(iter(JsonRedactor(Redactor(bytes(32))).redact_lines([line.encode()]))))["text"]
 
 
 def with_escaped_marks(text):
@@ -93,7 +93,7 @@ def test_a_line_and_its_ascii_form_get_the_same_tags(text):
 @settings(max_examples=60, deadline=None)
 @given(st.lists(EVERYDAY | st.sampled_from([one.text for one in LABELLED[::3]]), max_size=6).map("".join))
 def test_a_line_with_escaped_marks_gets_the_tags_of_its_text(text):
-    assert redacted(with_escaped_marks(text + ".")) == Redactor(bytes(32)).text(text + ".")
+    assert redacted(with_escaped_marks(text + ".")) == Redactor(bytes(32)).redact_string(text + ".")
 
 
 @pytest.mark.parametrize(
@@ -106,24 +106,28 @@ def test_a_password_beside_an_escaped_character_is_found(text):
 def test_a_clean_line_with_escaped_characters_stays_as_it_is():
     line = json.dumps({"text": "3\u2192 nothing \U0001f511 \\\\u2192"}).encode()
 
-    assert list(Records(Redactor(bytes(32))).lines([line])) == [line]
+    assert list(JsonRedactor(Redactor(bytes(32))).redact_lines([line])) == [line]
 
 
 def test_only_the_lines_that_hold_something_are_named():
     clean = b'{"text":"nothing here"}'
     secret = json.dumps({"text": LABELLED[0].text}).encode()
 
-    begins = [each.begin for each in suspects.lines_in(b"\n".join((clean, secret, clean, secret)), Known())]
+    begins = [
+        each.begin for each in suspects.find_suspect_lines(b"\n".join((clean, secret, clean, secret)), KnownSecrets())
+    ]
 
     assert begins == [len(clean) + 1, 2 * len(clean) + len(secret) + 3]
 
 
 def test_a_known_value_names_its_line():
-    assert [each.begin for each in suspects.lines_in(b'{}\n{"a":"plainword"}', Known(["plainword"]))] == [3]
+    assert [
+        each.begin for each in suspects.find_suspect_lines(b'{}\n{"a":"plainword"}', KnownSecrets(["plainword"]))
+    ] == [3]
 
 
 def test_no_head_of_a_token_reads_as_a_name():
-    for form in tokens._forms():
+    for form in tokens._load_token_forms():
         assert not contexts.name_size(form.head + b"0")
 
 
@@ -132,6 +136,6 @@ def test_curly_quotes_are_quotes_also_where_json_escapes_them(written):
     word = "correct" + "horse"
     text = written.format(word)
 
-    assert word not in Redactor(b"k").text(text)
-    (line,) = Records(Redactor(b"k")).lines([json.dumps({"t": text}).encode()])
+    assert word not in Redactor(b"k").redact_string(text)
+    (line,) = JsonRedactor(Redactor(b"k")).redact_lines([json.dumps({"t": text}).encode()])
     assert word.encode() not in line

@@ -5,7 +5,7 @@ import pytest
 from flightlog.model.pages import Tier
 from flightlog.privacy import tiers
 
-RETRO = tiers.layout("retro")
+RETRO = tiers.layout_of("retro")
 FILES = [
     "state/analysis.json",
     "state/analysis.json.corrupt",
@@ -43,7 +43,9 @@ def test_git_can_add_only_what_the_table_names_tracked(tmp_path, inside):
     for name in FILES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text("x")
-    place, text = (root, tiers.gitignore(RETRO, root="")) if inside else (tmp_path, tiers.gitignore(RETRO))
+    place, text = (
+        (root, tiers.render_gitignore(RETRO, root="")) if inside else (tmp_path, tiers.render_gitignore(RETRO))
+    )
     (place / ".gitignore").write_text(text)
     git(tmp_path, "init", "-q")
 
@@ -68,7 +70,7 @@ def test_what_no_layout_names_is_not_ours():
 
 
 def test_the_ignore_file_keeps_the_order_of_the_source_document():
-    lines = tiers.gitignore(RETRO).splitlines()
+    lines = tiers.render_gitignore(RETRO).splitlines()
     base = f"{RETRO.root}/"
 
     assert lines.index(f"{base}*") < lines.index(f"!{base}logs/") < lines.index(f"{base}logs/*")
@@ -76,12 +78,12 @@ def test_the_ignore_file_keeps_the_order_of_the_source_document():
 
 
 def test_both_sides_of_a_merge_keep_their_lines(tmp_path):
-    dataset = tiers.layout("dataset")
+    dataset = tiers.layout_of("dataset")
     file = tmp_path / ".git-ml/tracked/rows.jsonl"
     file.parent.mkdir(parents=True)
     file.write_text("0\n")
-    (tmp_path / ".gitattributes").write_text(tiers.gitattributes(dataset))
-    (tmp_path / ".gitignore").write_text(tiers.gitignore(dataset))
+    (tmp_path / ".gitattributes").write_text(tiers.render_gitattributes(dataset))
+    (tmp_path / ".gitignore").write_text(tiers.render_gitignore(dataset))
     git(tmp_path, "init", "-q", "-b", "main")
     git(tmp_path, "add", "-A")
     git(tmp_path, "commit", "-qm", "first")

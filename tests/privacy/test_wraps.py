@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from flightlog.privacy.detect.wraps import is_cut, joined, joined_around
+from flightlog.privacy.detect.wraps import ends_line, unwrap_around, unwrap_lines
 from privacy import labelled, vendors
 from privacy.labelled import Labelled
 from privacy.test_detect import covered, sample
@@ -93,17 +93,17 @@ def test_lines_of_words_are_not_one_value(text):
 
 def test_joined_lines_lead_back_to_where_they_stood():
     view = b"     1\tkey = abcdef\n     2\tghijkl\n     3\tmn\n"
-    text, back = joined(view, 13, 100)
+    text, back = unwrap_lines(view, 13, 100)
 
     assert text.startswith(b"abcdefghijkl")
     assert [view[back(end) - 1 : back(end)] for end in range(1, 13)] == [b"%c" % each for each in b"abcdefghijkl"]
 
-    around, _, at = joined_around(view, view.index(b"ghi"), 20, 30)
+    around, _, at = unwrap_around(view, view.index(b"ghi"), 20, 30)
     assert around[at:].startswith(b"ghijkl")
     assert around[at - 3 : at] == b"def"
 
 
 def test_what_ends_with_its_line_is_told():
-    assert is_cut(b"abc\r\n", 3)
-    assert is_cut(b"abc \\\n", 3)
-    assert not is_cut(b"abc d\n", 3)
+    assert ends_line(b"abc\r\n", 3)
+    assert ends_line(b"abc \\\n", 3)
+    assert not ends_line(b"abc d\n", 3)

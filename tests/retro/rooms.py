@@ -6,7 +6,7 @@ from pathlib import Path
 from flightlog.privacy.redact import Redactor
 from flightlog.retro import workflow
 from flightlog.retro.issues import drafts
-from flightlog.retro.room import ROOT, Room
+from flightlog.retro.room import ROOT, RetroStore
 
 DAY_MS = 86_400_000
 NOON_MS = 1_793_966_400_000
@@ -23,23 +23,23 @@ class Clock:
         return self.ms
 
 
-def make_room(folder: Path, *known: str) -> Room:
+def make_room(folder: Path, *known: str) -> RetroStore:
     clock = Clock()
     numbers = itertools.count(1)
-    room = Room(folder / ROOT, Redactor(b"k" * 32, known=known), clock, lambda: f"id{next(numbers)}")
-    room.prepare()
+    room = RetroStore(folder / ROOT, Redactor(b"k" * 32, known=known), clock, lambda: f"id{next(numbers)}")
+    room.prepare_directory()
     return room
 
 
-def report(room: Room, title: str, description: str = "", severity=None, **more):
+def report(room: RetroStore, title: str, description: str = "", severity=None, **more):
     """Put a draft in and return its id."""
-    one = drafts.draft(title, description, room.now_ms(), severity, **more)
-    room.put_draft(one)
+    one = drafts.make_draft(title, description, room.now_ms(), severity, **more)
+    room.store_draft(one)
     return one.id
 
 
-def reported(room: Room, title: str, description: str = "", severity=None, **more):
+def reported(room: RetroStore, title: str, description: str = "", severity=None, **more):
     """Put a draft in, process it, and return its id."""
     name = report(room, title, description, severity, **more)
-    workflow.process(room)
+    workflow.process_drafts(room)
     return name

@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from browser import Browser
-from flightlog.retro.analysis.findings import findings
-from flightlog.retro.artifact.page import artifact, embedded, markdown
-from flightlog.retro.digest import Digest, Prompt
-from flightlog.retro.state import Analysis, Meta, Preferences
+from flightlog.retro.analysis.findings import collect_findings
+from flightlog.retro.artifact.page import embed_json, render_artifact, render_markdown
+from flightlog.retro.digest import ConversationDigest, DigestPrompt
+from flightlog.retro.state import AnalysisMeta, Preferences, RetroAnalysis
 from retro.planted import chats
 from retro.test_planted import digests_of
 
 AXE = Path(__file__).parents[2] / ".tools/web/node_modules/axe-core/axe.min.js"
 HOSTILE = "</script><script>document.title='owned'</script><img src=https://example.com/x onerror=alert(1)>"
-META = Meta("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", 1)
+META = AnalysisMeta("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", 1)
 
 
 @pytest.fixture(scope="module")
@@ -27,19 +27,19 @@ def browser():
 
 
 def page_of(digests, found=()):
-    return artifact(Analysis(1, META, tuple(found)), digests, UTC, "outputs/a.html")
+    return render_artifact(RetroAnalysis(1, META, tuple(found)), digests, UTC, "outputs/a.html")
 
 
 def test_data_cannot_end_its_element():
-    assert "<" not in embedded({HOSTILE: HOSTILE})
-    assert json.loads(embedded([HOSTILE, "\u2028&"])) == [HOSTILE, "\u2028&"]
+    assert "<" not in embed_json({HOSTILE: HOSTILE})
+    assert json.loads(embed_json([HOSTILE, "\u2028&"])) == [HOSTILE, "\u2028&"]
 
 
 def test_hostile_titles_stay_text_and_nothing_leaves(browser, tmp_path):
-    digests = [*digests_of(chats(2, 40)[0]), Digest("h1", "chatgpt", "1", HOSTILE, 1_700_000_000_000,
-               prompts=(Prompt("h1#1", 1_700_000_000_000, HOSTILE),))]  # fmt: skip
+    digests = [*digests_of(chats(2, 40)[0]), ConversationDigest("h1", "chatgpt", "1", HOSTILE, 1_700_000_000_000,
+               prompts=(DigestPrompt("h1#1", 1_700_000_000_000, HOSTILE),))]  # fmt: skip
     file = tmp_path / "a.html"
-    file.write_text(page_of(digests, findings(digests, UTC, Preferences())))
+    file.write_text(page_of(digests, collect_findings(digests, UTC, Preferences())))
     page = browser.page()
     page.go(file.as_uri())
     page.until("document.querySelectorAll('#charts figure').length === 5")
@@ -60,7 +60,7 @@ def test_hostile_titles_stay_text_and_nothing_leaves(browser, tmp_path):
 def test_the_page_has_no_serious_fault_of_access_and_no_error(browser, tmp_path, dark):
     digests = digests_of(chats(5, 40)[0])
     file = tmp_path / "a.html"
-    file.write_text(page_of(digests, findings(digests, UTC, Preferences())))
+    file.write_text(page_of(digests, collect_findings(digests, UTC, Preferences())))
     page = browser.page(dark=dark)
     page.go(file.as_uri())
     page.until("document.querySelectorAll('#charts figure').length === 5")
@@ -77,8 +77,11 @@ def test_the_page_has_no_serious_fault_of_access_and_no_error(browser, tmp_path,
 
 
 def test_fifty_thousand_conversations_open_at_once(browser, tmp_path):
-    digests = [Digest(f"c{n}", "chatgpt", "1", f"Conversation {n}", 1_600_000_000_000 + n * 60_000, messages=n % 90)
-               for n in range(50_000)]  # fmt: skip
+    minute_ms, first_ms = 60_000, 1_600_000_000_000
+    digests = [
+        ConversationDigest(f"c{n}", "chatgpt", "1", f"Conversation {n}", first_ms + n * minute_ms, messages=n % 90)
+        for n in range(50_000)
+    ]
     file = tmp_path / "a.html"
     file.write_text(page_of(digests))
     page = browser.page()
@@ -93,7 +96,7 @@ def test_fifty_thousand_conversations_open_at_once(browser, tmp_path):
 
 def test_markdown_keeps_foreign_words_in_code():
     digests = digests_of(chats(2, 30)[0])
-    told = markdown(Analysis(1, META, findings(digests, UTC, Preferences())))
+    told = render_markdown(RetroAnalysis(1, META, collect_findings(digests, UTC, Preferences())))
 
     assert told.startswith("---\ncreated: 2026-11-02")
     assert "## topic: `" in told

@@ -12,10 +12,10 @@ from flightlog.app import open_runtime
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.privacy.tiers import Tier, kind_of
 from flightlog.retro import feedback, logs, looking, workflow
-from flightlog.retro.artifact.page import artifact
+from flightlog.retro.artifact.page import render_artifact
 from flightlog.retro.issues.board import MOVES, STATUSES
-from flightlog.retro.room import ROOT, Room
-from flightlog.retro.state import VERSION, decoded
+from flightlog.retro.room import ROOT, RetroStore
+from flightlog.retro.state import VERSION, decode_analysis
 from retro.rooms import DAY_MS, make_room, report, reported
 from sources_exports import claude_conversation
 
@@ -39,11 +39,11 @@ def public(room):
 
 def test_1_the_workflow_publishes_and_writes_the_changelog(room):
     name = reported(room, "The total is wrong", "It adds twice")
-    workflow.approve(room)
-    workflow.publish(room)
+    workflow.approve_clusters(room)
+    workflow.publish_issues(room)
     assert json.loads(public(room)[f"issue_{name}.json"])["title"] == "The total is wrong"
 
-    workflow.resolve(room, name, "Each line is added once")
+    workflow.resolve_issue(room, name, "Each line is added once")
 
     assert list(public(room)) == ["CHANGELOG.md"]
     assert f"- **{name}**: Each line is added once" in public(room)["CHANGELOG.md"]
@@ -52,9 +52,9 @@ def test_1_the_workflow_publishes_and_writes_the_changelog(room):
 
 def test_2_importing_keeps_severity_and_tags_so_that_a_corrupt_state_takes_the_fast_track(room):
     (room.root / "state" / "analysis.json").write_text('{"schema_version": 1')
-    assert room.analysis() is None
+    assert room.load_analysis() is None
 
-    done = workflow.process(room)
+    done = workflow.process_drafts(room)
 
     (issue,) = done.board.issues.values()
     assert (issue.severity, set(issue.tags) >= {"retro", "incident"}) == ("critical", True)
@@ -64,10 +64,10 @@ def test_2_importing_keeps_severity_and_tags_so_that_a_corrupt_state_takes_the_f
 
 def test_3_a_duplicate_raises_the_frequency(room):
     name = reported(room, "Search finds nothing after an update", "No hits for any word")
-    before = room.board().issues[name].priority_score
+    before = room.load_board().issues[name].priority_score
 
     report(room, "After an update the search finds nothing", "No hits for any word")
-    board = workflow.process(room).board
+    board = workflow.process_drafts(room).board
 
     assert list(board.issues) == [name]
     assert board.issues[name].frequency == 2
@@ -77,10 +77,10 @@ def test_3_a_duplicate_raises_the_frequency(room):
 def test_4_the_ranking_at_the_gate_has_the_numbers_of_now(tmp_path):
     room = make_room(tmp_path)
     name = reported(room, "Old but gold")
-    fresh = room.board().issues[name].priority_score
+    fresh = room.load_board().issues[name].priority_score
     room.now_ms.ms += 8 * DAY_MS
 
-    shown = workflow.process(room).board.issues[name].priority_score
+    shown = workflow.process_drafts(room).board.issues[name].priority_score
 
     assert shown == pytest.approx(fresh / 1.5)
 
@@ -102,27 +102,27 @@ def test_5_yes_approves_and_publishes(tmp_path):
 
 
 def test_6_a_fresh_state_is_of_the_version_that_is_read(room, tmp_path):
-    looking.analyse(room, __import__("datetime").UTC)
+    looking.analyze(room, __import__("datetime").UTC)
 
-    state = decoded((room.root / "state" / "analysis.json").read_bytes())
+    state = decode_analysis((room.root / "state" / "analysis.json").read_bytes())
 
     assert state.schema_version == VERSION == 1
-    workflow.process(room)
+    workflow.process_drafts(room)
     assert json.loads((room.root / "issue-state.json").read_text())["schema_version"] == 2
 
 
 def test_7_the_threshold_and_every_status_are_used(room):
     one = reported(room, "Cart shows wrong sum", "in the basket view", affected_files=("src/cart.py", "src/sum.py"))
     two = reported(room, "Basket loses entries", "when leaving", affected_files=("src/cart.py", "src/sum.py"))
-    board = room.board()
+    board = room.load_board()
     assert board.issues[one].cluster_id == board.issues[two].cluster_id
     strict = msgspec.structs.replace(board, cluster_threshold=1.01)
-    from flightlog.retro.issues.cluster import clustered
+    from flightlog.retro.issues.cluster import cluster_issues
 
-    assert len(clustered(strict, room.now_ms()).clusters) == 2
+    assert len(cluster_issues(strict, room.now_ms()).clusters) == 2
 
-    workflow.carry(room, one, "in_progress")
-    assert room.board().issues[one].status == "in_progress"
+    workflow.move_issue(room, one, "in_progress")
+    assert room.load_board().issues[one].status == "in_progress"
     assert set(MOVES) == set(STATUSES)
 
 
@@ -132,8 +132,8 @@ def test_8_what_is_tracked_was_scrubbed_by_rules_before_it_was_written(room):
         f"Token {SECRET} refused",
         "mail ada.lovelace@analytical-engines.net in /home/ada/shop\nuser: my private words",
     )
-    workflow.approve(room)
-    workflow.publish(room)
+    workflow.approve_clusters(room)
+    workflow.publish_issues(room)
 
     (body,) = public(room).values()
 
@@ -141,7 +141,7 @@ def test_8_what_is_tracked_was_scrubbed_by_rules_before_it_was_written(room):
     for private in (SECRET, "lovelace", "/home/ada", "my private words"):
         assert private not in body
     with pytest.raises(Conflict):
-        workflow.checked(room, msgspec.structs.replace(room.board().issues[name], status="draft"))
+        workflow.validate_issue(room, msgspec.structs.replace(room.load_board().issues[name], status="draft"))
 
 
 def test_9_one_character_does_not_decide_privacy():
@@ -158,9 +158,9 @@ def test_10_a_closing_script_tag_stays_text(room, tmp_path):
     hostile = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
     export.write_text(json.dumps([claude_conversation("c1", hostile, name=hostile)]))
     looking.read_export(room, export)
-    analysis = looking.analyse(room, __import__("datetime").UTC)
+    analysis = looking.analyze(room, __import__("datetime").UTC)
 
-    page = artifact(analysis, list(looking.kept(room).values()), __import__("datetime").UTC, "a")
+    page = render_artifact(analysis, list(looking.load_digests(room).values()), __import__("datetime").UTC, "a")
 
     assert page.count("</script>") == 2
     assert "<img" not in page
@@ -168,10 +168,10 @@ def test_10_a_closing_script_tag_stays_text(room, tmp_path):
 
 
 def test_11_each_artifact_keeps_its_own_notes(room):
-    analysis = looking.analyse(room, __import__("datetime").UTC)
+    analysis = looking.analyze(room, __import__("datetime").UTC)
 
     one, two = (
-        artifact(analysis, [], __import__("datetime").UTC, name) for name in ("outputs/a.html", "outputs/b.html")
+        render_artifact(analysis, [], __import__("datetime").UTC, name) for name in ("outputs/a.html", "outputs/b.html")
     )
 
     assert '"name":"outputs/a.html"' in one
@@ -180,12 +180,12 @@ def test_11_each_artifact_keeps_its_own_notes(room):
 
 
 def test_12_a_session_can_be_resumed_without_its_id_even_after_a_crash_in_its_first_moment(tmp_path):
-    from flightlog.app.retro_session import begin, current
+    from flightlog.app.retro_session import current_session, start_session
 
     room = make_room(tmp_path)
-    session = begin(open_runtime(), room)  # and nothing more: the crash
+    session = start_session(open_runtime(), room)  # and nothing more: the crash
 
-    assert begin(open_runtime(), room, "latest") == session == current(room)
+    assert start_session(open_runtime(), room, "latest") == session == current_session(room)
     assert json.loads((room.root / "resume-session.json").read_text()) == {"session_id": session}
 
 
@@ -193,7 +193,7 @@ def test_13_a_second_corruption_does_not_destroy_the_first(room):
     state = room.root / "state" / "analysis.json"
     for body in ("{", "[1"):
         state.write_text(body)
-        assert room.analysis() is None
+        assert room.load_analysis() is None
 
     kept = {path.name: path.read_text() for path in (room.root / "state").glob("*.corrupt-*")}
 
@@ -203,10 +203,10 @@ def test_13_a_second_corruption_does_not_destroy_the_first(room):
 
 def test_14_logs_do_not_grow_for_ever(room):
     first = logs.ToolLog(room.root, "s1", in_full=True)
-    first.note("t", "Read", {"file_path": "/home/ada/x"}, "all of it")
+    first.append_call("t", "Read", {"file_path": "/home/ada/x"}, "all of it")
     assert "all of it" in (room.root / logs.DEBUG).read_text()
     second = logs.ToolLog(room.root, "s2", in_full=True)
-    second.note("t", "Grep", {"pattern": "x"}, "other")
+    second.append_call("t", "Grep", {"pattern": "x"}, "other")
 
     assert "all of it" not in (room.root / logs.DEBUG).read_text()
     audit = (room.root / logs.AUDIT).read_text()
@@ -218,22 +218,24 @@ def test_14_logs_do_not_grow_for_ever(room):
     assert not (room.root / logs.AUDIT).exists()
     assert [path.name for path in (room.root / "logs").glob("debug_audit_*")] == ["debug_audit_1.jsonl"]
     (room.root / "outputs" / "debug_mine.jsonl").write_text("mine")
-    assert [move.item.name for move in logs.due(room.root, room.now_ms() + 10_000 * DAY_MS)] == [
+    assert [move.item.name for move in logs.logs_due(room.root, room.now_ms() + 10_000 * DAY_MS)] == [
         "logs/debug_audit_1.jsonl"]  # fmt: skip
 
 
 def test_15_the_tracked_log_can_hold_nothing_but_numbers(room):
-    name = logs.pseudonym("d72c97bd-953d-47f7-bfb0-86f9eed5e73a", b"k" * 32)
-    logs.metered(room.root, logs.Metrics(name, 1.2, logs.Tokens(100, 1804), errors={"timeout": 1}))
+    name = logs.pseudonymize_session("d72c97bd-953d-47f7-bfb0-86f9eed5e73a", b"k" * 32)
+    logs.append_metrics(room.root, logs.SessionMetrics(name, 1.2, logs.SessionTokens(100, 1804), errors={"timeout": 1}))
 
     line = json.loads((room.root / logs.METRICS).read_text())
 
     assert (line["cost_usd"], line["tokens"]["output"], line["errors"]) == (1.2, 1804, {"timeout": 1})
     assert "d72c97bd" not in name
     with pytest.raises((AssertionError, ValueError)):
-        logs.metered(room.root, logs.Metrics("/home/ada: x!!!!", 0, logs.Tokens()))
+        logs.append_metrics(room.root, logs.SessionMetrics("/home/ada: x!!!!", 0, logs.SessionTokens()))
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"session_id": name, "cost_usd": 1, "tokens": {}, "errors": {"/home/ada": 1}}, logs.Metrics)
+        msgspec.convert(
+            {"session_id": name, "cost_usd": 1, "tokens": {}, "errors": {"/home/ada": 1}}, logs.SessionMetrics
+        )
 
 
 def test_16_feedback_is_given_on_the_command_line_and_counts(tmp_path):
@@ -250,9 +252,9 @@ def test_16_feedback_is_given_on_the_command_line_and_counts(tmp_path):
     assert summary["low_rated"] == {first["id"]: 1.0}
     after = json.loads(run(tmp_path, "retro", "analyze", "--json", "--no-draw").stdout)["patterns"]
     assert next(each for each in after if each["id"] == first["id"])["confidence"] < first["confidence"]
-    assert feedback.score("up") == 5
+    assert feedback.parse_rating("up") == 5
     with pytest.raises(Invalid):
-        feedback.score("7")
+        feedback.parse_rating("7")
 
 
 def test_17_a_claude_export_is_read(room, tmp_path):
@@ -264,6 +266,6 @@ def test_17_a_claude_export_is_read(room, tmp_path):
     read = looking.read_export(room, export)
 
     assert read.new == 1
-    (digest,) = looking.kept(room).values()
+    (digest,) = looking.load_digests(room).values()
     assert (digest.source, digest.prompts[0].text) == ("claude", "How do I prune roses?")
-    assert isinstance(room, Room)
+    assert isinstance(room, RetroStore)

@@ -40,10 +40,10 @@ def test_what_comes_back_reopens_its_issue(tmp_path):
     room = make_room(tmp_path)
     text = "ValueError: cannot read state of version 3"
     name = reported(room, "State cannot be read", text)
-    workflow.resolve(room, name, "Version 3 is read")
+    workflow.resolve_issue(room, name, "Version 3 is read")
 
     report(room, "Again broken", "ValueError: cannot read state of version 4")
-    done = workflow.process(room)
+    done = workflow.process_drafts(room)
 
     assert done.reopened == (name,)
     assert done.board.issues[name].status == "prioritized"
@@ -54,8 +54,8 @@ def test_what_comes_back_reopens_its_issue(tmp_path):
 def test_priority_is_severity_times_log_frequency_times_ease_times_recency():
     issue = Issue("a", "t", "d", 0, 0, severity="high", frequency=3, fix_complexity="small")
 
-    assert cluster.priority(issue, DAY_MS) == 3 * 2 * 3 * 1.5
-    assert cluster.priority(issue, 8 * DAY_MS) == 3 * 2 * 3
+    assert cluster.priority_score(issue, DAY_MS) == 3 * 2 * 3 * 1.5
+    assert cluster.priority_score(issue, 8 * DAY_MS) == 3 * 2 * 3
 
 
 @pytest.mark.parametrize("seed", seeds(3))
@@ -74,7 +74,7 @@ def test_planted_duplicates_and_clusters_are_found(tmp_path, seed):
                 report(room, f"Again: {title.lower()}", body)
                 doubles += 1
 
-    done = workflow.process(room)
+    done = workflow.process_drafts(room)
 
     assert len(done.repeated) >= 0.9 * doubles
     assert doubles >= 0.9 * len(done.repeated)
@@ -86,11 +86,11 @@ def test_planted_duplicates_and_clusters_are_found(tmp_path, seed):
 def test_an_incident_is_drafted_once_and_a_broken_draft_is_left_alone(tmp_path):
     room = make_room(tmp_path)
     incident = Incident("breaker trip", room.now_ms(), "loop", ("s#1",))
-    room.put_draft(drafts.of_incident(incident))
-    room.put_draft(drafts.of_incident(incident))
+    room.store_draft(drafts.draft_from_incident(incident))
+    room.store_draft(drafts.draft_from_incident(incident))
     (room.root / "issue-drafts" / "draft_20260101_000000_abcdef123456.json").write_text("{")
 
-    done = workflow.process(room)
+    done = workflow.process_drafts(room)
 
     assert (len(done.imported), len(done.unreadable)) == (1, 1)
     assert [path.name for path in (room.root / "issue-drafts").glob("*.json")] == [
@@ -104,38 +104,38 @@ def test_an_interrupted_import_goes_on_without_doubling(tmp_path):
     report(room, "Something")
     (draft,) = path.glob("*.json")
     body = draft.read_bytes()
-    workflow.process(room)
+    workflow.process_drafts(room)
     draft.write_bytes(body)  # as if the run had ended between keeping and removing
 
-    assert workflow.process(room).imported == ()
-    assert len(room.board().issues) == 1
+    assert workflow.process_drafts(room).imported == ()
+    assert len(room.load_board().issues) == 1
 
 
 def test_resolving_needs_words_and_a_deferred_issue_leaves_the_public(tmp_path):
     room = make_room(tmp_path)
     name = reported(room, "Something")
-    workflow.approve(room)
-    assert workflow.publish(room) == [f"issues/issue_{name}.json"]
+    workflow.approve_clusters(room)
+    assert workflow.publish_issues(room) == [f"issues/issue_{name}.json"]
     with pytest.raises(Invalid):
-        workflow.resolve(room, name, " ")
+        workflow.resolve_issue(room, name, " ")
 
-    workflow.carry(room, name, "deferred", "later")
+    workflow.move_issue(room, name, "deferred", "later")
 
     assert not (room.root / "issues" / f"issue_{name}.json").exists()
     with pytest.raises(Conflict):
-        workflow.resolve(room, name, "done")
+        workflow.resolve_issue(room, name, "done")
 
 
 def test_only_an_unchanged_incident_draft_is_approved_unasked(tmp_path):
     room = make_room(tmp_path)
     report(room, "Ottilie has Crohn", "data loss", "critical", tags=("retro", "incident"))
     (room.root / "state" / "analysis.json").write_text('{"schema_version": 1, "label": "Ottilie')
-    assert room.analysis() is None
+    assert room.load_analysis() is None
     (draft,) = [path for path in (room.root / "issue-drafts").glob("*.json") if "corrupt" in path.read_text()]
     forged = draft.with_name("draft_20260101_000000_abcdef123456.json")
     forged.write_text(draft.read_text().replace("retro: corrupt state", "Ottilie was diagnosed"))
 
-    board = workflow.process(room).board
+    board = workflow.process_drafts(room).board
 
     approved = {each.theme for each in board.clusters.values() if each.status == "approved"}
     assert approved == {"retro: corrupt state"}
@@ -145,10 +145,10 @@ def test_only_an_unchanged_incident_draft_is_approved_unasked(tmp_path):
 def test_a_finding_is_approved_by_its_name_alone(tmp_path):
     room = make_room(tmp_path)
     pattern = Pattern("failure-1", "Ottilie: no such file", "behavioral", 0.9, kind="failure again", count=3)
-    room.put_draft(drafts.of_finding(pattern, room.now_ms()))
-    workflow.process(room)
-    (cluster_id,) = room.board().clusters
+    room.store_draft(drafts.draft_from_finding(pattern, room.now_ms()))
+    workflow.process_drafts(room)
+    (cluster_id,) = room.load_board().clusters
 
-    assert workflow.approve(room) == []
-    assert workflow.publish(room) == []
-    assert workflow.approve(room, cluster_id) == [cluster_id]
+    assert workflow.approve_clusters(room) == []
+    assert workflow.publish_issues(room) == []
+    assert workflow.approve_clusters(room, cluster_id) == [cluster_id]

@@ -1,11 +1,11 @@
 """What an analyst says is kept beside what was counted, and only what fits."""
 
-from flightlog.retro.events import Judged, Told
-from flightlog.retro.judging import extended, judged
-from flightlog.retro.state import Analysis, Evidence, Meta, Pattern
+from flightlog.retro.events import AnalystFinding, AnalystRan
+from flightlog.retro.judging import decode_reply, extend_findings
+from flightlog.retro.state import AnalysisMeta, Pattern, PatternEvidence, RetroAnalysis
 
-FOUND = Pattern("topic-1", "soil, compost", "theme", 0.5, evidence=(Evidence("s#1", "x"),))
-ANALYSIS = Analysis(1, Meta("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", 1), (FOUND,))
+FOUND = Pattern("topic-1", "soil, compost", "theme", 0.5, evidence=(PatternEvidence("s#1", "x"),))
+ANALYSIS = RetroAnalysis(1, AnalysisMeta("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z", 1), (FOUND,))
 
 
 def block(text):
@@ -18,16 +18,20 @@ def test_only_known_findings_are_named_and_only_shown_places_are_evidence():
         '"new": [{"label": "You ask twice", "evidence": ["s#1", "made-up#1"]}, {"label": " "}]}'
     )
 
-    assert judged(said, ANALYSIS) == Judged({"topic-1": "The garden"}, (Told("You ask twice", "", ("s#1",)),))
+    assert decode_reply(said, ANALYSIS) == AnalystRan(
+        {"topic-1": "The garden"}, (AnalystFinding("You ask twice", "", ("s#1",)),)
+    )
 
 
 def test_what_is_no_json_says_nothing():
     for text in ("plain words", block("{"), block('{"names": ["x"]}'), block('{"new": [{"label": 3}]}')):
-        assert judged(text, ANALYSIS) == Judged()
+        assert decode_reply(text, ANALYSIS) == AnalystRan()
 
 
 def test_the_last_word_counts_and_what_was_counted_stays():
-    told = extended([FOUND], [Judged({"topic-1": "a"}), Judged({"topic-1": "b"}, (Told("new", "why", ("s#1",)),))])
+    told = extend_findings(
+        [FOUND], [AnalystRan({"topic-1": "a"}), AnalystRan({"topic-1": "b"}, (AnalystFinding("new", "why", ("s#1",)),))]
+    )
 
     assert (told[0].label, told[0].title) == ("soil, compost", "b")
-    assert (told[1].kind, told[1].label, told[1].evidence) == ("analyst", "new", (Evidence("s#1"),))
+    assert (told[1].kind, told[1].label, told[1].evidence) == ("analyst", "new", (PatternEvidence("s#1"),))

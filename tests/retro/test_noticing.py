@@ -2,7 +2,7 @@
 
 from flightlog.model.damage import Incident
 from flightlog.retro import workflow
-from flightlog.retro.noticing import notice
+from flightlog.retro.noticing import draft_incidents
 from retro.rooms import make_room
 
 
@@ -10,22 +10,22 @@ def test_what_is_seen_again_is_told_again_only_after_it_was_resolved(tmp_path):
     room = make_room(tmp_path)
 
     def seen():
-        return notice(room, [Incident("damage", room.now_ms(), "dataset", ("a.jsonl",))])
+        return draft_incidents(room, [Incident("damage", room.now_ms(), "dataset", ("a.jsonl",))])
 
     assert len(seen()) == 1
     assert seen() == []
-    (name,) = workflow.process(room).imported
-    workflow.resolve(room, name, "Mended the file")
+    (name,) = workflow.process_drafts(room).imported
+    workflow.resolve_issue(room, name, "Mended the file")
     assert len(seen()) == 1
 
-    assert workflow.process(room).reopened == (name,)
+    assert workflow.process_drafts(room).reopened == (name,)
 
 
 def test_what_a_journal_tells_is_told_once_for_ever(tmp_path):
     room = make_room(tmp_path)
     incident = Incident("breaker trip", room.now_ms(), "loop", ("session-001/journal.jsonl#9",))
-    notice(room, [incident])
-    (name,) = workflow.process(room).imported
-    workflow.resolve(room, name, "Raised the limit")
+    draft_incidents(room, [incident])
+    (name,) = workflow.process_drafts(room).imported
+    workflow.resolve_issue(room, name, "Raised the limit")
 
-    assert notice(room, [incident]) == []
+    assert draft_incidents(room, [incident]) == []

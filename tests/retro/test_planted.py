@@ -6,9 +6,9 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 from flightlog.retro import chats
-from flightlog.retro.analysis.findings import findings
-from flightlog.retro.analysis.repetition import questions
-from flightlog.retro.analysis.topics import topics
+from flightlog.retro.analysis.findings import collect_findings
+from flightlog.retro.analysis.repetition import repeated_questions
+from flightlog.retro.analysis.topics import find_topics
 from flightlog.retro.state import Preferences
 from flightlog.sources.exports import chatgpt
 from fresh import seeds
@@ -20,8 +20,8 @@ SEEDS = seeds(3)
 
 
 def digests_of(conversations):
-    made = [chatgpt.chat_of(written(each)) for each in conversations]
-    return [chats.digest_of(chat, chat.id) for chat in made]
+    made = [chatgpt.decode_chat(written(each)) for each in conversations]
+    return [chats.digest_chat(chat, chat.id) for chat in made]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -29,7 +29,7 @@ def test_topics_are_found(seed):
     conversations, truth = planted(seed)
     digests = digests_of(conversations)
 
-    found = topics(digests)
+    found = find_topics(digests)
 
     names = sorted(set(truth.topic_of.values()))
     label = {digests[member].id: number for number, topic in enumerate(found) for member in topic.members}
@@ -50,7 +50,7 @@ def test_questions_asked_again_are_found():
     right = there = told = 0
     for seed in seeds(12):
         conversations, truth = planted(seed)
-        found = [set(each.conversations) for each in questions(digests_of(conversations))]
+        found = [set(each.conversations) for each in repeated_questions(digests_of(conversations))]
         right += sum(each in truth.repeated for each in found)
         there += len(truth.repeated)
         told += len(found)
@@ -62,8 +62,8 @@ def test_questions_asked_again_are_found():
 def test_the_same_input_gives_the_same_findings_in_any_order():
     digests = digests_of(planted(7)[0])
 
-    one = findings(digests, UTC, Preferences())
-    two = findings(sorted(digests, key=lambda each: each.id, reverse=True), UTC, Preferences())
+    one = collect_findings(digests, UTC, Preferences())
+    two = collect_findings(sorted(digests, key=lambda each: each.id, reverse=True), UTC, Preferences())
 
-    assert one == findings(digests, UTC, Preferences())
+    assert one == collect_findings(digests, UTC, Preferences())
     assert {pattern.id for pattern in one} == {pattern.id for pattern in two}

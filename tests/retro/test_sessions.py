@@ -5,8 +5,8 @@ import random
 import pytest
 
 from flightlog.archive import Archive
-from flightlog.model.address import parse
-from flightlog.retro.sessions import digest_of
+from flightlog.model.address import parse_address
+from flightlog.retro.sessions import digest_session
 from fresh import seeds
 from retro.planted_sessions import Scene, planted
 from transcripts import write
@@ -19,9 +19,11 @@ def test_frictions_are_found_where_they_were_put(tmp_path, seed):
     truth = planted(tmp_path, seed)
     archive = Archive([str(tmp_path)])
 
-    digests = [digest_of(session, "1") for session in archive.told()]
+    digests = [digest_session(session, "1") for session in archive.iter_sessions()]
 
-    found = {(digest.id, mark.kind, parse(mark.address).turn) for digest in digests for mark in digest.frictions}
+    found = {
+        (digest.id, mark.kind, parse_address(mark.address).turn) for digest in digests for mark in digest.frictions
+    }
     assert len(found & truth) >= BAR * len(truth), sorted(truth - found)
     assert len(found & truth) >= BAR * len(found), sorted(found - truth)
 
@@ -30,7 +32,7 @@ def digest(tmp_path, tell):
     scene = Scene("22222222-2222-4222-8222-222222222222", random.Random(1), 3)
     tell(scene)
     write(tmp_path, scene.session, *scene.records)
-    return digest_of(Archive([str(tmp_path)]).session(scene.session), "1")
+    return digest_session(Archive([str(tmp_path)]).read_session(scene.session), "1")
 
 
 def test_commits_and_tests_are_told_by_what_the_tools_said(tmp_path):

@@ -12,7 +12,7 @@ from flightlog.model.errors import Invalid
 from flightlog.privacy.redact import Redactor
 from flightlog.retro import looking, workflow
 from flightlog.retro.issues.board import Issue
-from flightlog.retro.issues.triage import is_intranet, is_reserved, triaged, without_private_text
+from flightlog.retro.issues.triage import is_intranet, is_reserved, triage_issue, without_private_text
 from flightlog.retro.room import ROOT
 from retro.rooms import make_room, report, reported
 from sources_exports import claude_conversation
@@ -96,7 +96,7 @@ def test_names_known_from_git_and_an_export_are_removed(tmp_path):
 
     name = reported(room, "Ottilie cannot log in", "QUENNEVILLE sees an empty page", category="Ottilie's bug")
 
-    issue = room.board().issues[name]
+    issue = room.load_board().issues[name]
     assert (issue.title, issue.description) == ("<name> cannot log in", "<name> sees an empty page")
     assert "Ottilie" not in issue.category
 
@@ -119,7 +119,7 @@ def test_the_git_identity_is_removed_by_the_command(tmp_path):
 def test_an_affected_file_is_a_whole_path():
     issue = Issue("a" * 12, "Fails", "in /home/x/secret-client/app.py and ./src/b-c/d.test.ts", 1, 1)
 
-    found = triaged(issue, Redactor(b"k" * 32), 1)
+    found = triage_issue(issue, Redactor(b"k" * 32), 1)
 
     assert found.affected_files == ("~/secret-client/app.py", "src/b-c/d.test.ts")
 
@@ -128,7 +128,7 @@ def test_notes_of_a_resolution_are_public_text_too(tmp_path):
     room = make_room(tmp_path)
     name = reported(room, "Something")
 
-    workflow.resolve(room, name, f'The user said: "{SAID}", see http://jira/X')
+    workflow.resolve_issue(room, name, f'The user said: "{SAID}", see http://jira/X')
 
     assert "lawyer" not in (room.root / "issues" / "CHANGELOG.md").read_text()
     assert "jira" not in (room.root / "issues" / "CHANGELOG.md").read_text()
@@ -137,11 +137,11 @@ def test_notes_of_a_resolution_are_public_text_too(tmp_path):
 def test_an_issue_whose_names_became_known_later_is_refused(tmp_path):
     room = make_room(tmp_path)
     name = report(room, "Ottilie cannot log in")
-    workflow.process(room)
+    workflow.process_drafts(room)
     room._own_names = frozenset({"Ottilie"})
 
     with pytest.raises(Invalid):
-        workflow.publish(room, name)
+        workflow.publish_issues(room, name)
 
     assert not list(Path(room.root / "issues").glob("issue_*"))
 
@@ -150,11 +150,11 @@ def test_a_published_issue_says_how_much_was_removed(tmp_path):
     room = make_room(tmp_path)
     token = "gh" + "p_" + "A7kQ2mZx9LwB4rVn8YcD3sHf6JgP1aE5uK0i"
     name = reported(room, f"Login fails with {token}", f"mail jane@acme.io, see http://jira/X; {token} again")
-    workflow.approve(room)
+    workflow.approve_clusters(room)
 
-    (path,) = workflow.publish(room)
+    (path,) = workflow.publish_issues(room)
 
     public = json.loads((room.root / path).read_text())
     assert public["removed"] == {"secrets": 2, "personal": 2}
     assert token not in str(public)
-    assert room.board().issues[name].published
+    assert room.load_board().issues[name].published

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Invalid, NotFound, Unreadable
-from flightlog.retro.chats import digest_of
+from flightlog.retro.chats import digest_chat
 from flightlog.sources.exports import chatgpt, claude_ai, reading
-from flightlog.sources.exports.chat import addressed
-from flightlog.sources.exports.pieces import pieces
+from flightlog.sources.exports.chat import iter_addressed_messages
+from flightlog.sources.exports.pieces import split_export
 from sources_exports import claude_conversation, claude_message, gpt_conversation, gpt_node
 
 VALUES = st.recursive(
@@ -39,7 +39,7 @@ def reader(data, size):
 def test_any_array_is_cut_into_its_elements_whatever_the_chunks(elements, size, is_indented):
     data = json.dumps(elements, indent=2 if is_indented else None).encode()
 
-    found = list(pieces(reader(data, size)))
+    found = list(split_export(reader(data, size)))
 
     assert [json.loads(piece.data) for piece in found] == elements
     assert all(data[piece.offset : piece.offset + len(piece.data)] == piece.data for piece in found)
@@ -53,7 +53,7 @@ def test_elements_that_begin_alike_are_cut_where_they_end(values, size, is_damag
     data = json.dumps([*elements, hostile, *elements]).encode()
     data = data.replace(b'{"title": 4}', b'{"title": four}', 1) if is_damaged else data
 
-    found = list(pieces(reader(data, size)))
+    found = list(split_export(reader(data, size)))
 
     assert len(found) == 2 * len(values) + 1
     assert all(json.loads(piece.data) == want for piece, want in zip(found[1:], elements[1:], strict=False))
@@ -63,7 +63,7 @@ def test_elements_that_begin_alike_are_cut_where_they_end(values, size, is_damag
 @pytest.mark.parametrize("data", [b'[{"a": 1}, {"b', b'[{"a": 1}', b'[{"a": "x'])
 def test_an_export_that_ends_in_the_middle_is_refused(data):
     with pytest.raises(Invalid, match="ends in the middle"):
-        list(pieces(io.BytesIO(data).read))
+        list(split_export(io.BytesIO(data).read))
 
 
 def test_branches_stay_and_the_current_thread_is_the_main_one():
@@ -75,13 +75,13 @@ def test_branches_stay_and_the_current_thread_is_the_main_one():
         current="q2",
     )
 
-    chat = chatgpt.chat_of(json.dumps(told).encode())
+    chat = chatgpt.decode_chat(json.dumps(told).encode())
 
-    places = {said.text: address for address, said in addressed(chat)}
+    places = {said.text: address for address, said in iter_addressed_messages(chat)}
     assert places == {"Question": "g1#1", "Second answer": "g1#1.1", "Next question": "g1#2",
                       "First answer": "g1@branch-1#1.1"}  # fmt: skip
     assert chat.branches == 1
-    assert [mark.kind for mark in digest_of(chat, "1").frictions] == ["answered anew"]
+    assert [mark.kind for mark in digest_chat(chat, "1").frictions] == ["answered anew"]
 
 
 def test_canvases_attachments_pictures_and_speech_survive():
@@ -96,7 +96,7 @@ def test_canvases_attachments_pictures_and_speech_survive():
         current="a",
     )  # fmt: skip
 
-    asked, wrote = chatgpt.chat_of(json.dumps(told).encode()).said
+    asked, wrote = chatgpt.decode_chat(json.dumps(told).encode()).said
 
     assert (asked.files, asked.text, asked.other) == (("data.csv",), "spoken words", ("image_asset_pointer",))
     assert wrote.canvas == "Plan"
@@ -105,7 +105,7 @@ def test_canvases_attachments_pictures_and_speech_survive():
 def test_a_circle_of_parents_ends():
     told = gpt_conversation(gpt_node("a", "b", ["b"]), gpt_node("b", "a", ["a"]), current="a")
 
-    assert len(chatgpt.chat_of(json.dumps(told).encode()).said) == 2
+    assert len(chatgpt.decode_chat(json.dumps(told).encode()).said) == 2
 
 
 def test_a_claude_export_tells_branches_attachments_and_deletions():
@@ -115,8 +115,8 @@ def test_a_claude_export_tells_branches_attachments_and_deletions():
         claude_message("3", "assistant", "Second", parent_message_uuid="1", attachments=[{"file_name": "a.txt"}]),
         claude_message("4", "human", "", content=[], parent_message_uuid="3"),
     ]
-    chat = claude_ai.chat_of(json.dumps(claude_conversation(chat_messages=messages)).encode())
-    gone = claude_ai.chat_of(json.dumps(claude_conversation("c9", chat_messages=[], name="")).encode())
+    chat = claude_ai.decode_chat(json.dumps(claude_conversation(chat_messages=messages)).encode())
+    gone = claude_ai.decode_chat(json.dumps(claude_conversation("c9", chat_messages=[], name="")).encode())
 
     assert [(said.text, said.lane) for said in chat.said] == [
         ("Question", ""), ("Second", ""), ("", ""), ("First", "branch-1")]  # fmt: skip
@@ -133,7 +133,7 @@ def test_a_zip_is_read_without_unpacking_and_damage_costs_one_conversation(tmp_p
         box.writestr("data/conversations.json", json.dumps(chats))
         box.writestr("users.json", "[{}]")
 
-    read = [reading.decoded(element) for element in reading.elements(path)]
+    read = [reading.decode_element(element) for element in reading.iter_elements(path)]
 
     assert [type(each) is Damage for each in read] == [False, True, False]
     assert list(tmp_path.iterdir()) == [path]
@@ -143,21 +143,21 @@ def test_what_is_no_export_is_refused_in_plain_words(tmp_path):
     path = tmp_path / "x.json"
     path.write_text("hello")
     with pytest.raises(Unreadable, match="no JSON"):
-        list(reading.elements(path))
+        list(reading.iter_elements(path))
     path.write_text('[{"name": 1}]')
     with pytest.raises(Invalid, match="neither"):
-        list(reading.elements(path))
+        list(reading.iter_elements(path))
     with pytest.raises(NotFound):
-        reading.mark(tmp_path / "none.zip")
+        reading.fingerprint_export(tmp_path / "none.zip")
 
 
 def test_a_changed_middle_is_seen_by_its_time_and_a_changed_size_by_its_hash(tmp_path):
     path = tmp_path / "x.json"
     path.write_bytes(b"[" + b" " * 100 + b"]")
-    first = reading.mark(path)
+    first = reading.fingerprint_export(path)
     path.write_bytes(b"[" + b" " * 101 + b"]")
 
-    assert reading.mark(path).file_hash != first.file_hash
+    assert reading.fingerprint_export(path).file_hash != first.file_hash
     assert len(first.file_hash) == 16
 
 
@@ -171,7 +171,7 @@ def test_each_byte_of_a_long_string_is_looked_at_a_few_times_at_most():
         asked.append(count)
         return stream.read(count)
 
-    assert len(list(pieces(read))) == 1
+    assert len(list(split_export(read))) == 1
     assert len(asked) <= 3
 
 
@@ -180,6 +180,6 @@ def test_a_conversation_nested_out_of_all_measure_costs_itself_alone(tmp_path):
     text = json.dumps(chats).replace('"HERE"', "[" * 50_000 + "]" * 50_000, 1)
     (tmp_path / "conversations.json").write_text(text)
 
-    read = [reading.decoded(element) for element in reading.elements(tmp_path / "conversations.json")]
+    read = [reading.decode_element(element) for element in reading.iter_elements(tmp_path / "conversations.json")]
 
     assert [type(each) is Damage for each in read] == [True, False, False]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.usage import ClientTotals, ModelTotal, Row, Usage
+from flightlog.model.usage import ClientTotals, ModelTotal, Usage, UsageLine
 from flightlog.sources.usage_rows import (
     has_key,
     intersect_sorted,
@@ -18,7 +18,7 @@ from flightlog.sources.usage_rows import (
 NUMBERS = st.integers(0, 2**32 - 1)
 WORDS = st.sampled_from(["", "a", "b", "ä\n", "msg_1"])
 COUNTS = st.integers(0, 2**53 - 1)
-ROWS = st.lists(st.builds(Row, *[WORDS] * 3, *[COUNTS] * 7, *[WORDS] * 3, st.booleans()), max_size=6)
+ROWS = st.lists(st.builds(UsageLine, *[WORDS] * 3, *[COUNTS] * 7, *[WORDS] * 3, st.booleans()), max_size=6)
 TOTALS = st.lists(
     st.builds(ClientTotals, WORDS, st.floats(0, 1e6), COUNTS, st.just((ModelTotal("m", Usage(1, 2), 0.5),))), max_size=2
 )
@@ -28,18 +28,20 @@ TOTALS = st.lists(
 def test_what_was_packed_comes_back_as_it_was(rows, totals):
     again, said = unpack_rows(pack_rows(rows, totals))
     assert (again, said) == (rows, totals)
-    assert all(type(row) is Row for row in again)
+    assert all(type(row) is UsageLine for row in again)
 
 
 def test_what_all_rows_say_alike_is_written_once():
     said = "a session with a name that is long enough to be seen"
-    rows = [Row(str(n), said, said, n, 0, 0, 0, 0, 0, n, said, str(n), "", aborted=False) for n in range(100)]
+    rows = [UsageLine(str(n), said, said, n, 0, 0, 0, 0, 0, n, said, str(n), "", aborted=False) for n in range(100)]
     assert pack_rows(rows, []).count(said.encode()) == 3
 
 
 @pytest.mark.parametrize("cut", range(9))
 def test_columns_that_do_not_fit_together_are_refused(cut):
-    rows = [Row(str(n), "s", "m", n, n, n, n, n, n, n, str(n), str(n), str(n), aborted=bool(n % 2)) for n in range(3)]
+    rows = [
+        UsageLine(str(n), "s", "m", n, n, n, n, n, n, n, str(n), str(n), str(n), aborted=bool(n % 2)) for n in range(3)
+    ]
     packed = bytearray(pack_rows(rows, []))
     at = [place for place, byte in enumerate(packed) if byte == 0x93][cut]  # where a column of three begins
     packed[at] = 0x92

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from flightlog.store.adoption import adopt
-from flightlog.store.lines import Line
-from flightlog.store.recordings import generation, generations, open_recording, seal, segments
+from flightlog.store.adoption import adopt_file
+from flightlog.store.lines import JsonlLine
+from flightlog.store.recordings import generation_path, list_generations, list_segments, open_recording, seal_recording
 
 FIRST, MORE = b'{"n":1}\n' * 700, b'{"n":2}\n{"n":'
 
@@ -23,7 +23,7 @@ def whole(path: Path) -> bytes:
 
 
 def history(dest: Path) -> list[bytes]:
-    return [whole(generation(dest, number)) for number in generations(dest)]
+    return [whole(generation_path(dest, number)) for number in list_generations(dest)]
 
 
 class Source(RuleBasedStateMachine):
@@ -60,15 +60,15 @@ class Source(RuleBasedStateMachine):
 
     @rule(remembers=st.booleans())
     def adopt(self, remembers):
-        done = adopt(self.source, self.dest, self.seen if remembers else None)
+        done = adopt_file(self.source, self.dest, self.seen if remembers else None)
         self.seen = done.seen
         self.adopted.append(self.source.read_bytes())
         assert done.seen.lines_end == self.adopted[-1].rfind(b"\n") + 1
 
     @rule()
     def seal(self):
-        for number in generations(self.dest):
-            seal(generation(self.dest, number))
+        for number in list_generations(self.dest):
+            seal_recording(generation_path(self.dest, number))
 
     @invariant()
     def all_that_was_ever_adopted_is_kept(self):
@@ -98,7 +98,7 @@ def test_a_copy_grows_with_its_source_byte_for_byte(tmp_path_factory, pieces, re
     for piece in pieces:
         said += piece
         (top / "source").write_bytes(said)
-        done = adopt(top / "source", top / "copy" / "t.jsonl", seen if remembers else None)
+        done = adopt_file(top / "source", top / "copy" / "t.jsonl", seen if remembers else None)
         seen = done.seen
 
         assert (done.end - done.start, done.seen.generation) == (len(piece), 1)
@@ -107,22 +107,22 @@ def test_a_copy_grows_with_its_source_byte_for_byte(tmp_path_factory, pieces, re
 
 def test_growing_costs_the_new_bytes_only(tmp_path):
     (tmp_path / "source").write_bytes(os.urandom(20_000_000))
-    seen = adopt(tmp_path / "source", tmp_path / "t.jsonl").seen
+    seen = adopt_file(tmp_path / "source", tmp_path / "t.jsonl").seen
     with (tmp_path / "source").open("ab") as file:
         file.write(b"\nnew\n")
     before = _bytes_read()
 
-    adopt(tmp_path / "source", tmp_path / "t.jsonl", seen)
+    adopt_file(tmp_path / "source", tmp_path / "t.jsonl", seen)
 
     assert _bytes_read() - before < 2_500_000  # blocks to compare and the end of the last line
 
 
 def test_an_unchanged_source_is_not_opened_for_more_than_a_look(tmp_path):
     (tmp_path / "source").write_bytes(os.urandom(3_000_000))
-    seen = adopt(tmp_path / "source", tmp_path / "t.jsonl").seen
+    seen = adopt_file(tmp_path / "source", tmp_path / "t.jsonl").seen
     before = _bytes_read()
 
-    done = adopt(tmp_path / "source", tmp_path / "t.jsonl", seen)
+    done = adopt_file(tmp_path / "source", tmp_path / "t.jsonl", seen)
 
     assert (done.start, done.end) == (3_000_000, 3_000_000)
     assert _bytes_read() - before < 10_000
@@ -143,104 +143,110 @@ def test_an_unchanged_source_is_not_opened_for_more_than_a_look(tmp_path):
 def test_a_source_that_was_rewritten_begins_a_new_generation(tmp_path, after, how, is_sealed):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     source.write_bytes(FIRST)
-    seen = adopt(source, dest).seen
+    seen = adopt_file(source, dest).seen
     if is_sealed:
-        seal(dest)
+        seal_recording(dest)
     target = source if how == "in place" else tmp_path / "new"
     target.write_bytes(after)
     target.rename(source)
 
-    done = adopt(source, dest, seen)
+    done = adopt_file(source, dest, seen)
 
     assert done.seen.generation == 2
     assert history(dest) == [FIRST, after]
-    assert adopt(source, dest).seen.generation == 2
+    assert adopt_file(source, dest).seen.generation == 2
 
 
 def test_an_edit_anywhere_in_a_large_source_is_noticed_when_nothing_was_added(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     said = bytearray(os.urandom(3_000_000))
     source.write_bytes(said)
-    seen = adopt(source, dest).seen
+    seen = adopt_file(source, dest).seen
     said[1_234_567] ^= 1
     source.write_bytes(said)
 
-    assert adopt(source, dest, seen).seen.generation == 2
+    assert adopt_file(source, dest, seen).seen.generation == 2
     assert history(dest)[1] == said
 
 
 def test_an_adoption_ends_the_seal_that_a_crash_cut_short(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     source.write_bytes(FIRST)
-    adopt(source, dest)
-    seal(dest)
+    adopt_file(source, dest)
+    seal_recording(dest)
     dest.write_bytes(FIRST)  # as if the power went before the original was removed
     source.write_bytes(FIRST + MORE)
 
-    adopt(source, dest)
+    adopt_file(source, dest)
 
-    assert [segment.path.name for segment in segments(dest)] == ["t.jsonl.from-0.zst", f"t.jsonl.from-{len(FIRST)}"]
+    assert [segment.path.name for segment in list_segments(dest)] == [
+        "t.jsonl.from-0.zst",
+        f"t.jsonl.from-{len(FIRST)}",
+    ]
     assert history(dest) == [FIRST + MORE]
 
 
 def test_a_source_that_was_only_touched_or_moved_stays_one_generation(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     source.write_bytes(FIRST)
-    seen = adopt(source, dest).seen
+    seen = adopt_file(source, dest).seen
     os.utime(source, (1, 1))
     shutil.copy(source, tmp_path / "moved")
-    seal(dest)
+    seal_recording(dest)
 
-    adopt(source, dest, seen)
-    adopt(tmp_path / "moved", dest, seen)
+    adopt_file(source, dest, seen)
+    adopt_file(tmp_path / "moved", dest, seen)
 
     assert history(dest) == [FIRST]
-    assert len(segments(dest)) == 1
+    assert len(list_segments(dest)) == 1
 
 
 def test_a_sealed_copy_grows_in_a_new_segment(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     source.write_bytes(FIRST + MORE)
-    adopt(source, dest)
-    seal(dest)
+    adopt_file(source, dest)
+    seal_recording(dest)
     source.write_bytes(FIRST + MORE + b"3}\n")
 
-    done = adopt(source, dest)
+    done = adopt_file(source, dest)
 
     assert (done.start, done.seen.lines_end) == (len(FIRST + MORE), len(FIRST + MORE) + 3)
-    assert [segment.is_sealed for segment in segments(dest)] == [True, False]
+    assert [segment.is_sealed for segment in list_segments(dest)] == [True, False]
     with open_recording(dest) as recording:
-        assert [json.loads(item.data)["n"] for item in recording.lines() if isinstance(item, Line)][-2:] == [2, 3]
+        assert [json.loads(item.data)["n"] for item in recording.read_lines() if isinstance(item, JsonlLine)][-2:] == [
+            2,
+            3,
+        ]
 
 
 def test_a_copy_whose_sealed_data_is_damaged_is_left_and_begun_anew(tmp_path):
     source, dest = tmp_path / "source", tmp_path / "t.jsonl"
     source.write_bytes(FIRST)
-    adopt(source, dest)
-    (sealed,) = seal(dest)
+    adopt_file(source, dest)
+    (sealed,) = seal_recording(dest)
     harmed = bytearray(sealed.read_bytes())
     harmed[10] ^= 255
     sealed.write_bytes(harmed)
     os.utime(source, (1, 1))
 
-    assert adopt(source, dest).seen.generation == 2
-    assert whole(generation(dest, 2)) == FIRST
+    assert adopt_file(source, dest).seen.generation == 2
+    assert whole(generation_path(dest, 2)) == FIRST
     assert sealed.read_bytes() == harmed
 
 
 def test_a_copy_that_somebody_removed_is_made_again(tmp_path):
     (tmp_path / "source").write_bytes(FIRST)
-    seen = adopt(tmp_path / "source", tmp_path / "t.jsonl").seen
+    seen = adopt_file(tmp_path / "source", tmp_path / "t.jsonl").seen
     (tmp_path / "t.jsonl").unlink()
 
-    adopt(tmp_path / "source", tmp_path / "t.jsonl", seen)
+    adopt_file(tmp_path / "source", tmp_path / "t.jsonl", seen)
 
     assert whole(tmp_path / "t.jsonl") == FIRST
 
 
 def test_our_copy_shares_no_file_with_the_source(tmp_path):
     (tmp_path / "source").write_bytes(FIRST)
-    adopt(tmp_path / "source", tmp_path / "t.jsonl")
+    adopt_file(tmp_path / "source", tmp_path / "t.jsonl")
 
     assert not (tmp_path / "source").samefile(tmp_path / "t.jsonl")
     assert (tmp_path / "t.jsonl").stat().st_nlink == 1
@@ -251,7 +257,7 @@ def test_our_copy_shares_no_file_with_the_source(tmp_path):
 def test_a_copy_between_file_systems_is_made_the_plain_way(tmp_path):
     with tempfile.TemporaryDirectory(dir="/dev/shm") as elsewhere:
         (Path(elsewhere) / "source").write_bytes(FIRST)
-        adopt(Path(elsewhere) / "source", tmp_path / "t.jsonl")
+        adopt_file(Path(elsewhere) / "source", tmp_path / "t.jsonl")
 
     assert whole(tmp_path / "t.jsonl") == FIRST
 

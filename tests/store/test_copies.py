@@ -3,7 +3,7 @@ import os
 import pytest
 
 from flightlog.model.errors import Invalid, Unavailable
-from flightlog.store.copies import copy_tree, new_dir, set_aside, throw_away
+from flightlog.store.copies import copy_tree, create_dir, remove_tree, set_aside
 
 
 def test_a_copy_has_everything_links_modes_and_what_git_ignores(tmp_path):
@@ -43,12 +43,12 @@ def test_what_is_set_aside_keeps_its_name_and_overwrites_nothing(tmp_path):
 
 
 def test_a_directory_is_made_once_and_thrown_away_but_never_through_a_link(tmp_path):
-    assert new_dir(tmp_path / "a" / "b")
-    assert not new_dir(tmp_path / "a" / "b")
+    assert create_dir(tmp_path / "a" / "b")
+    assert not create_dir(tmp_path / "a" / "b")
     (tmp_path / "link").symlink_to(tmp_path / "a")
 
-    throw_away(tmp_path / "link")
-    throw_away(tmp_path / "absent")
+    remove_tree(tmp_path / "link")
+    remove_tree(tmp_path / "absent")
     assert (tmp_path / "a" / "b").is_dir()
-    throw_away(tmp_path / "a")
+    remove_tree(tmp_path / "a")
     assert not (tmp_path / "a").exists()

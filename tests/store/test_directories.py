@@ -2,14 +2,14 @@
 
 import pytest
 
-from flightlog.store.directories import appear, aside, sweep
+from flightlog.store.directories import publish_dir, remove_abandoned_dirs, staging_dir
 
 
 def test_a_directory_appears_with_all_that_is_in_it(tmp_path):
-    with aside(tmp_path, "thing") as making:
+    with staging_dir(tmp_path, "thing") as making:
         (making / "a").write_text("x")
         assert not (tmp_path / "thing").exists()
-        assert appear(making, tmp_path / "thing")
+        assert publish_dir(making, tmp_path / "thing")
 
     assert (tmp_path / "thing" / "a").read_text() == "x"
     assert [path.name for path in tmp_path.iterdir()] == ["thing"]
@@ -17,7 +17,7 @@ def test_a_directory_appears_with_all_that_is_in_it(tmp_path):
 
 def test_what_fails_on_the_way_leaves_nothing(tmp_path):
     def fail():
-        with aside(tmp_path, "thing") as making:
+        with staging_dir(tmp_path, "thing") as making:
             (making / "a").write_text("x")
             raise ValueError("no")
 
@@ -31,8 +31,8 @@ def test_a_name_that_is_taken_stays_as_it_is(tmp_path):
     (tmp_path / "thing").mkdir()
     (tmp_path / "thing" / "own").touch()
 
-    with aside(tmp_path, "thing") as making:
-        assert not appear(making, tmp_path / "thing")
+    with staging_dir(tmp_path, "thing") as making:
+        assert not publish_dir(making, tmp_path / "thing")
 
     assert [path.name for path in (tmp_path / "thing").iterdir()] == ["own"]
 
@@ -42,8 +42,8 @@ def test_what_a_dead_maker_left_is_swept_and_a_living_ones_stays(tmp_path):
     dead.mkdir()
     (dead / "a").touch()
 
-    with aside(tmp_path, "other") as living:
-        assert sweep(tmp_path) == [dead]
+    with staging_dir(tmp_path, "other") as living:
+        assert remove_abandoned_dirs(tmp_path) == [dead]
         assert living.exists()
 
     assert not dead.exists()

@@ -1,13 +1,13 @@
-from flightlog.store.edited import rewrite
+from flightlog.store.edited import replace_if_unchanged
 
 
 def test_a_file_is_rewritten_only_if_it_is_what_we_read(tmp_path):
     path, aside = tmp_path / "a", tmp_path / "own" / "before"
 
-    assert rewrite(path, None, b"one", aside)
-    assert not rewrite(path, None, b"lost", aside)
-    assert rewrite(path, b"one", b"two", aside)
-    assert not rewrite(path, b"one", b"lost", aside)
+    assert replace_if_unchanged(path, None, b"one", aside)
+    assert not replace_if_unchanged(path, None, b"lost", aside)
+    assert replace_if_unchanged(path, b"one", b"two", aside)
+    assert not replace_if_unchanged(path, b"one", b"lost", aside)
 
     assert (path.read_bytes(), aside.read_bytes()) == (b"two", b"one")
     assert sorted(each.name for each in tmp_path.iterdir()) == ["a", "own"]

@@ -11,23 +11,23 @@ from hypothesis import strategies as st
 from captures import exchanges
 from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound, Unreadable
-from flightlog.model.exchange import Body, Context, Ending, Request, Response
-from flightlog.sources.api.dumps import pages
+from flightlog.model.exchange import ApiRequest, ApiResponse, BodyRef, RequestOrigin, ResponseOutcome
+from flightlog.sources.api.dumps import build_dump_files
 from flightlog.store.exchanges import CHAIN_MAX
-from flightlog.store.pages import publish
-from flightlog.store.pieces import Pieces, common, cut, recut, told_by
+from flightlog.store.pages import write_output_files
+from flightlog.store.pieces import BodyStore, count_shared_chunks, expand_chunks, split_body, split_changed_body
 from strace_points import kill_everywhere
 
-NO_BODY = Body("", 0)
+NO_BODY = BodyRef("", 0)
 
 
 def request(index, **more):
-    given = {"context": Context.MAIN, "method": "POST", "path": "/v1/messages", "headers": {}, "sent": NO_BODY}
-    return Request(index, **(given | more))
+    given = {"context": RequestOrigin.MAIN, "method": "POST", "path": "/v1/messages", "headers": {}, "sent": NO_BODY}
+    return ApiRequest(index, **(given | more))
 
 
-def response(index, ending=Ending.COMPLETE):
-    return Response(index, 200, {}, f"req_{index}", ending)
+def response(index, ending=ResponseOutcome.COMPLETE):
+    return ApiResponse(index, 200, {}, f"req_{index}", ending)
 
 
 def said(turns, words=40):
@@ -60,12 +60,12 @@ bodies = st.dictionaries(
 def test_pieces_joined_are_the_body_however_it_is_written(body, separators, ascii_only):
     data = json.dumps(body, separators=separators, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
 
-    assert b"".join(cut(data)) == data
+    assert b"".join(split_body(data)) == data
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[1]", b"\xff\xfe", b'{"a":1,"a":2}', b'{"messages":' + b"[" * 5000])
 def test_what_is_no_plain_object_is_one_piece(data):
-    assert cut(data) == [data]
+    assert split_body(data) == [data]
 
 
 @given(bodies, bodies, st.sampled_from([(",", ":"), (", ", ": ")]))
@@ -73,8 +73,8 @@ def test_a_body_cut_against_another_is_the_body(one, other, separators):
     before, data = (json.dumps(each, separators=separators).encode() for each in (one, other))
 
     for base in (before, data):
-        pieces = tuple(cut(base))
-        keep, new, tail = recut(pieces, data)
+        pieces = tuple(split_body(base))
+        keep, new, tail = split_changed_body(pieces, data)
         assert b"".join((*pieces[:keep], *new, *pieces[len(pieces) - tail :])) == data
 
 
@@ -83,25 +83,25 @@ def test_of_a_history_that_grew_only_what_is_new_is_cut(tmp_path):
         told = [{"role": "user", "content": f"turn {at}"} for at in range(turns)]
         return json.dumps({"messages": told, "tools": ["x" * 5000]}, separators=(",", ":")).encode()
 
-    pieces = Pieces(tmp_path)
-    one = pieces.keep(body(50))
-    two = pieces.keep(body(52), one)
+    pieces = BodyStore(tmp_path)
+    one = pieces.store_body(body(50))
+    two = pieces.store_body(body(52), one)
 
-    assert len(two.own) == 2
+    assert len(two.own_chunks) == 2
     assert all(a is b for a, b in zip(one.parts[: two.keep], two.parts, strict=False))
     assert two.keep + two.tail == len(one.parts)
     assert b"".join(two.parts) == body(52)
-    shorter = pieces.keep(body(20), pieces.keep(body(60), two))
+    shorter = pieces.store_body(body(20), pieces.store_body(body(60), two))
     assert shorter.digest == hashlib.sha256(body(20)).hexdigest()
     assert two.digest == hashlib.sha256(body(52)).hexdigest()
 
 
 @given(st.lists(st.sampled_from("abc")), st.lists(st.sampled_from("abc")))
 def test_a_body_told_by_its_difference_is_the_body(one, other):
-    keep, tail = common(tuple(one), tuple(other))
+    keep, tail = count_shared_chunks(tuple(one), tuple(other))
     own = tuple(other[keep : len(other) - tail])
 
-    assert told_by(Body("", 0, own, 1, keep, tail), tuple(one)) == tuple(other)
+    assert expand_chunks(BodyRef("", 0, own, 1, keep, tail), tuple(one)) == tuple(other)
 
 
 def test_bodies_come_back_byte_for_byte_in_any_order_and_from_another_process(tmp_path):
@@ -109,25 +109,25 @@ def test_bodies_come_back_byte_for_byte_in_any_order_and_from_another_process(tm
     asked = {}
     for index in range(1, CHAIN_MAX * 2 + 10):
         asked[index] = said(index) if index % 3 else said(index, words=2000)
-        store.ask(request(index, agent_id="a" if index % 5 == 0 else ""), asked[index])
+        store.record_request(request(index, agent_id="a" if index % 5 == 0 else ""), asked[index])
 
     other = exchanges(tmp_path)
-    found = other.read()
+    found = other.read_exchanges()
 
     assert [each.index for each in found] == sorted(asked)
     for each in random.Random(3).sample(found, len(found)):
-        assert other.sent(each) == asked[each.index]
+        assert other.sent_body(each) == asked[each.index]
 
 
 def test_a_rewritten_request_keeps_both_bodies(tmp_path):
     store = exchanges(tmp_path)
-    store.ask(request(1), said(3), given=said(4))
-    store.ask(request(2), said(5))
+    store.record_request(request(1), said(3), given=said(4))
+    store.record_request(request(2), said(5))
 
-    first, second = exchanges(tmp_path).read()
+    first, second = exchanges(tmp_path).read_exchanges()
 
-    assert (store.sent(first), store.given(first)) == (said(3), said(4))
-    assert store.given(second) == store.sent(second) == said(5)
+    assert (store.sent_body(first), store.client_body(first)) == (said(3), said(4))
+    assert store.client_body(second) == store.sent_body(second) == said(5)
 
 
 def test_a_history_is_kept_once(tmp_path):
@@ -140,48 +140,48 @@ def test_a_history_is_kept_once(tmp_path):
         messages.append({"role": "user", "content": noise.randbytes(300).hex()})
         marked = [*messages[:-1], {**messages[-1], "cache_control": {"type": "ephemeral"}}]
         data = json.dumps({"model": "m", "messages": marked, "tools": ["t" * 5000]}).replace(" ", "").encode()
-        store.ask(request(index), data)
-        store.stream(index, b"x" * 2000)
-        store.answer(response(index), noise.randbytes(2000))
+        store.record_request(request(index), data)
+        store.append_response_chunk(index, b"x" * 2000)
+        store.record_response(response(index), noise.randbytes(2000))
         wire += len(data)
 
     assert wire > 20_000_000
     assert disk_bytes(tmp_path) < 3_000_000
-    publish(tmp_path / "session", pages(store))
+    write_output_files(tmp_path / "session", build_dump_files(store))
     assert len(list((tmp_path / "session" / "raw_dumps").iterdir())) == 800
     assert disk_bytes(tmp_path) <= 15_000_000, "with every page of it"
-    assert len(store.sent(store.read()[-1])) > 100_000
+    assert len(store.sent_body(store.read_exchanges()[-1])) > 100_000
 
 
 def test_a_response_streams_to_disk_and_becomes_a_blob_when_it_ends(tmp_path):
     store = exchanges(tmp_path)
-    store.ask(request(1), b"{}")
-    store.answer(response(1, Ending.OPEN))
-    store.stream(1, b"first ")
-    store.stream(1, b"second")
+    store.record_request(request(1), b"{}")
+    store.record_response(response(1, ResponseOutcome.OPEN))
+    store.append_response_chunk(1, b"first ")
+    store.append_response_chunk(1, b"second")
 
-    (opened,) = exchanges(tmp_path).read()
+    (opened,) = exchanges(tmp_path).read_exchanges()
 
-    assert (opened.response.ending, store.received(opened)) == (Ending.OPEN, b"first second")
-    store.answer(response(1), b"first second")
-    (ended,) = exchanges(tmp_path).read()
-    assert (ended.response.ending, store.received(ended)) == (Ending.COMPLETE, b"first second")
+    assert (opened.response.ending, store.response_body(opened)) == (ResponseOutcome.OPEN, b"first second")
+    store.record_response(response(1), b"first second")
+    (ended,) = exchanges(tmp_path).read_exchanges()
+    assert (ended.response.ending, store.response_body(ended)) == (ResponseOutcome.COMPLETE, b"first second")
     assert list((tmp_path / "open").iterdir()) == []
 
 
 def test_a_request_without_a_response_has_none(tmp_path):
     store = exchanges(tmp_path)
-    store.ask(request(1), b"{}")
+    store.record_request(request(1), b"{}")
 
-    (only,) = store.read()
+    (only,) = store.read_exchanges()
 
-    assert (only.response, store.received(only), store.last_index()) == (None, b"", 1)
+    assert (only.response, store.response_body(only), store.last_index()) == (None, b"", 1)
 
 
 def test_damage_costs_what_it_hit(tmp_path):
     store = exchanges(tmp_path)
     for index in range(1, 6):
-        store.ask(request(index), said(index, words=3000))
+        store.record_request(request(index), said(index, words=3000))
     path = tmp_path / "exchanges.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[1][: len(lines[1]) // 2] + b"\n" + b"".join(lines[2:]) + b'{"v":1,"id":"z"')
@@ -191,35 +191,35 @@ def test_damage_costs_what_it_hit(tmp_path):
     assert sum(isinstance(each, Damage) for each in found) >= 2
     kept = [each for each in found if not isinstance(each, Damage)]
     assert [each.index for each in kept] == [1, 3, 4, 5]
-    assert exchanges(tmp_path).sent(kept[0]) == said(1, words=3000)
+    assert exchanges(tmp_path).sent_body(kept[0]) == said(1, words=3000)
     with pytest.raises(NotFound):
-        exchanges(tmp_path).sent(kept[1])
+        exchanges(tmp_path).sent_body(kept[1])
 
 
 def test_a_piece_that_is_not_what_was_kept_is_told(tmp_path):
     store = exchanges(tmp_path)
-    store.ask(request(1), said(1))
+    store.record_request(request(1), said(1))
     path = tmp_path / "exchanges.jsonl"
     path.write_bytes(path.read_bytes().replace(b"turn 0", b"turn 9"))
 
     with pytest.raises(Unreadable):
-        exchanges(tmp_path).sent(exchanges(tmp_path).read()[0])
+        exchanges(tmp_path).sent_body(exchanges(tmp_path).read_exchanges()[0])
 
 
 def test_a_response_whose_request_was_lost_is_not_an_exchange(tmp_path):
     store = exchanges(tmp_path)
-    store.answer(response(7), b"x")
+    store.record_response(response(7), b"x")
 
-    assert store.read() == []
+    assert store.read_exchanges() == []
 
 
 def test_blobs_may_be_shared_between_sessions(tmp_path):
-    from flightlog.store.exchanges import Exchanges
+    from flightlog.store.exchanges import ExchangeStore
 
     shared = tmp_path / "blobs"
     for name in ("one", "two"):
-        store = Exchanges(tmp_path / name, now=str, new_id=lambda name=name: name, blobs=shared)
-        store.ask(request(1), said(1, words=5000))
+        store = ExchangeStore(tmp_path / name, now=str, new_id=lambda name=name: name, blobs=shared)
+        store.record_request(request(1), said(1, words=5000))
 
     assert len([path for path in shared.rglob("*") if path.is_file()]) == 1
     assert {path.name for path in tmp_path.iterdir()} == {"blobs", "one", "two"}
@@ -227,8 +227,8 @@ def test_blobs_may_be_shared_between_sessions(tmp_path):
 
 def test_what_is_kept_is_for_its_owner_alone(tmp_path):
     store = exchanges(tmp_path / "x")
-    store.ask(request(1), said(1, words=5000))
-    store.stream(1, b"x")
+    store.record_request(request(1), said(1, words=5000))
+    store.append_response_chunk(1, b"x")
 
     modes = {oct(os.lstat(path).st_mode & 0o077) for path in (tmp_path / "x").rglob("*")}
 
@@ -236,17 +236,17 @@ def test_what_is_kept_is_for_its_owner_alone(tmp_path):
 
 
 SCENARIO = """
-from flightlog.model.exchange import Body, Context, Ending, Request, Response
-from flightlog.store.exchanges import Exchanges
+from flightlog.model.exchange import BodyRef, RequestOrigin, ResponseOutcome, ApiRequest, ApiResponse
+from flightlog.store.exchanges import ExchangeStore
 import itertools
 ids = itertools.count(100)
-store = Exchanges(root / "x", now=lambda: "t", new_id=lambda: f"n{next(ids)}")
+store = ExchangeStore(root / "x", now=lambda: "t", new_id=lambda: f"n{next(ids)}")
 one = b'{"model":"m","messages":[' + b'"' + b"word " * 2000 + b'"]}'
 begin()
-store.ask(Request(2, Context.MAIN, "POST", "/", {}, Body("", 0)), one)
+store.record_request(ApiRequest(2, RequestOrigin.MAIN, "POST", "/", {}, BodyRef("", 0)), one)
 ack("asked")
-store.stream(2, b"half")
-store.answer(Response(2, 200, {}, "r", Ending.COMPLETE), b"half and half")
+store.append_response_chunk(2, b"half")
+store.record_response(ApiResponse(2, 200, {}, "r", ResponseOutcome.COMPLETE), b"half and half")
 ack("answered")
 end()
 """
@@ -255,23 +255,23 @@ end()
 @pytest.mark.slow
 def test_dying_at_any_call_leaves_what_was_acknowledged_and_a_sound_journal(tmp_path):
     def prepare(root):
-        exchanges(root / "x").ask(request(1), said(2))
+        exchanges(root / "x").record_request(request(1), said(2))
 
     def check(root, acknowledged):
         store = exchanges(root / "x")
-        found = {each.index: each for each in store.read()}
-        assert store.sent(found[1]) == said(2)
+        found = {each.index: each for each in store.read_exchanges()}
+        assert store.sent_body(found[1]) == said(2)
         if "asked" in acknowledged:
-            assert len(store.sent(found[2])) > 10_000
+            assert len(store.sent_body(found[2])) > 10_000
         if "answered" in acknowledged:
-            assert store.received(found[2]) == b"half and half"
-        store.ask(request(3), said(3))
-        assert [each.index for each in exchanges(root / "x").read()][-1] == 3
+            assert store.response_body(found[2]) == b"half and half"
+        store.record_request(request(3), said(3))
+        assert [each.index for each in exchanges(root / "x").read_exchanges()][-1] == 3
 
     assert len(kill_everywhere(SCENARIO, tmp_path, prepare, check)) > 20
 
 
 def test_the_values_survive_their_way_through_json():
-    whole = request(3, given=Body("d", 1, ("=a",), 2, 1, 1), is_compaction=True, scrubbed=("metadata",))
+    whole = request(3, given=BodyRef("d", 1, ("=a",), 2, 1, 1), is_compaction=True, scrubbed=("metadata",))
 
-    assert msgspec.json.decode(msgspec.json.encode(whole), type=Request) == whole
+    assert msgspec.json.decode(msgspec.json.encode(whole), type=ApiRequest) == whole

@@ -9,22 +9,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.errors import Invalid, Unavailable
-from flightlog.store.files import create, ensure_dir, inside, process_tag, quarantine, replace, sweep, sync
+from flightlog.store.files import (
+    create_file,
+    ensure_dir,
+    process_tag,
+    quarantine_file,
+    remove_stale_temps,
+    replace_file,
+    resolve_inside,
+    sync_files,
+)
 from strace_points import fail_everywhere, kill_everywhere
 
 REPLACE = """
-from flightlog.store.files import replace
+from flightlog.store.files import replace_file
 from flightlog.model.errors import FlightlogError
 begin()
 for name in ("page", "new/page"):
-    try: replace(root / name, b"new" * 1000); ack(name)
+    try: replace_file(root / name, b"new" * 1000); ack(name)
     except FlightlogError as error: print(error.message, file=sys.stderr)
 end()
 """
 QUARANTINE = """
-from flightlog.store.files import quarantine
+from flightlog.store.files import quarantine_file
 begin()
-ack(quarantine(root / "page").name)
+ack(quarantine_file(root / "page").name)
 end()
 """
 OLD, NEW = b"old" * 1000, b"new" * 1000
@@ -37,8 +46,8 @@ def write_old(root: Path) -> None:
 @given(st.binary(max_size=300), st.binary(max_size=300), st.booleans())
 def test_a_file_holds_what_was_last_put_there_for_its_owner_only(tmp_path_factory, first, second, durable):
     path = tmp_path_factory.mktemp("home") / "deep" / "page"
-    replace(path, first)
-    replace(path, second, durable=durable)
+    replace_file(path, first)
+    replace_file(path, second, durable=durable)
 
     assert path.read_bytes() == second
     assert [each.name for each in path.parent.iterdir()] == ["page"]
@@ -52,9 +61,9 @@ def test_dying_at_any_system_call_of_a_replacement_leaves_the_old_or_the_new(tmp
         if "new/page" in acked:
             assert (root / "new/page").read_bytes() == NEW
         left = [*root.glob(".*.tmp"), *root.glob("new/.*.tmp")]
-        swept = [path for each in (root, root / "new") if each.is_dir() for path in sweep(each, 0, 2**40)]
+        swept = [path for each in (root, root / "new") if each.is_dir() for path in remove_stale_temps(each, 0, 2**40)]
         assert sorted(swept) == sorted(left)
-        replace(root / "page", b"next")
+        replace_file(root / "page", b"next")
         assert (root / "page").read_bytes() == b"next"
 
     assert len(kill_everywhere(REPLACE, tmp_path, write_old, check)) > 12
@@ -73,7 +82,7 @@ def test_evidence_is_never_overwritten(tmp_path):
     names = []
     for content in (b"first", b"second", b"third"):
         (tmp_path / "page").write_bytes(content)
-        names.append(quarantine(tmp_path / "page").name)
+        names.append(quarantine_file(tmp_path / "page").name)
 
     assert names == ["page.damaged-1", "page.damaged-2", "page.damaged-3"]
     assert [(tmp_path / name).read_bytes() for name in names] == [b"first", b"second", b"third"]
@@ -97,8 +106,8 @@ def test_only_old_litter_of_dead_processes_is_swept(tmp_path):
         (tmp_path / name).write_bytes(b"")
         os.utime(tmp_path / name, (1000, 1000))
 
-    assert sweep(tmp_path, 3600, 4000) == []
-    assert [path.name for path in sweep(tmp_path, 3600, 5000)] == names[:2]
+    assert remove_stale_temps(tmp_path, 3600, 4000) == []
+    assert [path.name for path in remove_stale_temps(tmp_path, 3600, 5000)] == names[:2]
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[2:])
 
 
@@ -107,7 +116,7 @@ def test_only_old_litter_of_dead_processes_is_swept(tmp_path):
 )
 def test_a_name_that_leads_elsewhere_is_refused(tmp_path, name):
     with pytest.raises(Invalid):
-        inside(tmp_path, name)
+        resolve_inside(tmp_path, name)
 
 
 def test_a_symbolic_link_does_not_lead_out(tmp_path):
@@ -120,11 +129,11 @@ def test_a_symbolic_link_does_not_lead_out(tmp_path):
 
     for name in ("way/x", "way/deep/x", "file"):
         with pytest.raises(Invalid, match="symbolic link"):
-            inside(root, name)
+            resolve_inside(root, name)
 
-    assert inside(root, ".gitignore") == root / ".gitignore"
-    assert inside(root, "real/new/x") == root / "real/new/x"
-    assert inside(root, "alias/x").parent.resolve() == root / "real"
+    assert resolve_inside(root, ".gitignore") == root / ".gitignore"
+    assert resolve_inside(root, "real/new/x") == root / "real/new/x"
+    assert resolve_inside(root, "alias/x").parent.resolve() == root / "real"
 
 
 def test_a_file_in_the_way_of_a_directory_is_named(tmp_path):
@@ -142,14 +151,14 @@ _PRINT_TAG = "from flightlog.store.files import process_tag; print(process_tag()
 def test_files_made_in_a_hurry_are_whole_at_once_and_synced_together(tmp_path):
     paths = [tmp_path / "deep" / f"{number}.json" for number in range(40)]
 
-    made = [create(path, str(path).encode(), durable=False) for path in paths]
-    again = create(paths[0], b"other", durable=False)
-    sync(paths)
-    sync([])
+    made = [create_file(path, str(path).encode(), durable=False) for path in paths]
+    again = create_file(paths[0], b"other", durable=False)
+    sync_files(paths)
+    sync_files([])
 
     assert all(made)
     assert not again
     assert [path.read_bytes() for path in paths] == [str(path).encode() for path in paths]
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == sorted(path.name for path in paths)
     with pytest.raises(FileNotFoundError):
-        sync([tmp_path / "gone"])
+        sync_files([tmp_path / "gone"])

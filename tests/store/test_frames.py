@@ -6,14 +6,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.errors import Unreadable
-from flightlog.store.frames import FRAME_BYTES_MAX, Frame, Sealed, cuts, pack, table
-from flightlog.store.recordings import seal
+from flightlog.store.frames import (
+    FRAME_BYTES_MAX,
+    SealedFile,
+    SealedFrame,
+    encode_frame_table,
+    pack_frame,
+    split_into_frames,
+)
+from flightlog.store.recordings import seal_recording
 
 
 @pytest.fixture
 def sealed_path(tmp_path):
     (tmp_path / "t.jsonl").write_bytes(b"".join(b'{"n":%d,"fill":"%s"}\n' % (n, b"x" * 900) for n in range(3000)))
-    (path,) = seal(tmp_path / "t.jsonl")
+    (path,) = seal_recording(tmp_path / "t.jsonl")
     return path
 
 
@@ -24,7 +31,7 @@ def test_pieces_end_at_line_ends_and_are_never_longer_than_a_frame(tmp_path_fact
     path.write_bytes(content)
     file = os.open(path, os.O_RDONLY)
     try:
-        pieces = list(cuts(file, 0, len(content)))
+        pieces = list(split_into_frames(file, 0, len(content)))
     finally:
         os.close(file)
 
@@ -41,10 +48,10 @@ def test_zstd_itself_reads_a_sealed_file(sealed_path):
 
 
 def test_frames_are_found_again_when_the_table_is_lost(sealed_path):
-    whole = Sealed(sealed_path)
+    whole = SealedFile(sealed_path)
     packed = sealed_path.read_bytes()
     sealed_path.write_bytes(packed[:-5])
-    walked = Sealed(sealed_path)
+    walked = SealedFile(sealed_path)
 
     assert walked.frames == whole.frames
     assert len(walked.frames) > 2
@@ -53,36 +60,36 @@ def test_frames_are_found_again_when_the_table_is_lost(sealed_path):
 
 
 def test_a_sealed_file_cut_short_still_gives_its_first_frames(sealed_path):
-    whole = Sealed(sealed_path)
+    whole = SealedFile(sealed_path)
     middle = whole.frames[-1].packed_offset + 10
     sealed_path.write_bytes(sealed_path.read_bytes()[:middle])
-    cut = Sealed(sealed_path)
+    cut = SealedFile(sealed_path)
 
     assert cut.frames == whole.frames[:-1]
-    assert cut.unpack(cut.frame_at(cut.size - 1)).endswith(b"}\n")
+    assert cut.unpack_frame(cut.frame_at(cut.size - 1)).endswith(b"}\n")
     whole.close()
     cut.close()
 
 
 def test_a_flipped_bit_is_noticed_and_costs_one_frame(sealed_path):
-    whole = Sealed(sealed_path)
+    whole = SealedFile(sealed_path)
     harmed = bytearray(sealed_path.read_bytes())
     harmed[whole.frames[1].packed_offset + whole.frames[1].packed_length // 2] ^= 1
     sealed_path.write_bytes(harmed)
-    sealed = Sealed(sealed_path)
+    sealed = SealedFile(sealed_path)
 
     with pytest.raises(Unreadable):
-        sealed.unpack(sealed.frames[1])
-    assert sealed.unpack(sealed.frames[0]).startswith(b'{"n":0,')
-    assert sealed.unpack(sealed.frames[2]).endswith(b"\n")
+        sealed.unpack_frame(sealed.frames[1])
+    assert sealed.unpack_frame(sealed.frames[0]).startswith(b'{"n":0,')
+    assert sealed.unpack_frame(sealed.frames[2]).endswith(b"\n")
     whole.close()
     sealed.close()
 
 
-@pytest.mark.parametrize("harm", [b"", b"short", b"no zstd at all, but long enough", table([])[8:]])
+@pytest.mark.parametrize("harm", [b"", b"short", b"no zstd at all, but long enough", encode_frame_table([])[8:]])
 def test_a_file_that_is_not_sealed_has_no_frames(tmp_path, harm):
     (tmp_path / "t.zst").write_bytes(harm)
-    sealed = Sealed(tmp_path / "t.zst")
+    sealed = SealedFile(tmp_path / "t.zst")
 
     assert sealed.frames == []
     assert sealed.size == 0
@@ -90,13 +97,13 @@ def test_a_file_that_is_not_sealed_has_no_frames(tmp_path, harm):
 
 
 def test_a_table_that_lies_is_not_believed(tmp_path):
-    frame = pack(b"abc\n")
+    frame = pack_frame(b"abc\n")
     for length in (5, FRAME_BYTES_MAX + 1):
-        (tmp_path / "t.zst").write_bytes(frame + table([Frame(0, length, 0, len(frame))]))
-        sealed = Sealed(tmp_path / "t.zst")
+        (tmp_path / "t.zst").write_bytes(frame + encode_frame_table([SealedFrame(0, length, 0, len(frame))]))
+        sealed = SealedFile(tmp_path / "t.zst")
         if length == 5:
             with pytest.raises(Unreadable):
-                sealed.unpack(sealed.frames[0])
+                sealed.unpack_frame(sealed.frames[0])
         else:
-            assert sealed.frames == [Frame(0, 4, 0, len(frame))]
+            assert sealed.frames == [SealedFrame(0, 4, 0, len(frame))]
         sealed.close()

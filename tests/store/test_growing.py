@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.store.growing import Growing
+from flightlog.store.growing import AppendableJsonFile
 
 entries = st.lists(st.dictionaries(st.text(max_size=5), st.text(max_size=200), max_size=3), max_size=6)
 
@@ -17,11 +17,11 @@ def encoded(items):
 @given(st.lists(st.tuples(entries, entries), max_size=8))
 def test_it_is_whole_after_every_write_and_holds_what_was_settled_and_what_is_pending(tmp_path_factory, steps):
     path = tmp_path_factory.mktemp("growing") / "log.json"
-    page = Growing(path, b'{\n  "session_id": "s"}', "events", [], [])
+    page = AppendableJsonFile(path, b'{\n  "session_id": "s"}', "events", [], [])
     settled = []
 
     for fresh, pending in steps:
-        page.add(encoded(fresh), encoded(pending))
+        page.add_entries(encoded(fresh), encoded(pending))
         settled += fresh
         assert json.loads(path.read_text()) == {"session_id": "s", "events": settled + pending}
     page.close()
@@ -35,17 +35,17 @@ def test_a_torn_page_is_replaced_whole(tmp_path):
     path = tmp_path / "log.json"
     path.write_text('{"session_id": "s", "events": [{"a"')
 
-    Growing(path, b'{"session_id": "s"}', "events", [b"1", b"2"], [b"3"]).close()
+    AppendableJsonFile(path, b'{"session_id": "s"}', "events", [b"1", b"2"], [b"3"]).close()
 
     assert json.loads(path.read_text())["events"] == [1, 2, 3]
 
 
 def test_adding_costs_the_same_however_long_it_is(tmp_path):
     path = tmp_path / "log.json"
-    page = Growing(path, b'{"session_id": "s"}', "events", [b'"x"'] * 50_000, [])
+    page = AppendableJsonFile(path, b'{"session_id": "s"}', "events", [b'"x"'] * 50_000, [])
     inode = path.stat().st_ino
 
-    page.add([b'"y"'])
+    page.add_entries([b'"y"'])
 
     assert path.stat().st_ino == inode, "written over, not written anew"
     page.close()

@@ -6,7 +6,7 @@ import sys
 
 from flightlog.store.index.database import Index
 from flightlog.store.index.files import SCHEMA as FILES
-from flightlog.store.index.sessions import SCHEMA, keep, kept
+from flightlog.store.index.sessions import SCHEMA, load_values, store_values
 
 # The bytes SQLite locks while a connection may read; whoever gets them all to itself clears the log away.
 TAKE = """
@@ -81,7 +81,7 @@ def test_a_level_creates_its_tables_beside_those_of_another(tmp_path):
     first.close()
 
     second = Index(path, FILES, SCHEMA)
-    second.query(lambda database: keep(database, "kind", [("s", 1, b"x")]))
+    second.query(lambda database: store_values(database, "kind", [("s", 1, b"x")]))
     count = second.query(lambda database: database.execute("SELECT count(*) FROM files").fetchone())
     second.close()
 
@@ -91,10 +91,10 @@ def test_a_level_creates_its_tables_beside_those_of_another(tmp_path):
 OPENING = """
 import sys
 from flightlog.store.index.database import Index
-from flightlog.store.index.sessions import SCHEMA, keep
+from flightlog.store.index.sessions import SCHEMA, store_values
 sys.stdin.read(1)
 index = Index(sys.argv[1], SCHEMA)
-index.query(lambda database: keep(database, "kind", [(sys.argv[2], 1, b"x")]))
+index.query(lambda database: store_values(database, "kind", [(sys.argv[2], 1, b"x")]))
 index.close()
 """
 
@@ -112,5 +112,5 @@ def test_processes_that_open_an_index_at_once_do_not_throw_it_away(tmp_path):
             child.stdin.close()
         assert [child.wait(60) for child in begun] == [0] * 6
         index = Index(path, SCHEMA)
-        assert len(index.query(lambda database: kept(database, "kind"))) == 6
+        assert len(index.query(lambda database: load_values(database, "kind"))) == 6
         index.close()

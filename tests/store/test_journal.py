@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Misconfigured
-from flightlog.store.journal import Journal, Record, Unrecognised
+from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
 
 
 class Started(Struct, frozen=True, tag="started", tag_field="kind"):
@@ -31,7 +31,7 @@ def journal(path: Path, union=Started | Ended, prefix="") -> Journal:
 
 
 def told(book: Journal) -> list:
-    return [item.event for item in book.read() if isinstance(item, Record)]
+    return [item.event for item in book.read_records() if isinstance(item, JournalRecord)]
 
 
 @given(st.lists(events, max_size=8), st.booleans())
@@ -39,7 +39,7 @@ def test_events_come_back_as_they_went_in_and_are_numbered(tmp_path_factory, wri
     book = journal(tmp_path_factory.mktemp("home") / "journal.jsonl")
     records = [book.append(event, durable=durable) for event in written]
 
-    assert list(book.read()) == records
+    assert list(book.read_records()) == records
     assert [record.seq for record in records] == list(range(1, len(written) + 1))
 
 
@@ -60,9 +60,9 @@ def test_a_crash_costs_at_most_the_last_record_and_the_numbers_go_on(tmp_path):
 
     book.append(Ended(9))
 
-    read = list(book.read())
-    assert [type(item) for item in read] == [Record, Record, Damage, Record]
-    assert [item.seq for item in read if isinstance(item, Record)] == [1, 2, 3]
+    read = list(book.read_records())
+    assert [type(item) for item in read] == [JournalRecord, JournalRecord, Damage, JournalRecord]
+    assert [item.seq for item in read if isinstance(item, JournalRecord)] == [1, 2, 3]
     assert read[2].offset == whole.rindex(b'{"v"')
 
 
@@ -82,9 +82,9 @@ def test_an_event_from_a_later_version_is_kept_and_told_apart(tmp_path):
         file.write(b'{"v":1,"id":"c","seq":3,"ts":"t","kind":["list"]}\n')
         file.write(b'{"v":1,"id":"d","seq":4,"ts":"t"}\n')
 
-    read = list(journal(tmp_path / "j", Ended).read())
+    read = list(journal(tmp_path / "j", Ended).read_records())
 
-    assert [type(item) for item in read] == [Unrecognised] * 4
+    assert [type(item) for item in read] == [UnknownEvent] * 4
     assert [item.kind for item in read] == ["started", "ended", "['list']", ""]
     assert json.loads(read[0].data)["text"] == "x"
 
@@ -92,7 +92,7 @@ def test_an_event_from_a_later_version_is_kept_and_told_apart(tmp_path):
 def test_a_record_of_another_shape_is_damage_with_its_offset(tmp_path):
     (tmp_path / "j").write_bytes(b'{"other":1}\n{"v":1,"id":"a","seq":1,"ts":"t","kind":"ended","code":"one"}\n')
 
-    read = list(journal(tmp_path / "j").read())
+    read = list(journal(tmp_path / "j").read_records())
 
     assert [(type(item), item.offset) for item in read] == [(Damage, 0), (Damage, 12)]
 
@@ -127,7 +127,7 @@ for n in range(50): book.append(Ended(n))
     writers = [subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "j"), str(n)]) for n in range(4)]
     assert [writer.wait() for writer in writers] == [0] * 4
 
-    read = list(journal(tmp_path / "j").read())
+    read = list(journal(tmp_path / "j").read_records())
 
     assert [item.seq for item in read] == list(range(1, 201))
 
@@ -154,7 +154,7 @@ def test_a_clock_that_jumps_reorders_loses_and_doubles_nothing(tmp_path):
     for number in range(len(times)):  # each from a process of its own, as after a crash
         Journal(path, Started | Ended, now=lambda: next(clock), new_id=lambda: f"i{next(ids)}").append(Ended(number))
 
-    records = [item for item in journal(path).read() if isinstance(item, Record)]
+    records = [item for item in journal(path).read_records() if isinstance(item, JournalRecord)]
     assert [record.event.code for record in records] == list(range(len(times)))
     assert [record.seq for record in records] == sorted({record.seq for record in records})
 
@@ -169,7 +169,7 @@ def test_a_journal_of_a_later_version_is_read_and_not_written(tmp_path):
     with pytest.raises(Misconfigured, match="version 9 needs a later flightlog"):
         book.append(Ended(2))
 
-    assert [type(item) for item in book.read()] == [Record, Unrecognised]
+    assert [type(item) for item in book.read_records()] == [JournalRecord, UnknownEvent]
 
 
 def test_rewrite_changes_events_and_keeps_everything_around_them(tmp_path):
@@ -180,7 +180,7 @@ def test_rewrite_changes_events_and_keeps_everything_around_them(tmp_path):
         file.write(b"damaged {\n")
     before = (tmp_path / "j").read_text()
 
-    book.rewrite(lambda event: Started("a tag") if event == Started("a secret") else event)
+    book.rewrite_events(lambda event: Started("a tag") if event == Started("a secret") else event)
 
     assert (tmp_path / "j").read_text() == before.replace("a secret", "a tag")
     assert book.append(Ended(4)).seq == 4

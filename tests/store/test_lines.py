@@ -19,62 +19,64 @@ from flightlog.model.errors import Invalid, Unavailable
 from flightlog.store.lines import (
     LINE_BYTES_MAX,
     TORN_TAIL,
-    Line,
-    append,
-    append_after,
-    read,
+    JsonlLine,
+    append_built_line,
+    append_line,
+    list_shards,
+    read_lines,
     read_together,
-    scan,
-    shards,
+    scan_lines,
 )
 from strace_points import fail_everywhere, kill_everywhere, run
 
 APPEND = """
-from flightlog.store.lines import append
+from flightlog.store.lines import append_line
 begin()
-append(root / "new" / "log.jsonl", b'{"n":1}', durable=True); ack(1)
-append(root / "log.jsonl", b'{"n":2}', durable=True); ack(2)
-append(root / "log.jsonl", b'{"n":3}'); ack(3)
+append_line(root / "new" / "log.jsonl", b'{"n":1}', durable=True); ack(1)
+append_line(root / "log.jsonl", b'{"n":2}', durable=True); ack(2)
+append_line(root / "log.jsonl", b'{"n":3}'); ack(3)
 end()
 """
 GUARDED = """
-from flightlog.store.lines import append
+from flightlog.store.lines import append_line
 from flightlog.model.errors import FlightlogError
 begin()
 for n in (1, 2):
-    try: append(root / "log.jsonl", b'{"n":%d}' % n, durable=True); ack(n)
+    try: append_line(root / "log.jsonl", b'{"n":%d}' % n, durable=True); ack(n)
     except FlightlogError as error: print(error.message, file=sys.stderr)
 end()
 """
 WRITER = """
 import os, random, sys
 from pathlib import Path
-from flightlog.store.lines import append
+from flightlog.store.lines import append_line
 log, acks, writer = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 chance = random.Random(writer)
 ack = os.open(acks, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
 for n in range(10**9):
     size = chance.choice([20, 500, 5_000, 60_000, 200_000])
-    append(log, b'{"id":"%s-%d","fill":"%s"}' % (writer.encode(), n, b"x" * chance.randrange(size)))
+    append_line(log, b'{"id":"%s-%d","fill":"%s"}' % (writer.encode(), n, b"x" * chance.randrange(size)))
     os.write(ack, b"%s-%d\\n" % (writer.encode(), n))
 """
 
 
 def numbers(path: Path) -> list[int]:
-    return [json.loads(item.data)["n"] for item in read_together(path) if isinstance(item, Line)]
+    return [json.loads(item.data)["n"] for item in read_together(path) if isinstance(item, JsonlLine)]
 
 
 def split(path: Path) -> tuple[list[bytes], list[tuple[int, int, str]]]:
-    items = list(read(path))
-    sound = [item.data for item in items if isinstance(item, Line)]
+    items = list(read_lines(path))
+    sound = [item.data for item in items if isinstance(item, JsonlLine)]
     return sound, [(item.offset, item.length, item.why) for item in items if isinstance(item, Damage)]
 
 
 def test_lines_come_back_in_order_with_their_places(tmp_path):
     log = tmp_path / "made" / "for" / "us" / "log.jsonl"
-    places = [append(log, b'{"n":%d}' % n) for n in range(5)]
+    places = [append_line(log, b'{"n":%d}' % n) for n in range(5)]
 
-    assert [(item.offset, item.length) for item in read(log)] == [(place.offset, place.length) for place in places]
+    assert [(item.offset, item.length) for item in read_lines(log)] == [
+        (place.offset, place.length) for place in places
+    ]
     assert numbers(log) == [0, 1, 2, 3, 4]
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
     assert stat.S_IMODE(log.parent.stat().st_mode) == 0o700
@@ -84,12 +86,12 @@ def test_lines_come_back_in_order_with_their_places(tmp_path):
 def test_a_crash_costs_at_most_the_last_record(tmp_path_factory, written, lost):
     log = tmp_path_factory.mktemp("home") / "log.jsonl"
     for n in written:
-        append(log, b'{"n":%d}' % n)
+        append_line(log, b'{"n":%d}' % n)
     kept = log.read_bytes()
     last = len(kept.splitlines(keepends=True)[-1])
     log.write_bytes(kept[: len(kept) - 1 - lost % last])  # the writer dies mid-line
 
-    append(log, b'{"n":-7}')
+    append_line(log, b'{"n":-7}')
 
     assert numbers(log)[: len(written) - 1] == written[:-1]
     assert numbers(log)[-1] == -7
@@ -99,23 +101,23 @@ def test_a_crash_costs_at_most_the_last_record(tmp_path_factory, written, lost):
 
 def test_a_line_may_depend_on_what_stands_before_it(tmp_path):
     log = tmp_path / "log.jsonl"
-    append(log, b'{"n":41}')
+    append_line(log, b'{"n":41}')
 
-    append_after(log, lambda last: b'{"n":%d}' % (json.loads(last(100).splitlines()[-1])["n"] + 1))
+    append_built_line(log, lambda last: b'{"n":%d}' % (json.loads(last(100).splitlines()[-1])["n"] + 1))
 
     assert numbers(log) == [41, 42]
 
 
 def test_a_line_too_long_for_a_journal_is_refused(tmp_path):
     with pytest.raises(Invalid, match="bytes"):
-        append(tmp_path / "log.jsonl", b"x" * (LINE_BYTES_MAX + 1))
+        append_line(tmp_path / "log.jsonl", b"x" * (LINE_BYTES_MAX + 1))
 
 
 def test_a_symbolic_link_in_place_of_the_file_is_not_followed(tmp_path):
     (tmp_path / "log.jsonl").symlink_to(tmp_path / "elsewhere")
 
     with pytest.raises(Unavailable):
-        append(tmp_path / "log.jsonl", b"{}")
+        append_line(tmp_path / "log.jsonl", b"{}")
 
     assert not (tmp_path / "elsewhere").exists()
 
@@ -123,8 +125,11 @@ def test_a_symbolic_link_in_place_of_the_file_is_not_followed(tmp_path):
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_file_moved_aside_while_a_writer_waits_gets_no_more_lines(tmp_path, is_replaced):
     log = tmp_path / "log.jsonl"
-    append(log, b'{"n":1}')
-    code = "import sys, pathlib; from flightlog.store.lines import append; append(pathlib.Path(sys.argv[1]), b'{}')"
+    append_line(log, b'{"n":1}')
+    code = (
+        "import sys, pathlib; from flightlog.store.lines import append_line\n"
+        "append_line(pathlib.Path(sys.argv[1]), b'{}')"
+    )
     waiting = []
 
     def move_while_another_waits(_):
@@ -135,7 +140,7 @@ def test_a_file_moved_aside_while_a_writer_waits_gets_no_more_lines(tmp_path, is
             log.touch()
         return b'{"n":2}'
 
-    append_after(log, move_while_another_waits)
+    append_built_line(log, move_while_another_waits)
 
     assert waiting[0].wait() == 0
     assert (tmp_path / "aside").read_bytes() == b'{"n":1}\n{"n":2}\n'
@@ -147,8 +152,8 @@ def test_dying_at_any_system_call_of_an_append_loses_nothing_acknowledged(tmp_pa
         (root / "log.jsonl").write_bytes(b'{"n":0}\n{"n":"torn')
 
     def check(root, acked):
-        append(root / "log.jsonl", b'{"n":9}')
-        append(root / "new" / "log.jsonl", b'{"n":9}')
+        append_line(root / "log.jsonl", b'{"n":9}')
+        append_line(root / "new" / "log.jsonl", b'{"n":9}')
         kept = numbers(root / "log.jsonl")
         assert kept[0] == 0
         assert kept[-1] == 9
@@ -182,7 +187,7 @@ def test_without_locks_each_process_writes_its_own_shard(tmp_path, error):
 
     assert done.stdout.split() == ["1", "2"]
     assert numbers(tmp_path / "log.jsonl") == [1, 2]
-    assert len(shards(tmp_path / "log.jsonl")) == 1
+    assert len(list_shards(tmp_path / "log.jsonl")) == 1
     assert (tmp_path / "log.jsonl").read_bytes() == b""
 
 
@@ -190,23 +195,23 @@ def test_a_full_disk_takes_the_half_line_back(tmp_path):
     code = """
 import os, sys
 from pathlib import Path
-from flightlog.store.lines import append, read, Line
+from flightlog.store.lines import append_line, read_lines, JsonlLine
 from flightlog.model.errors import Unavailable
 log = Path(sys.argv[1]) / "log.jsonl"
 acked = 0
 try:
     while True:
-        append(log, b'{"fill":"%s"}' % (b"x" * 1811), durable=True)
+        append_line(log, b'{"fill":"%s"}' % (b"x" * 1811), durable=True)
         acked += 1
 except Unavailable as error:
     assert "No space" in error.message, error.message
     assert "space" in error.hint
-items = list(read(log))
-assert all(isinstance(item, Line) for item in items), items
+items = list(read_lines(log))
+assert all(isinstance(item, JsonlLine) for item in items), items
 assert len(items) == acked > 20, (len(items), acked)
 Path(log.parent / "other").unlink()
-append(log, b'{"n":1}')
-assert len(list(read(log))) == acked + 1
+append_line(log, b'{"n":1}')
+assert len(list(read_lines(log))) == acked + 1
 """
     script = 'mount -t tmpfs -o size=64k none "$1" && echo room > "$1/other" && exec "$2" -c "$3" "$1"'
     done = subprocess.run(
@@ -222,7 +227,7 @@ assert len(list(read(log))) == acked + 1
 @pytest.mark.parametrize("foreign", [b"", b'{"n":2}\n'])
 def test_a_write_cut_short_is_taken_back_but_never_the_line_of_a_foreign_writer(tmp_path, foreign):
     log = tmp_path / "log.jsonl"
-    append(log, b'{"n":1}')
+    append_line(log, b'{"n":1}')
 
     def after_a_writer_that_knows_no_locks(_):
         with log.open("ab") as file:
@@ -230,8 +235,8 @@ def test_a_write_cut_short_is_taken_back_but_never_the_line_of_a_foreign_writer(
         return b'{"fill":"%s"}' % (b"x" * 500)
 
     with _files_no_longer_than(100), pytest.raises(Unavailable):
-        append_after(log, after_a_writer_that_knows_no_locks)
-    append(log, b'{"n":3}')
+        append_built_line(log, after_a_writer_that_knows_no_locks)
+    append_line(log, b'{"n":3}')
 
     assert numbers(log) == ([1, 2, 3] if foreign else [1, 3])
 
@@ -298,20 +303,20 @@ def test_following_in_pieces_reads_what_reading_at_once_does(tmp_path_factory, s
     seen, at = [], 0
     for size in [*range(0, len(whole), step), len(whole)]:
         log.write_bytes(whole[:size])
-        for item in read(log, at):
+        for item in read_lines(log, at):
             if isinstance(item, Damage) and item.why == TORN_TAIL:
                 break
             seen.append(item)
             at = item.offset + item.length
 
-    assert seen == list(read(log))
+    assert seen == list(read_lines(log))
 
 
 def test_a_line_beyond_the_limit_is_reported_and_not_held():
     data = b'{"n":1}\n{"fill":"' + b"x" * 3_000_000 + b'"}\n{"n":2}\n'
-    items = list(scan("log", lambda offset, length: data[offset : offset + length], longest=2_000_000))
+    items = list(scan_lines("log", lambda offset, length: data[offset : offset + length], longest=2_000_000))
 
-    assert [item.data for item in items if isinstance(item, Line)] == [b'{"n":1}', b'{"n":2}']
+    assert [item.data for item in items if isinstance(item, JsonlLine)] == [b'{"n":1}', b'{"n":2}']
     assert [item for item in items if isinstance(item, Damage)] == [
         Damage("log", 8, 3_000_011, "longer than 2000000 bytes")
     ]
@@ -328,9 +333,10 @@ def test_a_line_of_200_megabytes_needs_little_more_memory_than_itself(tmp_path, 
     code = """
 import resource, sys
 from pathlib import Path
-from flightlog.store.lines import read, Line
+from flightlog.store.lines import read_lines, JsonlLine
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-assert [item.length > 100_000_000 for item in read(Path(sys.argv[1])) if isinstance(item, Line)] == [False, True, False]
+lines = [item for item in read_lines(Path(sys.argv[1])) if isinstance(item, JsonlLine)]
+assert [line.length > 100_000_000 for line in lines] == [False, True, False]
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 """
     done = subprocess.run(
@@ -372,8 +378,8 @@ def _kill_writers(tmp_path, *, writers, kills):
         each.wait()
 
     acked = {word for path in tmp_path.glob("*.acks") for word in path.read_text().split("\n")[:-1]}
-    items = list(read(log))
-    kept = [json.loads(item.data)["id"] for item in items if isinstance(item, Line)]
+    items = list(read_lines(log))
+    kept = [json.loads(item.data)["id"] for item in items if isinstance(item, JsonlLine)]
     assert len(acked) > kills
     assert acked <= set(kept)
     assert len(kept) == len(set(kept))

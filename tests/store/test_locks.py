@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from flightlog.model.errors import Conflict
-from flightlog.store.locks import Lease, find_holder, holder, is_interrupted, lock
+from flightlog.store.locks import Lease, exclusive_lock, find_holder, holder_note, was_interrupted
 from strace_points import run
 from waiting import until
 
@@ -24,9 +24,9 @@ def test_a_lease_is_held_by_one_and_says_by_whom(tmp_path):
     with pytest.raises(Conflict, match="held by the first"):
         Lease(tmp_path / "l", "the second")
 
-    assert holder(tmp_path / "l") == "the first"
+    assert holder_note(tmp_path / "l") == "the first"
     lease.release()
-    assert holder(tmp_path / "l") == ""
+    assert holder_note(tmp_path / "l") == ""
     Lease(tmp_path / "l", "the second").release()
 
 
@@ -35,50 +35,50 @@ def test_who_was_robbed_learns_it_and_clears_nothing(tmp_path):
     new = Lease(tmp_path / "l", "the new one", steal=True)
 
     with pytest.raises(Conflict, match="the new one"):
-        old.check()
+        old.check_owner()
     old.release()
 
-    new.check()
-    assert holder(tmp_path / "l") == "the new one"
+    new.check_owner()
+    assert holder_note(tmp_path / "l") == "the new one"
     with pytest.raises(Conflict):
         Lease(tmp_path / "l", "a third")
     new.release()
 
 
 def test_nobody_holds_what_is_not_there(tmp_path):
-    assert holder(tmp_path / "none") == ""
+    assert holder_note(tmp_path / "none") == ""
 
 
 def test_a_second_holder_is_told_who_holds_the_lock(tmp_path):
     with (
-        lock(tmp_path / "made" / "lock", who="loop 7"),
+        exclusive_lock(tmp_path / "made" / "lock", who="loop 7"),
         pytest.raises(Conflict, match="held by loop 7"),
-        lock(tmp_path / "made" / "lock"),
+        exclusive_lock(tmp_path / "made" / "lock"),
     ):
         pass  # pragma: no cover
 
-    with lock(tmp_path / "made" / "lock"):
+    with exclusive_lock(tmp_path / "made" / "lock"):
         assert (tmp_path / "made" / "lock").read_text() == f"process {os.getpid()}"
 
 
 def test_a_lock_dies_with_its_holder(tmp_path):
     code = """
-from flightlog.store.locks import lock
-with lock(root / "lock"): os.kill(os.getpid(), 9)
+from flightlog.store.locks import exclusive_lock
+with exclusive_lock(root / "lock"): os.kill(os.getpid(), 9)
 """
     assert run(code, tmp_path, "-o", os.devnull, "-e", "trace=flock").returncode == -9
 
-    with lock(tmp_path / "lock"):
+    with exclusive_lock(tmp_path / "lock"):
         pass
 
 
 @pytest.mark.parametrize("error", ["ENOLCK", "EOPNOTSUPP", "ENOSYS", "EIO"])
 def test_a_file_system_without_locks_is_said_to_have_none(tmp_path, error):
     code = """
-from flightlog.store.locks import lock
+from flightlog.store.locks import exclusive_lock
 from flightlog.model.errors import Unavailable
 try:
-    with lock(root / "lock"): ack("held")
+    with exclusive_lock(root / "lock"): ack("held")
 except Unavailable as error: ack("refused")
 """
     done = run(code, tmp_path, "-o", os.devnull, "-e", "trace=flock", "-e", f"inject=flock:error={error}")
@@ -87,34 +87,34 @@ except Unavailable as error: ack("refused")
 
 
 def test_a_waiting_lock_gives_up_at_its_limit(tmp_path):
-    with lock(tmp_path / "lock"):
+    with exclusive_lock(tmp_path / "lock"):
         start = time.monotonic()
 
-        with pytest.raises(Conflict, match="held by process"), lock(tmp_path / "lock", limit_s=0.05):
+        with pytest.raises(Conflict, match="held by process"), exclusive_lock(tmp_path / "lock", limit_s=0.05):
             pass  # pragma: no cover
 
         assert 0.05 <= time.monotonic() - start < 1
 
 
 def test_a_lock_that_was_released_leaves_no_note(tmp_path):
-    with lock(tmp_path / "lock", who="a settle"):
-        assert holder(tmp_path / "lock") == "a settle"
+    with exclusive_lock(tmp_path / "lock", who="a settle"):
+        assert holder_note(tmp_path / "lock") == "a settle"
 
     assert find_holder(tmp_path / "lock") is None
-    assert not is_interrupted(tmp_path / "lock")
+    assert not was_interrupted(tmp_path / "lock")
 
 
 def test_a_holder_that_died_leaves_its_note(tmp_path):
     code = f"""
 import os
 from pathlib import Path
-from flightlog.store.locks import lock
-with lock(Path({str(tmp_path / "lock")!r}), who="a settle"): os.kill(os.getpid(), 9)
+from flightlog.store.locks import exclusive_lock
+with exclusive_lock(Path({str(tmp_path / "lock")!r}), who="a settle"): os.kill(os.getpid(), 9)
 """
     subprocess.run([sys.executable, "-c", code], check=False)
 
-    assert is_interrupted(tmp_path / "lock")
-    assert holder(tmp_path / "lock") == ""
+    assert was_interrupted(tmp_path / "lock")
+    assert holder_note(tmp_path / "lock") == ""
 
 
 def test_a_stopped_holder_is_named_with_pid_command_and_start(tmp_path):
@@ -125,7 +125,7 @@ def test_a_stopped_holder_is_named_with_pid_command_and_start(tmp_path):
         os.kill(child.pid, signal.SIGSTOP)
         until(lambda: find_holder(tmp_path / "lock").state == "stopped")
 
-        with pytest.raises(Conflict) as refused, lock(tmp_path / "lock"):
+        with pytest.raises(Conflict) as refused, exclusive_lock(tmp_path / "lock"):
             pass  # pragma: no cover
 
         assert f"held by process {child.pid}, running {sys.executable} -c import fcntl" in refused.value.message

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flightlog.model.errors import Unreadable
-from flightlog.store.kept import damaged_sessions, session_dir
+from flightlog.store.kept import list_damaged_sessions, session_dir
 from flightlog.store.manifest import BLOCK_BYTES, META, read_meta
 from flightlog.store.recordings import open_recording
 from flightlog.store.sessions import adopt_session, read_faults, seal_session, verify_sample, verify_session
@@ -209,7 +209,7 @@ def test_samples_together_see_the_whole_archive(tmp_path):
     seen = [verify_sample(tmp_path / "home", AGENT, BLOCK_BYTES, 60) for _ in range(blocks)]
 
     assert {fault.session for faults in seen for fault in faults} == {"s3"}
-    assert damaged_sessions(tmp_path / "home", AGENT) == {"s3"}
+    assert list_damaged_sessions(tmp_path / "home", AGENT) == {"s3"}
     assert {fault.what for fault in read_faults(tmp_path / "home", AGENT)} == {"truncated"}
     assert left(verify(tmp_path, sources(tmp_path, "s3"), "s3")) == []
-    assert damaged_sessions(tmp_path / "home", AGENT) == set()
+    assert list_damaged_sessions(tmp_path / "home", AGENT) == set()

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from flightlog.model.errors import Misconfigured
-from flightlog.store.migration import FIRST, Step, layout_of, migrate
+from flightlog.store.migration import FIRST, LayoutMigration, layout_of, migrate_layout
 from strace_points import kill_everywhere
 
 OLD = {"a.json": b'{"cost": 1}\n', "deep/b.json": b'{"cost": 2}\n', "other.txt": b"stays\n"}
@@ -21,8 +21,8 @@ def ended(body):
 
 
 STEPS = (
-    Step(2, "cost is called usd", lambda root: root.rglob("*.json"), renamed),
-    Step(3, "files end with a point", lambda root: [root / "other.txt"], ended),
+    LayoutMigration(2, "cost is called usd", lambda root: root.rglob("*.json"), renamed),
+    LayoutMigration(3, "files end with a point", lambda root: [root / "other.txt"], ended),
 )
 
 
@@ -40,8 +40,8 @@ def test_every_step_is_taken_once_and_what_it_changed_is_kept(tmp_path):
     write_old(tmp_path)
     assert layout_of(tmp_path) == FIRST
 
-    taken = migrate(tmp_path, STEPS)
-    again = migrate(tmp_path, STEPS)
+    taken = migrate_layout(tmp_path, STEPS)
+    again = migrate_layout(tmp_path, STEPS)
 
     assert [step.to for step, _ in taken] == [2, 3]
     assert again == []
@@ -56,7 +56,7 @@ def test_a_step_that_changes_what_it_made_itself_is_refused(tmp_path):
     write_old(tmp_path)
 
     with pytest.raises(AssertionError, match="leaves alone"):
-        migrate(tmp_path, (Step(2, "", STEPS[1].files, lambda body: body + b"."),))
+        migrate_layout(tmp_path, (LayoutMigration(2, "", STEPS[1].files, lambda body: body + b"."),))
 
     assert holds(tmp_path) == OLD
 
@@ -65,11 +65,11 @@ def test_a_later_layout_and_a_broken_mark_are_refused_and_nothing_is_changed(tmp
     write_old(tmp_path)
     (tmp_path / "layout.json").write_text(json.dumps({"layout": 9}))
     with pytest.raises(Misconfigured, match="later flightlog"):
-        migrate(tmp_path, STEPS)
+        migrate_layout(tmp_path, STEPS)
     for broken in ("{", "[]", '{"layout": "2"}', '{"layout": 0}'):
         (tmp_path / "layout.json").write_text(broken)
         with pytest.raises(Misconfigured, match="nothing is written"):
-            migrate(tmp_path, STEPS)
+            migrate_layout(tmp_path, STEPS)
 
     assert holds(tmp_path) == OLD
 
@@ -82,20 +82,20 @@ def test_a_file_that_came_after_the_copy_is_left_to_a_later_step(tmp_path):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        migrate(tmp_path, (Step(2, "", STEPS[0].files, dies),))
+        migrate_layout(tmp_path, (LayoutMigration(2, "", STEPS[0].files, dies),))
     (tmp_path / "c.json").write_bytes(b'{"cost": 3}\n')
 
-    migrate(tmp_path, STEPS[:1])
+    migrate_layout(tmp_path, STEPS[:1])
 
     assert holds(tmp_path) == NEW
     assert (tmp_path / "c.json").read_bytes() == b'{"cost": 3}\n'
 
 
 MIGRATION = """
-from flightlog.store.migration import Step, migrate
-step = Step(2, "", lambda root: root.rglob("*.json"), lambda body: body.replace(b"cost", b"usd"))
+from flightlog.store.migration import LayoutMigration, migrate_layout
+step = LayoutMigration(2, "", lambda root: root.rglob("*.json"), lambda body: body.replace(b"cost", b"usd"))
 begin()
-migrate(root, (step,))
+migrate_layout(root, (step,))
 ack("done")
 end()
 """
@@ -105,7 +105,7 @@ def test_killed_at_any_point_a_migration_is_taken_up_and_the_copy_is_whole(tmp_p
     def check(root, acked):
         for name in ("a.json", "deep/b.json"):
             assert (root / name).read_bytes() in {OLD[name], NEW[name]}
-        migrate(root, STEPS[:1])
+        migrate_layout(root, STEPS[:1])
         assert holds(root) == NEW
         assert layout_of(root) == 2
         copy = root / "backups" / "before-layout-2"

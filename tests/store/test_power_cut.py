@@ -11,8 +11,8 @@ import fcntl, json, os, subprocess, sys
 from pathlib import Path
 from flightlog.app.install import SCRIPT
 from flightlog.store import blobs
-from flightlog.store.files import quarantine, replace
-from flightlog.store.lines import Line, append, read
+from flightlog.store.files import quarantine_file, replace_file
+from flightlog.store.lines import JsonlLine, append_line, read_lines
 from flightlog.store.recordings import open_recording
 from flightlog.store.kept import session_dir
 from flightlog.store.sessions import adopt_session, read_meta, seal_session
@@ -33,13 +33,13 @@ def look(root):
     hooks = "hooked/sessions/claude-code/s/hooks.jsonl"
     for name in ("new/log.jsonl", "late/log.jsonl", "lost.jsonl", hooks):
         if (root / name).exists():
-            found[name] = [item.data.decode() for item in read(root / name) if isinstance(item, Line)]
+            found[name] = [item.data.decode() for item in read_lines(root / name) if isinstance(item, JsonlLine)]
     for name in ("page", "page.damaged-1"):
         found[name] = (root / name).read_text() if (root / name).exists() else None
     transcript = session_dir(root / "home", "a", "s") / "transcript.jsonl"
     if transcript.parent.exists():
         with open_recording(transcript) as recording:
-            found["adopted"] = len(list(recording.lines()))
+            found["adopted"] = len(list(recording.read_lines()))
             found["meta"] = read_meta(transcript.parent).files["transcript.jsonl"].size
         found["sealed"] = not transcript.exists()
     return found
@@ -52,12 +52,12 @@ def after(what, work):
     system("umount", str(cut))
 
 sources = {"transcript.jsonl": source}
-after("durable line, new directory", lambda: append(disk / "new/log.jsonl", b'{"n":1}', durable=True))
-append(disk / "late/log.jsonl", b'{"n":1}')
-after("durable line behind one that was not", lambda: append(disk / "late/log.jsonl", b'{"n":2}', durable=True))
-after("page", lambda: replace(disk / "page", b"first"))
-after("page again", lambda: replace(disk / "page", b"second"))
-after("quarantine", lambda: quarantine(disk / "page"))
+after("durable line, new directory", lambda: append_line(disk / "new/log.jsonl", b'{"n":1}', durable=True))
+append_line(disk / "late/log.jsonl", b'{"n":1}')
+after("durable line behind one that was not", lambda: append_line(disk / "late/log.jsonl", b'{"n":2}', durable=True))
+after("page", lambda: replace_file(disk / "page", b"first"))
+after("page again", lambda: replace_file(disk / "page", b"second"))
+after("quarantine", lambda: quarantine_file(disk / "page"))
 after("adopt", lambda: adopt_session(disk / "home", "a", "s", sources))
 source.write_bytes(b'{"n":1}\\n' * 6000)
 after("adopt more", lambda: adopt_session(disk / "home", "a", "s", sources))
@@ -75,7 +75,7 @@ hook("PreToolUse")
 after("hook at the end of a turn", lambda: hook("Stop"))
 after("hook at the end of the session", lambda: hook("SessionEnd"))
 (disk / "lost.jsonl").touch()
-after("a line nobody called durable", lambda: append(disk / "lost.jsonl", b'{"n":1}'))
+after("a line nobody called durable", lambda: append_line(disk / "lost.jsonl", b'{"n":1}'))
 settling.close()
 system("umount", str(disk))
 """

@@ -3,8 +3,8 @@
 import pytest
 
 from flightlog.model.damage import Damage
-from flightlog.store.reading import blocks, open_reader, raw_lines, sound_lines
-from flightlog.store.recordings import seal
+from flightlog.store.reading import open_reader, raw_lines, read_blocks, sound_lines
+from flightlog.store.recordings import seal_recording
 
 LINES = [b'{"n":%d,"pad":"%s"}' % (number, b"x" * (number % 90)) for number in range(5_000)]
 WHOLE = b"\n".join(LINES) + b"\n"
@@ -17,7 +17,7 @@ def path(request, tmp_path):
     half = WHOLE.find(b"\n", len(WHOLE) // 2) + 1
     path.write_bytes(WHOLE if request.param != "sealed and grown" else WHOLE[:half])
     if request.param != "plain":
-        seal(path)
+        seal_recording(path)
         assert not path.exists()
     if request.param == "sealed and grown":
         path.with_name(f"{path.name}.from-{half}").write_bytes(WHOLE[half:])
@@ -42,7 +42,7 @@ def test_any_span_reads_the_same(path):
 def test_blocks_are_whole_lines_whatever_the_buffer(path, start, size):
     reader = open_reader(path)
     try:
-        found = [bytes(block.view[: block.end]) for block in blocks(reader, start, bytearray(size))]
+        found = [bytes(block.view[: block.end]) for block in read_blocks(reader, start, bytearray(size))]
     finally:
         reader.close()
     assert b"".join(found) == WHOLE[start:]
@@ -53,7 +53,7 @@ def test_what_follows_the_last_newline_is_a_block_of_its_own(tmp_path):
     path = tmp_path / "torn.jsonl"
     path.write_bytes(b"one\ntwo\nthr")
     reader = open_reader(str(path))
-    found = [(bytes(block.view[: block.end]), block.whole) for block in blocks(reader, 0, bytearray(2))]
+    found = [(bytes(block.view[: block.end]), block.whole) for block in read_blocks(reader, 0, bytearray(2))]
     reader.close()
 
     assert b"".join(part for part, _ in found) == b"one\ntwo\nthr"
@@ -70,7 +70,7 @@ def test_lines_come_with_their_ends(path, start):
 def test_a_last_line_without_an_end_is_the_last_line(tmp_path):
     path = tmp_path / "transcript.jsonl"
     path.write_bytes(b'{"a":1}\n{"b":')
-    seal(path)
+    seal_recording(path)
 
     *_, last = raw_lines(str(path), 0)
     *_, damage = sound_lines(str(path))

@@ -9,26 +9,26 @@ from hypothesis import strategies as st
 
 from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound, Unreadable
-from flightlog.store.frames import Sealed
-from flightlog.store.lines import Line, append
+from flightlog.store.frames import SealedFile
+from flightlog.store.lines import JsonlLine, append_line
 from flightlog.store.recordings import (
     DAMAGED_FRAME,
     Recording,
-    generation,
-    generations,
+    generation_path,
+    list_generations,
+    list_segments,
     open_recording,
-    seal,
-    segments,
+    seal_recording,
 )
 from strace_points import fail_everywhere, kill_everywhere
 
 SEAL = """
 import zstandard
-from flightlog.store.recordings import seal
+from flightlog.store.recordings import seal_recording
 from flightlog.model.errors import FlightlogError
 begin()
 try:
-    for path in seal(root / "t.jsonl"): ack(path.name)
+    for path in seal_recording(root / "t.jsonl"): ack(path.name)
 except FlightlogError as error: print(error.message, file=sys.stderr)
 end()
 """
@@ -41,7 +41,7 @@ def content(lines: int, seed: int = 1) -> bytes:
 
 def numbers(path: Path) -> list[int]:
     with open_recording(path) as recording:
-        return [json.loads(item.data)["n"] for item in recording.lines() if isinstance(item, Line)]
+        return [json.loads(item.data)["n"] for item in recording.read_lines() if isinstance(item, JsonlLine)]
 
 
 def whole(path: Path) -> bytes:
@@ -57,11 +57,11 @@ def test_an_address_reads_the_same_sealed_or_not(tmp_path_factory, pieces, data)
     said = b""
     for piece in pieces:
         said += piece
-        live = [segment for segment in segments(path) if not segment.is_sealed]
+        live = [segment for segment in list_segments(path) if not segment.is_sealed]
         with (live[-1].path if live else path.with_name(f"t.jsonl.from-{len(said) - len(piece)}")).open("ab") as file:
             file.write(piece)
         if data.draw(st.booleans()):
-            seal(path)
+            seal_recording(path)
     offset = data.draw(st.integers(0, len(said) + 5))
     length = data.draw(st.integers(0, 2_000_000))
 
@@ -74,34 +74,34 @@ def test_lines_have_the_same_places_sealed_or_not(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(content(3000)[:-20])
     with open_recording(path) as recording:
-        before = list(recording.lines())
+        before = list(recording.read_lines())
 
-    assert seal(path) == [tmp_path / "t.jsonl.from-0.zst"]
+    assert seal_recording(path) == [tmp_path / "t.jsonl.from-0.zst"]
 
     assert not path.exists()
     with open_recording(path) as recording:
-        assert list(recording.lines()) == before
-        assert list(recording.lines(before[1500].offset)) == before[1500:]
+        assert list(recording.read_lines()) == before
+        assert list(recording.read_lines(before[1500].offset)) == before[1500:]
 
 
 def test_a_sealed_recording_that_grows_opens_a_new_segment(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(b'{"n":1}\n{"n":')
-    seal(path)
+    seal_recording(path)
     (tmp_path / "t.jsonl.from-13").write_bytes(b'2}\n{"n":3}\n')
 
     assert numbers(path) == [1, 2, 3]
-    assert seal(path) == [tmp_path / "t.jsonl.from-13.zst"]
+    assert seal_recording(path) == [tmp_path / "t.jsonl.from-13.zst"]
     assert numbers(path) == [1, 2, 3]
-    assert seal(path) == []
+    assert seal_recording(path) == []
 
 
 def test_reading_one_line_unpacks_one_frame(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(content(4000))
-    seal(path)
-    (segment,) = segments(path)
-    sealed = Sealed(segment.path)
+    seal_recording(path)
+    (segment,) = list_segments(path)
+    sealed = SealedFile(segment.path)
     packed = bytearray(segment.path.read_bytes())
     wanted = sealed.frames[2]
     for frame in sealed.frames:
@@ -117,9 +117,9 @@ def test_reading_one_line_unpacks_one_frame(tmp_path):
 def test_a_damaged_frame_is_reported_and_hides_nothing_else(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(content(4000))
-    seal(path)
-    (segment,) = segments(path)
-    sealed = Sealed(segment.path)
+    seal_recording(path)
+    (segment,) = list_segments(path)
+    sealed = SealedFile(segment.path)
     frame = sealed.frames[1]
     packed = bytearray(segment.path.read_bytes())
     packed[frame.packed_offset + 100] ^= 255
@@ -127,9 +127,9 @@ def test_a_damaged_frame_is_reported_and_hides_nothing_else(tmp_path):
     sealed.close()
 
     with open_recording(path) as recording:
-        items = list(recording.lines())
+        items = list(recording.read_lines())
         damage = [item for item in items if isinstance(item, Damage)]
-        kept = [item for item in items if isinstance(item, Line)]
+        kept = [item for item in items if isinstance(item, JsonlLine)]
 
         assert damage == [Damage(str(path), frame.offset, frame.length, DAMAGED_FRAME)]
         assert sum(item.length + 1 for item in kept) == recording.size - frame.length
@@ -144,7 +144,7 @@ def test_a_missing_segment_is_reported_and_hides_nothing_else(tmp_path):
 
     assert numbers(path) == [1, 3]
     with open_recording(path) as recording:
-        assert [item.why for item in recording.lines() if isinstance(item, Damage)] == [DAMAGED_FRAME]
+        assert [item.why for item in recording.read_lines() if isinstance(item, Damage)] == [DAMAGED_FRAME]
         with pytest.raises(Unreadable, match="missing"):
             recording.read(0, 28)
 
@@ -157,9 +157,9 @@ def test_dying_at_any_system_call_of_a_seal_loses_nothing(tmp_path):
 
     def check(root, acked):
         assert whole(root / "t.jsonl") == said
-        seal(root / "t.jsonl")
+        seal_recording(root / "t.jsonl")
         assert whole(root / "t.jsonl") == said
-        assert [segment.is_sealed for segment in segments(root / "t.jsonl")] == [True]
+        assert [segment.is_sealed for segment in list_segments(root / "t.jsonl")] == [True]
         shutil.rmtree(root)
 
     assert len(kill_everywhere(SEAL, tmp_path, prepare, check)) > 10
@@ -183,7 +183,7 @@ def test_a_sealed_file_that_differs_from_the_live_one_is_set_aside(tmp_path):
     path.write_bytes(b'{"n":1}\n')
     (tmp_path / "t.jsonl.from-0.zst").write_bytes(b"rubbish")
 
-    seal(path)
+    seal_recording(path)
 
     assert numbers(path) == [1]
     assert (tmp_path / "t.jsonl.from-0.zst.damaged-1").read_bytes() == b"rubbish"
@@ -192,13 +192,13 @@ def test_a_sealed_file_that_differs_from_the_live_one_is_set_aside(tmp_path):
 def test_damage_inside_a_sealed_leftover_keeps_the_live_file(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(content(3000))
-    (sealed,) = seal(path)
+    (sealed,) = seal_recording(path)
     path.write_bytes(content(3000))
     harmed = bytearray(sealed.read_bytes())
     harmed[5000] ^= 255
     sealed.write_bytes(harmed)
 
-    seal(path)
+    seal_recording(path)
 
     assert numbers(path) == list(range(3000))
 
@@ -214,9 +214,9 @@ def test_generations_are_told_apart_from_segments(tmp_path):
     ):
         (tmp_path / name).write_bytes(b"")
 
-    assert generations(tmp_path / "t.jsonl") == [1, 2, 10]
-    assert [generation(tmp_path / "t.jsonl", n).name for n in (1, 2)] == ["t.jsonl", "t.g2.jsonl"]
-    assert generations(tmp_path / "nowhere" / "t.jsonl") == []
+    assert list_generations(tmp_path / "t.jsonl") == [1, 2, 10]
+    assert [generation_path(tmp_path / "t.jsonl", n).name for n in (1, 2)] == ["t.jsonl", "t.g2.jsonl"]
+    assert list_generations(tmp_path / "nowhere" / "t.jsonl") == []
 
 
 def test_a_recording_that_is_not_there_is_not_found(tmp_path):
@@ -231,16 +231,16 @@ def test_a_recording_sealed_while_it_is_read_is_read_to_its_end(tmp_path):
     path = tmp_path / "t.jsonl"
     path.write_bytes(content(100))
     with open_recording(path) as recording:
-        lines = recording.lines()
+        lines = recording.read_lines()
         next(lines)
-        seal(path)
+        seal_recording(path)
 
         assert len(list(lines)) == 99
 
 
 def test_a_live_tail_may_grow_while_it_is_open(tmp_path):
-    append(tmp_path / "t.jsonl", b'{"n":1}')
+    append_line(tmp_path / "t.jsonl", b'{"n":1}')
     with Recording(tmp_path / "t.jsonl") as recording:
-        append(tmp_path / "t.jsonl", b'{"n":2}')
+        append_line(tmp_path / "t.jsonl", b'{"n":2}')
 
         assert recording.size == 16

@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from flightlog.model.retention import Deed, Item, Move
-from flightlog.store.retention import carry_out
+from flightlog.model.retention import RetentionAction, RetentionItem, RetentionMove
+from flightlog.store.retention import carry_out_moves
 from strace_points import kill_everywhere
 
 
-def move(name, deed=Deed.DELETE, *, target="", summary=""):
-    return Move(Item(name, "log", 0), deed, 400, target, summary)
+def move(name, deed=RetentionAction.DELETE, *, target="", summary=""):
+    return RetentionMove(RetentionItem(name, "log", 0), deed, 400, target, summary)
 
 
 def no_summary(name, moves, before):
@@ -33,9 +33,9 @@ def put(root, *names):
 
 def test_files_and_directories_are_archived_or_deleted_and_the_rest_stays(tmp_path):
     put(tmp_path, "s1/log.json", "s1/deep/x", "s2/log.json", "s3/log.json")
-    moves = [move("s1"), move("s2", Deed.ARCHIVE, target="archive/s2")]
+    moves = [move("s1"), move("s2", RetentionAction.ARCHIVE, target="archive/s2")]
 
-    outcome = carry_out(tmp_path, moves, no_summary)
+    outcome = carry_out_moves(tmp_path, moves, no_summary)
 
     assert outcome.done == tuple(moves)
     assert tree(tmp_path) == ["archive/s2/log.json", "s3/log.json"]
@@ -44,7 +44,7 @@ def test_files_and_directories_are_archived_or_deleted_and_the_rest_stays(tmp_pa
 def test_a_summary_that_fails_keeps_everything_it_would_have_told_of(tmp_path):
     put(tmp_path, "a", "b")
 
-    outcome = carry_out(tmp_path, [move("a", summary="sum.md"), move("b", summary="../sum.md")], tell)
+    outcome = carry_out_moves(tmp_path, [move("a", summary="sum.md"), move("b", summary="../sum.md")], tell)
 
     assert tree(tmp_path) == ["b", "sum.md"]
     assert (tmp_path / "sum.md").read_text() == "a\n"
@@ -54,7 +54,7 @@ def test_a_summary_that_fails_keeps_everything_it_would_have_told_of(tmp_path):
 def test_an_empty_summary_is_no_summary(tmp_path):
     put(tmp_path, "a")
 
-    outcome = carry_out(tmp_path, [move("a", summary="sum.md")], lambda *_: b" \n")
+    outcome = carry_out_moves(tmp_path, [move("a", summary="sum.md")], lambda *_: b" \n")
 
     assert tree(tmp_path) == ["a"]
     assert len(outcome.left) == 1
@@ -64,7 +64,7 @@ def test_nothing_outside_the_root_is_touched(tmp_path):
     put(tmp_path, "root/x", "precious/y")
     (tmp_path / "root" / "link").symlink_to(tmp_path / "precious")
 
-    outcome = carry_out(tmp_path / "root", [move("link"), move("link/y"), move("../precious")], no_summary)
+    outcome = carry_out_moves(tmp_path / "root", [move("link"), move("link/y"), move("../precious")], no_summary)
 
     assert outcome.done == ()
     assert (tmp_path / "precious" / "y").exists()
@@ -73,25 +73,25 @@ def test_nothing_outside_the_root_is_touched(tmp_path):
 def test_an_archive_is_never_overwritten(tmp_path):
     put(tmp_path, "a", "archive/a")
 
-    outcome = carry_out(tmp_path, [move("a", Deed.ARCHIVE, target="archive/a")], no_summary)
+    outcome = carry_out_moves(tmp_path, [move("a", RetentionAction.ARCHIVE, target="archive/a")], no_summary)
 
     assert "already" in outcome.left[0][1]
     assert tree(tmp_path) == ["a", "archive/a"]
 
 
 def test_what_is_gone_already_is_told(tmp_path):
-    outcome = carry_out(tmp_path, [move("nobody")], no_summary)
+    outcome = carry_out_moves(tmp_path, [move("nobody")], no_summary)
 
     assert outcome.left[0][1] == "it is gone already"
 
 
 SCENARIO = """
 sys.path[:0] = ["{source}", "{tests}"]
-from flightlog.store.retention import carry_out
+from flightlog.store.retention import carry_out_moves
 from store.test_retention import move, tell
-from flightlog.model.retention import Deed
+from flightlog.model.retention import RetentionAction
 begin()
-carry_out(root, [move("s1", summary="sum.md"), move("s2", Deed.ARCHIVE, target="archive/s2")], tell)
+carry_out_moves(root, [move("s1", summary="sum.md"), move("s2", RetentionAction.ARCHIVE, target="archive/s2")], tell)
 end()
 """
 
@@ -108,8 +108,8 @@ def test_killed_anywhere_nothing_goes_without_its_summary_and_the_next_run_finis
         left = [each for each in ("s1",) if (root / each).exists()]
         moves = [move(each, summary="sum.md") for each in left]
         if (root / "s2").exists():
-            moves.append(move("s2", Deed.ARCHIVE, target="archive/s2"))
-        carry_out(root, moves, tell)
+            moves.append(move("s2", RetentionAction.ARCHIVE, target="archive/s2"))
+        carry_out_moves(root, moves, tell)
         kept = [name for name in tree(root) if not name.endswith(".tmp")]
         assert kept == ["archive/s2/log.json", "sum.md"]
 

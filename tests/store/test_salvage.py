@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.json import decode
 
-from flightlog.store.salvage import DEPTH_MAX, is_sound, mended, spans
+from flightlog.store.salvage import DEPTH_MAX, is_sound, iter_spans, repair_text
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 values = st.recursive(
@@ -24,11 +24,11 @@ def line(record: object, *, ascii_only: bool = False) -> bytes:
 
 
 def found(data: bytes) -> list[bytes]:
-    return [data[span.start : span.end] for span in spans(data) if not span.why]
+    return [data[span.start : span.end] for span in iter_spans(data) if not span.why]
 
 
 def lost(data: bytes) -> list[tuple[bytes, str]]:
-    return [(data[span.start : span.end], span.why) for span in spans(data) if span.why]
+    return [(data[span.start : span.end], span.why) for span in iter_spans(data) if span.why]
 
 
 @given(records, st.booleans())
@@ -76,7 +76,7 @@ def test_nul_bytes_between_records_cost_neither(first, second, count):
 @given(st.binary(max_size=60))
 def test_any_bytes_are_covered_by_records_damage_and_white_space(data):
     data = data.replace(b"\n", b"")
-    covered = list(spans(data))
+    covered = list(iter_spans(data))
 
     at = 0
     for span in covered:
@@ -90,7 +90,7 @@ def test_any_bytes_are_covered_by_records_damage_and_white_space(data):
 def test_a_record_with_bytes_that_are_no_text_is_kept_readable(record, junk, place):
     whole = line({"key": "before", **record})
     bad = whole.replace(b"before", b"be" + bytes(byte | 0x80 for byte in junk) + b"fore", 1)
-    data, _ = mended(bad)
+    data, _ = repair_text(bad)
 
     assert is_sound(data)
     assert decode(data)["key"].startswith("be")
@@ -108,7 +108,7 @@ def test_a_record_with_bytes_that_are_no_text_is_kept_readable(record, junk, pla
     ],
 )
 def test_half_an_emoji_becomes_a_replacement_and_a_whole_one_stays(escape, kept):
-    data, bad = mended(b'{"a":"' + escape + b'"}')
+    data, bad = repair_text(b'{"a":"' + escape + b'"}')
 
     assert decode(data) == {"a": kept}
     assert (bad is not None) == ("\ufffd" in kept)
@@ -175,7 +175,7 @@ def test_a_hostile_line_takes_linear_time(hostile):
         taken = []
         for _ in range(3):
             start = time.process_time()
-            list(spans(data))
+            list(iter_spans(data))
             taken.append(time.process_time() - start)
         return min(taken)
 
@@ -184,7 +184,7 @@ def test_a_hostile_line_takes_linear_time(hostile):
 
 def test_invalid_text_far_into_a_long_record_is_found_without_decoding_it_whole():
     far = b'{"a":"' + "é".encode() * (1 << 20) + b'\xff"}'
-    data, bad = mended(far)
+    data, bad = repair_text(far)
 
     assert bad is not None
     assert far[bad.start : bad.end] == b"\xff"

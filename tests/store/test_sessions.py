@@ -8,8 +8,8 @@ import pytest
 
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.store.kept import session_dir
-from flightlog.store.locks import lock
-from flightlog.store.recordings import generation, generations, open_recording
+from flightlog.store.locks import exclusive_lock
+from flightlog.store.recordings import generation_path, list_generations, open_recording
 from flightlog.store.sessions import META, adopt_session, read_meta, seal_session, verify_session
 from strace_points import fail_everywhere, kill_everywhere, points, run
 
@@ -30,7 +30,7 @@ def whole(path: Path) -> bytes:
 
 
 def history(dest: Path) -> list[bytes]:
-    return [whole(generation(dest, number)) for number in generations(dest)]
+    return [whole(generation_path(dest, number)) for number in list_generations(dest)]
 
 
 def test_a_whole_session_is_adopted_and_stays_when_the_agent_deletes_it(tmp_path):
@@ -111,7 +111,7 @@ def test_what_is_no_plain_file_is_refused_and_the_rest_adopted(tmp_path):
 def test_two_adoptions_of_one_session_do_not_meet(tmp_path):
     root = session_dir(tmp_path, "claude-code", "s1")
 
-    with lock(root / ".lock", who="another"), pytest.raises(Conflict, match="another"):
+    with exclusive_lock(root / ".lock", who="another"), pytest.raises(Conflict, match="another"):
         adopt_session(tmp_path, "claude-code", "s1", {})
 
 

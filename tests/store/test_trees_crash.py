@@ -68,7 +68,7 @@ def killed(tmp_path, command, every):
         (work / "sub").mkdir()
         (work / "sub/b").write_text("b")
         trees = opened(work)
-        trees.snapshot("baseline")
+        trees.save_snapshot("baseline")
         (work / "a").write_text("changed")
         (work / "sub/c").write_text("c")
         return work
@@ -76,7 +76,7 @@ def killed(tmp_path, command, every):
     work = prepared("traced")
     trace = tmp_path / "trace"
     programs = wrapped(tmp_path / "bin", command, f'exec strace -qq -o {trace} -e trace={CALLS} GIT "$@"')
-    opened(work, programs=programs).snapshot("next")
+    opened(work, programs=programs).save_snapshot("next")
     points = writing_points(trace)
     assert len(points) >= 3
 
@@ -85,32 +85,33 @@ def killed(tmp_path, command, every):
         work = prepared(name)
         kill = f'exec strace -qq -o /dev/null -e trace={call} -e inject={call}:signal=KILL:when={number} GIT "$@"'
         with pytest.raises((GitError, Conflict)):
-            opened(work, programs=wrapped(tmp_path / name / "bin", command, kill)).snapshot("next")
+            opened(work, programs=wrapped(tmp_path / name / "bin", command, kill)).save_snapshot("next")
         trees = opened(work)
         fsck(work)
         assert kinds(trees, None, "baseline") == {"a": "added", "sub/b": "added"}
-        if "next" not in trees.names():
-            trees.snapshot("next")
+        if "next" not in trees.list_names():
+            trees.save_snapshot("next")
         assert kinds(trees, "baseline", "next") == {"a": "modified", "sub/c": "added"}
-        assert trees.diff("next", trees.snapshot("after")) == []
+        assert trees.diff_snapshots("next", trees.save_snapshot("after")) == []
 
 
 def test_an_orphaned_git_keeps_the_line_until_it_ends(work, tmp_path):
     (work / "a").write_text("a")
-    opened(work).snapshot("baseline")
+    opened(work).save_snapshot("baseline")
     (work / "a").write_text("b")
     programs = wrapped(tmp_path / "bin", "write-tree", f"touch {tmp_path}/started; sleep 1.5; touch {tmp_path}/ended")
     code = (
-        "import sys, time; from pathlib import Path; from flightlog.store.trees import Place, open_trees\n"
-        f"place = Place(Path({str(work.parent / '.shadow_git')!r}), Path({str(work)!r}), Path('/none'), {programs!r})\n"
-        "open_trees(place, now=time.time).snapshot('killed')"
+        "import sys, time; from pathlib import Path; from flightlog.store.trees import SnapshotDirs, open_trees\n"
+        f"shadow, work = Path({str(work.parent / '.shadow_git')!r}), Path({str(work)!r})\n"
+        f"place = SnapshotDirs(shadow, work, Path('/none'), {programs!r})\n"
+        "open_trees(place, now=time.time).save_snapshot('killed')"
     )
     child = subprocess.Popen([sys.executable, "-c", code])
     until((tmp_path / "started").exists)
     child.kill()
     child.wait()
 
-    snapshot = opened(work).snapshot("next")
+    snapshot = opened(work).save_snapshot("next")
 
     assert (tmp_path / "ended").exists()
     assert kinds(opened(work), "baseline", snapshot) == {"a": "modified"}
@@ -122,7 +123,7 @@ def test_a_step_costs_a_fixed_number_of_git_calls(work, tmp_path):
     log = tmp_path / "log"
     trees = opened(work, programs=wrapped(tmp_path / "bin", "never", f"true; fi; if true; then echo $1 >> {log}"))
     (tmp_path / "bin/git").write_text(f'#!/bin/sh\necho "$1" >> {log}\nexec {shutil.which("git")} "$@"\n')
-    trees.snapshot("baseline")
+    trees.save_snapshot("baseline")
 
     def calls(act):
         log.write_text("")
@@ -130,8 +131,8 @@ def test_a_step_costs_a_fixed_number_of_git_calls(work, tmp_path):
         return sorted(log.read_text().split())
 
     (work / "f7").write_text("changed")
-    changed = calls(lambda: trees.snapshot("one"))
-    same = calls(lambda: trees.snapshot("two"))
+    changed = calls(lambda: trees.save_snapshot("one"))
+    same = calls(lambda: trees.save_snapshot("two"))
 
     assert changed == sorted(["diff-files", "ls-files", "update-index", "write-tree", "commit-tree", "update-ref"])
     assert same == sorted(["diff-files", "ls-files", "update-ref"])

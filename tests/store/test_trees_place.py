@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flightlog.model.errors import Invalid, NotFound, Unavailable
-from flightlog.store.trees import LeftOut, Place, Policy, open_trees
+from flightlog.store.trees import SkippedPath, SnapshotDirs, SnapshotPolicy, open_trees
 from shadow import PROGRAMS, kinds, opened
 
 
@@ -33,10 +33,10 @@ def test_the_projects_own_repository_is_not_touched_and_its_settings_do_not_coun
     before = {path: path.read_bytes() for path in (work / ".git").rglob("*") if path.is_file()}
     trees = opened(work)
 
-    trees.snapshot("baseline")
+    trees.save_snapshot("baseline")
     (work / "a.txt").write_bytes(b"changed\r\n")
-    trees.snapshot("next")
-    trees.restore("baseline")
+    trees.save_snapshot("next")
+    trees.restore_snapshot("baseline")
 
     assert (work / "a.txt").read_bytes() == b"one\r\ntwo\n"
     assert (work / "b.md").read_text() == "$Id$\n"
@@ -49,7 +49,7 @@ def test_a_caller_inside_another_repository_or_hook_does_not_lead_us_astray(work
     monkeypatch.setenv("GIT_INDEX_FILE", "/nowhere/index")
     (work / "a").write_text("a")
 
-    assert kinds(opened(work), None, opened(work).snapshot("baseline")) == {"a": "added"}
+    assert kinds(opened(work), None, opened(work).save_snapshot("baseline")) == {"a": "added"}
 
 
 def test_repositories_inside_are_plain_files_and_said_so(work):
@@ -59,10 +59,10 @@ def test_repositories_inside_are_plain_files_and_said_so(work):
         (work / folder / "f").write_text(folder)
     trees = opened(work)
 
-    before = trees.snapshot("baseline")
+    before = trees.save_snapshot("baseline")
     (work / "lib/inner/f").write_text("changed")
     (work / "lib/new").write_text("new")
-    after = trees.snapshot("next")
+    after = trees.save_snapshot("next")
 
     assert before.nested == after.nested == ("lib", "lib/inner")
     assert kinds(trees, None, before) == {"lib/f": "added", "lib/inner/f": "added"}
@@ -74,7 +74,7 @@ def test_repositories_inside_are_refused_where_that_is_the_policy(work):
     subprocess.run(["git", "init", "-q"], cwd=work / "lib", check=True)
 
     with pytest.raises(Invalid, match="lib"):
-        opened(work, Policy(nested="refuse")).snapshot("baseline")
+        opened(work, SnapshotPolicy(nested="refuse")).save_snapshot("baseline")
 
 
 @pytest.mark.parametrize("home", ["work", "work/home", "."])
@@ -82,7 +82,7 @@ def test_a_home_directory_is_refused(tmp_path, work, home):
     tree = tmp_path if home == "." else work
 
     with pytest.raises(Invalid):
-        open_trees(Place(tmp_path.parent / "shadow", tree, tmp_path / home, PROGRAMS), now=time.time)
+        open_trees(SnapshotDirs(tmp_path.parent / "shadow", tree, tmp_path / home, PROGRAMS), now=time.time)
 
 
 def test_a_directory_that_is_not_there_is_not_found(tmp_path):
@@ -91,34 +91,34 @@ def test_a_directory_that_is_not_there_is_not_found(tmp_path):
 
 
 def test_a_file_that_is_too_large_or_not_a_file_is_left_out_and_named(work):
-    trees = opened(work, Policy(file_bytes_max=1000))
+    trees = opened(work, SnapshotPolicy(file_bytes_max=1000))
     (work / "grows").write_bytes(b"1" * 1000)
     (work / "large").write_bytes(b"1" * 1001)
     os.mkfifo(work / "pipe")
-    before = trees.snapshot("baseline")
+    before = trees.save_snapshot("baseline")
     (work / "grows").write_bytes(b"1" * 1001)
-    after = trees.snapshot("next")
+    after = trees.save_snapshot("next")
 
     assert set(kinds(trees, None, before)) == {"grows"}
-    assert before.left_out == (LeftOut("large", "larger than 1000 bytes"),)
+    assert before.left_out == (SkippedPath("large", "larger than 1000 bytes"),)
     assert {each.path for each in after.left_out} == {"grows", "large"}
     assert kinds(trees, before, after) == {"grows": "deleted"}
-    assert trees.find("next").left_out == after.left_out
-    trees.restore(after)
+    assert trees.find_snapshot("next").left_out == after.left_out
+    trees.restore_snapshot(after)
     assert (work / "grows").stat().st_size == 1001
 
 
 def test_all_snapshots_together_have_a_limit(work):
-    trees = opened(work, Policy(total_bytes_max=20_000))
+    trees = opened(work, SnapshotPolicy(total_bytes_max=20_000))
     (work / "a").write_bytes(random.Random(1).randbytes(9_000))
-    trees.snapshot("baseline")
+    trees.save_snapshot("baseline")
     (work / "b").write_bytes(random.Random(2).randbytes(30_000))
 
     with pytest.raises(Unavailable, match="20000"):
-        trees.snapshot("next")
+        trees.save_snapshot("next")
 
     (work / "b").unlink()
-    trees.snapshot("later")
+    trees.save_snapshot("later")
 
 
 def test_ignored_files_are_kept_or_left_by_policy_and_one_asked_for_by_name_is_seen(work):
@@ -127,26 +127,28 @@ def test_ignored_files_are_kept_or_left_by_policy_and_one_asked_for_by_name_is_s
     (work / "node_modules/x").mkdir(parents=True)
     (work / "node_modules/x/index.js").write_text("1")
     keeps = opened(work, line="keeps")
-    leaves = opened(work, Policy(ignored="leave"), line="leaves")
+    leaves = opened(work, SnapshotPolicy(ignored="leave"), line="leaves")
 
-    kept, left = keeps.snapshot("kept"), leaves.snapshot("left")
+    kept, left = keeps.save_snapshot("kept"), leaves.save_snapshot("left")
     (work / "node_modules/x/index.js").write_text("2")
-    seen = leaves.snapshot("seen", also=["node_modules/x/index.js", "a.log", "../out", "/etc/passwd", ".git/config"])
+    seen = leaves.save_snapshot(
+        "seen", also=["node_modules/x/index.js", "a.log", "../out", "/etc/passwd", ".git/config"]
+    )
 
     assert set(kinds(keeps, None, kept)) == {".gitignore", "a.log"}
-    assert kept.left_out == (LeftOut("node_modules", "not watched"),)
+    assert kept.left_out == (SkippedPath("node_modules", "not watched"),)
     assert set(kinds(leaves, None, left)) == {".gitignore"}
     assert kinds(leaves, left, seen) == {"a.log": "added", "node_modules/x/index.js": "added"}
-    leaves.restore(left)
+    leaves.restore_snapshot(left)
     assert (work / "node_modules/x/index.js").read_text() == "2", "what was not watched is not removed"
 
 
 def test_a_shadow_inside_its_own_work_tree_leaves_itself_out(work):
     (work / "a").write_text("a")
-    place = Place(work / "runs/[1] one/.shadow_git", work, Path("/home/nobody-here"), PROGRAMS)
-    trees = open_trees(place, Policy(leave_out=("/out/",)), now=time.time)
+    place = SnapshotDirs(work / "runs/[1] one/.shadow_git", work, Path("/home/nobody-here"), PROGRAMS)
+    trees = open_trees(place, SnapshotPolicy(leave_out=("/out/",)), now=time.time)
     (work / "out").mkdir()
     (work / "out/b").write_text("b")
 
-    assert set(kinds(trees, None, trees.snapshot("baseline"))) == {"a"}
-    assert set(kinds(trees, None, trees.snapshot("again"))) == {"a"}
+    assert set(kinds(trees, None, trees.save_snapshot("baseline"))) == {"a"}
+    assert set(kinds(trees, None, trees.save_snapshot("again"))) == {"a"}

@@ -7,15 +7,15 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from flightlog.archive import Archive
-from flightlog.model.usage import Breakdown, Response, Usage
+from flightlog.model.usage import Breakdown, ModelResponse, Usage
 from flightlog.usage.attribution import attribute_responses, is_better_copy
 from transcripts import SESSION, assistant, user, write
 
 FORK = "22222222-2222-4222-8222-222222222222"
-LINE = Response("m1", "s1", "claude-opus-5-5", Usage(10, 5), 1000, "/shop", "r1")
+LINE = ModelResponse("m1", "s1", "claude-opus-5-5", Usage(10, 5), 1000, "/shop", "r1")
 
 lines = st.builds(
-    Response,
+    ModelResponse,
     message_id=st.sampled_from(["m1", "m2", "m3"]),
     session=st.sampled_from(["s1", "s2", "s3"]),
     model=st.sampled_from(["a", "b"]),
@@ -110,7 +110,7 @@ def test_a_copy_that_saw_more_of_the_stream_fills_the_originals_account():
 
 
 def report(config_dir, by=Breakdown.SESSION):
-    return Archive([str(config_dir)]).usage(by, UTC)
+    return Archive([str(config_dir)]).usage_report(by, UTC)
 
 
 def test_lines_of_a_streamed_response_count_once_with_the_last_count(tmp_path):
@@ -155,5 +155,5 @@ def test_responses_without_an_id_are_told_apart_by_request_and_record(tmp_path):
 
     archive = Archive([str(tmp_path)])
 
-    assert archive.usage(Breakdown.DAY, UTC).total.responses == 2
-    assert len(archive.session(SESSION).steps) == 2
+    assert archive.usage_report(Breakdown.DAY, UTC).total.responses == 2
+    assert len(archive.read_session(SESSION).steps) == 2

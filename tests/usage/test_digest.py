@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.usage import Breakdown, ClientTotals, ModelTotal, Row, Usage, response
+from flightlog.model.usage import Breakdown, ClientTotals, ModelTotal, Usage, UsageLine, row_to_response
 from flightlog.usage.attribution import attribute_responses
 from flightlog.usage.digest import SessionUsage, digest_sessions
 from flightlog.usage.prices import price_responses
@@ -20,7 +20,7 @@ NOON_MS = 1_793_620_800_000
 ZONES = [UTC, ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kathmandu"), ZoneInfo("America/St_Johns")]
 
 lines = st.builds(
-    Row,
+    UsageLine,
     message_id=st.integers(1, 6).map(lambda number: f"m{number}"),
     session=st.just("s"),
     model=st.sampled_from(["claude-opus-5-5", "claude-sonnet-4-5", "mystery"]),
@@ -52,7 +52,7 @@ def groups(draw):
 @given(groups(), st.sampled_from(Breakdown), st.sampled_from(ZONES))
 def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
     ledger = attribute_responses(
-        [response(row) for said in group for row in said.rows],
+        [row_to_response(row) for said in group for row in said.rows],
         {said.session: said.first_ms for said in group if said.first_ms},
     )
     items = price_responses(ledger.responses, {said.session: said.totals[0] for said in group if said.totals})
@@ -69,7 +69,7 @@ def test_a_report_of_digests_equals_a_report_of_responses(group, by, zone):
 
 
 def test_a_part_of_a_report_leaves_out_what_was_before_and_elsewhere():
-    row = Row("m1", "s1", "claude-opus-5-5", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
+    row = UsageLine("m1", "s1", "claude-opus-5-5", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
     said = [SessionUsage("s1", 1, [row, row._replace(message_id="m2", at_ms=NOON_MS + HOUR_MS)], ())]
     digests = digest_sessions(said, lambda *_: GapEvidence())
 
@@ -92,7 +92,7 @@ def test_a_session_without_a_response_has_a_row_of_its_own():
 
 
 def test_a_forks_unknown_model_costs_what_its_client_counted_since_the_fork():
-    row = Row("m1", "s1", "mystery", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
+    row = UsageLine("m1", "s1", "mystery", 10, 5, 0, 0, 0, 0, NOON_MS, "/shop", "", "", False)
     own = row._replace(message_id="m2", session="s2", at_ms=NOON_MS + HOUR_MS)
 
     def stated(session, usd, counted, as_of_ms):

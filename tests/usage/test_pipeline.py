@@ -15,16 +15,16 @@ from tools.bench.corpus import generate, grow
 from archive_maker import prompt, put, reply, told
 from flightlog.archive import Archive
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.discover import discover
+from flightlog.sources.claude_code.discover import find_transcripts
 from flightlog.usage.pipeline import UsagePipeline
 from strace_points import kill_everywhere
 
 SYNC = """
 from datetime import UTC
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.discover import discover
+from flightlog.sources.claude_code.discover import find_transcripts
 from flightlog.usage.pipeline import UsagePipeline
-pipeline = UsagePipeline(discover(str(root / "agent")).files, root / "home" / "index.db")
+pipeline = UsagePipeline(find_transcripts(str(root / "agent")).files, root / "home" / "index.db")
 report = pipeline.report(Breakdown.SESSION, UTC)
 begin()
 pipeline.save()
@@ -47,8 +47,8 @@ def corpus(tmp_path_factory):
 def test_a_pipeline_without_index_reports_what_the_archive_does(corpus, by, zone):
     root, _ = corpus
 
-    pipeline = UsagePipeline(discover(str(root)).files, None)
-    quick, slow = pipeline.report(by, zone), Archive([str(root)]).usage(by, zone)
+    pipeline = UsagePipeline(find_transcripts(str(root)).files, None)
+    quick, slow = pipeline.report(by, zone), Archive([str(root)]).usage_report(by, zone)
 
     assert [_exact(row) for row in quick.rows] == [_exact(row) for row in slow.rows]
     assert _exact(quick.total) == _exact(slow.total)
@@ -240,7 +240,7 @@ def test_an_index_that_cannot_be_written_costs_no_answer(tmp_path):
 
 def test_two_reports_at_once_do_not_spoil_the_index(tmp_path):
     put(tmp_path, "s", reply("a"))
-    one, two = (UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db") for _ in range(2))
+    one, two = (UsagePipeline(find_transcripts(str(tmp_path)).files, tmp_path / "index.db") for _ in range(2))
     first, second = one.report(Breakdown.DAY, UTC), two.report(Breakdown.DAY, UTC)
     one.save()
     two.save()
@@ -266,7 +266,7 @@ def test_an_unreadable_file_is_passed_over_and_read_when_it_can_be(tmp_path):
     path = put(tmp_path, "t", reply("b"))
     path.unlink()
     path.symlink_to(path)
-    pipeline = UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db")
+    pipeline = UsagePipeline(find_transcripts(str(tmp_path)).files, tmp_path / "index.db")
     assert pipeline.report(Breakdown.SESSION, UTC).total.responses == 1
     pipeline.save()
     path.unlink()
@@ -279,7 +279,7 @@ def test_what_sessions_cost(tmp_path):
     put(tmp_path, "s", reply("a", 1_000_000))
     put(tmp_path, "t", reply("b", model="unheard-of"))
 
-    rows = UsagePipeline(discover(str(tmp_path)).files, None).session_rows()
+    rows = UsagePipeline(find_transcripts(str(tmp_path)).files, None).session_rows()
 
     assert {session: row.cost.usd for session, row in rows.items()} == {"s": pytest.approx(15.000009), "t": None}
 
@@ -304,9 +304,10 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
     put(tmp_path, "s", reply("a"))
     code = (
         "import os, sys\nfrom datetime import UTC\nfrom pathlib import Path\n"
-        "from flightlog.model.usage import Breakdown\nfrom flightlog.sources.claude_code.discover import discover\n"
+        "from flightlog.model.usage import Breakdown\n"
+        "from flightlog.sources.claude_code.discover import find_transcripts\n"
         "from flightlog.usage.pipeline import UsagePipeline\n"
-        "pipeline = UsagePipeline(discover(sys.argv[1]).files, Path(sys.argv[1]) / 'index.db')\n"
+        "pipeline = UsagePipeline(find_transcripts(sys.argv[1]).files, Path(sys.argv[1]) / 'index.db')\n"
         "print(pipeline.report(Breakdown.DAY, UTC).total.usage.output, flush=True)\nos._exit(0)\n"
     )
 
@@ -317,7 +318,7 @@ def test_a_report_is_whole_before_anything_is_written(tmp_path):
 
 
 def test_nobody_waits_for_an_index_to_be_made(corpus, tmp_path):
-    files = discover(str(corpus[0])).files
+    files = find_transcripts(str(corpus[0])).files
     index = tmp_path / "home" / "index.db"
     pipeline = UsagePipeline(files, index)
     told_first = pipeline.report(Breakdown.DAY, UTC)
@@ -332,7 +333,7 @@ def test_nobody_waits_for_an_index_to_be_made(corpus, tmp_path):
 
 def test_of_two_who_make_the_index_at_once_the_second_leaves_it_alone(tmp_path):
     put(tmp_path, "s1", reply("m1", 10))
-    early = UsagePipeline(discover(str(tmp_path)).files, tmp_path / "index.db")
+    early = UsagePipeline(find_transcripts(str(tmp_path)).files, tmp_path / "index.db")
     early.report(Breakdown.SESSION, UTC)
     put(tmp_path, "s2", reply("m2", 20))
     told(tmp_path, tmp_path / "index.db")
@@ -345,7 +346,7 @@ def test_of_two_who_make_the_index_at_once_the_second_leaves_it_alone(tmp_path):
 
 def test_several_breakdowns_read_the_files_once(tmp_path):
     put(tmp_path, "s1", reply("m1", 10))
-    pipeline = UsagePipeline(discover(str(tmp_path)).files, None)
+    pipeline = UsagePipeline(find_transcripts(str(tmp_path)).files, None)
 
     by_day, by_model = pipeline.report(Breakdown.DAY, UTC), pipeline.report(Breakdown.MODEL, UTC)
 
@@ -370,7 +371,7 @@ def test_damage_takes_no_sound_response_with_it(tmp_path):
     (folder / "s.jsonl").write_bytes(b"\n".join(lines) + b"\n" + torn)
 
     report, _ = told(tmp_path, None)
-    (session,) = Archive([str(tmp_path)]).told()
+    (session,) = Archive([str(tmp_path)]).iter_sessions()
 
     assert report.total.responses == 6
     assert report.total.usage.output == 60

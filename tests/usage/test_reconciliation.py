@@ -23,7 +23,7 @@ EXPLAINED = {
 
 
 def truths(where, *cases):
-    return archive(where, *cases).usage(Breakdown.SESSION, UTC).reconciliations
+    return archive(where, *cases).usage_report(Breakdown.SESSION, UTC).reconciliations
 
 
 def adds_up(truth):

@@ -14,15 +14,15 @@ from flightlog.model.usage import (
     ClientTotals,
     Cost,
     CostSource,
+    ModelResponse,
     ModelTotal,
-    Response,
     Usage,
     sum_costs,
 )
 from flightlog.usage.prices import PricedResponse, price_responses
 from usage_oracle import blocks, rows, total
 
-LINE = Response("m1", "s1", "claude-opus-5-5", Usage(1000, 100), 1793620800000, "/shop")
+LINE = ModelResponse("m1", "s1", "claude-opus-5-5", Usage(1000, 100), 1793620800000, "/shop")
 BERLIN, KOLKATA = ZoneInfo("Europe/Berlin"), ZoneInfo("Asia/Kolkata")
 times = st.lists(st.integers(1_700_000_000_000, 1_700_600_000_000), min_size=1, max_size=30)
 

@@ -1,6 +1,6 @@
 import pytest
 
-from flightlog.views.arguments import arguments
+from flightlog.views.arguments import format_arguments
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from flightlog.views.arguments import arguments
     ],
 )
 def test_the_telling_argument_comes_first_and_a_change_reads_like_a_diff(given, told):
-    assert arguments(given) == told
+    assert format_arguments(given) == told

@@ -5,15 +5,15 @@ import pytest
 from flightlog.model.damage import Damage
 from flightlog.sources.claude_code.transcript import entries
 from flightlog.sources.protocol import SessionFile
-from flightlog.views.feed import LINES_MAX, Feed, cut
-from flightlog.views.story import Kind
+from flightlog.views.feed import LINES_MAX, FollowFormatter, first_lines
+from flightlog.views.story import TranscriptLineKind
 from recordings import ROOT
 
 
 def fed(path, times=1):
-    feed = Feed()
+    feed = FollowFormatter()
     found = [item for _ in range(times) for item in entries(SessionFile(str(path), path.stem, 0, 0))]
-    return [line for item in found if not isinstance(item, Damage) for line in feed.lines(item)]
+    return [line for item in found if not isinstance(item, Damage) for line in feed.render_lines(item)]
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("2.1.325/*/transcripts/*.jsonl")), ids=lambda path: path.parts[-3])
@@ -27,18 +27,18 @@ def test_prompts_words_calls_and_results_are_told_in_the_order_they_came():
     told = [(line.kind, line.text) for line in fed(path)]
 
     assert [kind for kind, _ in told] == [
-        Kind.TURN,
-        Kind.PROMPT,
-        Kind.STEP,
-        Kind.THINKING,
-        Kind.TEXT,
-        Kind.THINKING,
-        Kind.CALL,
-        Kind.RESULT,
-        Kind.STEP,
-        Kind.THINKING,
-        Kind.THINKING,
-        Kind.TEXT,
+        TranscriptLineKind.TURN,
+        TranscriptLineKind.PROMPT,
+        TranscriptLineKind.STEP,
+        TranscriptLineKind.THINKING,
+        TranscriptLineKind.TEXT,
+        TranscriptLineKind.THINKING,
+        TranscriptLineKind.CALL,
+        TranscriptLineKind.RESULT,
+        TranscriptLineKind.STEP,
+        TranscriptLineKind.THINKING,
+        TranscriptLineKind.THINKING,
+        TranscriptLineKind.TEXT,
     ]
     assert told[6][1].startswith("Bash echo 42")
 
@@ -47,16 +47,16 @@ def test_an_image_and_a_failure_are_told_as_such():
     (odd,) = ROOT.glob("2.1.325/odd-outputs/transcripts/*.jsonl")
     (denied,) = ROOT.glob("2.1.325/permission-denied/transcripts/*.jsonl")
 
-    assert "1 image" in [line.text for line in fed(odd) if line.kind is Kind.RESULT]
-    assert [line.kind for line in fed(denied)].count(Kind.FAILURE) == 2
+    assert "1 image" in [line.text for line in fed(odd) if line.kind is TranscriptLineKind.RESULT]
+    assert [line.kind for line in fed(denied)].count(TranscriptLineKind.FAILURE) == 2
 
 
 def test_compaction_and_unknown_records_are_notes():
     (path,) = ROOT.glob("2.1.325/compaction-auto/transcripts/*.jsonl")
 
-    assert any(line.text.startswith("compaction: ") for line in fed(path) if line.kind is Kind.NOTE)
+    assert any(line.text.startswith("compaction: ") for line in fed(path) if line.kind is TranscriptLineKind.NOTE)
 
 
 def test_long_text_is_cut():
-    assert cut("\n".join("x" * 30)).endswith(f"… {30 - LINES_MAX} more lines")
-    assert cut("a\nb") == "a\nb"
+    assert first_lines("\n".join("x" * 30)).endswith(f"… {30 - LINES_MAX} more lines")
+    assert first_lines("a\nb") == "a\nb"

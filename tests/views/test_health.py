@@ -1,7 +1,7 @@
 from msgspec.structs import replace
 
 from flightlog.model.usage import Cost, CostSource
-from flightlog.views.health import Level, health
+from flightlog.views.health import HealthLevel, judge_health
 from flightlog.views.session.summary import outline_session
 from recordings import archive
 
@@ -10,21 +10,21 @@ KNOWN = Cost(1.0, CostSource.TABLE)
 
 def told(tmp_path, **more):
     found = archive(tmp_path, "2.1.325/single-turn")
-    return replace(outline_session(found.session(found.latest())).summary, **more)
+    return replace(outline_session(found.read_session(found.latest_session())).summary, **more)
 
 
 def test_a_session_without_faults_is_good(tmp_path):
-    assert health(told(tmp_path)).level is Level.GOOD
+    assert judge_health(told(tmp_path)).level is HealthLevel.GOOD
 
 
 def test_a_session_without_steps_is_quiet_not_healthy(tmp_path):
-    assert health(told(tmp_path, steps=0)).level is Level.QUIET
+    assert judge_health(told(tmp_path, steps=0)).level is HealthLevel.QUIET
 
 
 def test_each_reason_is_said(tmp_path):
-    found = health(told(tmp_path, failed_calls=1, tool_calls=40, compactions=2, unknown_records=1))
+    found = judge_health(told(tmp_path, failed_calls=1, tool_calls=40, compactions=2, unknown_records=1))
 
-    assert found.level is Level.LOOK
+    assert found.level is HealthLevel.LOOK
     assert found.reasons == (
         "1 of 40 tool calls failed",
         "context compacted 2 times",
@@ -33,9 +33,9 @@ def test_each_reason_is_said(tmp_path):
 
 
 def test_many_failures_and_damage_are_bad(tmp_path):
-    assert health(told(tmp_path / "a", failed_calls=5, tool_calls=10)).level is Level.BAD
-    assert health(told(tmp_path / "b", damaged=1)).reasons == ("1 damaged span in the recording",)
+    assert judge_health(told(tmp_path / "a", failed_calls=5, tool_calls=10)).level is HealthLevel.BAD
+    assert judge_health(told(tmp_path / "b", damaged=1)).reasons == ("1 damaged span in the recording",)
 
 
 def test_an_unknown_price_is_worth_a_look(tmp_path):
-    assert health(told(tmp_path, cost=Cost(None, CostSource.UNKNOWN))).level is Level.LOOK
+    assert judge_health(told(tmp_path, cost=Cost(None, CostSource.UNKNOWN))).level is HealthLevel.LOOK

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from flightlog.archive import Archive
 from flightlog.model.damage import Damage
-from flightlog.model.events import Unknown
+from flightlog.model.events import UnknownRecord
 from flightlog.model.usage import Breakdown
 from flightlog.sources.claude_code.transcript import entries
 from flightlog.sources.protocol import SessionFile
-from flightlog.views.atif.emit import Profile, trajectory
-from flightlog.views.atif.lint import lint
-from flightlog.views.feed import Feed
-from flightlog.views.story import Telling, story
+from flightlog.views.atif.emit import AtifOptions, build_trajectory
+from flightlog.views.atif.lint import lint_trajectory
+from flightlog.views.feed import FollowFormatter
+from flightlog.views.story import RenderOptions, render_session
 from flightlog.views.story_forms import as_html, as_markdown, as_text
 from flightlog.views.wire import as_json
 from recordings import ROOT
@@ -69,22 +69,22 @@ def transcripts(draw):
 def test_any_recording_can_be_told_counted_and_exported(records):
     with tempfile.TemporaryDirectory() as folder:
         door = archive(Path(folder), *records)
-        session = door.session(SESSION)
-        report = door.usage(Breakdown.DAY, UTC)
+        session = door.read_session(SESSION)
+        report = door.usage_report(Breakdown.DAY, UTC)
         told = list(entries(SessionFile(str(Path(folder) / f"projects/shop/{SESSION}.jsonl"), SESSION, 0, 0)))
-        lines = list(story(session, Telling(full=True)))
+        lines = list(render_session(session, RenderOptions(full=True)))
 
     items = [item for item in told if not isinstance(item, Damage)]
     for form in (as_text, as_markdown, as_html):
         assert form(lines)
     json.loads(as_json(session))
-    feed = Feed()
-    assert sum(len(list(feed.lines(item))) for item in items) > 0
+    feed = FollowFormatter()
+    assert sum(len(list(feed.render_lines(item))) for item in items) > 0
     assert {damage.why for damage in session.damage} <= {"lone surrogate"}
     assert len(items) >= len(records)
     assert session.records == len({item.key for item in items})
     assert report.total.responses >= 0
-    unknown = {item.event.kind for item in items if isinstance(item.event, Unknown)}
+    unknown = {item.event.kind for item in items if isinstance(item.event, UnknownRecord)}
     assert {kind for kind, _ in session.unknown} == unknown
 
 
@@ -100,17 +100,19 @@ ODDITIES = {
 def test_any_recording_becomes_a_trajectory_of_the_right_shape(records, version):
     with tempfile.TemporaryDirectory() as folder:
         door = archive(Path(folder), *records)
-        bundle = trajectory(door.session(SESSION), Profile(version), door.known(SESSION))
-    files = dict(bundle.files())
+        bundle = build_trajectory(door.read_session(SESSION), AtifOptions(version), door.thread_contexts(SESSION))
+    files = dict(bundle.iter_files())
 
-    found = {finding.rule for name in bundle.documents for finding in lint(files[name], files.__contains__)}
+    found = {finding.rule for name in bundle.documents for finding in lint_trajectory(files[name], files.__contains__)}
     assert found <= ODDITIES
 
 
 def test_an_unknown_record_is_one_visible_line_in_the_story(tmp_path):
-    told = archive(tmp_path, user("x", 1), {"type": "hologram", "beam": 1}, user("y", 2, newField=1)).session(SESSION)
+    told = archive(tmp_path, user("x", 1), {"type": "hologram", "beam": 1}, user("y", 2, newField=1)).read_session(
+        SESSION
+    )
 
-    text = as_text(story(told, Telling()))
+    text = as_text(render_session(told, RenderOptions()))
 
     assert "unknown record: hologram with beam, type" in text
     assert "unknown record type hologram, 1 times" in text
@@ -118,9 +120,9 @@ def test_an_unknown_record_is_one_visible_line_in_the_story(tmp_path):
 
 
 def test_damage_is_one_visible_line_in_the_story(tmp_path):
-    told = archive(tmp_path, user("x", 1), b"{torn", user("y", 2)).session(SESSION)
+    told = archive(tmp_path, user("x", 1), b"{torn", user("y", 2)).read_session(SESSION)
 
-    assert "damaged: 5 bytes at" in as_text(story(told, Telling()))
+    assert "damaged: 5 bytes at" in as_text(render_session(told, RenderOptions()))
 
 
 def test_parents_in_circles_and_records_of_one_name_are_all_told(tmp_path):
@@ -133,6 +135,6 @@ def test_parents_in_circles_and_records_of_one_name_are_all_told(tmp_path):
         user("six", 6, uuid=None, parentUuid=7, timestamp=7),
     ]
 
-    session = Archive([str(archive(tmp_path, *records) and tmp_path)]).session(SESSION)
+    session = Archive([str(archive(tmp_path, *records) and tmp_path)]).read_session(SESSION)
 
     assert {turn.text for turn in session.turns} == {"one", "two", "three", "four", "five", "six"}

@@ -3,7 +3,14 @@ from datetime import UTC
 from msgspec.structs import replace
 
 from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.overview import DAY_MS, Overview, busiest, dearest, doomed, facts
+from flightlog.views.overview import (
+    DAY_MS,
+    Overview,
+    find_expiring_sessions,
+    iter_facts,
+    most_expensive_prompt,
+    rank_projects,
+)
 from flightlog.views.session.outline import SessionSummary, TurnCost
 
 COST = Cost(1.0, CostSource.TABLE)
@@ -14,7 +21,7 @@ TOLD = Overview(1, 1, 2, Usage(10), COST, 0.0, 0, DAY_MS, None, (), (), 30, 0, 0
 
 
 def said(**fields):
-    return [fact.text for fact in facts(replace(TOLD, **fields), UTC)]
+    return [fact.text for fact in iter_facts(replace(TOLD, **fields), UTC)]
 
 
 def test_what_is_deleted_within_the_days_is_named_the_first_first():
@@ -22,7 +29,7 @@ def test_what_is_deleted_within_the_days_is_named_the_first_first():
         replace(ONE, session=name, changed_ms=day * DAY_MS) for name, day in (("b", 77), ("a", 76), ("c", 78))
     )
 
-    told = doomed([new, old, older], 30, 100 * DAY_MS, 7)
+    told = find_expiring_sessions([new, old, older], 30, 100 * DAY_MS, 7)
 
     assert [(each.session, each.deleted_ms) for each in told] == [("a", 106 * DAY_MS), ("b", 107 * DAY_MS)]
 
@@ -35,15 +42,15 @@ def test_projects_rank_by_turns_then_cost_and_a_session_without_one_counts_for_n
         replace(ONE, project="/a", cost=Cost(None, CostSource.UNKNOWN)),
     ]
 
-    assert [share.project for share in busiest(all_of, 3)] == ["/bank", "/shop", "/a"]
-    assert [share.project for share in busiest(all_of, 1)] == ["/bank"]
+    assert [share.project for share in rank_projects(all_of, 3)] == ["/bank", "/shop", "/a"]
+    assert [share.project for share in rank_projects(all_of, 1)] == ["/bank"]
 
 
 def test_the_dearest_prompt_is_the_one_that_cost_most():
     cheap, dear = TurnCost("s#1", "cheap", 9, COST), TurnCost("s#2", "dear", 1, Cost(2.0, CostSource.TABLE))
 
-    assert dearest([replace(ONE, dearest=cheap), ONE, replace(ONE, dearest=dear)]) == dear
-    assert dearest([ONE]) is None
+    assert most_expensive_prompt([replace(ONE, dearest=cheap), ONE, replace(ONE, dearest=dear)]) == dear
+    assert most_expensive_prompt([ONE]) is None
 
 
 def test_only_what_is_true_is_said():
@@ -56,7 +63,7 @@ def test_only_what_is_true_is_said():
 
 
 def test_samples_are_never_taken_for_the_persons_own():
-    commands = [fact.next for fact in facts(replace(TOLD, sample=True), UTC)]
+    commands = [fact.next for fact in iter_facts(replace(TOLD, sample=True), UTC)]
 
     assert all("--samples" in command for command in commands[:-1])
     assert commands[-1] == "flightlog demo"

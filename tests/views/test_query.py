@@ -1,11 +1,11 @@
 import pytest
 
 from flightlog.model.errors import Invalid
-from flightlog.views.query import Query, parse, snippet
+from flightlog.views.query import SearchQuery, cut_snippet, parse_query
 
 
 def test_words_phrases_and_columns_become_one_expression():
-    query = parse('retry* "exit code" tool:Bash -draft', int)
+    query = parse_query('retry* "exit code" tool:Bash -draft', int)
 
     assert query.match == (
         '({said output} : "retry" *) AND ({said output} : "exit code") AND (tool : "Bash")'
@@ -15,21 +15,21 @@ def test_words_phrases_and_columns_become_one_expression():
 
 
 def test_filters_alone_are_enough():
-    assert parse("project:shop since:5 cost:>=2", int) == Query(project="shop", since_ms=5, cost_from=2.0)
+    assert parse_query("project:shop since:5 cost:>=2", int) == SearchQuery(project="shop", since_ms=5, cost_from=2.0)
 
 
 def test_an_unknown_key_is_a_word():
-    assert parse("http://x", int).words == ("http://x",)
+    assert parse_query("http://x", int).words == ("http://x",)
 
 
 def test_quotes_inside_are_not_syntax():
-    assert parse('tool:a"b c', int).match == '(tool : "a") AND ({said output} : "b c")'
+    assert parse_query('tool:a"b c', int).match == '(tool : "a") AND ({said output} : "b c")'
 
 
 @pytest.mark.parametrize("typed", ["", "-x", "cost:x"])
 def test_nonsense_is_refused(typed):
     with pytest.raises(Invalid):
-        parse(typed, int)
+        parse_query(typed, int)
 
 
 @pytest.mark.parametrize(
@@ -43,16 +43,16 @@ def test_nonsense_is_refused(typed):
     ],
 )
 def test_a_cost_narrows_it_down(typed, usd, wanted):
-    assert parse(typed, int).costs(usd) is wanted
+    assert parse_query(typed, int).matches_cost(usd) is wanted
 
 
 def test_a_snippet_is_the_passage_around_the_first_word():
     text = "a " * 500 + "needle\nin " + "b " * 500
 
-    cut = snippet(text, ("NEEDLE",))
+    cut = cut_snippet(text, ("NEEDLE",))
 
     assert "needle in" in cut
     assert cut.startswith("…")
     assert cut.endswith("…")
     assert len(cut) <= 162
-    assert snippet("short", ("none",)) == "short"
+    assert cut_snippet("short", ("none",)) == "short"

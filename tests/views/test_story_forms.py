@@ -5,15 +5,21 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from flightlog.views.story import Kind, Line
-from flightlog.views.story_forms import as_html, as_markdown, as_text, short
+from flightlog.views.story import TranscriptLine, TranscriptLineKind
+from flightlog.views.story_forms import as_html, as_markdown, as_text, short_address
 
 pieces = st.sampled_from(
     ["```", "````", "~~~", "\n", "\n\n", "text", "<script>", "    ", "> ", "- ", "a", "`", "[x](y)", "&lt;"]
 )
 foreign = st.text() | st.lists(pieces, max_size=12).map("".join)
 stories = st.lists(
-    st.builds(Line, st.sampled_from(Kind), st.integers(0, 12), foreign, st.sampled_from(["", "s#1", "s@a#1.2"]))
+    st.builds(
+        TranscriptLine,
+        st.sampled_from(TranscriptLineKind),
+        st.integers(0, 12),
+        foreign,
+        st.sampled_from(["", "s#1", "s@a#1.2"]),
+    )
 )
 
 
@@ -50,7 +56,9 @@ def test_no_text_in_markdown_becomes_html_a_link_or_an_image(lines):
 @example(["a\n```\nb", "````\n~~~\n```"])
 @given(st.lists(foreign, min_size=1, max_size=5))
 def test_every_word_in_markdown_stays_in_its_own_fence(said):
-    tokens = MarkdownIt("commonmark").parse(as_markdown(Line(Kind.RESULT, 1, text) for text in said))
+    tokens = MarkdownIt("commonmark").parse(
+        as_markdown(TranscriptLine(TranscriptLineKind.RESULT, 1, text) for text in said)
+    )
 
     assert sum(token.type == "fence" for token in tokens) == len(said)
     assert {token.type for token in tokens} == {"paragraph_open", "inline", "paragraph_close", "fence"}
@@ -62,13 +70,17 @@ def test_plain_text_holds_no_control_character(lines):
 
 
 def test_depth_marks_and_addresses_are_shown():
-    lines = [Line(Kind.TITLE, 0, "t", "s1"), Line(Kind.TURN, 0, "person", "s1#1"), Line(Kind.CALL, 2, "Bash\nls", "")]
+    lines = [
+        TranscriptLine(TranscriptLineKind.TITLE, 0, "t", "s1"),
+        TranscriptLine(TranscriptLineKind.TURN, 0, "person", "s1#1"),
+        TranscriptLine(TranscriptLineKind.CALL, 2, "Bash\nls", ""),
+    ]
 
     assert as_text(lines) == "t\n\n#1  person\n    → Bash\n      ls\n"
 
 
 def test_the_session_is_left_out_of_an_address_its_reader_knows():
-    assert [short(each) for each in ("s1", "s1#1.2", "s1@a#1", "")] == ["s1", "#1.2", "@a#1", ""]
+    assert [short_address(each) for each in ("s1", "s1#1.2", "s1@a#1", "")] == ["s1", "#1.2", "@a#1", ""]
 
 
 def test_no_story_is_an_empty_page():

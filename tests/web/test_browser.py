@@ -9,8 +9,8 @@ import pytest
 
 import hostile
 from browser import Browser
-from flightlog.agents.scripted import load, serve
-from flightlog.agents.scripted.agent import Desk, ScriptedAgent
+from flightlog.agents.scripted import load_scenario, serve_scenario
+from flightlog.agents.scripted.agent import ScriptedAgent, ScriptedEnvironment
 from flightlog.app import open_runtime
 from flightlog.app.demo import PROMPTS, SCENARIO
 from pages import WEB_ROOT, running
@@ -179,20 +179,21 @@ def test_charts_are_drawn_and_their_tables_stand_below(page, pages):
 
 
 def test_a_running_session_grows_on_the_page_within_a_second(browser, tmp_path):
-    with serve(load(SCENARIO)) as model, running(tmp_path / "config") as served:
+    with serve_scenario(load_scenario(SCENARIO)) as model, running(tmp_path / "config") as served:
         project = tmp_path / "price-rounder"
         project.mkdir()
         agent = ScriptedAgent(
-            Desk(model.url, project, tmp_path / "config", open_runtime().clock.now_ms, new_session), new_session()
+            ScriptedEnvironment(model.url, project, tmp_path / "config", open_runtime().clock.now_ms, new_session),
+            new_session(),
         )
-        agent.ask(PROMPTS[0])
+        agent.run_prompt(PROMPTS[0])
         page = browser.page()
         page.go(served.door)
         page.go(f"{served.root}/sessions/{agent.transcript.stem}")
         page.until("document.querySelector('#live').innerText.includes('active')")
         before = page.js("document.querySelectorAll('.row').length")
 
-        agent.ask(PROMPTS[1])
+        agent.run_prompt(PROMPTS[1])
         wrote = open_runtime().clock.now_ms()
         page.until(f"document.querySelectorAll('.row').length > {before}")
         page.until("document.getElementById('timeline').innerText.includes('How many lines is that?')")

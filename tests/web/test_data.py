@@ -8,7 +8,7 @@ from archive_maker import prompt
 from flightlog.archive.door import open_archive
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.usage import Breakdown
-from flightlog.web.data import Data
+from flightlog.web.data import WebData
 from pages import make_runtime
 from recordings import CASES, archive, config_dir
 from waiting import until
@@ -17,36 +17,36 @@ from waiting import until
 @pytest.fixture
 def data(tmp_path):
     folder = config_dir(tmp_path / "config", *CASES)
-    opened = Data(replace(make_runtime(folder), data_dir=str(tmp_path / "home")))
+    opened = WebData(replace(make_runtime(folder), data_dir=str(tmp_path / "home")))
     yield opened
     opened.close()
 
 
 def test_the_list_is_the_archives_own(data):
     assert until(lambda: data.listing().pending == 0 and data.listing().sessions)
-    assert data.listing().sessions == tuple(open_archive(data.runtime).sessions())
+    assert data.listing().sessions == tuple(open_archive(data.runtime).iter_summaries())
 
 
 def test_a_session_is_read_once_until_it_changes(data, tmp_path):
-    name = archive(tmp_path / "other", "2.1.325/multi-turn-tools").latest()
-    first = data.held(name)
+    name = archive(tmp_path / "other", "2.1.325/multi-turn-tools").latest_session()
+    first = data.load_session_page(name)
     file = next(tmp_path.glob(f"config/projects/*/{name}.jsonl"))
 
-    assert data.held(name) is first
+    assert data.load_session_page(name) is first
     file.write_bytes(file.read_bytes() + b'{"type":"new-thing"}\n')
-    assert until(lambda: data.held(name) is not first)
+    assert until(lambda: data.load_session_page(name) is not first)
 
 
 def test_hits_stand_in_the_order_of_the_session(data):
     name = next(each for each in open_archive(data.runtime).recordings if each.startswith("2123f2df"))
 
-    hits = data.find(name, "greet", 200)
+    hits = data.find_in_session(name, "greet", 200)
 
-    thread = data.held(name).thread()
+    thread = data.load_session_page(name).thread_of()
     rows = [thread.id_at(row) for row in range(thread.total)]
     assert [hit.row for hit in hits] == sorted((hit.row for hit in hits), key=rows.index)
     assert all(hit.found.lower() == "greet" for hit in hits)
-    assert len(data.find(name, "greet", 2)) == 2
+    assert len(data.find_in_session(name, "greet", 2)) == 2
 
 
 def test_a_search_names_each_session_once_and_takes_half_a_word(data):
@@ -80,11 +80,11 @@ def test_what_cannot_be_searched_for_is_refused(data):
 
 
 def test_usage_is_the_books_own(data):
-    told = data.usage([Breakdown.DAY, Breakdown.MODEL])
+    told = data.usage_reports([Breakdown.DAY, Breakdown.MODEL])
 
-    assert told[Breakdown.DAY] == open_archive(data.runtime).usage(Breakdown.DAY, UTC)
+    assert told[Breakdown.DAY] == open_archive(data.runtime).usage_report(Breakdown.DAY, UTC)
 
 
 def test_no_such_session_is_said(data):
     with pytest.raises(NotFound):
-        data.held("nobody")
+        data.load_session_page("nobody")

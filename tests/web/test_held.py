@@ -1,18 +1,18 @@
 """What is held is what would be told: the same rows, the same words, whatever was left in the recording."""
 
-from flightlog.archive.growing import outline
+from flightlog.archive.growing import read_outline
 from flightlog.model.session import Step, Turn
 from flightlog.views.session.timeline import RowKind, RowMark, build_rows
-from flightlog.web.held import GONE, Held, text_of
+from flightlog.web.held import GONE, SessionPage, searchable_text
 from recordings import CASES, archive
 
 
 def held_of(found, name=None):
-    return Held(found, outline(found, name or found.latest()))
+    return SessionPage(found, read_outline(found, name or found.latest_session()))
 
 
 def every(held, lane=""):
-    return held.shown(range(held.thread(lane).total), lane)
+    return held.load_rows(range(held.thread_of(lane).total), lane)
 
 
 def shown(row):
@@ -27,7 +27,7 @@ def test_shown_rows_say_what_the_whole_session_says(tmp_path):
     for number, case in enumerate(CASES):
         found = archive(tmp_path / str(number), case)
         for name in found.recordings:
-            session = found.session(name)
+            session = found.read_session(name)
             held = held_of(found, name)
             for lane in (None, *session.lanes):
                 told = every(held, lane.id if lane else "")
@@ -40,8 +40,8 @@ def test_some_rows_are_read_like_all_of_them(tmp_path):
     held = held_of(found)
     told = every(held)
 
-    assert [held.shown([row])[0] for row in range(len(told))] == told
-    assert held.chunk(0) == told[:20]
+    assert [held.load_rows([row])[0] for row in range(len(told))] == told
+    assert held.load_chunk(0) == told[:20]
 
 
 def test_long_texts_stay_in_the_recording(tmp_path):
@@ -62,7 +62,7 @@ def test_a_recording_that_vanished_is_said_to_be_gone(tmp_path):
 
     told = every(held)
 
-    steps = [row for row, mark in zip(told, held.thread().marks, strict=True) if mark == RowMark.STEP]
+    steps = [row for row, mark in zip(told, held.thread_of().marks, strict=True) if mark == RowMark.STEP]
     assert {(row.kind, row.item) for row in steps} == {(RowKind.NOTE, GONE)}
 
 
@@ -77,7 +77,7 @@ def test_every_place_leads_to_a_row(tmp_path):
 def test_the_words_of_a_record_are_those_a_page_shows(tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
 
-    said = "\n".join(text_of(entry) for entry in found.records_with(found.latest(), "greet"))
+    said = "\n".join(searchable_text(entry) for entry in found.find_entries(found.latest_session(), "greet"))
 
     assert "def greet(name)" in said
     assert "Write a greeting module" in said

@@ -5,15 +5,17 @@ import json
 from datetime import UTC
 
 from flightlog.app import open_runtime
-from flightlog.web.hub import QUEUE_MAX, Hub
-from flightlog.web.news import news
-from flightlog.web.render import environment
-from flightlog.web.shelf import Shelf
+from flightlog.web.hub import QUEUE_MAX, UpdateHub
+from flightlog.web.news import render_changes
+from flightlog.web.render import make_environment
+from flightlog.web.shelf import SessionCache
 from recordings import archive
 
 
 def hub(found):
-    return Hub(news(environment(UTC, open_runtime().clock.now_ms)), Shelf(lambda _: found, lambda _: ""))
+    return UpdateHub(
+        render_changes(make_environment(UTC, open_runtime().clock.now_ms)), SessionCache(lambda _: found, lambda _: "")
+    )
 
 
 async def told(queue):
@@ -25,22 +27,22 @@ async def told(queue):
 
 def test_pages_share_one_reader_and_each_gets_the_news(tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
-    session = found.latest()
+    session = found.latest_session()
     file = next(tmp_path.glob("projects/*/*.jsonl"))
     lines = file.read_bytes().splitlines(keepends=True)
     file.write_bytes(b"".join(lines[:8]))
 
     async def watch():
         watched = hub(found)
-        queues = [await watched.join(found, session) for _ in range(50)]
+        queues = [await watched.subscribe(found, session) for _ in range(50)]
         first = await told(queues[0])
         with file.open("ab") as out:
             out.write(b"".join(lines[8:]))
         grown = [await _until_full(queue) for queue in queues]
-        readers = watched.readers
+        readers = watched.reader_count
         for queue in queues:
-            watched.leave(session, queue)
-        return first, grown, readers, watched.readers
+            watched.unsubscribe(session, queue)
+        return first, grown, readers, watched.reader_count
 
     first, grown, readers, after = asyncio.run(watch())
 
@@ -61,10 +63,12 @@ def test_a_page_that_comes_later_is_told_where_things_stand(tmp_path):
 
     async def watch():
         watched = hub(found)
-        first = await watched.join(found, found.latest())
+        first = await watched.subscribe(found, found.latest_session())
         await told(first)
-        assert watched._readers[found.latest()]._rest_until == 0, "one long first look, and the next line is late"
-        later = await told(await watched.join(found, found.latest()))
+        assert watched._readers[found.latest_session()]._rest_until == 0, (
+            "one long first look, and the next line is late"
+        )
+        later = await told(await watched.subscribe(found, found.latest_session()))
         watched.close()
         return later, await first.get()
 
@@ -79,12 +83,12 @@ def test_a_page_that_does_not_read_is_told_to_begin_again(tmp_path):
 
     async def watch():
         watched = hub(found)
-        queue = await watched.join(found, found.latest())
+        queue = await watched.subscribe(found, found.latest_session())
         await told(queue)
-        reader = watched._readers[found.latest()]
+        reader = watched._readers[found.latest_session()]
         for _ in range(QUEUE_MAX + 1):
-            reader._send(b"x")
-        watched.leave(found.latest(), queue)
+            reader._send_to_pages(b"x")
+        watched.unsubscribe(found.latest_session(), queue)
         return queue.qsize(), queue.get_nowait()
 
     assert asyncio.run(watch()) == (1, None)

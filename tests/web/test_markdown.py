@@ -2,13 +2,13 @@ import re
 
 import pytest
 
-from flightlog.web.markdown import CHARS_MAX, rendered
+from flightlog.web.markdown import CHARS_MAX, render_markdown
 from hostile import PAYLOADS
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_a_payload_leaves_only_text_and_plain_tags(payload):
-    html = rendered(f"before {payload}\n\n- {payload}\n\n`{payload}`")
+    html = render_markdown(f"before {payload}\n\n- {payload}\n\n`{payload}`")
 
     tags = set(re.findall(r"<\s*/?([a-z0-9]+)", html))
     assert tags <= {"p", "ul", "li", "code", "a", "em", "strong", "pre", "blockquote", "h1", "h2"}
@@ -17,13 +17,13 @@ def test_a_payload_leaves_only_text_and_plain_tags(payload):
 
 
 def test_plain_markdown_looks_as_it_should():
-    html = rendered("# Title\n\n*a* **b** `c`\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n```py\ncode\n```")
+    html = render_markdown("# Title\n\n*a* **b** `c`\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n```py\ncode\n```")
 
     for part in ("<h1>Title</h1>", "<em>a</em>", "<strong>b</strong>", "<td>1</td>", "<pre><code>code\n</code></pre>"):
         assert part in html
 
 
 def test_a_very_long_text_is_shown_as_it_is_written():
-    html = rendered("<b>x</b>" * CHARS_MAX)
+    html = render_markdown("<b>x</b>" * CHARS_MAX)
 
     assert html.startswith("<pre>&lt;b&gt;")

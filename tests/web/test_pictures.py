@@ -1,16 +1,16 @@
 from flightlog.lab.statistics.actions import Action
-from flightlog.lab.statistics.divergence import OUTLINE_MAX, Way, outline, tree
-from flightlog.web.pictures import MARGIN, NODES_MAX, drawn
+from flightlog.lab.statistics.divergence import OUTLINE_MAX, ActionPath, build_path_tree, list_segments
+from flightlog.web.pictures import MARGIN, NODES_MAX, draw_diagram
 
 
 def way(run, steps):
-    return Way(run, "session_01", tuple(Action(each, each, each) for each in steps))
+    return ActionPath(run, "session_01", tuple(Action(each, each, each) for each in steps))
 
 
 def test_a_picture_has_a_dot_for_each_stretch_and_nothing_lies_on_anything_else():
-    root = tree([way("a", "xyzp"), way("b", "xyzq"), way("c", "xk"), way("d", "xyzp")])
+    root = build_path_tree([way("a", "xyzp"), way("b", "xyzq"), way("c", "xk"), way("d", "xyzp")])
 
-    picture = drawn(root)
+    picture = draw_diagram(root)
 
     told = {(dot.label, dot.first, dot.last): dot for dot in picture.dots}
     assert set(told) == {("", 0, 0), ("x", 1, 1), ("y", 2, 3), ("p", 4, 4), ("q", 4, 4), ("k", 2, 2)}
@@ -23,10 +23,10 @@ def test_a_picture_has_a_dot_for_each_stretch_and_nothing_lies_on_anything_else(
 
 
 def test_a_tree_too_large_to_look_at_is_cut_and_says_so():
-    root = tree([way(f"r{number:04d}", [f"step {number}"]) for number in range(NODES_MAX + 50)])
+    root = build_path_tree([way(f"r{number:04d}", [f"step {number}"]) for number in range(NODES_MAX + 50)])
 
-    picture = drawn(root)
+    picture = draw_diagram(root)
 
     assert len(picture.dots) == NODES_MAX
     assert picture.left_out == 51
-    assert len(outline(root)) == OUTLINE_MAX
+    assert len(list_segments(root)) == OUTLINE_MAX

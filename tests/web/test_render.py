@@ -1,14 +1,22 @@
 import pytest
 
 from flightlog.model.events import Image
-from flightlog.web.render import ago, compact, data_uri, duration, excerpt, short_model, size
+from flightlog.web.render import (
+    data_uri,
+    format_age,
+    format_bytes,
+    format_count,
+    format_duration,
+    make_excerpt,
+    short_model,
+)
 
 
 @pytest.mark.parametrize(
     ("number", "said"), [(0, "0"), (999, "999"), (1_234, "1.23 k"), (5_600_000, "5.6 M"), (7_000_000_000, "7 G")]
 )
 def test_counts_are_short_and_carry_their_unit(number, said):
-    assert compact(number) == said
+    assert format_count(number) == said
 
 
 @pytest.mark.parametrize(
@@ -23,11 +31,11 @@ def test_counts_are_short_and_carry_their_unit(number, said):
     ],
 )
 def test_times_are_said_in_the_unit_that_fits(ms, said):
-    assert duration(ms) == said
+    assert format_duration(ms) == said
 
 
 def test_how_long_ago_is_said_in_words():
-    assert [ago(at, 10**9) for at in (None, 10**9 - 5_000, 10**9 - 60_000, 10**9 - 7_200_000)] == [
+    assert [format_age(at, 10**9) for at in (None, 10**9 - 5_000, 10**9 - 60_000, 10**9 - 7_200_000)] == [
         "?",
         "5 seconds ago",
         "1 minute ago",
@@ -36,16 +44,16 @@ def test_how_long_ago_is_said_in_words():
 
 
 def test_bytes_and_models_are_short():
-    assert [size(count) for count in (12, 3_400, 5_000_000)] == ["12 bytes", "3.4 kB", "5 MB"]
+    assert [format_bytes(count) for count in (12, 3_400, 5_000_000)] == ["12 bytes", "3.4 kB", "5 MB"]
     assert short_model("claude-haiku-4-5-20251001") == "haiku-4-5"
 
 
 def test_an_excerpt_says_how_many_lines_follow():
-    cut = excerpt("a\nb\nc\n", 2)
+    cut = make_excerpt("a\nb\nc\n", 2)
 
     assert (str(cut), cut.more) == ("a\nb", 1)
-    assert excerpt("\x1b[31mred\x1b[0m").more == 0
-    assert excerpt("x" * 10_000).more == 1
+    assert make_excerpt("\x1b[31mred\x1b[0m").more == 0
+    assert make_excerpt("x" * 10_000).more == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def test_findings_and_issues_stand_on_the_page_and_looking_writes_nothing(tmp_pa
     export = tmp_path / "export.json"
     export.write_bytes(written(chats(4, 30)[0]))
     looking.read_export(room, export)
-    analysis = looking.analyse(room, UTC)
+    analysis = looking.analyze(room, UTC)
     reported(room, "<script>alert(1)</script> in the title", "x")
     monkeypatch.chdir(tmp_path)
     before = {path: path.stat().st_mtime_ns for path in room.root.rglob("*")}
@@ -66,7 +66,7 @@ def test_an_issue_is_previewed_redacted_and_published_only_by_a_write_of_our_own
     assert secret not in preview.text
     assert done.status == 303
     assert secret not in public.read_text()
-    assert workflow.preview(room) == []
+    assert workflow.preview_issues(room) == []
     assert missing.status == 404
 
 
@@ -75,7 +75,7 @@ def test_evidence_opens_and_artifacts_are_handed_over(tmp_path, monkeypatch):
     export = tmp_path / "export.json"
     export.write_bytes(written(chats(4, 30)[0]))
     looking.read_export(room, export)
-    analysis = looking.analyse(room, UTC)
+    analysis = looking.analyze(room, UTC)
     (room.root / "outputs" / "retro_1.html").write_text("<p>pictures</p>")
     monkeypatch.chdir(tmp_path)
     evidence = next(each.evidence[0] for each in analysis.patterns if each.evidence)

@@ -9,10 +9,10 @@ from browser import Browser
 from flightlog.app import open_runtime
 from flightlog.app.sharing import redact_session
 from flightlog.archive import Archive
-from flightlog.model.text import describe_removed
+from flightlog.model.text import describe_redaction
 from flightlog.privacy.redact import Redactor
-from flightlog.web.render import environment
-from flightlog.web.share import share
+from flightlog.web.render import make_environment
+from flightlog.web.share import render_share_page
 from recordings import CASES, archive
 
 SECRET = "ghp_" + "x9K2mQ7vB4nL8sR3tW6yZ1aC5dF0gH2jK4pN"
@@ -26,8 +26,8 @@ def browser():
 
 
 def shared(archive, session):
-    document, cleaner = redact_session(open_runtime(), archive, archive.session(session), Redactor(b"k" * 32))
-    return share(document, cleaner, environment(UTC, lambda: 0))
+    document, cleaner = redact_session(open_runtime(), archive, archive.read_session(session), Redactor(b"k" * 32))
+    return render_share_page(document, cleaner, make_environment(UTC, lambda: 0))
 
 
 def test_secrets_are_taken_out_and_counted_on_top(tmp_path):
@@ -35,18 +35,18 @@ def test_secrets_are_taken_out_and_counted_on_top(tmp_path):
     file = next(tmp_path.glob("projects/*/*.jsonl"))
     file.write_bytes(file.read_bytes().replace(b"Write a greeting", f"Use {SECRET} to greet".encode()))
 
-    told = shared(found, found.latest())
+    told = shared(found, found.latest_session())
 
     assert SECRET not in told.value
     assert told.secrets >= 1
-    assert f"<b>{describe_removed(told.secrets, told.personal)}</b>" in told.value
+    assert f"<b>{describe_redaction(told.secrets, told.personal)}</b>" in told.value
 
 
 def test_every_recording_can_be_shared_with_every_step_in_it(tmp_path):
     for number, case in enumerate(CASES):
         found = archive(tmp_path / str(number), case)
         for name in found.recordings:
-            session = found.session(name)
+            session = found.read_session(name)
             html = shared(found, name).value
 
             assert html.count('class="row step"') == sum(
@@ -59,7 +59,7 @@ def test_every_recording_can_be_shared_with_every_step_in_it(tmp_path):
 def test_a_shared_page_works_offline_with_its_strip_and_keys(browser, tmp_path):
     found = archive(tmp_path, "2.1.325/multi-turn-tools")
     file = tmp_path / "shared.html"
-    file.write_text(shared(found, found.latest()).value, encoding="utf-8")
+    file.write_text(shared(found, found.latest_session()).value, encoding="utf-8")
     page = browser.page()
 
     page.go(file.as_uri())

@@ -17,8 +17,8 @@ import msgspec
 from tools.bench.table import Table
 
 from flightlog.archive import Archive
-from flightlog.views.atif.emit import MAIN, trajectory
-from flightlog.views.atif.lint import lint
+from flightlog.views.atif.emit import MAIN, build_trajectory
+from flightlog.views.atif.lint import lint_trajectory
 
 STEPS = 5_000
 ROUNDS = 5
@@ -71,22 +71,22 @@ def main() -> int:
         path = Path(folder) / "projects" / "shop" / f"{SESSION}.jsonl"
         path.parent.mkdir(parents=True)
         path.write_bytes(transcript(STEPS))
-        session = Archive([folder]).session(SESSION)
-        files = dict(trajectory(session).files())
+        session = Archive([folder]).read_session(SESSION)
+        files = dict(build_trajectory(session).iter_files())
         document = json.loads(files[MAIN])
         table.title(f"a session of {len(session.steps):,} steps, {path.stat().st_size / 1e6:.0f} MB")
         table.truth("every response is a step", _agent_steps(document) == STEPS)
-        table.truth("nothing is wrong with it", not lint(files[MAIN], lambda _: False))
+        table.truth("nothing is wrong with it", not lint_trajectory(files[MAIN], lambda _: False))
         table.note("floor: parse and write the transcript, s", f"{seconds(lambda: _floor(path)):.2f}")
-        table.most("session to trajectory files, s", seconds(lambda: list(trajectory(session).files())), 1)
+        table.most("session to trajectory files, s", seconds(lambda: list(build_trajectory(session).iter_files())), 1)
         table.most("transcript to trajectory files, s", seconds(lambda: _whole(folder)), 1)
-        table.note("lint, s", f"{seconds(lambda: lint(files[MAIN], lambda _: False)):.2f}")
+        table.note("lint, s", f"{seconds(lambda: lint_trajectory(files[MAIN], lambda _: False)):.2f}")
     return 1 if table.failed else 0
 
 
 def _whole(folder: str) -> None:
     archive = Archive([folder])
-    list(trajectory(archive.session(SESSION), known=archive.known(SESSION)).files())
+    list(build_trajectory(archive.read_session(SESSION), known=archive.thread_contexts(SESSION)).iter_files())
 
 
 def _floor(path: Path) -> None:

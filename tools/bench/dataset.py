@@ -25,12 +25,12 @@ from typing import Any
 from tools.bench.table import Table
 from tools.bench.words import Words
 
-from flightlog.dataset.book import read_book
-from flightlog.dataset.layout import Place, write_bodies
-from flightlog.dataset.shards import named
-from flightlog.privacy.records import Records
+from flightlog.dataset.book import read_dataset
+from flightlog.dataset.layout import DatasetDirs, write_bodies
+from flightlog.dataset.shards import name_shard
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
-from flightlog.sources.git.repository import at
+from flightlog.sources.git.repository import open_repository
 
 FLIGHTLOG = Path(sys.executable).with_name("flightlog")
 SETTLE_P50_MS, SETTLE_MOST_MS = 300.0, 5_000.0
@@ -158,23 +158,23 @@ def _settle(ground: Ground, table: Table, session: int, rounds: int) -> None:
 
 
 def _compact(ground: Ground, table: Table) -> None:
-    place = Place(at(ground.top))
+    place = DatasetDirs(open_repository(ground.top))
     ground.flightlog("dataset", "tracked", "compact")
-    book = read_book(place.tracked)
-    size = sum(path.stat().st_size for path in place.tracked.glob("*.jsonl"))
-    table.note("rows", dict(book.counts()))
+    book = read_dataset(place.tracked_dir)
+    size = sum(path.stat().st_size for path in place.tracked_dir.glob("*.jsonl"))
+    table.note("rows", dict(book.count_rows()))
     table.most("compacted, MB", size / 1e6, COMPACT_MB)
-    records = Records(Redactor(b"k" * 32))
+    records = JsonRedactor(Redactor(b"k" * 32))
     lines = sorted(version.line for version in book.lines.values())
     took = []
     for number in range(3):
-        for path in place.tracked.glob("*.jsonl"):
+        for path in place.tracked_dir.glob("*.jsonl"):
             path.write_bytes(b"")
         parts = [lines[start::100] for start in range(100)]
         bodies = [b"".join(b" " * (1 + number) + line + b"\n" for line in part) for part in parts if part]
-        write_bodies(place, [named("all", body, "2026-11-02") for body in bodies], records)
+        write_bodies(place, [name_shard("all", body, "2026-11-02") for body in bodies], records)
         took.append(ground.flightlog("dataset", "tracked", "compact")[0] / 1000)
-    table.truth("the same rows as before", read_book(place.tracked).counts() == book.counts())
+    table.truth("the same rows as before", read_dataset(place.tracked_dir).count_rows() == book.count_rows())
     table.most("full compact of them from shards, s", statistics.median(took), COMPACT_S)
 
 

@@ -20,10 +20,10 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from flightlog.app.install import command
+from flightlog.app.install import build_hook_command
 
 PYTHON = Path(sys.executable)
-HOOK = command(PYTHON)
+HOOK = build_hook_command(PYTHON)
 FLOOR = f"'{PYTHON}' -I -S -c pass >/dev/null 2>&1 || :"
 ALONE_P50_MS = 25.0
 CROWD_P99_MS = 250.0

@@ -11,12 +11,12 @@ from tools.bench.measure import Contender, Result, clear, plain_env, race
 from tools.bench.table import Table
 from tools.bench.usage import Ground
 
-from flightlog.archive.finder import Finder
-from flightlog.sources.claude_code.discover import AGENT, discover
-from flightlog.sources.claude_code.kept import keep, recorded
+from flightlog.archive.finder import SearchIndex
+from flightlog.sources.claude_code.discover import AGENT, find_transcripts
+from flightlog.sources.claude_code.kept import adopt_session_files, list_recorded_files
 from flightlog.sources.protocol import SessionFile
 from flightlog.store.sessions import seal_session
-from flightlog.views.query import parse
+from flightlog.views.query import parse_query
 
 _WORDS = ("error", "the file", "import", "test function", "config", "return value", "server request")
 
@@ -45,13 +45,13 @@ def search(ground: Ground, table: Table) -> None:
     draw = random.Random(7)
     queries = [*_WORDS, *(f'"{one}"' for one in _WORDS), *_filtered(draw), *_rare(ground, draw)]
     share = _sealed(ground)
-    files = recorded([str(ground.corpus)], str(ground.index)).files
-    finder = Finder(files, ground.index / "index.db")
-    finder.search(parse("warm", int))
+    files = list_recorded_files([str(ground.corpus)], str(ground.index)).files
+    finder = SearchIndex(files, ground.index / "index.db")
+    finder.search_records(parse_query("warm", int))
     times = []
     for query in queries * 3:
         began = time.perf_counter()
-        finder.search(parse(query, int))
+        finder.search_records(parse_query(query, int))
         times.append((time.perf_counter() - began) * 1000)
     finder.close()
     table.title(f"search, first 20 hits, {len(queries)} queries")
@@ -64,14 +64,14 @@ def search(ground: Ground, table: Table) -> None:
 def _sealed(ground: Ground) -> float:
     """Adopt and seal nineteen of twenty sessions and delete their sources, as the agent does after a month."""
     sessions: dict[str, list[SessionFile]] = defaultdict(list)
-    for file in discover(str(ground.corpus)).files:
+    for file in find_transcripts(str(ground.corpus)).files:
         sessions[file.session].append(file)
     sealed = whole = 0
     for place, (session, files) in enumerate(sorted(sessions.items())):
         size = sum(file.size for file in files)
         whole += size
         if place % 20:
-            keep(str(ground.index), session, files)
+            adopt_session_files(str(ground.index), session, files)
             seal_session(ground.index, AGENT, session)
             for file in files:
                 Path(file.path).unlink()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from flightlog.app import open_runtime
 from flightlog.loop import events as e
-from flightlog.loop.plan.load import digest, parse
-from flightlog.loop.plan.shown import shown_plan
-from flightlog.loop.run.book import Book
-from flightlog.loop.run.place import prepare
+from flightlog.loop.plan.load import hash_plan, parse_plan
+from flightlog.loop.plan.shown import redact_plan
+from flightlog.loop.run.book import LoopStore
+from flightlog.loop.run.place import prepare_root
 from flightlog.privacy.redact import Redactor
-from flightlog.store.files import replace
+from flightlog.store.files import replace_file
 
 APPEND_RATIO_MAX = 1.5
 STATUS_S_MAX = 0.2
@@ -52,19 +52,19 @@ def fill(top: Path, count: int) -> tuple[Path, list[float]]:
     plan = {"plan": "long", "tasks": [{"task_id": "001", "name": "go on", "run": run, "verify": ["true"]}]}
     data = json.dumps(plan).encode()
     directory = top / "ralph-loop-sessions" / "session-001-long"
-    prepare(directory.parent)
-    replace(directory / "plan.yaml", data)
+    prepare_root(directory.parent)
+    replace_file(directory / "plan.yaml", data)
     redactor = Redactor(bytes(32))
-    told = parse(data)
-    book = Book(directory, shown_plan(told, redactor), open_runtime(), redactor)
-    book.append(e.SessionStarted("session-001", "long", "long", digest(data), 1, told.config, told.budgets, mark="m"))
+    told = parse_plan(data)
+    book = LoopStore(directory, redact_plan(told, redactor), open_runtime(), redactor)
+    book.append(e.LoopStarted("session-001", "long", "long", hash_plan(data), 1, told.config, told.budgets, mark="m"))
     times, blocks = [], []
     for number in range(count // 5):
         began = time.perf_counter()
         for event in round_of(number):
             book.append(event)
         times.append(time.perf_counter() - began)
-    book.publish()
+    book.write_output_files()
     book.close()
     step = BLOCK // 5
     blocks = [statistics.median(times[at : at + step]) * step for at in range(0, len(times) - step + 1, step)]
@@ -77,9 +77,9 @@ def round_of(number: int) -> list[e.Event]:
     return [
         e.DecisionMade(name, "execute", 0.9, 0.9, "low risk", (("skip", 0.3),), {"execution": 0.0}),
         e.TaskStarted(name, attempt, "work", "k"),
-        e.UsageNoted(name, attempt, f"msg_{number}", "claude-opus-5-5", 1200, 0.01),
+        e.UsageRecorded(name, attempt, f"msg_{number}", "claude-opus-5-5", 1200, 0.01),
         e.AttemptEnded(name, attempt, "success", 1.0, 0, progress=True, said=f"round {number} is done"),
-        e.Recovering(name, attempt, "repeat", f"round {number}: not done yet"),
+        e.RecoveryStarted(name, attempt, "repeat", f"round {number}: not done yet"),
     ]
 
 

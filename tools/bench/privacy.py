@@ -9,8 +9,8 @@ from pathlib import Path
 
 import re2
 
-from flightlog.privacy.detect.rules import rules
-from flightlog.privacy.records import Records
+from flightlog.privacy.detect.rules import load_rules
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
 
 _ROOT = Path(__file__).parents[2]
@@ -39,7 +39,7 @@ _WORDS = (
 def corpus(megabytes: int, seed: int = 1) -> list[bytes]:
     """Make the lines of a transcript: prose, code, tool results, usage; a secret in every five-hundredth record."""
     chance = random.Random(seed)
-    examples = [text for rule in rules()[::7] for text in rule.examples()]
+    examples = [text for rule in load_rules()[::7] for text in rule.make_examples()]
     lines: list[bytes] = []
     size = 0
     while size < megabytes * 1_000_000:
@@ -53,21 +53,21 @@ def corpus(megabytes: int, seed: int = 1) -> list[bytes]:
 
 def rate(lines: list[bytes]) -> float:
     """Return MB/s of processor time for redacting `lines`."""
-    records = Records(Redactor(bytes(32)))
-    list(records.lines(lines[:50]))
+    records = JsonRedactor(Redactor(bytes(32)))
+    list(records.redact_lines(lines[:50]))
     began = time.process_time()
-    for _ in records.lines(lines):
+    for _ in records.redact_lines(lines):
         pass
     return sum(map(len, lines)) / (time.process_time() - began) / 1e6
 
 
 def rate_twice(lines: list[bytes]) -> float:
     """Return MB/s of processor time for collecting the values of `lines` and redacting them."""
-    records = Records(Redactor(bytes(32)))
-    list(records.lines(lines[:50]))
+    records = JsonRedactor(Redactor(bytes(32)))
+    list(records.redact_lines(lines[:50]))
     began = time.process_time()
     records.collect_values(lines)
-    for _ in records.lines(lines):
+    for _ in records.redact_lines(lines):
         pass
     return sum(map(len, lines)) / (time.process_time() - began) / 1e6
 
@@ -88,9 +88,9 @@ def seconds(text: str) -> float:
     if len(line) > len(text) * 1.1:
         line = json.dumps({"text": text[: len(text) * len(text) // len(line)]}).encode()
     began = time.process_time()
-    Redactor(bytes(32)).text(text)
+    Redactor(bytes(32)).redact_string(text)
     between = time.process_time()
-    list(Records(Redactor(bytes(32))).lines([line]))
+    list(JsonRedactor(Redactor(bytes(32))).redact_lines([line]))
     return max(between - began, time.process_time() - between)
 
 

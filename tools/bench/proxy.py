@@ -24,10 +24,10 @@ import aiohttp
 import uvloop
 from tools.bench.table import Table
 
-from flightlog.sources.api.proxy import Settings
-from flightlog.sources.api.recorder import Recorder
-from flightlog.sources.api.serving import serving
-from flightlog.store.exchanges import Exchanges
+from flightlog.sources.api.proxy import ProxySettings
+from flightlog.sources.api.recorder import ExchangeRecorder
+from flightlog.sources.api.serving import serve_proxy
+from flightlog.store.exchanges import ExchangeStore
 
 FIRST_BYTE_MS = 1.0
 RATE = 0.8
@@ -192,9 +192,9 @@ def run_proxy(pipe: Connection, upstream: str, folder: str) -> None:
     """Serve the proxy until told to stop."""
 
     async def serve() -> None:
-        exchanges = Exchanges(Path(folder), now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: uuid.uuid4().hex)
-        recorder = Recorder(exchanges)
-        async with serving(Settings(upstream, TOKEN, lambda: "req_made"), recorder) as url:
+        exchanges = ExchangeStore(Path(folder), now=lambda: "2026-01-01T00:00:00Z", new_id=lambda: uuid.uuid4().hex)
+        recorder = ExchangeRecorder(exchanges)
+        async with serve_proxy(ProxySettings(upstream, TOKEN, lambda: "req_made"), recorder) as url:
             pipe.send(int(url.rsplit(":", 1)[1].partition("/")[0]))
             await asyncio.to_thread(pipe.recv)
         recorder.close()

@@ -24,14 +24,14 @@ import uvloop
 from msgspec import convert
 from tools.bench.table import Table
 
-from flightlog.agents.scripted import Scenario, parse, serve
+from flightlog.agents.scripted import Scenario, parse_scenario, serve_scenario
 from flightlog.app import lab, lab_resample, open_runtime
-from flightlog.app.lab_resample import Sent
+from flightlog.app.lab_resample import SamplingOptions
 from flightlog.lab.config import RunConfig
-from flightlog.lab.resampling.events import Limits
-from flightlog.lab.resampling.reading import samples
+from flightlog.lab.resampling.events import BatchLimits
+from flightlog.lab.resampling.reading import list_samples
 from flightlog.lab.resampling.sweep import Sweep
-from flightlog.lab.running.run import begin
+from flightlog.lab.running.run import start_run
 
 RATIO = 1.2
 COMMAND = (
@@ -68,7 +68,7 @@ def main() -> int:
         finally:
             model.terminate()
             model.join()
-        kept = samples(run)
+        kept = list_samples(run)
     return judged(found, options, len(kept), sum(not each.error for each in kept))
 
 
@@ -84,20 +84,20 @@ def made(root: Path, kilobytes: int) -> Path:
         "sessions": [{"session_index": 1, "prompt": "Do it."}],
     }
     environ = {"PATH": os.environ["PATH"], "HOME": str(root)}
-    return begin(
+    return start_run(
         root / "runs" / "run", convert(given, RunConfig), lab.prepare_run(open_runtime(environ), lambda *_: None)
     ).path
 
 
 def sent_body(run: Path) -> bytes:
     """The request as it goes over the wire."""
-    return json.dumps(lab_resample.dumped(lab.open_book(open_runtime(), run.parent, run.name), 1, 0, 2)).encode()
+    return json.dumps(lab_resample.dump_request(lab.open_run(open_runtime(), run.parent, run.name), 1, 0, 2)).encode()
 
 
 def run_model(pipe: Connection) -> None:
     """Serve the scripted model until ended."""
-    scenario: Scenario = parse(script(1))
-    with serve(scenario, keep=False) as model:
+    scenario: Scenario = parse_scenario(script(1))
+    with serve_scenario(scenario, keep=False) as model:
         pipe.send(model.url)
         time.sleep(3600)
 
@@ -105,15 +105,15 @@ def run_model(pipe: Connection) -> None:
 def measured(run: Path, url: str, body: bytes, options: argparse.Namespace) -> dict[str, list[float]]:
     """Take turns."""
     found: dict[str, list[float]] = {"bare client, s": [], "resample, s": []}
-    limits = Limits(parallel=options.parallel)
+    limits = BatchLimits(parallel=options.parallel)
     for turn in range(options.rounds + 1):
         began = time.perf_counter()
         uvloop.run(bare(url, body, options.samples, options.parallel))
         middle = time.perf_counter()
-        book = lab.open_book(open_runtime(), run.parent, run.name)
+        book = lab.open_run(open_runtime(), run.parent, run.name)
         sweep = Sweep(requests=(2,), count=options.samples)
-        told = lab_resample.resampled(
-            open_runtime(), book, sweep, Sent(limits, lambda *_: None, base_url=url), dry_run=False
+        told = lab_resample.resample_grid(
+            open_runtime(), book, sweep, SamplingOptions(limits, lambda *_: None, base_url=url), dry_run=False
         )
         ended = time.perf_counter()
         assert told["stop_reason"] == "completed", told

@@ -27,10 +27,10 @@ from tools.bench.peers import peers, status_peer
 from tools.bench.table import Table
 
 from flightlog.app import open_runtime
-from flightlog.app.install import line_command
-from flightlog.app.live import drawn
+from flightlog.app.install import status_line_command
+from flightlog.app.live import render_status_lines
 from flightlog.archive import Archive
-from flightlog.live.gather import Effort, LiveDirectory, gather
+from flightlog.live.gather import CollectDepth, LiveDirectory, collect_live_state
 from flightlog.model.runtime import Runtime
 
 PYTHON = Path(sys.executable)
@@ -57,7 +57,7 @@ def main() -> int:
 
 def race(table: Table, payload: bytes, env: dict[str, str], runs: int) -> None:
     """Let all contenders print their line, taking turns."""
-    contenders = {"bare python": FLOOR, "flightlog": line_command(PYTHON)}
+    contenders = {"bare python": FLOOR, "flightlog": status_line_command(PYTHON)}
     place = Path(".bench/peers").absolute()
     ccusage = peers(place)["ccusage"]
     ccstatusline = status_peer(place)
@@ -126,9 +126,9 @@ def update(table: Table, root: Path, count: int, bar_ms: float) -> None:
             file.write(json.dumps({"type": "user", "uuid": f"x{turn}"}) + "\n")
         archive = Archive([str(root / "config")], str(root / "home"))
         archive.usage_pipeline.refresh()  # as settle has done by then
-        where = LiveDirectory(apart(root), root / "config", now + turn * 1000, drawn)
+        where = LiveDirectory(apart(root), root / "config", now + turn * 1000, render_status_lines)
         began, busy = time.perf_counter(), time.process_time()
-        gather(where, archive, Effort(only=paths[0].stem, durable=False))
+        collect_live_state(where, archive, CollectDepth(only=paths[0].stem, durable=False))
         took.append((time.perf_counter() - began) * 1000)
         cpu.append((time.process_time() - busy) * 1000)
         archive.usage_pipeline.save()
@@ -147,7 +147,7 @@ def ground(root: Path, sessions: int) -> tuple[bytes, dict[str, str]]:
     last = session(config, sessions, now)
     where = LiveDirectory(apart(root), config, now)
     archive = Archive([str(config)], str(root / "home"))
-    gather(where, archive, Effort(only=last.stem, secrets=False, durable=False))
+    collect_live_state(where, archive, CollectDepth(only=last.stem, secrets=False, durable=False))
     archive.usage_pipeline.save()
     payload = {
         "session_id": last.stem,

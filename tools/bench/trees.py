@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tools.bench.table import Table
 
-from flightlog.store.git import Repository
-from flightlog.store.trees import Place, open_trees
+from flightlog.store.git import ShadowRepository
+from flightlog.store.trees import SnapshotDirs, open_trees
 
 SIZES = (2_000, 20_000)
 BAR = 1.3
@@ -47,10 +47,10 @@ def one_size(root: Path, size: int, rounds: int, table: Table) -> None:
         path = work / f"d{number % 97:02d}" / f"e{number % 7}" / f"file{number}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# {number}\n" + "value = 1\n" * (number % 300))
-    trees = open_trees(Place(root / "ours", work, Path.home(), os.environ["PATH"]), now=time.time)
+    trees = open_trees(SnapshotDirs(root / "ours", work, Path.home(), os.environ["PATH"]), now=time.time)
     names = iter(range(10_000))
     sides: dict[str, Callable[[], object]] = {
-        "ours": lambda: trees.snapshot(f"s{next(names)}"),
+        "ours": lambda: trees.save_snapshot(f"s{next(names)}"),
         "floor, our settings": Floor(root / "floor", work, ours=True),
         "floor, plain": Floor(root / "plain", work, ours=False),
     }
@@ -78,7 +78,7 @@ class Floor:
             self._env |= {f"GIT_{who}_NAME": "floor", f"GIT_{who}_EMAIL": "floor@localhost"}
         self._head = ""
         if ours:
-            Repository(git_dir, os.environ["PATH"]).prepare()
+            ShadowRepository(git_dir, os.environ["PATH"]).create_if_missing()
         else:
             subprocess.run(["git", "init", "-q", "--bare", str(git_dir)], check=True)
 

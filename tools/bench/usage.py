@@ -11,7 +11,7 @@ from tools.bench.peers import Peer
 from tools.bench.table import Table
 
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.discover import discover
+from flightlog.sources.claude_code.discover import find_transcripts
 from flightlog.usage.pipeline import UsagePipeline
 
 GROWTH_BYTES = 5_000_000
@@ -98,7 +98,7 @@ def again(ground: Ground, table: Table, rounds: int) -> None:
 
 def _decoded(ground: Ground) -> int:
     """Count the lines one more report decodes."""
-    pipeline = UsagePipeline(discover(str(ground.corpus)).files, ground.index / "json" / "index.db")
+    pipeline = UsagePipeline(find_transcripts(str(ground.corpus)).files, ground.index / "json" / "index.db")
     pipeline.report(Breakdown.DAY, UTC)
     pipeline.save()
     return pipeline.stats.decoded

@@ -97,10 +97,10 @@ BREAKS = (
     Break(
         "R3",
         "dataset/compact.py",
-        "    publish(place.tracked, [*pages, Page(GENERATION, Tier.TRACKED, mark)])\n"
-        "    files.remove(path for path in shards if path not in damaged)\n",
-        "    files.remove(path for path in shards if path not in damaged)\n"
-        "    publish(place.tracked, [*pages, Page(GENERATION, Tier.TRACKED, mark)])\n",
+        "    write_output_files(place.tracked_dir, [*pages, OutputFile(GENERATION, Tier.TRACKED, mark)])\n"
+        "    files.remove_files(path for path in shards if path not in damaged)\n",
+        "    files.remove_files(path for path in shards if path not in damaged)\n"
+        "    write_output_files(place.tracked_dir, [*pages, OutputFile(GENERATION, Tier.TRACKED, mark)])\n",
         "tests/dataset/test_compact.py::test_killed_at_any_point_a_compaction_loses_no_row",
     ),
     Break(
@@ -183,14 +183,14 @@ BREAKS = (
     Break(
         "R6",
         "dataset/compact.py",
-        "    for version in found.lines.values():\n        book.add(version.line)\n",
+        "    for version in found.lines.values():\n        book.add_line(version.line)\n",
         "",
         "tests/dataset/test_histories.py::test_a_short_history_loses_nothing",
     ),
     Break(
         "R7",
         "store/lines.py",
-        "    for span in salvage.spans(line):\n",
+        "    for span in salvage.iter_spans(line):\n",
         '    for span in [salvage.Span(0, len(line), "torn")]:\n',
         "tests/store/test_lines.py::test_what_broke_in_the_field_is_read_around",
     ),
@@ -211,7 +211,7 @@ BREAKS = (
     Break(
         "R8",
         "app/doctor.py",
-        "        aside = [quarantine(part) for part in parts if part.exists()]\n",
+        "        aside = [quarantine_file(part) for part in parts if part.exists()]\n",
         "        aside = [part for part in parts if part.exists() and not part.unlink()]\n",
         "tests/cli/test_doctor.py::test_fixing_twice_is_fixing_once_and_no_byte_is_lost",
     ),
@@ -232,15 +232,15 @@ BREAKS = (
     Break(
         "R9",
         "live/file/runtime_state.py",
-        "    return changed(chunk, plain, _comments(item, places))\n",
-        "    return new_item(chunk.key, plain, 2, _comments(item, places))\n",
+        "    return apply_values(chunk, plain, _item_comments(item, places))\n",
+        "    return new_item(chunk.key, plain, 2, _item_comments(item, places))\n",
         "tests/live/file/test_runtime_state.py::test_a_thousand_updates_later_the_edits_are_where_they_were",
     ),
     Break(
         "R9",
         "live/file/runtime_state.py",
-        "edited.rewrite(folder / NAME, data, text,",
-        "edited.rewrite(folder / NAME, settings_file.read(folder / NAME), text,",
+        "edited.replace_if_unchanged(folder / NAME, data, text,",
+        "edited.replace_if_unchanged(folder / NAME, settings_file.read_state(folder / NAME), text,",
         "tests/live/file/test_runtime_state.py::test_a_save_between_our_read_and_our_write_is_never_lost",
     ),
     Break(
@@ -254,7 +254,7 @@ BREAKS = (
     Break(
         "R9",
         "live/file/runtime_state.py",
-        "    files.replace(folder / NAME, late)\n    return late\n",
+        "    files.replace_file(folder / NAME, late)\n    return late\n",
         "    return data\n",
         "tests/live/file/test_runtime_state.py::"
         "test_a_save_into_the_file_we_had_just_exchanged_is_taken_up_by_the_next_update",
@@ -290,7 +290,7 @@ BREAKS = (
     Break(
         "R11",
         "loop/run/session.py",
-        "allowed=lease.check",
+        "allowed=lease.check_owner",
         "allowed=lambda: None",
         "tests/loop/test_interrupted.py::test_a_second_runner_is_refused_and_a_zombie_is_fenced",
     ),
@@ -346,7 +346,7 @@ BREAKS = (
     Break(
         "R14",
         "loop/run/guardian.py",
-        "        found = marked(mark)\n",
+        "        found = processes_with_marker(mark)\n",
         "        found: list[int] = []\n",
         "tests/loop/test_interrupted.py::test_stopping_leaves_no_orphan_and_no_lock",
     ),
@@ -384,7 +384,7 @@ BREAKS = (
         "sources/api/proxy.py",
         "                if request.transport is not None:\n"
         "                    request.transport.close()\n"
-        "                return response, Ending.CUT\n",
+        "                return response, ResponseOutcome.CUT\n",
         "                break\n",
         "tests/sources/api/test_proxy.py::test_r15_a_broken_answer_is_broken_for_the_client_too",
     ),

@@ -13,7 +13,7 @@ from tools.bench.table import Table
 from tools.soak.actors import Pages, agent, loop, replays
 from tools.soak.ground import Ground, left_behind, scenario
 
-from flightlog.agents.scripted import serve
+from flightlog.agents.scripted import serve_scenario
 from flightlog.archive import Archive
 
 _EVENTS = {"SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "Stop"}
@@ -28,7 +28,7 @@ def main() -> int:
     given.add_argument("--agents", type=int, default=8)
     given.add_argument("--seed", type=int, default=int(time.time()))
     said = given.parse_args()
-    with tempfile.TemporaryDirectory(prefix="flightlog-soak-") as folder, serve(scenario()) as model:
+    with tempfile.TemporaryDirectory(prefix="flightlog-soak-") as folder, serve_scenario(scenario()) as model:
         ground = Ground(Path(folder), said.seed, time.monotonic() + 60 * said.minutes)
         ground.url = model.url
         pages = _acted(ground, said.agents)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tools.soak.ground import BIN, Ground, plan_of
 
-from flightlog.agents.driver import Ask
-from flightlog.loop.look.session import look
+from flightlog.agents.driver import AgentPrompt
+from flightlog.loop.look.session import open_loop_session
 
 ALLOWED = ("--allowedTools", "Bash", "Read", "Write", "Edit")
 _PAGES = ("/", "/live", "/usage", "/loops", "/search?q=Noted", "/retro", "/dataset")
@@ -23,7 +23,7 @@ def agent(ground: Ground, number: int) -> None:
     folder.mkdir()
     while not ground.is_over:
         session = str(uuid.uuid4())
-        ask = Ask("Note something.", folder, ground.environment(), session=session, arguments=ALLOWED)
+        ask = AgentPrompt("Note something.", folder, ground.environment(), session=session, arguments=ALLOWED)
         running = ground.client.start(ask)
         if ground.draw(0, 1) < 1 / 6:
             time.sleep(ground.draw(0.2, 2.0))
@@ -62,7 +62,7 @@ def loop(ground: Ground, number: int) -> None:
 
 def _check_loop(ground: Ground, folder: Path, tasks: int, said: str) -> None:
     found = list((folder / "ralph-loop-sessions").glob("session-001-*"))
-    status = look(found[0]).state.status if found else "not begun"
+    status = open_loop_session(found[0]).state.status if found else "not begun"
     effects = len(list((folder / "effects").glob("*"))) if (folder / "effects").is_dir() else 0
     if status != "completed" or effects != tasks:
         ground.fail(f"loop {folder.name}: {status}, {effects} of {tasks} effects: {said[-300:]}")

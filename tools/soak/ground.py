@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from flightlog.agents.claude_code.driver import ClaudeCode, ClientSandbox, isolated_environment
-from flightlog.agents.scripted import Scenario, parse
-from flightlog.app.install import apply, plan
+from flightlog.agents.scripted import Scenario, parse_scenario
+from flightlog.app.install import apply_change, plan_install
 
 BIN = Path(sys.executable).parent
 MARK = "FLIGHTLOG_SOAK"
@@ -40,7 +40,7 @@ class Ground:
         self._lock = threading.Lock()
         for folder in (self.home, root / "tmp", root / "work"):
             folder.mkdir(parents=True)
-        apply(plan(self.config / "settings.json", [PINNED], Path(sys.executable), inline=False))
+        apply_change(plan_install(self.config / "settings.json", [PINNED], Path(sys.executable), inline=False))
 
     @property
     def config(self) -> Path:
@@ -96,7 +96,7 @@ class Ground:
 
 def scenario() -> Scenario:
     """What the model answers to anybody."""
-    return parse({"rules": [{"replies": _REPLIES}]})
+    return parse_scenario({"rules": [{"replies": _REPLIES}]})
 
 
 def plan_of(tasks: int) -> str:

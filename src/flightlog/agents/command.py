@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from flightlog.agents.claude_code.stream import read_session_id
-from flightlog.agents.driver import Ask, without_proxy
+from flightlog.agents.driver import AgentPrompt, without_proxy
 from flightlog.agents.process import AgentProcess
 
 _PLACE = re.compile(r"\{(prompt|session_id|resume|model)\}")
 
 
-class Command(Struct, frozen=True):
+class CommandDriver(Struct, frozen=True):
     """A program that takes a prompt and works on it."""
 
     words: tuple[str, ...]
@@ -29,13 +29,13 @@ class Command(Struct, frozen=True):
         """What was said when the driver was made: there is no way to ask any program."""
         return self.said_version
 
-    def start(self, ask: Ask) -> AgentProcess:
+    def start(self, ask: AgentPrompt) -> AgentProcess:
         """Start the program and return at once."""
         environment = without_proxy(ask.environment)
-        command = [*ask.before, *self._filled(ask)]
+        command = [*ask.before, *self._fill_template(ask)]
         return AgentProcess(command, cwd=ask.cwd, environment=environment, session_of=read_session_id)
 
-    def _filled(self, ask: Ask) -> list[str]:
+    def _fill_template(self, ask: AgentPrompt) -> list[str]:
         known = {"prompt": ask.prompt, "session_id": ask.session, "resume": ask.resume, "model": self.model}
         # In one pass, so that a prompt which speaks of `{model}` is passed on as it is.
         words = [_PLACE.sub(lambda found: known[found[1]], word) for word in self.words]
@@ -43,7 +43,7 @@ class Command(Struct, frozen=True):
         return [*words, *ask.arguments] if asked else [*words, *ask.arguments, ask.prompt]
 
 
-def scripted(model: str, version: str) -> Command:
+def scripted_driver(model: str, version: str) -> CommandDriver:
     """The scripted agent as a process of its own."""
     named = ("--session-id={session_id}", "--resume={resume}", "--model={model}", "--prompt={prompt}")
-    return Command((sys.executable, "-m", "flightlog.agents.scripted.play", *named), "scripted", model, version)
+    return CommandDriver((sys.executable, "-m", "flightlog.agents.scripted.play", *named), "scripted", model, version)

@@ -30,7 +30,7 @@ def without_proxy(environment: Mapping[str, str]) -> dict[str, str]:
     return {**environment, "NO_PROXY": exempt, "no_proxy": exempt}
 
 
-class Ask(Struct, frozen=True):
+class AgentPrompt(Struct, frozen=True):
     """One prompt for one agent: a new session, or more of an old one.
 
     `before` are words put before the agent's command, as `agents.namespace` makes them. `read_only`
@@ -48,7 +48,7 @@ class Ask(Struct, frozen=True):
     read_only: bool = False
 
 
-class Outcome(Struct, frozen=True):
+class AgentOutcome(Struct, frozen=True):
     """How a run ended: `session` is empty when the agent never said it; `plain` is what it said besides records."""
 
     exit_code: int
@@ -69,5 +69,5 @@ class Driver(Protocol):
     def version(self, environment: Mapping[str, str]) -> str:
         """The program's version, or nothing when it does not say."""
 
-    def start(self, ask: Ask) -> "AgentProcess":
+    def start(self, ask: AgentPrompt) -> "AgentProcess":
         """Start a run and return at once."""

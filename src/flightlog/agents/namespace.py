@@ -28,7 +28,7 @@ _LEASH = ("setpriv", "--pdeathsig", "KILL")
 _PROCESSES = ("--pid", "--fork", "--kill-child", "--mount-proc")
 
 
-class Means(enum.Enum):
+class IsolationMode(enum.Enum):
     """How a room can be had here."""
 
     ROOT = "mount namespace"
@@ -36,19 +36,19 @@ class Means(enum.Enum):
     NONE = "none"
 
 
-class Mount(Struct, frozen=True):
+class BindMount(Struct, frozen=True):
     """What is to be seen at `path`."""
 
     private: Path
     path: Path
 
 
-def probe(path: str) -> Means:
+def probe_isolation(path: str) -> IsolationMode:
     """Try whether a room can be had, with programs found on the search path `path`."""
-    means = Means.ROOT if os.geteuid() == 0 else Means.USER
+    means = IsolationMode.ROOT if os.geteuid() == 0 else IsolationMode.USER
     try:
         tried = subprocess.run(
-            [*room(means, (), Path("/")), "true"],
+            [*isolation_prefix(means, (), Path("/")), "true"],
             env={"PATH": path},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -56,32 +56,32 @@ def probe(path: str) -> Means:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return Means.NONE
-    return means if tried.returncode == 0 else Means.NONE
+        return IsolationMode.NONE
+    return means if tried.returncode == 0 else IsolationMode.NONE
 
 
-def room(means: Means, mounts: Sequence[Mount], cwd: Path) -> tuple[str, ...]:
+def isolation_prefix(means: IsolationMode, mounts: Sequence[BindMount], cwd: Path) -> tuple[str, ...]:
     """The words to put before a command so that it sees `mounts`, works in `cwd` and dies with its caller."""
-    assert means is not Means.NONE, "there is no room to be had"
+    assert means is not IsolationMode.NONE, "there is no room to be had"
     pairs = [str(each) for mount in mounts for each in (mount.private, mount.path)]
-    return _entered(means, ("sh", "-c", _ENTER + _GO, "sh", str(len(mounts)), *pairs, str(cwd)))
+    return _namespace_prefix(means, ("sh", "-c", _ENTER + _GO, "sh", str(len(mounts)), *pairs, str(cwd)))
 
 
-def sealed(means: Means, writable: Path) -> tuple[str, ...]:
+def read_only_prefix(means: IsolationMode, writable: Path) -> tuple[str, ...]:
     """The words to put before a command so that it can write in `writable` and nowhere else, and works there."""
-    assert means is not Means.NONE, "there is no room to be had"
-    return _entered(means, ("sh", "-c", _SEAL, "sh", str(writable)))
+    assert means is not IsolationMode.NONE, "there is no room to be had"
+    return _namespace_prefix(means, ("sh", "-c", _SEAL, "sh", str(writable)))
 
 
-def _entered(means: Means, inner: tuple[str, ...]) -> tuple[str, ...]:
-    if means is Means.ROOT:
+def _namespace_prefix(means: IsolationMode, inner: tuple[str, ...]) -> tuple[str, ...]:
+    if means is IsolationMode.ROOT:
         return (*_LEASH, "unshare", "--mount", *_PROCESSES, *inner)
     # An ordinary user is root in there for the mounts alone, and itself again before the agent starts.
     again = ("unshare", "--user", f"--map-user={os.geteuid()}", f"--map-group={os.getegid()}")
     return (*_LEASH, "unshare", "--user", "--map-root-user", "--mount", *_PROCESSES, *inner, *again)
 
 
-def leash(path: str) -> tuple[str, ...]:
+def parent_death_prefix(path: str) -> tuple[str, ...]:
     """The words that make a command die with its caller, where the system can; else none."""
     try:
         tried = subprocess.run([*_LEASH, "true"], env={"PATH": path}, capture_output=True, check=False)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
-from flightlog.agents.driver import Outcome
+from flightlog.agents.driver import AgentOutcome
 
 STOP_GRACE_S = 3.0
 
@@ -47,7 +47,7 @@ class AgentProcess:
         self._lines: list[bytes] = []
         self._errors: list[bytes] = []
         self._readers = [
-            threading.Thread(target=_collect, args=pair, daemon=True)
+            threading.Thread(target=_collect_lines, args=pair, daemon=True)
             for pair in ((self._child.stdout, self._lines), (self._child.stderr, self._errors))
         ]
         for reader in self._readers:
@@ -72,58 +72,58 @@ class AgentProcess:
         """Send a signal to the agent alone, as a person or the system would."""
         self._child.send_signal(number)
 
-    def look(self, timeout_s: float) -> Outcome | None:
+    def look(self, timeout_s: float) -> AgentOutcome | None:
         """Wait a little for the end; None while the agent is at work."""
         try:
             return self._outcome(self._child.wait(timeout_s))
         except subprocess.TimeoutExpired:
             return None
 
-    def wait(self, timeout_s: float) -> Outcome:
+    def wait(self, timeout_s: float) -> AgentOutcome:
         """Wait for the end; past the limit the agent is stopped with everything it started."""
-        return self.look(timeout_s) or self._outcome(ended(self._child, STOP_GRACE_S), timed_out=True)
+        return self.look(timeout_s) or self._outcome(terminate(self._child, STOP_GRACE_S), timed_out=True)
 
-    def stop(self) -> Outcome:
+    def stop(self) -> AgentOutcome:
         """End the agent and all it started: SIGTERM first, then SIGKILL."""
-        return self._outcome(ended(self._child, STOP_GRACE_S))
+        return self._outcome(terminate(self._child, STOP_GRACE_S))
 
-    def kill(self) -> Outcome:
+    def kill(self) -> AgentOutcome:
         """End the agent and all it started at once: frozen first, so that it begins nothing more."""
         with suppress(ProcessLookupError):
             self._child.send_signal(signal.SIGSTOP)
-        send({self.pid, *descendants(self.pid)}, signal.SIGKILL)
+        send_signal({self.pid, *find_descendants(self.pid)}, signal.SIGKILL)
         return self._outcome(self._child.wait())
 
-    def _outcome(self, code: int, *, timed_out: bool = False) -> Outcome:
+    def _outcome(self, code: int, *, timed_out: bool = False) -> AgentOutcome:
         # A tool that outlived the agent may still hold the pipe; what it writes is not the agent's.
         for reader in self._readers:
             reader.join(0.5)
         records = tuple(self.records())
-        plain = b"".join(line for line in list(self._lines) if _record(line) is None)
+        plain = b"".join(line for line in list(self._lines) if _decode_record(line) is None)
         stderr, other = (data.decode("utf-8", "replace") for data in (b"".join(self._errors), plain))
-        return Outcome(code, self._session_of(records), records, stderr, timed_out, other)
+        return AgentOutcome(code, self._session_of(records), records, stderr, timed_out, other)
 
 
-def ended(child: "subprocess.Popen[bytes]", grace_s: float) -> int:
+def terminate(child: "subprocess.Popen[bytes]", grace_s: float) -> int:
     """End a child of ours and all it started, asking first and then killing, and return its exit code."""
-    family = {child.pid, *descendants(child.pid)}
-    send(family, signal.SIGTERM)
+    family = {child.pid, *find_descendants(child.pid)}
+    send_signal(family, signal.SIGTERM)
     try:
         child.wait(grace_s)
     except subprocess.TimeoutExpired:
-        family |= descendants(child.pid)
-    send(family, signal.SIGKILL)
+        family |= find_descendants(child.pid)
+    send_signal(family, signal.SIGKILL)
     return child.wait()
 
 
-def end_family(pid: int) -> None:
+def end_process_tree(pid: int) -> None:
     """End a process that is not our child, and all it started; the caller knows that it is the right one."""
-    family = {pid, *descendants(pid)}
-    send(family, signal.SIGTERM)
+    family = {pid, *find_descendants(pid)}
+    send_signal(family, signal.SIGTERM)
     deadline = time.monotonic() + STOP_GRACE_S
     while time.monotonic() < deadline and any(_is_there(each) for each in family):
         time.sleep(0.05)
-    send(family | descendants(pid), signal.SIGKILL)
+    send_signal(family | find_descendants(pid), signal.SIGKILL)
 
 
 def _is_there(pid: int) -> bool:
@@ -134,7 +134,7 @@ def _is_there(pid: int) -> bool:
     return True
 
 
-def descendants(pid: int) -> set[int]:
+def find_descendants(pid: int) -> set[int]:
     """Every process below `pid`, as `ps` tells it; nothing when there is no `ps`."""
     try:
         table = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, text=True, check=False).stdout
@@ -147,7 +147,7 @@ def descendants(pid: int) -> set[int]:
     return found
 
 
-def send(pids: set[int], number: int) -> None:
+def send_signal(pids: set[int], number: int) -> None:
     """Send a signal to each of them that is still there."""
     for pid in pids:
         try:
@@ -156,16 +156,16 @@ def send(pids: set[int], number: int) -> None:
             continue
 
 
-def _collect(stream: IO[bytes], into: list[bytes]) -> None:
+def _collect_lines(stream: IO[bytes], into: list[bytes]) -> None:
     with stream:
         into.extend(iter(stream.readline, b""))
 
 
 def _records(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    return [record for line in lines if (record := _record(line)) is not None]
+    return [record for line in lines if (record := _decode_record(line)) is not None]
 
 
-def _record(line: bytes) -> dict[str, Any] | None:
+def _decode_record(line: bytes) -> dict[str, Any] | None:
     try:
         record = json.loads(line)
     except ValueError:

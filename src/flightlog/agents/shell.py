@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from flightlog.agents.process import STOP_GRACE_S, ended
+from flightlog.agents.process import STOP_GRACE_S, terminate
 
 TAIL_BYTES = 16_384
 
 
-class Shell:
+class ShellCommand:
     """A running command."""
 
     def __init__(self, command: str | Sequence[str], *, cwd: Path, environment: Mapping[str, str]) -> None:
@@ -31,7 +31,7 @@ class Shell:
         )
         self._tail = bytearray()
         assert self._child.stdout is not None
-        self._reader = threading.Thread(target=_keep_tail, args=(self._child.stdout, self._tail), daemon=True)
+        self._reader = threading.Thread(target=_collect_tail, args=(self._child.stdout, self._tail), daemon=True)
         self._reader.start()
 
     @property
@@ -39,7 +39,7 @@ class Shell:
         """The command's process, which is its group's too."""
         return self._child.pid
 
-    def tail(self) -> str:
+    def output_tail(self) -> str:
         """Return the last whole lines it said: the half of a value is not recognized as one."""
         data = bytes(self._tail)
         if len(data) == TAIL_BYTES:  # something before it is lost
@@ -58,12 +58,12 @@ class Shell:
 
     def stop(self, grace_s: float = STOP_GRACE_S) -> int:
         """End it and all it started: ask first, then kill."""
-        code = ended(self._child, grace_s)
+        code = terminate(self._child, grace_s)
         self._reader.join(0.5)
         return code
 
 
-def _keep_tail(stream: IO[bytes], into: bytearray) -> None:
+def _collect_tail(stream: IO[bytes], into: bytearray) -> None:
     with stream:
         while part := stream.read1(65536):  # type: ignore[attr-defined]
             into += part

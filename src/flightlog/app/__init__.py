@@ -23,7 +23,7 @@ def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -
     return Runtime(
         environ=environ,
         home=environ.get("HOME") or os.path.expanduser("~"),  # noqa: PTH111 - plain text: a usage report does not wait for pathlib
-        data_dir=places.home(environ),
+        data_dir=places.data_dir(environ),
         cwd=_cwd(environ),
         clock=Clock(lambda: time.time_ns() // 1_000_000, time.monotonic, time.sleep),
         zone=local_zone(),
@@ -37,11 +37,11 @@ def open_runtime(environ: Mapping[str, str] | None = None, *, on: str = LOCAL) -
 def open_usage() -> "UsagePipeline":
     """Return the usage pipeline over the recordings of this machine."""
     from flightlog.sources.claude_code.discover import find_config_dirs  # noqa: PLC0415 - most commands do not need it
-    from flightlog.sources.claude_code.kept import recorded  # noqa: PLC0415 - as above
+    from flightlog.sources.claude_code.kept import list_recorded_files  # noqa: PLC0415 - as above
     from flightlog.usage.pipeline import UsagePipeline  # noqa: PLC0415 - as above
 
     runtime = open_runtime()
-    files = recorded(find_config_dirs(runtime), runtime.data_dir).files
+    files = list_recorded_files(find_config_dirs(runtime), runtime.data_dir).files
     return UsagePipeline(files, f"{runtime.data_dir}/index.db")
 
 
@@ -65,9 +65,9 @@ def _new_id() -> str:
 def _read_config(environ: Mapping[str, str], folder: str) -> dict[str, ConfigValue]:
     from pathlib import Path  # noqa: PLC0415 - as above
 
-    from flightlog.app.config import settings  # noqa: PLC0415 - as above
+    from flightlog.app.config import load_settings  # noqa: PLC0415 - as above
 
-    return settings(environ, Path(folder))
+    return load_settings(environ, Path(folder))
 
 
 def local_zone() -> tzinfo:
@@ -79,13 +79,13 @@ class _LocalZone(tzinfo):
     """The machine's own rules, summer time included; the offset of today is wrong half of the year."""
 
     def utcoffset(self, moment: datetime | None) -> timedelta | None:
-        return _here(moment).utcoffset()
+        return _to_local_time(moment).utcoffset()
 
     def dst(self, moment: datetime | None) -> timedelta | None:
-        return _here(moment).dst()
+        return _to_local_time(moment).dst()
 
     def tzname(self, moment: datetime | None) -> str | None:
-        return _here(moment).tzname()
+        return _to_local_time(moment).tzname()
 
     def fromutc(self, moment: datetime) -> datetime:
         return moment.replace(tzinfo=UTC).astimezone().replace(tzinfo=self)
@@ -94,11 +94,11 @@ class _LocalZone(tzinfo):
         return str(self.tzname(None))
 
 
-def _here(moment: datetime | None) -> datetime:
+def _to_local_time(moment: datetime | None) -> datetime:
     return moment.replace(tzinfo=None).astimezone() if moment else datetime.now(tz=UTC).astimezone()
 
 
-class Watch:
+class IdleTimer:
     """Waits between looks, and knows when there has been nothing for long enough."""
 
     def __init__(self, idle_s: float, look_s: float = 0.2) -> None:
@@ -107,7 +107,7 @@ class Watch:
         self._look_s = look_s
         self._last = time.monotonic()
 
-    def news(self) -> None:
+    def reset_idle(self) -> None:
         """Something happened."""
         self._last = time.monotonic()
 
@@ -121,6 +121,6 @@ class Watch:
 
 def write_export(path: "Path", body: str) -> None:
     """Write a file a person asked for."""
-    from flightlog.store.files import replace  # noqa: PLC0415 - as above
+    from flightlog.store.files import replace_file  # noqa: PLC0415 - as above
 
-    replace(path, body.encode(), durable=False)
+    replace_file(path, body.encode(), durable=False)

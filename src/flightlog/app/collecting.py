@@ -15,14 +15,14 @@ def is_off(runtime: Runtime) -> bool:
     return runtime.environ.get(SWITCH, "").strip().lower() in {"0", "false", "no", "off"}
 
 
-def say_if_off(runtime: Runtime) -> bool:
+def report_if_off(runtime: Runtime) -> bool:
     """Return whether collection is off, and say so on stderr if it is."""
     if is_off(runtime):
         runtime.notify(f"collection is off ({SWITCH}={runtime.environ[SWITCH]}): no row was written")
     return is_off(runtime)
 
 
-def collecting(folder: Path) -> Path | None:
+def find_collecting_root(folder: Path) -> Path | None:
     """Return the top of the work tree that holds `folder` if it collects rows."""
     for each in (folder, *folder.parents):
         if (each / ".git").exists():
@@ -40,7 +40,7 @@ def row_sources(runtime: Runtime, top: Path, *, own_hook: bool = False) -> dict[
     from flightlog.privacy.trust import GRANTS, environment_grants, open_trust  # noqa: PLC0415 - few folders collect
 
     held = {
-        "trust": frozenset(GRANTS) if open_trust(runtime).get(top).rows else frozenset(),
+        "trust": frozenset(GRANTS) if open_trust(runtime).consent_for(top).rows else frozenset(),
         "environment": environment_grants(runtime.environ),
         "hook": frozenset({"rows"}) if own_hook else frozenset(),
     }

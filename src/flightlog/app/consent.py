@@ -7,7 +7,7 @@ allowed here with `flightlog trust`; both are recorded in the data directory (`p
 from pathlib import Path
 from typing import Any
 
-from flightlog.app.collecting import collecting, row_sources
+from flightlog.app.collecting import find_collecting_root, row_sources
 from flightlog.app.lab import run_target
 from flightlog.app.loop import plan_target
 from flightlog.app.privacy import repository_settings
@@ -20,7 +20,7 @@ from flightlog.privacy.trust import (
     address_target,
     environment_grants,
     open_trust,
-    risky,
+    risky_settings,
 )
 
 ROWS = "dataset.rows"
@@ -46,10 +46,10 @@ def find_target(runtime: Runtime, written: str) -> ConsentTarget:
 
 def repository_target(runtime: Runtime, path: Path) -> ConsentTarget:
     """Return what a repository's files would publish, run or write, and whether that is allowed."""
-    risks = risky(repository_settings(path))
-    rows = {ROWS: True} if collecting(path.absolute()) else {}
+    risks = risky_settings(repository_settings(path))
+    rows = {ROWS: True} if find_collecting_root(path.absolute()) else {}
     by_variable = {GRANTS[word] for word in environment_grants(runtime.environ)}
-    allowed = open_trust(runtime).allows(path, risks) or risks.keys() <= by_variable
+    allowed = open_trust(runtime).is_allowed(path, risks) or risks.keys() <= by_variable
     trusted = allowed and (not rows or bool(row_sources(runtime, path)))
     top = str(path.resolve())
     return ConsentTarget("repository", top, top, risks | rows, trusted)
@@ -64,12 +64,12 @@ def describe_dataset(runtime: Runtime, top: Path) -> dict[str, Any]:
     return {word: any(word in allowed for allowed in held.values()) for word in GRANTS} | {"sources": listed}
 
 
-def grant(runtime: Runtime, target: ConsentTarget) -> None:
+def grant_consent(runtime: Runtime, target: ConsentTarget) -> None:
     """Allow exactly what `target` shows."""
     effects = {name: value for name, value in target.allows.items() if name != ROWS}
     open_trust(runtime).grant(target.subject, effects, rows=ROWS in target.allows)
 
 
-def revoke(runtime: Runtime, target: ConsentTarget) -> bool:
+def revoke_consent(runtime: Runtime, target: ConsentTarget) -> bool:
     """Withdraw consent; return whether there was any."""
     return open_trust(runtime).revoke(target.subject)

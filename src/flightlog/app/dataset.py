@@ -7,153 +7,182 @@ from typing import Any
 
 import msgspec
 
-from flightlog.app.capturing import PERSON, allowed_in, kit, options, place_here, push_if_on, records, said
-from flightlog.app.collecting import is_off, say_if_off
+from flightlog.app.capturing import (
+    PERSON,
+    allowed_writes,
+    load_options,
+    load_project_settings,
+    locate_dataset,
+    make_extract_context,
+    make_row_redactor,
+    push_if_enabled,
+)
+from flightlog.app.collecting import is_off, report_if_off
 from flightlog.dataset import remote, retain, stats
-from flightlog.dataset.book import FIELDS, read_book, shard_files
-from flightlog.dataset.commits import judged
-from flightlog.dataset.compact import Compaction, compact, compact_and_commit
-from flightlog.dataset.consent import permitted, values_of
-from flightlog.dataset.forgotten import mark
-from flightlog.dataset.layout import ROOT, Place, total_bytes, write_shard
-from flightlog.dataset.rows import Row, moment
+from flightlog.dataset.book import FIELDS, read_dataset, shard_files
+from flightlog.dataset.commits import judgment_rows
+from flightlog.dataset.compact import Compaction, compact_and_commit, compact_dataset
+from flightlog.dataset.consent import permitted_rows, values_of
+from flightlog.dataset.forgotten import make_tombstone
+from flightlog.dataset.layout import ROOT, DatasetDirs, total_bytes, write_shard
+from flightlog.dataset.rows import Row, format_row_time
 from flightlog.dataset.shards import GONE
-from flightlog.dataset.sync import SyncReport, belonging, sync, sync_commits
+from flightlog.dataset.sync import SyncReport, iter_own_sessions, sync_commits, sync_dataset
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.retention import Move
+from flightlog.model.retention import RetentionMove
 from flightlog.model.runtime import Runtime
 from flightlog.model.usage import DAY_MS
 from flightlog.privacy.trust import is_trusted, open_trust
 from flightlog.sources.git import repository as repositories
-from flightlog.sources.git.history import commits, head
+from flightlog.sources.git.history import head_commit, iter_commits
 
-__all__ = ["PERSON", "allowed_in", "place_here", "push_if_on", "records", "said", "say_if_off"]
+__all__ = [
+    "PERSON",
+    "allowed_writes",
+    "load_project_settings",
+    "locate_dataset",
+    "make_row_redactor",
+    "push_if_enabled",
+    "report_if_off",
+]
 _RECENT_MS = DAY_MS
 
 
-def existing_place(runtime: Runtime, folder: Path | None = None) -> Place:
+def require_dataset(runtime: Runtime, folder: Path | None = None) -> DatasetDirs:
     """Return the dataset of this repository, or say how to begin one."""
-    place = place_here(runtime, folder)
-    if not place.tracked.is_dir():
+    place = locate_dataset(runtime, folder)
+    if not place.tracked_dir.is_dir():
         raise NotFound(
-            f"no training rows in this repository: {place.tracked}", hint="flightlog dataset session sync-to-jsonl"
+            f"no training rows in this repository: {place.tracked_dir}", hint="flightlog dataset session sync-to-jsonl"
         )
     return place
 
 
-def sync_here(runtime: Runtime, place: Place, allowed: frozenset[str] = PERSON) -> SyncReport:
+def sync_repository(runtime: Runtime, place: DatasetDirs, allowed: frozenset[str] = PERSON) -> SyncReport:
     """Write every row that the files of this repository lack; who begins a dataset here allows rows from now on."""
     if is_off(runtime):
-        return SyncReport(0, 0, (), 0, options(runtime, place).words)
-    if allowed == PERSON and not place.tracked.is_dir():
+        return SyncReport(0, 0, (), 0, load_options(runtime, place).words)
+    if allowed == PERSON and not place.tracked_dir.is_dir():
         open_trust(runtime).allow_rows(place.repository.top)
-    tools = kit(runtime, place, None, allowed)
-    default = str(said(runtime, place)["dataset.default_branch"].value)
-    return sync(tools, belonging(tools.archive, place), default)
+    tools = make_extract_context(runtime, place, None, allowed)
+    default = str(load_project_settings(runtime, place)["dataset.default_branch"].value)
+    return sync_dataset(tools, iter_own_sessions(tools.archive, place), default)
 
 
-def sync_commits_here(runtime: Runtime, place: Place) -> int:
+def sync_new_commits(runtime: Runtime, place: DatasetDirs) -> int:
     """Note the commits that are new since the last time, as the hook after a commit asks; return how many."""
-    allowed = allowed_in(runtime, place.repository.top)
+    allowed = allowed_writes(runtime, place.repository.top)
     if is_off(runtime) or not allowed:
         return 0
-    tip = head(place.repository)
-    newest = next(commits(place.repository, [tip] if tip else [], limit=1), None)
+    tip = head_commit(place.repository)
+    newest = next(iter_commits(place.repository, [tip] if tip else [], limit=1), None)
     # A commit of rows alone is noted with the next one: a row about it would have to be committed, too.
     if newest is None or all(path.startswith(f"{ROOT}/") for path in newest.files):
         return 0
-    tools = kit(runtime, place, None, allowed)
+    tools = make_extract_context(runtime, place, None, allowed)
     # The sessions of the last day: one of them may have made the commit, and know what in its message is a secret.
     recent = runtime.clock.now_ms() - _RECENT_MS
-    sessions = (session for session in belonging(tools.archive, place) if session.changed_ms >= recent)
+    sessions = (session for session in iter_own_sessions(tools.archive, place) if session.changed_ms >= recent)
     return sync_commits(tools, sessions)
 
 
-def compact_here(runtime: Runtime, place: Place, *, dry_run: bool, commit: bool = False) -> Compaction:
+def compact_repository(runtime: Runtime, place: DatasetDirs, *, dry_run: bool, commit: bool = False) -> Compaction:
     """Fold shards, as the branch that is checked out asks for."""
-    default = str(said(runtime, place)["dataset.default_branch"].value)
+    default = str(load_project_settings(runtime, place)["dataset.default_branch"].value)
     watched = gc.isenabled()
     gc.disable()  # rows are many and make no cycles; looking for some takes a tenth of the time
     try:
         if commit:
-            return compact_and_commit(place, records(runtime, place), default=default)
-        return compact(place, records(runtime, place), default=default, dry_run=dry_run)
+            return compact_and_commit(place, make_row_redactor(runtime, place), default=default)
+        return compact_dataset(place, make_row_redactor(runtime, place), default=default, dry_run=dry_run)
     finally:
         if watched:
             gc.enable()
 
 
-def looked_at(runtime: Runtime, folder: Path | None = None) -> Place | None:
+def find_dataset(runtime: Runtime, folder: Path | None = None) -> DatasetDirs | None:
     """Return the dataset of the repository here, or nothing; looking writes nothing."""
     folder = folder or Path(runtime.cwd)
-    repository = repositories.find(folder, trusted=is_trusted(runtime, folder))
-    place = Place(repository) if repository else None
-    return place if place is not None and place.tracked.is_dir() else None
+    repository = repositories.find_repository(folder, trusted=is_trusted(runtime, folder))
+    place = DatasetDirs(repository) if repository else None
+    return place if place is not None and place.tracked_dir.is_dir() else None
 
 
-def stats_here(runtime: Runtime, place: Place) -> dict[str, Any]:
+def dataset_stats(runtime: Runtime, place: DatasetDirs) -> dict[str, Any]:
     """Return what the dataset amounts to."""
-    book = read_book(place.tracked)
-    have = stats.counts(book)
+    book = read_dataset(place.tracked_dir)
+    have = stats.count_by_kind(book)
     return {
         "counts": have,
         "bytes": total_bytes(place),
-        "pending": len(shard_files(place.tracked)),
-        "words": {"tracked": options(runtime, place).words, "chats_without_words": stats.withheld(book)},
-        "tokens": stats.tokens(book),
-        "milestones": stats.milestones(have),
-        "growth": stats.growth(book),
-        "projected_bytes": stats.projected(book),
-        "quality": stats.quality(book),
+        "pending": len(shard_files(place.tracked_dir)),
+        "words": {"tracked": load_options(runtime, place).words, "chats_without_words": stats.count_withheld(book)},
+        "tokens": stats.token_counts(book),
+        "milestones": stats.milestone_progress(have),
+        "growth": stats.chats_by_month(book),
+        "projected_bytes": stats.projected_bytes(book),
+        "quality": stats.quality_score(book),
         "repeats": dict(book.repeats),
         "older_versions": book.older,
-        "tombstones": book.counts().get("tombstone", 0),
+        "tombstones": book.count_rows().get("tombstone", 0),
         "damage": len(book.damage),
-        "safety": msgspec.to_builtins(remote.safety(place)),
+        "safety": msgspec.to_builtins(remote.measure_safety(place)),
         "now_ms": runtime.clock.now_ms(),
     }
 
 
-def judge(runtime: Runtime, place: Place, name: str, field: str, value: object) -> str:
+def record_judgment(runtime: Runtime, place: DatasetDirs, name: str, field: str, value: object) -> str:
     """Write a later judgement of the row whose id begins with `name`; return its key."""
-    book = read_book(place.tracked)
-    key = retain.named(book, name)
+    book = read_dataset(place.tracked_dir)
+    key = retain.find_row_key(book, name)
     if field not in FIELDS:
         raise Invalid(f"no such judgement: {field[:40]!r}", hint=f"one of: {', '.join(sorted(FIELDS))}")
     rows = values_of(
-        permitted(judged(key, {field: value}, runtime.clock.now_ms()), records(runtime, place), words=True)
+        permitted_rows(
+            judgment_rows(key, {field: value}, runtime.clock.now_ms()), make_row_redactor(runtime, place), words=True
+        )
     )
-    write_shard(place, "judged", rows, runtime.clock.now_ms(), records(runtime, place))
+    write_shard(place, "judged", rows, runtime.clock.now_ms(), make_row_redactor(runtime, place))
     return key
 
 
-def forget(  # noqa: PLR0913 - one parameter per way to name rows
-    runtime: Runtime, place: Place, names: Sequence[str], text: str, times_ms: Sequence[int | None], *, dry_run: bool
-) -> retain.LetGo:
+def forget_rows(  # noqa: PLR0913 - one parameter per way to name rows
+    runtime: Runtime,
+    place: DatasetDirs,
+    names: Sequence[str],
+    text: str,
+    times_ms: Sequence[int | None],
+    *,
+    dry_run: bool,
+) -> retain.RemovalReport:
     """Remove sessions and rows: by a prefix of their ids, by a text in them, by their time; return what went."""
-    book, now = read_book(place.tracked), runtime.clock.now_ms()
-    since, before = (moment(each) if each is not None else "" for each in times_ms)
-    marks = retain.marks_of_rows(book, names, now)
-    marks += retain.marks_of_text(book, text, now) if text else []
-    marks += retain.marks_of_time(book, since, before or moment(now + 1000), now) if since or before else []
-    return _let_go(runtime, place, marks, dry_run=dry_run)
+    book, now = read_dataset(place.tracked_dir), runtime.clock.now_ms()
+    since, before = (format_row_time(each) if each is not None else "" for each in times_ms)
+    marks = retain.tombstones_for_rows(book, names, now)
+    marks += retain.tombstones_for_text(book, text, now) if text else []
+    marks += (
+        retain.tombstones_for_time(book, since, before or format_row_time(now + 1000), now) if since or before else []
+    )
+    return _remove_marked_rows(runtime, place, marks, dry_run=dry_run)
 
 
-def strip_words(runtime: Runtime, place: Place, *, dry_run: bool) -> retain.LetGo:
+def strip_words(runtime: Runtime, place: DatasetDirs, *, dry_run: bool) -> retain.RemovalReport:
     """Remove the words of every row until now; return which rows lost them."""
-    return _let_go(runtime, place, retain.marks_of_words(runtime.clock.now_ms()), dry_run=dry_run)
+    return _remove_marked_rows(runtime, place, retain.tombstones_for_words(runtime.clock.now_ms()), dry_run=dry_run)
 
 
-def _let_go(runtime: Runtime, place: Place, marks: list[Row], *, dry_run: bool) -> retain.LetGo:
-    default = str(said(runtime, place)["dataset.default_branch"].value)
-    return retain.let_go(place, records(runtime, place), marks, default, dry_run=dry_run)
+def _remove_marked_rows(
+    runtime: Runtime, place: DatasetDirs, marks: list[Row], *, dry_run: bool
+) -> retain.RemovalReport:
+    default = str(load_project_settings(runtime, place)["dataset.default_branch"].value)
+    return retain.apply_tombstones(place, make_row_redactor(runtime, place), marks, default, dry_run=dry_run)
 
 
-def retain_here(runtime: Runtime, place: Place, *, dry_run: bool) -> tuple[Move, ...]:
+def retain_dataset(runtime: Runtime, place: DatasetDirs, *, dry_run: bool) -> tuple[RetentionMove, ...]:
     """Tombstone the rows that are too old; a dry run shows the same plan."""
-    days = said(runtime, place)["dataset.keep_days"].value
-    moves = retain.due(read_book(place.tracked), int(days), runtime.clock.now_ms())
+    days = load_project_settings(runtime, place)["dataset.keep_days"].value
+    moves = retain.rows_due(read_dataset(place.tracked_dir), int(days), runtime.clock.now_ms())
     if moves and not dry_run:
-        rows = [mark(retain.WHY, runtime.clock.now_ms(), of=move.item.name) for move in moves]
-        write_shard(place, GONE, rows, runtime.clock.now_ms(), records(runtime, place))
+        rows = [make_tombstone(retain.WHY, runtime.clock.now_ms(), of=move.item.name) for move in moves]
+        write_shard(place, GONE, rows, runtime.clock.now_ms(), make_row_redactor(runtime, place))
     return moves

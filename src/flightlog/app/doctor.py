@@ -11,30 +11,30 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.app.collecting import collecting
-from flightlog.app.formats import drift, known, read
-from flightlog.app.hook_check import hook_findings, is_registered, line_findings
+from flightlog.app.collecting import find_collecting_root
+from flightlog.app.formats import compare_formats, load_known_format, read_json_objects
+from flightlog.app.hook_check import hook_findings, is_registered, status_line_findings
 from flightlog.app.hook_events import KEEP_DAYS_DEFAULT, keep_days, project_settings
 from flightlog.archive import Archive, Progress
 from flightlog.live.file import runtime_state
 from flightlog.live.gather import FOLDER
 from flightlog.model.errors import Conflict, Unreadable
 from flightlog.model.runtime import Runtime
-from flightlog.model.text import counted
+from flightlog.model.text import pluralize
 from flightlog.model.usage import DAY_MS
 from flightlog.privacy.trust import is_trusted
 from flightlog.sources.claude_code.discover import AGENT, find_config_dirs
-from flightlog.sources.claude_code.kept import recorded, sources_of
+from flightlog.sources.claude_code.kept import agent_files, list_recorded_files
 from flightlog.sources.git.heads import find_common_dir
-from flightlog.sources.git.repository import Repository, ignores
+from flightlog.sources.git.repository import Repository, is_ignored
 from flightlog.sources.hook_log import list_loss_counts
-from flightlog.store.files import quarantine, renamed
+from flightlog.store.files import quarantine_file, rename_file
 from flightlog.store.git.command import GitError
 from flightlog.store.index.database import is_sound
-from flightlog.store.kept import kept_sessions, lost_sessions
+from flightlog.store.kept import list_recorded_sessions, lost_sessions
 from flightlog.store.locks import find_holder
-from flightlog.store.migration import Step, ensure_writable, layout_of, migrate, newest
-from flightlog.store.sessions import Fault, read_faults, restore_session, verify_session
+from flightlog.store.migration import LayoutMigration, ensure_writable, layout_of, migrate_layout, newest_layout
+from flightlog.store.sessions import RecordingFault, read_faults, restore_session, verify_session
 from flightlog.usage.prices import PRICES_FROM
 
 YEAR_MS = 365 * DAY_MS
@@ -43,10 +43,10 @@ FREE_INODES_MIN = 10_000
 # Below these a settle after one turn cannot be stored: its transcript, manifest and lock, and the index.
 FULL_BYTES = 1_000_000
 FULL_INODES = 16
-STEPS: tuple[Step, ...] = ()  # the layout of our own directory has not changed since the first
+STEPS: tuple[LayoutMigration, ...] = ()  # the layout of our own directory has not changed since the first
 
 
-class Level(enum.Enum):
+class CheckLevel(enum.Enum):
     """How a finding matters."""
 
     OK = "ok"
@@ -56,205 +56,220 @@ class Level(enum.Enum):
     DAMAGE = "damage"
 
 
-class Verified(Struct, frozen=True):
+class ArchiveVerification(Struct, frozen=True):
     """What reading the archive back found."""
 
     sessions: int
     busy: tuple[str, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[RecordingFault, ...]
 
 
-class Finding(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """One thing looked at; `next` is the command or setting that helps."""
 
-    level: Level
+    level: CheckLevel
     about: str
     text: str
     next: str = ""
 
 
-def examine(runtime: Runtime, progress: Progress | None = None, steps: Sequence[Step] = STEPS) -> list[Finding]:
+def examine_installation(
+    runtime: Runtime, progress: Progress | None = None, steps: Sequence[LayoutMigration] = STEPS
+) -> list[CheckResult]:
     """Look at everything."""
     dirs = [Path(each) for each in find_config_dirs(runtime)]
     place = Path(runtime.data_dir)
     archive = Archive([str(path) for path in dirs], str(place))
     return [
-        *(finding for path in dirs for finding in _config_dir(path)),
-        *(finding for path in dirs if (path / "projects").is_dir() for finding in _hooks(runtime, path, place)),
-        *(finding for path in dirs for finding in _live(runtime, path)),
-        _home(place),
-        _layout(place, newest(steps)),
-        *_open_to_others(place),
-        _disk(place),
-        *(finding for root in (place, *(path / FOLDER for path in dirs)) for finding in _stuck_locks(root)),
-        *_known_faults(place),
-        *_dataset(runtime),
-        *_recordings(runtime, archive, progress),
-        _prices(runtime),
+        *(finding for path in dirs for finding in _check_config_dir(path)),
+        *(finding for path in dirs if (path / "projects").is_dir() for finding in _check_hooks(runtime, path, place)),
+        *(finding for path in dirs for finding in _check_live(runtime, path)),
+        _check_data_dir(place),
+        _check_layout(place, newest_layout(steps)),
+        *_check_permissions(place),
+        _check_disk(place),
+        *(finding for root in (place, *(path / FOLDER for path in dirs)) for finding in _check_stuck_locks(root)),
+        *_recorded_faults(place),
+        *_check_dataset(runtime),
+        *_check_recordings(runtime, archive, progress),
+        _check_prices(runtime),
     ]
 
 
-def formats(runtime: Runtime) -> list[Finding]:
+def check_formats(runtime: Runtime) -> list[CheckResult]:
     """Hold what the agent writes here against the formats on file, field by field."""
     dirs = [Path(each) for each in find_config_dirs(runtime)]
-    files = [file.path for file in recorded([str(path) for path in dirs], runtime.data_dir).files]
-    found = drift((read(Path(path)) for path in files), known())
+    files = [file.path for file in list_recorded_files([str(path) for path in dirs], runtime.data_dir).files]
+    found = compare_formats((read_json_objects(Path(path)) for path in files), load_known_format())
     news = [*found.added_types, *map(".".join, found.added_fields)]
     gone = [*found.dropped_types, *map(".".join, found.dropped_fields)] if files else []
-    told = [Finding(Level.NOTE, "format", f"new: {name}", "flightlog session list") for name in news]
-    told += [Finding(Level.NOTE, "format", f"not met here: {name}") for name in gone]
-    return told or [Finding(Level.OK, "format", f"nothing that is not on file in {counted(len(files), 'transcript')}")]
+    told = [CheckResult(CheckLevel.NOTE, "format", f"new: {name}", "flightlog session list") for name in news]
+    told += [CheckResult(CheckLevel.NOTE, "format", f"not met here: {name}") for name in gone]
+    return told or [
+        CheckResult(CheckLevel.OK, "format", f"nothing that is not on file in {pluralize(len(files), 'transcript')}")
+    ]
 
 
-def mend(runtime: Runtime, steps: Sequence[Step] = STEPS) -> list[Finding]:
+def repair_installation(runtime: Runtime, steps: Sequence[LayoutMigration] = STEPS) -> list[CheckResult]:
     """Put right what can be put right without taking anything away; doing it twice is doing it once."""
     place = Path(runtime.data_dir)
-    done: list[Finding] = []
-    ensure_writable(place, newest(steps))
-    for path in sorted(_ours(place)):
+    done: list[CheckResult] = []
+    ensure_writable(place, newest_layout(steps))
+    for path in sorted(_iter_own_files(place)):
         mode = stat.S_IMODE(path.lstat().st_mode)
         if not path.is_symlink() and mode & 0o077:
             path.chmod(mode & 0o700)
-            done.append(Finding(Level.OK, "mended", f"closed to other users: {path}"))
+            done.append(CheckResult(CheckLevel.OK, "mended", f"closed to other users: {path}"))
     for lost in list_loss_counts(place, Path(tempfile.gettempdir())):
-        path = renamed(lost, f"acknowledged-{lost.name}-{runtime.clock.now_ms()}")
-        done.append(Finding(Level.OK, "mended", f"lost hook events acknowledged, their number is in {path}"))
-    if place.is_dir() and layout_of(place) < newest(steps):
-        taken = migrate(place, steps)
-        done += [Finding(Level.OK, "mended", f"{step.why}; a copy is in {copy}") for step, copy in taken]
+        path = rename_file(lost, f"acknowledged-{lost.name}-{runtime.clock.now_ms()}")
+        done.append(CheckResult(CheckLevel.OK, "mended", f"lost hook events acknowledged, their number is in {path}"))
+    if place.is_dir() and layout_of(place) < newest_layout(steps):
+        taken = migrate_layout(place, steps)
+        done += [CheckResult(CheckLevel.OK, "mended", f"{step.why}; a copy is in {copy}") for step, copy in taken]
     index = place / "index.db"
     if index.exists() and not is_sound(index):
         parts = [Path(f"{index}{side}") for side in ("", "-wal", "-shm")]
-        aside = [quarantine(part) for part in parts if part.exists()]
-        done += [Finding(Level.OK, "mended", f"damaged index set aside as {part}") for part in aside]
+        aside = [quarantine_file(part) for part in parts if part.exists()]
+        done += [CheckResult(CheckLevel.OK, "mended", f"damaged index set aside as {part}") for part in aside]
     return done
 
 
-def _config_dir(path: Path) -> Iterator[Finding]:
+def _check_config_dir(path: Path) -> Iterator[CheckResult]:
     if not (path / "projects").is_dir():
-        yield Finding(Level.NOTE, "sessions", f"no Claude Code sessions below {path}", "flightlog demo")
+        yield CheckResult(CheckLevel.NOTE, "sessions", f"no Claude Code sessions below {path}", "flightlog demo")
         return
     days = keep_days(path)
     if days <= KEEP_DAYS_DEFAULT:
-        yield Finding(
-            Level.WARNING,
+        yield CheckResult(
+            CheckLevel.WARNING,
             "retention",
             f"Claude Code deletes transcripts after {days} days: {path}",
             f'set "cleanupPeriodDays": 365 in {path / "settings.json"}',
         )
     else:
-        yield Finding(Level.OK, "retention", f"Claude Code keeps transcripts for {days} days: {path}")
+        yield CheckResult(CheckLevel.OK, "retention", f"Claude Code keeps transcripts for {days} days: {path}")
 
 
-def _home(path: Path) -> Finding:
+def _check_data_dir(path: Path) -> CheckResult:
     """Whether flightlog's own directory can be used, and by nobody else."""
     if not path.exists():
-        return Finding(Level.OK, "home", f"not made yet: {path}")
+        return CheckResult(CheckLevel.OK, "home", f"not made yet: {path}")
     if not os.access(path, os.W_OK | os.X_OK):
-        return Finding(Level.WARNING, "home", f"cannot be written to: {path}", f"chmod u+rwx {path}")
+        return CheckResult(CheckLevel.WARNING, "home", f"cannot be written to: {path}", f"chmod u+rwx {path}")
     if stat.S_IMODE(path.stat().st_mode) & 0o077:
-        return Finding(Level.WARNING, "home", f"open to other users: {path}", f"chmod 700 {path}")
-    return Finding(Level.OK, "home", f"private and writable: {path}")
+        return CheckResult(CheckLevel.WARNING, "home", f"open to other users: {path}", f"chmod 700 {path}")
+    return CheckResult(CheckLevel.OK, "home", f"private and writable: {path}")
 
 
-def _layout(path: Path, known: int) -> Finding:
+def _check_layout(path: Path, known: int) -> CheckResult:
     """Whether our directory is of a layout this version writes."""
     try:
         have = layout_of(path)
     except Unreadable as error:
-        return Finding(Level.DAMAGE, "layout", error.message, f"mv {path / 'layout.json'} {path / 'layout.json.old'}")
+        return CheckResult(
+            CheckLevel.DAMAGE, "layout", error.message, f"mv {path / 'layout.json'} {path / 'layout.json.old'}"
+        )
     if have > known:
-        return Finding(
-            Level.WARNING, "layout", f"layout {have} is of a later version: {path}", "pip install --upgrade flightlog"
+        return CheckResult(
+            CheckLevel.WARNING,
+            "layout",
+            f"layout {have} is of a later version: {path}",
+            "pip install --upgrade flightlog",
         )
     if have < known:
-        return Finding(
-            Level.WARNING, "layout", f"layout {have} is of an earlier version: {path}", "flightlog doctor --fix"
+        return CheckResult(
+            CheckLevel.WARNING, "layout", f"layout {have} is of an earlier version: {path}", "flightlog doctor --fix"
         )
-    return Finding(Level.OK, "layout", f"layout {have}: {path}")
+    return CheckResult(CheckLevel.OK, "layout", f"layout {have}: {path}")
 
 
-def _hooks(runtime: Runtime, config: Path, place: Path) -> Iterator[Finding]:
+def _check_hooks(runtime: Runtime, config: Path, place: Path) -> Iterator[CheckResult]:
     settings = config / "settings.json"
     here = project_settings(Path(runtime.cwd))
     if is_registered(here) and not is_registered(settings):
         settings = here  # as `flightlog init --project` does it
     found = hook_findings(settings, place, (), Path(tempfile.gettempdir()))
     for each in found:
-        level = Level.FAILURE if each.is_loss else Level.WARNING
-        yield Finding(level, "hooks", f"{each.what}: {each.which}", each.fix)
+        level = CheckLevel.FAILURE if each.is_loss else CheckLevel.WARNING
+        yield CheckResult(level, "hooks", f"{each.what}: {each.which}", each.fix)
     if not found:
-        yield Finding(Level.OK, "hooks", f"registered: {settings}")
+        yield CheckResult(CheckLevel.OK, "hooks", f"registered: {settings}")
 
 
-def _live(runtime: Runtime, config: Path) -> Iterator[Finding]:
+def _check_live(runtime: Runtime, config: Path) -> Iterator[CheckResult]:
     """The status line, and the file of the running sessions that people edit."""
-    for each in line_findings(config / "settings.json"):
-        yield Finding(Level.WARNING, "status line", f"{each.what}: {each.which}", each.fix)
+    for each in status_line_findings(config / "settings.json"):
+        yield CheckResult(CheckLevel.WARNING, "status line", f"{each.what}: {each.which}", each.fix)
     file = config / FOLDER / runtime_state.NAME
-    broken = runtime_state.look(file.parent, runtime.clock.now_ms()).broken if file.exists() else ""
+    broken = runtime_state.load_state(file.parent, runtime.clock.now_ms()).broken if file.exists() else ""
     if broken:
-        yield Finding(Level.WARNING, "live", f"cannot be read, {broken}: {file}", f"correct it: {file}")
+        yield CheckResult(CheckLevel.WARNING, "live", f"cannot be read, {broken}: {file}", f"correct it: {file}")
 
 
-def _ours(place: Path) -> Iterator[Path]:
+def _iter_own_files(place: Path) -> Iterator[Path]:
     if place.is_dir():
         yield place
         yield from place.rglob("*")
 
 
-def _open_to_others(place: Path) -> Iterator[Finding]:
-    wide = [path for path in _ours(place) if path != place and path.lstat().st_mode & 0o077 and not path.is_symlink()]
+def _check_permissions(place: Path) -> Iterator[CheckResult]:
+    wide = [
+        path
+        for path in _iter_own_files(place)
+        if path != place and path.lstat().st_mode & 0o077 and not path.is_symlink()
+    ]
     if wide:
         what = f"{len(wide):,} of our files are open to other users, {wide[0]} among them"
-        yield Finding(Level.WARNING, "permissions", what, "flightlog doctor --fix")
+        yield CheckResult(CheckLevel.WARNING, "permissions", what, "flightlog doctor --fix")
 
 
-def _disk(place: Path) -> Finding:
+def _check_disk(place: Path) -> CheckResult:
     """Whether there is room for what agents will write."""
     there = next(path for path in (place, *place.parents) if path.exists())
     disk = os.statvfs(there)
     free, inodes = disk.f_bavail * disk.f_frsize, disk.f_favail if disk.f_files else FREE_INODES_MIN
-    level = Level.FAILURE if free < FULL_BYTES or inodes < FULL_INODES else Level.WARNING
+    level = CheckLevel.FAILURE if free < FULL_BYTES or inodes < FULL_INODES else CheckLevel.WARNING
     if inodes < FREE_INODES_MIN:
-        return Finding(level, "disk", f"{counted(inodes, 'inode')} free: {there}", f"df -i {there}")
+        return CheckResult(level, "disk", f"{pluralize(inodes, 'inode')} free: {there}", f"df -i {there}")
     if free < FREE_BYTES_MIN:
-        return Finding(level, "disk", f"{free // 1_000_000:,} MB free: {there}", f"df -h {there}")
-    return Finding(Level.OK, "disk", f"{free // 1_000_000_000:,} GB free: {there}")
+        return CheckResult(level, "disk", f"{free // 1_000_000:,} MB free: {there}", f"df -h {there}")
+    return CheckResult(CheckLevel.OK, "disk", f"{free // 1_000_000_000:,} GB free: {there}")
 
 
-def _stuck_locks(place: Path) -> Iterator[Finding]:
+def _check_stuck_locks(place: Path) -> Iterator[CheckResult]:
     """Name locks whose holder is stopped, or gone while a process it started holds on."""
     names = re.compile(r".*\.gate|.*lock|lost|(hooks|journal)\.jsonl")
-    for path in filter(lambda path: names.fullmatch(path.name), _ours(place)):
+    for path in filter(lambda path: names.fullmatch(path.name), _iter_own_files(place)):
         holder = find_holder(path)
         if holder is not None and holder.state != "running":
             wake = f"kill -CONT {holder.pid}" if holder.state == "stopped" else f"fuser -v {path}"
-            yield Finding(Level.FAILURE, "lock", f"held by {holder.describe()}: {path}", wake)
+            yield CheckResult(CheckLevel.FAILURE, "lock", f"held by {holder.describe_holder()}: {path}", wake)
 
 
-def _known_faults(place: Path) -> Iterator[Finding]:
+def _recorded_faults(place: Path) -> Iterator[CheckResult]:
     for session in sorted(lost_sessions(place, AGENT)):
-        yield Finding(Level.DAMAGE, "archive", f"{session}: lost, its directory is gone", "flightlog doctor --verify")
+        yield CheckResult(
+            CheckLevel.DAMAGE, "archive", f"{session}: lost, its directory is gone", "flightlog doctor --verify"
+        )
     for fault in read_faults(place, AGENT):
         text = f"{fault.session}/{fault.file}: {fault.what}, {fault.text}"
-        yield Finding(Level.DAMAGE, "archive", text, "flightlog doctor --verify")
+        yield CheckResult(CheckLevel.DAMAGE, "archive", text, "flightlog doctor --verify")
 
 
-def verify(runtime: Runtime, progress: Progress | None = None, *, accept: bool = False) -> Verified:
+def verify_archive(runtime: Runtime, progress: Progress | None = None, *, accept: bool = False) -> ArchiveVerification:
     """Read every archived session back, compare it with its manifest, restore what the agent's own files have."""
     place = Path(runtime.data_dir)
     ensure_writable(place)
     archive = Archive(find_config_dirs(runtime), str(place))
     lost = lost_sessions(place, AGENT)
-    names = sorted(kept_sessions(place, AGENT)[0] | lost)
-    faults: list[Fault] = []
+    names = sorted(list_recorded_sessions(place, AGENT)[0] | lost)
+    faults: list[RecordingFault] = []
     busy: list[str] = []
     for done, session in enumerate(names):
         if progress is not None:
             progress(done, len(names))
         recording = archive.recordings.get(session)
-        sources = sources_of(str(place), recording.files if recording else ())
+        sources = agent_files(str(place), recording.files if recording else ())
         try:
             if session in lost:
                 faults.append(restore_session(place, AGENT, session, sources, accept=accept))
@@ -262,33 +277,33 @@ def verify(runtime: Runtime, progress: Progress | None = None, *, accept: bool =
                 faults += verify_session(place, AGENT, session, sources, accept=accept)
         except Conflict as error:
             busy.append(error.message)
-    return Verified(len(names) - len(busy), tuple(busy), tuple(faults))
+    return ArchiveVerification(len(names) - len(busy), tuple(busy), tuple(faults))
 
 
-def _dataset(runtime: Runtime) -> Iterator[Finding]:
+def _check_dataset(runtime: Runtime) -> Iterator[CheckResult]:
     """Whether git would take the training rows of the repository here."""
-    top = collecting(Path(runtime.cwd))
+    top = find_collecting_root(Path(runtime.cwd))
     if top is None:
         return
     pending = top / ".git-ml" / "tracked" / "pending"
     try:
-        ignored = ignores(Repository(top, find_common_dir(top), is_trusted(runtime, top)), pending / "rows.jsonl")
+        ignored = is_ignored(Repository(top, find_common_dir(top), is_trusted(runtime, top)), pending / "rows.jsonl")
     except GitError as error:
-        yield Finding(Level.WARNING, "dataset", error.message, error.hint)
+        yield CheckResult(CheckLevel.WARNING, "dataset", error.message, error.hint)
         return
     if ignored:
         text, check = f"git ignores the training rows: {pending}", f"git check-ignore -v {pending / 'rows.jsonl'}"
-        yield Finding(Level.WARNING, "dataset", text, check)
+        yield CheckResult(CheckLevel.WARNING, "dataset", text, check)
     else:
-        yield Finding(Level.OK, "dataset", f"training rows are collected: {pending}")
+        yield CheckResult(CheckLevel.OK, "dataset", f"training rows are collected: {pending}")
 
 
-def _recordings(runtime: Runtime, archive: Archive, progress: Progress | None) -> Iterator[Finding]:
+def _check_recordings(runtime: Runtime, archive: Archive, progress: Progress | None) -> Iterator[CheckResult]:
     sessions = steps = 0
     unknown: dict[str, int] = {}
     late = ""
     damage = list(archive.damage)
-    for done, session in enumerate(archive.told(progress)):
+    for done, session in enumerate(archive.iter_sessions(progress)):
         sessions = done + 1
         steps += session.records
         damage += session.damage
@@ -296,23 +311,32 @@ def _recordings(runtime: Runtime, archive: Archive, progress: Progress | None) -
             unknown[kind] = unknown.get(kind, 0) + count
         if (session.ended_ms or 0) > runtime.clock.now_ms() + DAY_MS:
             late = session.id
-    yield Finding(Level.OK, "recordings", f"{counted(sessions, 'session')}, {counted(steps, 'record')} read")
+    yield CheckResult(
+        CheckLevel.OK, "recordings", f"{pluralize(sessions, 'session')}, {pluralize(steps, 'record')} read"
+    )
     for kind, count in sorted(unknown.items()):
-        yield Finding(Level.NOTE, "format", f"{counted(count, 'time')} unknown here: {kind}", "flightlog --version")
+        yield CheckResult(
+            CheckLevel.NOTE, "format", f"{pluralize(count, 'time')} unknown here: {kind}", "flightlog --version"
+        )
     if late:
-        yield Finding(
-            Level.WARNING, "clock", "a session ends in the future: a clock is wrong", f"flightlog session show {late}"
+        yield CheckResult(
+            CheckLevel.WARNING,
+            "clock",
+            "a session ends in the future: a clock is wrong",
+            f"flightlog session show {late}",
         )
     for span in damage:
-        where = f"{counted(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
-        yield Finding(
-            Level.DAMAGE, "damage", f"{span.why}: {where} {span.path}", "the sound records around it are read"
+        where = f"{pluralize(span.length, 'byte')} at {span.offset:,} of" if span.length else "all of"
+        yield CheckResult(
+            CheckLevel.DAMAGE, "damage", f"{span.why}: {where} {span.path}", "the sound records around it are read"
         )
 
 
-def _prices(runtime: Runtime) -> Finding:
+def _check_prices(runtime: Runtime) -> CheckResult:
     taken = datetime.fromisoformat(PRICES_FROM["date"]).replace(tzinfo=UTC)
     told = f"{PRICES_FROM['source']}, {PRICES_FROM['date']}"
     if runtime.clock.now_ms() - taken.timestamp() * 1000 > YEAR_MS:
-        return Finding(Level.WARNING, "prices", f"more than a year old: {told}", "pip install --upgrade flightlog")
-    return Finding(Level.OK, "prices", told)
+        return CheckResult(
+            CheckLevel.WARNING, "prices", f"more than a year old: {told}", "pip install --upgrade flightlog"
+        )
+    return CheckResult(CheckLevel.OK, "prices", told)

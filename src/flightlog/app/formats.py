@@ -41,7 +41,7 @@ class Format(Struct, frozen=True):
     types: dict[str, TypeFormat]
 
 
-class Drift(Struct, frozen=True):
+class FormatDrift(Struct, frozen=True):
     """How what was read differs from what is on file; fields are (type, field)."""
 
     added_types: tuple[str, ...] = ()
@@ -55,25 +55,25 @@ class Drift(Struct, frozen=True):
         return bool(self.added_types or self.dropped_types or self.added_fields or self.dropped_fields)
 
 
-def known() -> Format:
+def load_known_format() -> Format:
     """The format on file."""
     text = files("flightlog.app").joinpath("formats.json").read_bytes()
     return msgspec.json.decode(text, type=Format)
 
 
-def drift(sessions: Iterable[Iterable[Mapping[str, Any]]], against: Format) -> Drift:
+def compare_formats(sessions: Iterable[Iterable[Mapping[str, Any]]], against: Format) -> FormatDrift:
     """Compare the records of some sessions with a format.
 
     A field counts as dropped when it was in every record before and is in none now; a type,
     when every session had it before and none has it now.
     """
-    seen = learn(sessions)
+    seen = learn_types(sessions)
     both = seen.keys() & against.types.keys()
-    added = [(kind, field) for kind in both for field in _fields(seen[kind]) - _fields(against.types[kind])]
-    dropped = [(kind, field) for kind in both for field in set(against.types[kind].always) - _fields(seen[kind])]
+    added = [(kind, field) for kind in both for field in _field_names(seen[kind]) - _field_names(against.types[kind])]
+    dropped = [(kind, field) for kind in both for field in set(against.types[kind].always) - _field_names(seen[kind])]
     sources = {_is_hook(kind) for kind in seen}
     expected = {kind for kind, one in against.types.items() if one.every_session and _is_hook(kind) in sources}
-    return Drift(
+    return FormatDrift(
         added_types=tuple(sorted(seen.keys() - against.types.keys())),
         dropped_types=tuple(sorted(expected - seen.keys())),
         added_fields=tuple(sorted(added)),
@@ -82,7 +82,7 @@ def drift(sessions: Iterable[Iterable[Mapping[str, Any]]], against: Format) -> D
     )
 
 
-class Learned(Struct):
+class FormatObservation(Struct):
     """One record type, as met so far."""
 
     count: int = 0
@@ -100,23 +100,23 @@ class Learned(Struct):
         return tuple(sorted(field for field, count in self.met.items() if count < self.count))
 
 
-def learn(sessions: Iterable[Iterable[Mapping[str, Any]]]) -> dict[str, Learned]:
+def learn_types(sessions: Iterable[Iterable[Mapping[str, Any]]]) -> dict[str, FormatObservation]:
     """Learn the types and fields in the records of some sessions."""
-    found: defaultdict[str, Learned] = defaultdict(Learned)
+    found: defaultdict[str, FormatObservation] = defaultdict(FormatObservation)
     for session in sessions:
         kinds = set()
         for record in session:
-            kind = kind_of(record)
+            kind = record_type(record)
             kinds.add(kind)
             found[kind].count += 1
-            for field in set(fields_of(record)):
+            for field in set(iter_field_paths(record)):
                 found[kind].met[field] += 1
         for kind in kinds:
             found[kind].sessions += 1
     return dict(found)
 
 
-def read(path: Path) -> Iterator[dict[str, Any]]:
+def read_json_objects(path: Path) -> Iterator[dict[str, Any]]:
     """The JSON objects of a file; what is damaged is the reader's business, not the radar's."""
     with path.open("rb") as file:
         for line in file:
@@ -128,7 +128,7 @@ def read(path: Path) -> Iterator[dict[str, Any]]:
                 yield record
 
 
-def kind_of(record: Mapping[str, Any]) -> str:
+def record_type(record: Mapping[str, Any]) -> str:
     """The type of a record, with the subtype that decides on its fields."""
     if "hook_event_name" in record:
         return f"hook/{record['hook_event_name']}"
@@ -138,27 +138,27 @@ def kind_of(record: Mapping[str, Any]) -> str:
     return f"{kind}/{below}" if isinstance(below, str) else kind
 
 
-def fields_of(record: Mapping[str, Any], above: str = "", depth: int = 1) -> Iterator[str]:
+def iter_field_paths(record: Mapping[str, Any], above: str = "", depth: int = 1) -> Iterator[str]:
     """The paths of a record's fields: `message.content[].type`."""
     for key, value in record.items():
         path = f"{above}{key}"
         yield path
         if key not in _OPAQUE and depth < _DEPTH_MAX:
-            yield from _below(value, path, depth)
+            yield from _nested_fields(value, path, depth)
 
 
-def _below(value: object, path: str, depth: int) -> Iterator[str]:
+def _nested_fields(value: object, path: str, depth: int) -> Iterator[str]:
     if isinstance(value, dict):
-        yield from fields_of(value, f"{path}.", depth + 1)
+        yield from iter_field_paths(value, f"{path}.", depth + 1)
     elif isinstance(value, list):
         for item in value:
             if isinstance(item, dict):
-                yield from fields_of(item, f"{path}[].", depth + 1)
+                yield from iter_field_paths(item, f"{path}[].", depth + 1)
 
 
 def _is_hook(kind: str) -> bool:
     return kind.startswith("hook/")
 
 
-def _fields(one: TypeFormat | Learned) -> set[str]:
+def _field_names(one: TypeFormat | FormatObservation) -> set[str]:
     return {*one.always, *one.sometimes}

@@ -46,7 +46,7 @@ LEFT_OUT = {
 
 def events_for(versions: Collection[str]) -> tuple[str, ...]:
     """The events to register for the clients that share a configuration; unknown versions are empty."""
-    told = {_numbers(version) for version in versions}
+    told = {_version_numbers(version) for version in versions}
     if len(told) != 1 or () in told:
         return COMMON
     (version,) = told
@@ -74,7 +74,7 @@ def project_settings(project: Path) -> Path:
     return project / ".claude" / "settings.local.json"
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def _version_numbers(version: str) -> tuple[int, ...]:
     try:
         return tuple(int(number) for number in version.split(".")) if version else ()
     except ValueError:

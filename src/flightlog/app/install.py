@@ -32,7 +32,7 @@ _EMPTY = "{}\n"
 Group = dict[str, Any]
 
 
-class Change(Struct, frozen=True):
+class SettingsChange(Struct, frozen=True):
     """What a settings file holds and what it is to hold; None where there is no file."""
 
     settings: Path
@@ -48,7 +48,7 @@ class Change(Struct, frozen=True):
         return self.before != self.after
 
 
-class Place(NamedTuple):
+class HookLocation(NamedTuple):
     """A hook of ours: in which event, group and list."""
 
     event: int
@@ -56,7 +56,7 @@ class Place(NamedTuple):
     hook: int
 
 
-def command(
+def build_hook_command(
     python: Path, script: Path = SCRIPT, *, agent: str = "claude-code", inline: bool = False, project: bool = False
 ) -> str:
     """The hook as settings call it: silent, and exit 0 even when Python or the script is gone.
@@ -68,12 +68,12 @@ def command(
     return f"{shlex.join(words)} >/dev/null 2>&1 || :"
 
 
-def line_command(python: Path, script: Path = LINE_SCRIPT) -> str:
+def status_line_command(python: Path, script: Path = LINE_SCRIPT) -> str:
     """The status line as settings call it: one line and exit 0 even when Python or the script is gone."""
     return f"{shlex.join([str(python), '-I', '-S', str(script)])} 2>/dev/null || echo flightlog"
 
 
-def plan(  # noqa: PLR0913 - one parameter per choice of a person's
+def plan_install(  # noqa: PLR0913 - one parameter per choice of a person's
     settings: Path,
     versions: Collection[str],
     python: Path,
@@ -81,114 +81,118 @@ def plan(  # noqa: PLR0913 - one parameter per choice of a person's
     keep_days: int = 0,
     inline: bool = False,
     statusline: bool = False,
-) -> Change:
+) -> SettingsChange:
     """Plan to register the hook for clients of `versions`; `keep_days` raises how long transcripts stay.
 
     With `statusline`, ours is shown too, unless somebody else's is there: that stays.
     """
-    before = settings_file.read(settings)
-    text = _text(settings, before)
+    before = settings_file.read_if_exists(settings)
+    text = _decode_settings(settings, before)
     timeout_s = TIMEOUT_INLINE_S if inline else TIMEOUT_S
     own = settings.name == project_settings(settings).name
-    hook = {"type": "command", "command": command(python, inline=inline, project=own), "timeout": timeout_s}
+    hook = {"type": "command", "command": build_hook_command(python, inline=inline, project=own), "timeout": timeout_s}
     events = events_for(versions)
     groups = {event: {"matcher": "", "hooks": [hook]} for event in events}
-    line = {"type": "command", "command": line_command(python), "padding": 0} if statusline else None
-    after = with_line(with_hooks(text, groups, keep_days, str(settings)), line)
-    return Change(settings, before, before if before is not None and after == text else after.encode(), events)
+    line = {"type": "command", "command": status_line_command(python), "padding": 0} if statusline else None
+    after = add_status_line(add_hooks(text, groups, keep_days, str(settings)), line)
+    return SettingsChange(settings, before, before if before is not None and after == text else after.encode(), events)
 
 
-def plan_removal(settings: Path) -> Change:
+def plan_removal(settings: Path) -> SettingsChange:
     """Plan to take the hook out: back to the bytes from before it, when nobody else changed the file since."""
-    before = settings_file.read(settings)
-    text = _text(settings, before)
-    groups, line = installed(text), installed_line(text)
+    before = settings_file.read_if_exists(settings)
+    text = _decode_settings(settings, before)
+    groups, line = find_own_groups(text), find_own_status_line(text)
     if before is None or not (groups or line):
-        return Change(settings, before, before)
-    days = jsonedit.parsed(text, str(settings)).get(DAYS_KEY)
-    copies = settings_file.backups(settings)
-    after: bytes | None = without_line(without_hooks(text)).encode()
+        return SettingsChange(settings, before, before)
+    days = jsonedit.parse_object(text, str(settings)).get(DAYS_KEY)
+    copies = settings_file.list_backups(settings)
+    after: bytes | None = remove_status_line(remove_hooks(text)).encode()
     for copy in [None, *copies]:
-        old = _text(copy, copy.read_bytes()) if copy else _EMPTY
-        again = with_line(with_hooks(old, groups, days if isinstance(days, int) else 0, ""), line)
-        if not installed(old) and not installed_line(old) and again == text:
+        old = _decode_settings(copy, copy.read_bytes()) if copy else _EMPTY
+        again = add_status_line(add_hooks(old, groups, days if isinstance(days, int) else 0, ""), line)
+        if not find_own_groups(old) and not find_own_status_line(old) and again == text:
             after = copy.read_bytes() if copy else None
-    gone = tuple(copy for copy in copies if copy.read_bytes() == after or installed(_text(copy, copy.read_bytes())))
-    return Change(settings, before, after, tuple(groups), is_removal=True, superseded=gone)
+    gone = tuple(
+        copy
+        for copy in copies
+        if copy.read_bytes() == after or find_own_groups(_decode_settings(copy, copy.read_bytes()))
+    )
+    return SettingsChange(settings, before, after, tuple(groups), is_removal=True, superseded=gone)
 
 
-def apply(change: Change) -> Path | None:
+def apply_change(change: SettingsChange) -> Path | None:
     """Carry out a plan and return the copy that was kept, if one was needed."""
     if not change.is_needed:
         return None
     kept = None
     if change.after is None:
-        settings_file.remove(change.settings)
+        settings_file.remove_with_dir(change.settings)
     else:
         if change.before is not None and not change.is_removal:
             kept = settings_file.back_up(change.settings, change.before)
-        settings_file.replace(change.settings, change.before, change.after)
+        settings_file.replace_or_conflict(change.settings, change.before, change.after)
     for copy in change.superseded:
-        settings_file.remove(copy)
+        settings_file.remove_with_dir(copy)
     return kept
 
 
-def diff(change: Change) -> str:
+def format_diff(change: SettingsChange) -> str:
     """The plan as a person reads it."""
     old, new = ((data or b"").decode("utf-8", "replace").splitlines() for data in (change.before, change.after))
     return "\n".join(difflib.unified_diff(old, new, str(change.settings), str(change.settings), "now", "then", 2, ""))
 
 
-def with_hooks(text: str, groups: Mapping[str, Group], keep_days: int, name: str) -> str:
+def add_hooks(text: str, groups: Mapping[str, Group], keep_days: int, name: str) -> str:
     """Return settings with exactly `groups` of ours, behind everybody else's."""
-    _check_shape(jsonedit.parsed(text, name), name)
+    _check_shape(jsonedit.parse_object(text, name), name)
     style = jsonedit.style_of(text)
-    text = _cut_all(text, keep=groups)
-    start = jsonedit.root(text)
-    days = jsonedit.part(text, start, DAYS_KEY)
+    text = _remove_stale_hooks(text, keep=groups)
+    start = jsonedit.root_offset(text)
+    days = jsonedit.find_part(text, start, DAYS_KEY)
     if keep_days and days is None:
-        text = jsonedit.added(text, start, (DAYS_KEY, keep_days), style)
+        text = jsonedit.add_member(text, start, (DAYS_KEY, keep_days), style)
     elif keep_days and days is not None and isinstance(days.value, int) and days.value < keep_days:
-        text = jsonedit.replaced(text, days, keep_days)
+        text = jsonedit.replace_value(text, days, keep_days)
     for event, group in groups.items():
         text = _with_group(text, event, group, style)
     return text
 
 
-def without_hooks(text: str) -> str:
+def remove_hooks(text: str) -> str:
     """Return settings without anything of ours."""
-    return _cut_all(text, keep={})
+    return _remove_stale_hooks(text, keep={})
 
 
-def with_line(text: str, line: Group | None) -> str:
+def add_status_line(text: str, line: Group | None) -> str:
     """Return settings with our status line, unless somebody else's is there."""
-    start = jsonedit.root(text)
-    there = jsonedit.part(text, start, LINE_KEY)
+    start = jsonedit.root_offset(text)
+    there = jsonedit.find_part(text, start, LINE_KEY)
     if line is None or (there is not None and not _is_our_line(there.value)):
         return text
     if there is None:
-        return jsonedit.added(text, start, (LINE_KEY, line), jsonedit.style_of(text))
-    return text if there.value == line else jsonedit.replaced(text, there, line)
+        return jsonedit.add_member(text, start, (LINE_KEY, line), jsonedit.style_of(text))
+    return text if there.value == line else jsonedit.replace_value(text, there, line)
 
 
-def without_line(text: str) -> str:
+def remove_status_line(text: str) -> str:
     """Return settings without our status line."""
-    start = jsonedit.root(text)
-    members = jsonedit.parts(text, start)
+    start = jsonedit.root_offset(text)
+    members = jsonedit.list_parts(text, start)
     ours = [at for at, each in enumerate(members) if each.key == LINE_KEY and _is_our_line(each.value)]
-    return jsonedit.without(text, start, ours[0]) if ours else text
+    return jsonedit.remove_part(text, start, ours[0]) if ours else text
 
 
-def installed_line(text: str) -> Group | None:
+def find_own_status_line(text: str) -> Group | None:
     """Our status line in the settings, if it is there."""
-    line = jsonedit.parsed(text, "").get(LINE_KEY)
+    line = jsonedit.parse_object(text, "").get(LINE_KEY)
     return line if isinstance(line, dict) and _is_our_line(line) else None
 
 
-def other_line(data: bytes | None) -> bool:
+def has_other_status_line(data: bytes | None) -> bool:
     """Whether somebody else's status line is in the settings."""
     text = (data or b"").decode("utf-8", "replace")
-    line = jsonedit.parsed(text, "").get(LINE_KEY) if text.strip() else None
+    line = jsonedit.parse_object(text, "").get(LINE_KEY) if text.strip() else None
     return line is not None and not _is_our_line(line)
 
 
@@ -196,15 +200,15 @@ def _is_our_line(line: object) -> bool:
     return isinstance(line, dict) and _LINE_OURS in str(line.get("command", ""))
 
 
-def installed(text: str) -> dict[str, Group]:
+def find_own_groups(text: str) -> dict[str, Group]:
     """The groups of ours by event, in the order of the file."""
-    hooks = jsonedit.parsed(text, "").get("hooks")
+    hooks = jsonedit.parse_object(text, "").get("hooks")
     events = hooks if isinstance(hooks, dict) else {}
     return {
         event: group
         for event, groups in events.items()
-        for group in _list(groups)
-        if any(is_ours(hook) for hook in _hooks(group))
+        for group in _list_or_empty(groups)
+        if any(is_ours(hook) for hook in _hooks_of_group(group))
     }
 
 
@@ -213,7 +217,7 @@ def is_ours(hook: object) -> bool:
     return isinstance(hook, dict) and _OURS in str(hook.get("command", ""))
 
 
-def _text(settings: Path, data: bytes | None) -> str:
+def _decode_settings(settings: Path, data: bytes | None) -> str:
     try:
         text = (data or b"").decode("utf-8")
     except UnicodeDecodeError as error:
@@ -234,50 +238,54 @@ def _check_shape(settings: dict[str, Any], name: str) -> None:
         )
 
 
-def _with_group(text: str, event: str, group: Group, style: jsonedit.Style) -> str:
-    start = jsonedit.root(text)
-    hooks = jsonedit.part(text, start, "hooks")
+def _with_group(text: str, event: str, group: Group, style: jsonedit.JsonStyle) -> str:
+    start = jsonedit.root_offset(text)
+    hooks = jsonedit.find_part(text, start, "hooks")
     if hooks is None:
-        return jsonedit.added(text, start, ("hooks", {event: [group]}), style)
-    groups = jsonedit.part(text, hooks.value_start, event)
+        return jsonedit.add_member(text, start, ("hooks", {event: [group]}), style)
+    groups = jsonedit.find_part(text, hooks.value_start, event)
     if groups is None:
-        return jsonedit.added(text, hooks.value_start, (event, [group]), style)
-    return text if group in groups.value else jsonedit.added(text, groups.value_start, ("", group), style)
+        return jsonedit.add_member(text, hooks.value_start, (event, [group]), style)
+    return text if group in groups.value else jsonedit.add_member(text, groups.value_start, ("", group), style)
 
 
-def _cut_all(text: str, keep: Mapping[str, Group]) -> str:
+def _remove_stale_hooks(text: str, keep: Mapping[str, Group]) -> str:
     """Cut our hooks out one by one, but for the groups that are to stay."""
-    while (place := next(_stale(text, keep), None)) is not None:
-        text = _cut(text, place)
+    while (place := next(_iter_stale_hooks(text, keep), None)) is not None:
+        text = _remove_hook(text, place)
     return text
 
 
-def _stale(text: str, keep: Mapping[str, Group]) -> Iterator[Place]:
-    hooks = jsonedit.parsed(text, "").get("hooks")
+def _iter_stale_hooks(text: str, keep: Mapping[str, Group]) -> Iterator[HookLocation]:
+    hooks = jsonedit.parse_object(text, "").get("hooks")
     for at, (event, groups) in enumerate(hooks.items() if isinstance(hooks, dict) else ()):
-        for number, group in enumerate(_list(groups)):
+        for number, group in enumerate(_list_or_empty(groups)):
             if group != keep.get(event) or group in groups[:number]:
-                yield from (Place(at, number, index) for index, hook in enumerate(_hooks(group)) if is_ours(hook))
+                yield from (
+                    HookLocation(at, number, index)
+                    for index, hook in enumerate(_hooks_of_group(group))
+                    if is_ours(hook)
+                )
 
 
-def _cut(text: str, place: Place) -> str:
+def _remove_hook(text: str, place: HookLocation) -> str:
     """Cut one hook out, and what held nothing but it."""
-    start = jsonedit.root(text)
-    members = jsonedit.parts(text, start)
+    start = jsonedit.root_offset(text)
+    members = jsonedit.list_parts(text, start)
     top = next(at for at, member in enumerate(members) if member.key == "hooks")
     events = members[top].value_start
-    groups = jsonedit.parts(text, events)[place.event].value_start
-    group = jsonedit.parts(text, groups)[place.group].value_start
-    hooks = next(member.value_start for member in jsonedit.parts(text, group) if member.key == "hooks")
+    groups = jsonedit.list_parts(text, events)[place.event].value_start
+    group = jsonedit.list_parts(text, groups)[place.group].value_start
+    hooks = next(member.value_start for member in jsonedit.list_parts(text, group) if member.key == "hooks")
     for at, index in ((hooks, place.hook), (groups, place.group), (events, place.event)):
-        if len(jsonedit.parts(text, at)) > 1:
-            return jsonedit.without(text, at, index)
-    return jsonedit.without(text, start, top)
+        if len(jsonedit.list_parts(text, at)) > 1:
+            return jsonedit.remove_part(text, at, index)
+    return jsonedit.remove_part(text, start, top)
 
 
-def _hooks(group: object) -> list[Any]:
-    return _list(group.get("hooks")) if isinstance(group, dict) else []
+def _hooks_of_group(group: object) -> list[Any]:
+    return _list_or_empty(group.get("hooks")) if isinstance(group, dict) else []
 
 
-def _list(value: object) -> list[Any]:
+def _list_or_empty(value: object) -> list[Any]:
     return value if isinstance(value, list) else []

@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from flightlog.agents.namespace import leash, probe
-from flightlog.agents.scripted.scenario import load
+from flightlog.agents.namespace import parent_death_prefix, probe_isolation
+from flightlog.agents.scripted.scenario import load_scenario
 from flightlog.lab import book as books
-from flightlog.lab.book import Book
-from flightlog.lab.config import RunConfig, parse
-from flightlog.lab.running.asking import upstream
+from flightlog.lab.book import RunStore
+from flightlog.lab.config import RunConfig, parse_run_config
+from flightlog.lab.running.asking import resolve_upstream
 from flightlog.lab.running.stage import RunEnvironment, Tell
 from flightlog.model.errors import FlightlogError, NotFound
 from flightlog.model.exchange import is_loopback
@@ -35,8 +35,8 @@ def prepare_run(runtime: Runtime, tell: Tell, permit: Permit | None = None) -> R
         tell=tell,
         permit=permit or partial(permit_run, runtime),
         remember=partial(remember_run, runtime),
-        means=probe(path),
-        leash=leash(path),
+        means=probe_isolation(path),
+        leash=parent_death_prefix(path),
     )
 
 
@@ -55,15 +55,15 @@ def permit_run(runtime: Runtime, config: RunConfig, path: Path, digest: str) -> 
     if digest and not run.trusted:
         raise consent_needed(run, f"this run was not begun here; its key would go to {address[:100]}: {path.name[:60]}")
     if config.scenario is None:
-        upstream(config, runtime.environ)  # a key of another address is refused before anything starts
-    seen = open_trust(runtime).get(run.subject).address
+        resolve_upstream(config, runtime.environ)  # a key of another address is refused before anything starts
+    seen = open_trust(runtime).consent_for(run.subject).address
     target = address_target(runtime, address)
     if address.startswith("http://") and not is_loopback(address) and seen != address and not target.trusted:
         raise consent_needed(target, f"the key would be sent without encryption to {address[:100]}")
 
 
 @contextmanager
-def spread(given: RunEnvironment) -> Iterator[RunEnvironment]:
+def attach_executor(given: RunEnvironment) -> Iterator[RunEnvironment]:
     """Have sessions that can run together carried out where jobs run, for the length of a block."""
     jobs = given.runtime.jobs
     if jobs is None or jobs.is_local:
@@ -81,7 +81,7 @@ def read_config(path: Path, overrides: Mapping[str, Any]) -> RunConfig:
         raise NotFound(
             f"no such configuration: {path}", hint="write one as in docs/how-to/run-an-experiment.md"
         ) from None
-    config = parse(text, overrides, scenario=lambda name: load(path.parent / name))
+    config = parse_run_config(text, overrides, scenario=lambda name: load_scenario(path.parent / name))
     work_dir = Path(config.work_dir).expanduser()
     if not work_dir.is_dir():
         raise NotFound(f"work_dir is not a directory: {work_dir}", hint="name the directory the agent is to work in")
@@ -94,27 +94,29 @@ def run_name(runtime: Runtime, config: RunConfig) -> str:
     return config.run_name or f"{datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC):%Y%m%dT%H%M%SZ}_{slug}"
 
 
-def permit(runtime: Runtime, book: Book) -> None:
+def check_permission(runtime: Runtime, book: RunStore) -> None:
     """Refuse a run that the person neither began here nor allowed."""
     permit_run(runtime, book.config, book.path, book.config_digest)
 
 
-def open_book(runtime: Runtime, runs_dir: Path, written: str) -> Book:
+def open_run(runtime: Runtime, runs_dir: Path, written: str) -> RunStore:
     """Open a run for reading, or to take it up."""
-    return Book(books.find(runs_dir, written), now=runtime.clock.timestamp, new_id=runtime.new_id)
+    return RunStore(books.find_run(runs_dir, written), now=runtime.clock.timestamp, new_id=runtime.new_id)
 
 
-def open_books(runtime: Runtime, runs_dir: Path) -> list[Book]:
+def open_runs(runtime: Runtime, runs_dir: Path) -> list[RunStore]:
     """Open every run of a directory."""
-    return [Book(path, now=runtime.clock.timestamp, new_id=runtime.new_id) for path in books.paths(runs_dir)]
+    return [
+        RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id) for path in books.list_run_paths(runs_dir)
+    ]
 
 
-def readable(runtime: Runtime, runs_dir: Path) -> tuple[list[Book], list[str]]:
+def open_readable_runs(runtime: Runtime, runs_dir: Path) -> tuple[list[RunStore], list[str]]:
     """Open every run of a directory that can be read, and say of each other one what is wrong."""
     opened, broken = [], []
-    for path in books.paths(runs_dir):
+    for path in books.list_run_paths(runs_dir):
         try:
-            opened.append(Book(path, now=runtime.clock.timestamp, new_id=runtime.new_id))
+            opened.append(RunStore(path, now=runtime.clock.timestamp, new_id=runtime.new_id))
         except (FlightlogError, OSError) as error:
             broken.append(f"{path.name}: {error}")
     return opened, broken
@@ -122,13 +124,13 @@ def readable(runtime: Runtime, runs_dir: Path) -> tuple[list[Book], list[str]]:
 
 def run_target(runtime: Runtime, path: Path, config: RunConfig, digest: str) -> ConsentTarget:
     subject = f"run {digest}"
-    trusted = bool(open_trust(runtime).get(subject).digest)
+    trusted = bool(open_trust(runtime).consent_for(subject).digest)
     return ConsentTarget("run", str(path.resolve()), subject, _run_effects(runtime, config), trusted)
 
 
 def _run_effects(runtime: Runtime, config: RunConfig) -> dict[str, Any]:
     """Return what carrying on a run can run, send and write, by name."""
-    address = config.base_url or upstream(config, runtime.environ) or config.provider
+    address = config.base_url or resolve_upstream(config, runtime.environ) or config.provider
     if config.scenario is not None:
         address = "a scripted model on this machine"
     effects: dict[str, Any] = {ADDRESS: address.rstrip("/"), "works in": config.work_dir}

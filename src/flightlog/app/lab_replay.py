@@ -5,31 +5,33 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from flightlog.app import lab
-from flightlog.app.lab_collect import as_run
-from flightlog.lab.book import Book
-from flightlog.lab.replaying.branch import Asked, carry_on, prepare
-from flightlog.lab.replaying.source import Source
+from flightlog.app.lab_collect import make_run_from_session
+from flightlog.lab.book import RunStore
+from flightlog.lab.replaying.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replaying.source import ReplaySource
 from flightlog.lab.running.stage import RunEnvironment, Tell
 from flightlog.model.errors import NotFound
 from flightlog.model.jobs import Job
 from flightlog.model.runtime import JobExecutors, Runtime
 
 
-def source(runtime: Runtime, runs_dir: Path, run: str, session: int, replicate: int) -> Source:
+def open_replay_source(runtime: Runtime, runs_dir: Path, run: str, session: int, replicate: int) -> ReplaySource:
     """Open the session of a run to go back into, or any recorded session whose files were saved."""
     try:
-        book = lab.open_book(runtime, runs_dir, run)
+        book = lab.open_run(runtime, runs_dir, run)
     except NotFound as no_run:
         try:
-            book = as_run(runtime, run, runs_dir)
+            book = make_run_from_session(runtime, run, runs_dir)
         except NotFound:
             raise no_run from None
-    return Source(book, session, replicate, runtime.program_path)
+    return ReplaySource(book, session, replicate, runtime.program_path)
 
 
-def replayed(runtime: Runtime, found: Source, turn: int, asked: Asked, tell: Tell) -> list[Book]:
+def replay_session(
+    runtime: Runtime, found: ReplaySource, turn: int, asked: ReplayOptions, tell: Tell
+) -> list[RunStore]:
     """Make the branches and carry them out, several at once in rooms of their own, here or elsewhere."""
-    point = found.from_the_start(turn) if asked.cursor else found.point(turn)
+    point = found.build_cursor_point(turn) if asked.cursor else found.build_branch_point(turn)
     stamp = datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%S%fZ")
     setting = lab.prepare_run(runtime, tell)
     paths = [
@@ -39,27 +41,27 @@ def replayed(runtime: Runtime, found: Source, turn: int, asked: Asked, tell: Tel
         for number in range(1, asked.count + 1)
     ]
     # All are on record before the first one runs: one that never began can be taken up too.
-    books = [prepare(found.book, point, asked, (path, number), setting) for number, path in enumerate(paths, 1)]
+    books = [prepare_branch(found.book, point, asked, (path, number), setting) for number, path in enumerate(paths, 1)]
     if runtime.jobs is not None and not runtime.jobs.is_local:
-        return _elsewhere(runtime, books, runtime.jobs)
+        return _run_branches_remotely(runtime, books, runtime.jobs)
     if len(books) == 1:
-        return [carry_on(books[0], setting, again=False)]
+        return [continue_any_run(books[0], setting, again=False)]
     with ThreadPoolExecutor(min(found.book.config.max_parallel, len(books)), thread_name_prefix="branch") as pool:
         try:
-            return list(pool.map(lambda book: _one(book, setting), books))
+            return list(pool.map(lambda book: _run_branch(book, setting), books))
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
-def _elsewhere(runtime: Runtime, books: list[Book], executors: JobExecutors) -> list[Book]:
+def _run_branches_remotely(runtime: Runtime, books: list[RunStore], executors: JobExecutors) -> list[RunStore]:
     """Branches as jobs: each machine sees the runs directory, and a branch is known by its own."""
     with executors.open_in_thread(lab.JOBS_AT_ONCE) as submit:
         jobs = [Job(f"flightlog-replay-{book.name}", "replay", str(book.path).encode()) for book in books]
         for future in [submit(job) for job in jobs]:
             future.result()
-    return [lab.open_book(runtime, book.path.parent, str(book.path)) for book in books]
+    return [lab.open_run(runtime, book.path.parent, str(book.path)) for book in books]
 
 
-def _one(book: Book, setting: RunEnvironment) -> Book:
-    return carry_on(book, setting, again=False)
+def _run_branch(book: RunStore, setting: RunEnvironment) -> RunStore:
+    return continue_any_run(book, setting, again=False)

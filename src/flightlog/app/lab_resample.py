@@ -13,181 +13,203 @@ import uvloop
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.agents.scripted import serve
+from flightlog.agents.scripted import serve_scenario
 from flightlog.app import lab
-from flightlog.lab.book import Book
-from flightlog.lab.events import Resampled
+from flightlog.lab.book import RunStore
+from flightlog.lab.events import SamplesUpdated
 from flightlog.lab.layout import meta_page
-from flightlog.lab.replaying.source import Source
+from flightlog.lab.replaying.source import ReplaySource
 from flightlog.lab.resampling import asking
-from flightlog.lab.resampling.batch import Batch, Tell, Way, settled
-from flightlog.lab.resampling.events import BatchEnded, BatchTaken, Limits, Target
-from flightlog.lab.resampling.ledger import BatchState, Ledger, held
-from flightlog.lab.resampling.recorded import Asked, Listed, recorded_body, requests
-from flightlog.lab.resampling.sending import credentials
-from flightlog.lab.resampling.sweep import Sweep, parse
-from flightlog.lab.resampling.variants import Label, made
-from flightlog.lab.resampling.widths import Widths
-from flightlog.lab.running.run import more
+from flightlog.lab.resampling.batch import SampleBatch, SendOptions, Tell, recover_answered
+from flightlog.lab.resampling.events import BatchEnded, BatchLimits, BatchResumed, SampleTarget
+from flightlog.lab.resampling.ledger import BatchState, BatchStore, lock_batches
+from flightlog.lab.resampling.recorded import RequestListing, SampleRequest, list_session_requests, load_recorded_body
+from flightlog.lab.resampling.sending import credential_headers
+from flightlog.lab.resampling.sweep import Sweep, parse_sweep
+from flightlog.lab.resampling.variants import VariantLabel, make_variant
+from flightlog.lab.resampling.widths import StoppingRule
+from flightlog.lab.running.run import add_replicates
 from flightlog.lab.running.stage import Tell as Telling
 from flightlog.model.errors import Misconfigured, NotFound
 from flightlog.model.runtime import JobExecutors, Runtime
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.store.files import process_tag
-from flightlog.store.pages import publish
+from flightlog.store.pages import write_output_files
 
 
-class Sent(Struct, frozen=True):
+class SamplingOptions(Struct, frozen=True):
     """How a person wants samples sent: to where, with which limits; `tell` hears how far it is."""
 
-    limits: Limits
+    limits: BatchLimits
     tell: Tell
     base_url: str = ""
 
 
-def dumped(book: Book, session: int, replicate: int, request: int) -> dict[str, Any]:
+def dump_request(book: RunStore, session: int, replicate: int, request: int) -> dict[str, Any]:
     """A recorded request as a person edits it."""
-    return recorded_body(book, Source(book, session, replicate, "").planned.name, request)
+    return load_recorded_body(book, ReplaySource(book, session, replicate, "").planned.name, request)
 
 
-def listed(runtime: Runtime, book: Book, session: int, replicate: int) -> list[Listed]:
+def list_requests(runtime: Runtime, book: RunStore, session: int, replicate: int) -> list[RequestListing]:
     """The requests of a session that can be asked again."""
-    return requests(Source(book, session, replicate, runtime.program_path))
+    return list_session_requests(ReplaySource(book, session, replicate, runtime.program_path))
 
 
 def read_sweep(path: Path) -> Sweep:
     """Read a grid from a file."""
     try:
-        return parse(path.read_text("utf-8"))
+        return parse_sweep(path.read_text("utf-8"))
     except FileNotFoundError:
         raise NotFound(f"no such sweep: {path}", hint="write one as in docs/how-to/ask-again.md") from None
 
 
-def resampled(runtime: Runtime, book: Book, sweep: Sweep, sent: Sent, *, dry_run: bool) -> dict[str, Any]:
+def resample_grid(
+    runtime: Runtime, book: RunStore, sweep: Sweep, sent: SamplingOptions, *, dry_run: bool
+) -> dict[str, Any]:
     """Ask for every cell of a grid as one batch."""
     if not dry_run:
-        lab.permit(runtime, book)
-    with _alone(runtime, book) as ledger:
-        source = Source(book, sweep.session, sweep.replicate, runtime.program_path)
+        lab.check_permission(runtime, book)
+    with _lock_ledger(runtime, book) as ledger:
+        source = ReplaySource(book, sweep.session, sweep.replicate, runtime.program_path)
         if dry_run:
-            targets = asking.numbered(ledger, asking.grid(source, sweep, asking.imagining(ledger, book)))
-            return _imagined(book, targets, sent)
-        told = (Label("", "sweep", runtime.clock.timestamp()), _scrubber(runtime, book))
-        return _asked(runtime, book, ledger, asking.grid(source, sweep, asking.making(ledger, book, told)), sent)
+            targets = asking.number_samples(
+                ledger, asking.plan_samples(source, sweep, asking.variant_previewer(ledger, book))
+            )
+            return _estimate_batch(book, targets, sent)
+        told = (VariantLabel("", "sweep", runtime.clock.timestamp()), _make_scrubber(runtime, book))
+        return _run_batch(
+            runtime, book, ledger, asking.plan_samples(source, sweep, asking.variant_maker(ledger, book, told)), sent
+        )
 
 
-def edited(  # noqa: PLR0913 - what is asked, and how it is sent
-    runtime: Runtime, book: Book, sweep: Sweep, body: dict[str, Any], label: str, *, sent: Sent
+def resample_edited(  # noqa: PLR0913 - what is asked, and how it is sent
+    runtime: Runtime, book: RunStore, sweep: Sweep, body: dict[str, Any], label: str, *, sent: SamplingOptions
 ) -> dict[str, Any]:
     """Make a variant of the one request a sweep names, and ask for samples of it."""
-    lab.permit(runtime, book)
-    with _alone(runtime, book) as ledger:
-        session = Source(book, sweep.session, sweep.replicate, "").planned.name
-        told = (Label(label, "cli", runtime.clock.timestamp()), _scrubber(runtime, book))
-        number = made(ledger, book, (session, sweep.requests[0]), body, told)
+    lab.check_permission(runtime, book)
+    with _lock_ledger(runtime, book) as ledger:
+        session = ReplaySource(book, sweep.session, sweep.replicate, "").planned.name
+        told = (VariantLabel(label, "cli", runtime.clock.timestamp()), _make_scrubber(runtime, book))
+        number = make_variant(ledger, book, (session, sweep.requests[0]), body, told)
         cells = [
-            asking.Planned(session, sweep.requests[0], number, model, sweep.count) for model in sweep.models or ("",)
+            asking.PlannedSamples(session, sweep.requests[0], number, model, sweep.count)
+            for model in sweep.models or ("",)
         ]
-        return _asked(runtime, book, ledger, cells, sent)
+        return _run_batch(runtime, book, ledger, cells, sent)
 
 
-def resumed(runtime: Runtime, book: Book, name: str, sent: Sent, limits: Mapping[str, Any]) -> dict[str, Any]:
+def resume_batch(
+    runtime: Runtime, book: RunStore, name: str, sent: SamplingOptions, limits: Mapping[str, Any]
+) -> dict[str, Any]:
     """Go on with a batch that was left, within the limits it had but for those that are said anew."""
-    lab.permit(runtime, book)
-    with _alone(runtime, book) as ledger:
+    lab.check_permission(runtime, book)
+    with _lock_ledger(runtime, book) as ledger:
         state = ledger.open_batch(name)
         state.limits = replace(state.limits, **limits)
-        return _carried_out(runtime, book, ledger, state, asking.sent_for(book, state.targets, state.limits), sent=sent)
+        return _carry_out_batch(
+            runtime, book, ledger, state, asking.build_sample_requests(book, state.targets, state.limits), sent=sent
+        )
 
 
-def session_again(  # noqa: PLR0913 - one parameter per option
-    runtime: Runtime, book: Book, session: int, count: int, *, budget_usd: float | None, tell: Telling
-) -> Book:
+def rerun_session(  # noqa: PLR0913 - one parameter per option
+    runtime: Runtime, book: RunStore, session: int, count: int, *, budget_usd: float | None, tell: Telling
+) -> RunStore:
     """Run a whole session so many times more, with what may be spent on that."""
-    with lab.spread(lab.prepare_run(runtime, tell)) as setting:
-        return more(book, session, count, setting, budget_usd)
+    with lab.attach_executor(lab.prepare_run(runtime, tell)) as setting:
+        return add_replicates(book, session, count, setting, budget_usd)
 
 
-def unfinished(runtime: Runtime, book: Book) -> list[BatchState]:
+def list_unfinished_batches(runtime: Runtime, book: RunStore) -> list[BatchState]:
     """Batches that still have something to ask for."""
-    ledger = Ledger(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
-    return [each for each in ledger.batches.values() if each.left]
+    ledger = BatchStore(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
+    return [each for each in ledger.batches.values() if each.remaining_samples]
 
 
 @contextmanager
-def _alone(runtime: Runtime, book: Book) -> Iterator[Ledger]:
-    with held(book.path, f"process {process_tag()}"):
-        ledger = Ledger(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
+def _lock_ledger(runtime: Runtime, book: RunStore) -> Iterator[BatchStore]:
+    with lock_batches(book.path, f"process {process_tag()}"):
+        ledger = BatchStore(book.path, now=runtime.clock.timestamp, new_id=runtime.new_id)
         for state in ledger.batches.values():
             if not state.reason:  # its process died: what it paid for counts all the same
-                settled(ledger, state)
-                ledger.note(BatchEnded(state.name, "interrupted"))
-                _counted(book, state)
+                recover_answered(ledger, state)
+                ledger.append(BatchEnded(state.name, "interrupted"))
+                _update_run_totals(book, state)
         yield ledger
 
 
-def _asked(runtime: Runtime, book: Book, ledger: Ledger, cells: list[asking.Planned], sent: Sent) -> dict[str, Any]:
-    targets = asking.numbered(ledger, cells)
-    bodies = asking.sent_for(book, targets, sent.limits)
-    _upstream(runtime, book, sent)  # what cannot be sent is said before anything is on record
-    state = asking.begun(ledger, runtime.new_id(), targets, sent.limits)
-    return _carried_out(runtime, book, ledger, state, bodies, sent=sent)
+def _run_batch(
+    runtime: Runtime, book: RunStore, ledger: BatchStore, cells: list[asking.PlannedSamples], sent: SamplingOptions
+) -> dict[str, Any]:
+    targets = asking.number_samples(ledger, cells)
+    bodies = asking.build_sample_requests(book, targets, sent.limits)
+    _choose_upstream(runtime, book, sent)  # what cannot be sent is said before anything is on record
+    state = asking.start_batch(ledger, runtime.new_id(), targets, sent.limits)
+    return _carry_out_batch(runtime, book, ledger, state, bodies, sent=sent)
 
 
-def _imagined(book: Book, targets: tuple[Target, ...], sent: Sent) -> dict[str, Any]:
+def _estimate_batch(book: RunStore, targets: tuple[SampleTarget, ...], sent: SamplingOptions) -> dict[str, Any]:
     """What would be asked; a variant that is not made yet costs about what its request does."""
     here = [replace(each, variant=0) for each in targets]
-    bodies = asking.sent_for(book, tuple(here), sent.limits)
+    bodies = asking.build_sample_requests(book, tuple(here), sent.limits)
     costs = [bodies[each].expected_usd for each in here for _ in each.items]
     expected = None if None in costs else round(sum(usd or 0.0 for usd in costs), 6)
-    return asking.told_of(BatchState("", targets, sent.limits, ""), "dry run") | {"expected_usd": expected}
+    return asking.batch_report(BatchState("", targets, sent.limits, ""), "dry run") | {"expected_usd": expected}
 
 
-def _upstream(runtime: Runtime, book: Book, sent: Sent) -> tuple[str, bool]:
+def _choose_upstream(runtime: Runtime, book: RunStore, sent: SamplingOptions) -> tuple[str, bool]:
     """Where samples go, and whether a key is needed there; a scripted model is served here and needs none."""
     if book.config.scenario is not None and not sent.base_url:
         return "", False
     jobs = _executors(runtime)
-    address = asking.upstream(book.config, sent.base_url, runtime.environ)
-    if jobs.is_local and not credentials(book.config.provider, runtime.environ):
+    address = asking.resolve_sample_upstream(book.config, sent.base_url, runtime.environ)
+    if jobs.is_local and not credential_headers(book.config.provider, runtime.environ):
         name = "OPENROUTER_API_KEY" if book.config.provider == "openrouter" else "ANTHROPIC_API_KEY"
         raise Misconfigured("there is no key to ask a model with", hint=f"set it for this command: export {name}=…")
     return address, True
 
 
-def _carried_out(  # noqa: PLR0913 - what is asked, and how it is sent
-    runtime: Runtime, book: Book, ledger: Ledger, state: BatchState, bodies: dict[Any, Asked], *, sent: Sent
+def _carry_out_batch(  # noqa: PLR0913 - what is asked, and how it is sent
+    runtime: Runtime,
+    book: RunStore,
+    ledger: BatchStore,
+    state: BatchState,
+    bodies: dict[Any, SampleRequest],
+    *,
+    sent: SamplingOptions,
 ) -> dict[str, Any]:
-    address, needs_key = _upstream(runtime, book, sent)
+    address, needs_key = _choose_upstream(runtime, book, sent)
     jobs = _executors(runtime)
-    settled(ledger, state)
-    ledger.note(BatchTaken(state.name, process_tag(), state.limits))
+    recover_answered(ledger, state)
+    ledger.append(BatchResumed(state.name, process_tag(), state.limits))
     scripted = book.config.scenario if not address else None
-    stopping = _Stopping()
+    stopping = _InterruptHandler()
     reason = "interrupted"
     # Retries are on record in the journal; nobody needs them on stderr as well.
     stamina.instrumentation.set_on_retry_hooks([])
 
     async def main(url: str) -> str:
         async with jobs.open(state.limits.parallel) as there:
-            way = Way(there, url, book.config.provider, needs_key, sent.tell)
+            way = SendOptions(there, url, book.config.provider, needs_key, sent.tell)
             if state.limits.until_width is not None:
-                way = replace(way, goes_on=Widths(book.path, state.limits.until_width, book.config.work_dir).goes_on)
-            batch = Batch(ledger, state, bodies, way)
-            stopping.of(batch)
-            return await batch.run()
+                way = replace(
+                    way,
+                    goes_on=StoppingRule(book.path, state.limits.until_width, book.config.work_dir).needs_more_samples,
+                )
+            batch = SampleBatch(ledger, state, bodies, way)
+            stopping.attach(batch)
+            return await batch.run_batch()
 
     try:
         with ExitStack() as held_open:
             if scripted is not None:
-                address = held_open.enter_context(serve(scripted, keep=False)).url
+                address = held_open.enter_context(serve_scenario(scripted, keep=False)).url
             runner = held_open.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
             reason = runner.run(main(address))
     finally:
-        _counted(book, state)
+        _update_run_totals(book, state)
     if stopping.asked:
         raise KeyboardInterrupt
-    return asking.told_of(state, reason)
+    return asking.batch_report(state, reason)
 
 
 def _executors(runtime: Runtime) -> JobExecutors:
@@ -195,36 +217,36 @@ def _executors(runtime: Runtime) -> JobExecutors:
     return runtime.jobs
 
 
-def _counted(book: Book, state: BatchState) -> None:
+def _update_run_totals(book: RunStore, state: BatchState) -> None:
     """Keep the run's own totals true, whatever else was written there meanwhile."""
-    book.look_again()
-    facts = (len(state.answered), len(state.failed), round(state.usd, 9), state.unpriced)
-    book.note(Resampled(state.name, *facts))
-    publish(book.path, [meta_page(book.name, book.config, book.state)], durable=False)
+    book.reload()
+    facts = (len(state.answered), len(state.failed), round(state.cost_usd, 9), state.unpriced_count)
+    book.append(SamplesUpdated(state.name, *facts))
+    write_output_files(book.path, [meta_page(book.name, book.config, book.state)], durable=False)
 
 
-def _scrubber(runtime: Runtime, book: Book) -> Scrubber:
+def _make_scrubber(runtime: Runtime, book: RunStore) -> Scrubber:
     scrubber = Scrubber()
-    scrubber.learn(credentials(book.config.provider, runtime.environ))
+    scrubber.learn_credentials(credential_headers(book.config.provider, runtime.environ))
     return scrubber
 
 
-class _Stopping:
+class _InterruptHandler:
     """The first Ctrl-C sends nothing more and waits for what is on its way; the second does not wait."""
 
     def __init__(self) -> None:
-        self._batch: Batch | None = None
+        self._batch: SampleBatch | None = None
         self.asked = False
 
-    def of(self, batch: Batch) -> None:
+    def attach(self, batch: SampleBatch) -> None:
         self._batch = batch
         if threading.current_thread() is threading.main_thread():
-            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGINT, self._stop_batch)
 
-    def _stop(self) -> None:
+    def _stop_batch(self) -> None:
         if self.asked or self._batch is None:
             asyncio.get_running_loop().remove_signal_handler(signal.SIGINT)
             signal.raise_signal(signal.SIGINT)
             return
         self.asked = True
-        self._batch.stop("interrupted")
+        self._batch.stop_sending("interrupted")

@@ -9,13 +9,20 @@ from typing import Any
 import msgspec
 
 from flightlog.agents import SAMPLES
-from flightlog.app.hook.line import TEMPLATE, Look, render, renders
+from flightlog.app.hook.line import TEMPLATE, StatusStyle, render_line, render_widths
 from flightlog.archive.door import Archive, open_archive
 from flightlog.live.file import runtime_state
-from flightlog.live.gather import Effort, Live, LiveDirectory, gather, journal, swapped_by_hand
+from flightlog.live.gather import (
+    CollectDepth,
+    LiveDirectory,
+    LiveState,
+    collect_live_state,
+    open_journal,
+    record_manual_switch,
+)
 from flightlog.live.keeping import archive_removed, clean_up
 from flightlog.live.layout import NOT_SESSIONS
-from flightlog.live.profiles import advice
+from flightlog.live.profiles import rank_profiles
 from flightlog.live.state import AuthProfile, RuntimeState
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unreadable
@@ -29,59 +36,59 @@ WIDTHS = (40, 60, 80, 100, 120, 150, 200)
 _LINES = "formattedStrings"
 
 
-def places(runtime: Runtime) -> list[LiveDirectory]:
+def list_live_runtimes(runtime: Runtime) -> list[LiveDirectory]:
     """Every configuration directory here, as live sees it."""
     now_ms = runtime.clock.now_ms()
-    return [LiveDirectory(runtime, Path(each), now_ms, drawn) for each in find_config_dirs(runtime)]
+    return [LiveDirectory(runtime, Path(each), now_ms, render_status_lines) for each in find_config_dirs(runtime)]
 
 
-def gather_here(runtime: Runtime, *, secrets: bool = True) -> list[Live]:
+def collect_here(runtime: Runtime, *, secrets: bool = True) -> list[LiveState]:
     """Look at all running sessions of this machine."""
     archive = open_archive(runtime)
     try:
         return [
-            gather(place, archive, Effort(secrets=secrets, durable=False))
-            for place in places(runtime)
+            collect_live_state(place, archive, CollectDepth(secrets=secrets, durable=False))
+            for place in list_live_runtimes(runtime)
             if _is_used(place)
         ]
     finally:
         archive.usage_pipeline.save()
 
 
-def watch_here(runtime: Runtime, *, secrets: bool = True) -> list[Live]:
+def watch_here(runtime: Runtime, *, secrets: bool = True) -> list[LiveState]:
     """Look, as somebody who will look again soon: where another does so just now, what was gathered last will do."""
     archive = open_archive(runtime)
-    effort = Effort(secrets=secrets, durable=False, wait_s=_WATCH_WAIT_S)
+    effort = CollectDepth(secrets=secrets, durable=False, wait_s=_WATCH_WAIT_S)
     found = []
     try:
-        for place in filter(_is_used, places(runtime)):
+        for place in filter(_is_used, list_live_runtimes(runtime)):
             try:
-                found.append(gather(place, archive, effort))
+                found.append(collect_live_state(place, archive, effort))
             except Conflict:
-                found.append(_last(place))
+                found.append(_read_last_state(place))
     finally:
         archive.usage_pipeline.save()
     return found
 
 
-def look_here(runtime: Runtime) -> list[Live]:
+def read_last_states(runtime: Runtime) -> list[LiveState]:
     """What was gathered last, read and nothing written."""
-    return [_last(place) for place in places(runtime)]
+    return [_read_last_state(place) for place in list_live_runtimes(runtime)]
 
 
-def _last(place: LiveDirectory) -> Live:
-    found = runtime_state.look(place.folder, place.now_ms)
-    return Live(str(place.config_dir), found.state, found.broken, place.now_ms, {})
+def _read_last_state(place: LiveDirectory) -> LiveState:
+    found = runtime_state.load_state(place.folder, place.now_ms)
+    return LiveState(str(place.config_dir), found.state, found.broken, place.now_ms, {})
 
 
-def gather_after(runtime: Runtime, archive: Archive, only: str) -> tuple[str, ...]:
+def collect_after_settle(runtime: Runtime, archive: Archive, only: str) -> tuple[str, ...]:
     """Look after a settle of `only` one session, or of all; what goes wrong is told, and stops nothing."""
     wanted = [Path(file.path) for file in archive.recordings[only].files] if only in archive.recordings else []
     notes = []
-    for place in places(runtime):
+    for place in list_live_runtimes(runtime):
         if _is_used(place) and (not only or any(path.is_relative_to(place.config_dir) for path in wanted)):
             try:
-                gather(place, archive, Effort(only=only, durable=False))
+                collect_live_state(place, archive, CollectDepth(only=only, durable=False))
             except FlightlogError as error:
                 notes.append(error.message)
     return tuple(notes)
@@ -96,120 +103,126 @@ def _is_used(place: LiveDirectory) -> bool:
     )
 
 
-def drawn(page: dict[str, Any]) -> dict[str, str]:
+def render_status_lines(page: dict[str, Any]) -> dict[str, str]:
     """The status line of a session as its page tells it, without colour, in each width."""
     cost, folder = page.get("cost") or {}, page["projectPath"]
     payload: dict[str, object] = {"workspace": {"current_dir": folder, "project_dir": folder}}
     payload["cost"] = {"total_cost_usd": cost.get("clientUsd", cost.get("ledgerUsd"))}
     now_s = page["metadata"]["gatheredAt"] / 1000
-    lines = renders(payload, page, [Look(width, color=False, now_s=now_s) for width in WIDTHS])
+    lines = render_widths(payload, page, [StatusStyle(width, color=False, now_s=now_s) for width in WIDTHS])
     return {f"width{width}": said for width, said in zip(WIDTHS, lines, strict=True) if said}
 
 
-def states(runtime: Runtime) -> list[tuple[Path, runtime_state.Outcome]]:
+def load_runtime_states(runtime: Runtime) -> list[tuple[Path, runtime_state.StateFileUpdate]]:
     """Every runtime state here, as it stands."""
-    found = [(place.folder / runtime_state.NAME, place) for place in places(runtime)]
-    return [(path, runtime_state.look(place.folder, place.now_ms)) for path, place in found if path.exists()]
+    found = [(place.folder / runtime_state.NAME, place) for place in list_live_runtimes(runtime)]
+    return [(path, runtime_state.load_state(place.folder, place.now_ms)) for path, place in found if path.exists()]
 
 
-def clean(runtime: Runtime, told: dict[str, Any]) -> dict[str, Any]:
+def redact_for_output(runtime: Runtime, told: dict[str, Any]) -> dict[str, Any]:
     """Return the same without what is private: what is printed for programs is passed on.
 
     Each session's page is redacted with the values of its own project.
     """
-    from flightlog.app.privacy import redactor  # noqa: PLC0415 - its rules take a while to read
-    from flightlog.privacy.records import Records  # noqa: PLC0415
+    from flightlog.app.privacy import make_redactor  # noqa: PLC0415 - its rules take a while to read
+    from flightlog.privacy.records import JsonRedactor  # noqa: PLC0415
 
     def own_page(page: dict[str, Any]) -> dict[str, Any]:
         before = {**page, _LINES: {}}
-        after = Records(redactor(runtime, Path(page["projectPath"]))).redact_document(before).value
+        after = JsonRedactor(make_redactor(runtime, Path(page["projectPath"]))).redact_document(before).value
         if before == after:
             return page
         # Status lines are cut to their width: they are drawn again, without the branch, which is read from the disk.
-        return {**after, _LINES: drawn({**after, "projectPath": Path(after["projectPath"]).name})}
+        return {**after, _LINES: render_status_lines({**after, "projectPath": Path(after["projectPath"]).name})}
 
     def own_pages(value: Any) -> Any:
         if isinstance(value, dict):
             return own_page(value) if _LINES in value else {name: own_pages(each) for name, each in value.items()}
         return [own_pages(each) for each in value] if isinstance(value, list | tuple) else value
 
-    done = Records(redactor(runtime)).redact_document(own_pages(told)).value
+    done = JsonRedactor(make_redactor(runtime)).redact_document(own_pages(told)).value
     assert isinstance(done, dict)
     return done
 
 
-def labelled(runtime: Runtime, profile: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfile]:
+def label_profile(runtime: Runtime, profile: str, text: str, *, dry_run: bool) -> tuple[str, AuthProfile]:
     """Give a profile another label; return the one it had, and the profile."""
-    for place in places(runtime):
-        found = runtime_state.read(place.folder, place.now_ms).profile(profile)
+    for place in list_live_runtimes(runtime):
+        found = runtime_state.read_state(place.folder, place.now_ms).find_profile(profile)
         if found is None:
             continue
         before, found.label = found.label, one_line(text, LABEL_CHARS_MAX)
         if not dry_run:
-            done = runtime_state.update(place.folder, place.now_ms, partial(_relabelled, profile, found.label))
+            done = runtime_state.update_state(
+                place.folder, place.now_ms, partial(_relabel_profile, profile, found.label)
+            )
             if done.broken:
                 raise Unreadable(f"runtime-state.yaml: {done.broken}", hint=f"edit {place.folder / runtime_state.NAME}")
         return before, found
     raise NotFound(f"no such profile: {profile!r}", hint="flightlog live profiles")
 
 
-def advised(runtime: Runtime) -> dict[str, Any]:
+def advise_profile(runtime: Runtime) -> dict[str, Any]:
     """Which profile has room."""
-    from flightlog.live.board import room  # noqa: PLC0415 - a settle shows no board
+    from flightlog.live.board import switch_advice  # noqa: PLC0415 - a settle shows no board
 
-    found = [each for told in gather_here(runtime, secrets=False) for each in told.state.auth_profiles]
+    found = [each for told in collect_here(runtime, secrets=False) for each in told.state.auth_profiles]
     ranked = [
         {"profileId": each.profile_id, "label": each.label, "urgency": round(pressing, 1)}
-        for each, pressing in advice(found)
+        for each, pressing in rank_profiles(found)
     ]
-    return {"profiles": ranked, "advice": room(found)}
+    return {"profiles": ranked, "advice": switch_advice(found)}
 
 
-def swapped(runtime: Runtime, written: str, profile: str, at: str, *, dry_run: bool) -> dict[str, str]:
+def record_profile_switch(runtime: Runtime, written: str, profile: str, at: str, *, dry_run: bool) -> dict[str, str]:
     """Write down by hand that a profile pays for a session from a time on."""
-    session = open_archive(runtime).find(written)
-    since_ms = _moment(runtime, at) if at else runtime.clock.now_ms()
-    for place in places(runtime):
+    session = open_archive(runtime).find_recording(written)
+    since_ms = _parse_time(runtime, at) if at else runtime.clock.now_ms()
+    for place in list_live_runtimes(runtime):
         if any(Path(file.path).is_relative_to(place.config_dir) for file in session.files):
             if not dry_run:
-                swapped_by_hand(place, session.session, profile, since_ms)
+                record_manual_switch(place, session.session, profile, since_ms)
             since = datetime.fromtimestamp(since_ms / 1000, tz=UTC).astimezone(runtime.zone).isoformat("T", "seconds")
             return {"session": session.session, "profile": profile, "since": since}
     raise NotFound(f"the files of {session.session} are in none of the agents' directories", hint="flightlog doctor")
 
 
-def cleaned(runtime: Runtime, days: int, *, dry_run: bool) -> list[str]:
+def archive_old_sessions(runtime: Runtime, days: int, *, dry_run: bool) -> list[str]:
     """Move sessions unused for `days` to the archive."""
     gone: list[str] = []
-    for place in places(runtime):
-        state = runtime_state.read(place.folder, place.now_ms)
+    for place in list_live_runtimes(runtime):
+        state = runtime_state.read_state(place.folder, place.now_ms)
         if dry_run:
             gone += [each.session_id for each in state.sessions if runtime_state.is_old(each, place.now_ms, days)]
             continue
         done = runtime_state.cleanup_old_sessions(place.folder, place.now_ms, days)
-        archive_removed(place.folder, journal(place), done.removed, place.now_ms)
+        archive_removed(place.folder, open_journal(place), done.removed, place.now_ms)
         clean_up(place.folder, place.home, place.now_ms)
         gone += [session for session, _ in done.removed]
     return gone
 
 
-def preview(runtime: Runtime, given: bytes | None, width: int, template: str, *, color: bool) -> dict[str, Any]:
+def preview_status_line(
+    runtime: Runtime, given: bytes | None, width: int, template: str, *, color: bool
+) -> dict[str, Any]:
     """What the status line says of a payload, or of the session seen last."""
-    payload = _decoded(given or b"")
+    payload = _decode_object(given or b"")
     page: dict[str, Any] = {}
-    for place in places(runtime):
+    for place in list_live_runtimes(runtime):
         pages = sorted(place.folder.glob("*.json"), key=lambda path: path.stat().st_mtime)
         own = [path for path in pages if path.stem == payload.get("session_id")] or [
             path for path in pages if path.name not in NOT_SESSIONS and not payload
         ]
-        page = _decoded(own[-1].read_bytes()) if own else page
+        page = _decode_object(own[-1].read_bytes()) if own else page
     template = template or str(runtime.config["statusline.template"].value)
     page = {**page, **({"statusline": {"template": template}} if template else {})}
-    line = render(payload or _from_page(page), page, Look(width, color, runtime.clock.now_ms() / 1000))
+    line = render_line(
+        payload or _payload_from_page(page), page, StatusStyle(width, color, runtime.clock.now_ms() / 1000)
+    )
     return {"line": line or "flightlog", "template": template or TEMPLATE}
 
 
-def _from_page(page: dict[str, Any]) -> dict[str, Any]:
+def _payload_from_page(page: dict[str, Any]) -> dict[str, Any]:
     """A payload as the agent would give it, from what was gathered."""
     cost = page.get("cost", {}).get("clientUsd", page.get("cost", {}).get("ledgerUsd"))
     where = page.get("projectPath", "")
@@ -220,7 +233,7 @@ def _from_page(page: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _decoded(data: bytes) -> dict[str, Any]:
+def _decode_object(data: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(data)
     except UNREADABLE:
@@ -228,14 +241,14 @@ def _decoded(data: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _relabelled(name: str, text: str, state: RuntimeState) -> RuntimeState:
-    profile = state.profile(name)
+def _relabel_profile(name: str, text: str, state: RuntimeState) -> RuntimeState:
+    profile = state.find_profile(name)
     if profile is not None:
         profile.label = text
     return state
 
 
-def _moment(runtime: Runtime, said: str) -> int:
+def _parse_time(runtime: Runtime, said: str) -> int:
     today = datetime.fromtimestamp(runtime.clock.now_ms() / 1000, tz=UTC).astimezone(runtime.zone)
     try:
         if len(said) == 5 and said[2] == ":":

@@ -11,34 +11,34 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from flightlog.app.loop_look import found, root
-from flightlog.app.privacy import redactor
-from flightlog.loop.core.state import State
+from flightlog.app.loop_look import find_session, loops_dir
+from flightlog.app.privacy import make_redactor
+from flightlog.loop.core.state import LoopState
 from flightlog.loop.events import Event, QuestionAsked
-from flightlog.loop.look.calibration import table
+from flightlog.loop.look.calibration import calibration_table
 from flightlog.loop.look.report import write_report
-from flightlog.loop.look.saying import said
-from flightlog.loop.look.session import look
-from flightlog.loop.plan.load import digest, load
-from flightlog.loop.plan.schema import Budgets, Config, Plan
+from flightlog.loop.look.saying import describe_event
+from flightlog.loop.look.session import open_loop_session
+from flightlog.loop.plan.load import hash_plan, load_plan
+from flightlog.loop.plan.schema import Budgets, LoopConfig, Plan
 from flightlog.loop.run import session
 from flightlog.loop.run.book import JOURNAL
-from flightlog.loop.run.control import send
+from flightlog.loop.run.control import send_control_request
 from flightlog.loop.run.machine import LoopOptions
-from flightlog.loop.run.where import find, sessions
-from flightlog.loop.run.world import Request
+from flightlog.loop.run.where import find_session_dir, iter_session_dirs
+from flightlog.loop.run.world import ControlRequest
 from flightlog.model.errors import Conflict, Invalid, NotFound
 from flightlog.model.runtime import Runtime
 from flightlog.privacy.redact import Redactor
 from flightlog.privacy.trust import ConsentTarget, consent_needed, open_trust
 from flightlog.sources.claude_code.discover import find_config_dirs, session_files
-from flightlog.sources.claude_code.kept import keep
-from flightlog.store.files import contained_in_project, create, find_project
+from flightlog.sources.claude_code.kept import adopt_session_files
+from flightlog.store.files import contained_in_project, create_file, find_project
 
 Ask = Callable[[QuestionAsked, float], str | None]
 
 
-class Talk(NamedTuple):
+class Terminal(NamedTuple):
     """How a runner talks with the person who started it: `ask` at a terminal, `tell` a line when something happens."""
 
     ask: Ask | None = None
@@ -61,43 +61,43 @@ def permit_plan(runtime: Runtime, directory: Path) -> None:
         raise consent_needed(target, f"the plan of this session was not named here: {directory.name[:60]}")
 
 
-def start(
+def start_session(
     runtime: Runtime, plan: Path, where: str = "", *, autonomous: bool = False, config: dict[str, object] | None = None
 ) -> tuple[Path, bool]:
     """Begin a session, or find the one `where` names; say whether it began before."""
-    told, data = load(plan)
-    top = contained_in_project(runtime, root(runtime))
-    settings = _config(told.config, config or {})
-    taught = table(sessions(top)) if top.is_dir() else ()
-    given = where if "/" not in where and not _exists(top, where) else ""
-    about = session.Beginning(told, data, Path(runtime.cwd), given, autonomous, settings, calibration=taught)
+    told, data = load_plan(plan)
+    top = contained_in_project(runtime, loops_dir(runtime))
+    settings = _override_config(told.config, config or {})
+    taught = calibration_table(iter_session_dirs(top)) if top.is_dir() else ()
+    given = where if "/" not in where and not _session_exists(top, where) else ""
+    about = session.LoopStart(told, data, Path(runtime.cwd), given, autonomous, settings, calibration=taught)
     if "/" in where and not Path(where).resolve().is_relative_to(find_project(Path(runtime.cwd)).resolve()):
         raise Invalid(f"outside the project: {where[:100]}", hint="name a directory in it, or run it there")
     remember_plan(runtime, data, about.project)
     if not where or given:
-        return session.begin(top, about, runtime, redactor(runtime)), False
-    return _at(runtime, Path(where) if "/" in where else find(top, where), about, plan.name)
+        return session.create_session(top, about, runtime, make_redactor(runtime)), False
+    return _open_at(runtime, Path(where) if "/" in where else find_session_dir(top, where), about, plan.name)
 
 
-def start_at(
+def start_session_at(
     runtime: Runtime, plan: Path, directory: Path, *, autonomous: bool, config: dict[str, object]
 ) -> tuple[Path, bool]:
     """Begin a session in exactly this directory, or find the one that began there."""
-    told, data = load(plan)
+    told, data = load_plan(plan)
     beside = directory.parent
-    taught = table(sessions(beside)) if beside.is_dir() else ()
-    settings = _config(told.config, config)
-    about = session.Beginning(told, data, Path(runtime.cwd), "", autonomous, settings, calibration=taught)
+    taught = calibration_table(iter_session_dirs(beside)) if beside.is_dir() else ()
+    settings = _override_config(told.config, config)
+    about = session.LoopStart(told, data, Path(runtime.cwd), "", autonomous, settings, calibration=taught)
     remember_plan(runtime, data, about.project)
-    return _at(runtime, directory, about, plan.name)
+    return _open_at(runtime, directory, about, plan.name)
 
 
-def _at(runtime: Runtime, directory: Path, about: session.Beginning, plan: str) -> tuple[Path, bool]:
+def _open_at(runtime: Runtime, directory: Path, about: session.LoopStart, plan: str) -> tuple[Path, bool]:
     contained_in_project(runtime, directory)
     if not (directory / JOURNAL).exists():
-        return session.begin_at(directory, about, runtime, redactor(runtime)), False
+        return session.create_session_at(directory, about, runtime, make_redactor(runtime)), False
     own = session.raw_plan(directory)[1]
-    if digest(own) != digest(about.data):
+    if hash_plan(own) != hash_plan(about.data):
         raise Conflict(
             f"{directory.name} has another plan than {plan}: the plan was changed under the session",
             hint=f"go on with its own plan: flightlog loop resume --session {directory.name}",
@@ -105,37 +105,44 @@ def _at(runtime: Runtime, directory: Path, about: session.Beginning, plan: str) 
     return directory, True
 
 
-def conduct(runtime: Runtime, directory: Path, talk: Talk = Talk(), *, steal: bool = False, resume: bool = False,  # noqa: B008, PLR0913 - a value
-            budgets: Budgets | None = None) -> State:  # fmt: skip
+def conduct_session(  # noqa: PLR0913 - what a person may ask for
+    runtime: Runtime,
+    directory: Path,
+    talk: Terminal = Terminal(),  # noqa: B008 - a value
+    *,
+    steal: bool = False,
+    resume: bool = False,
+    budgets: Budgets | None = None,
+) -> LoopState:
     """Carry a session on in this process, obeying signals; its plan was named here, or allowed."""
     permit_plan(runtime, contained_in_project(runtime, directory))
-    cleaner = redactor(runtime)
-    with _signals() as interrupted:
-        how = session.Conduct(_who(runtime), steal, resume, budgets)
-        return session.carry_on(
+    cleaner = make_redactor(runtime)
+    with _catch_signals() as interrupted:
+        how = session.RunnerOptions(_runner_name(runtime), steal, resume, budgets)
+        return session.continue_session(
             directory,
-            _options(runtime, cleaner, interrupted, talk.ask, _telling(directory, talk, cleaner)),
+            _options(runtime, cleaner, interrupted, talk.ask, _event_printer(directory, talk, cleaner)),
             cleaner,
             how,
             write_report,
         )
 
 
-def request(runtime: Runtime, written: str, wanted: Request) -> bool:
+def send_request(runtime: Runtime, written: str, wanted: ControlRequest) -> bool:
     """Ask the runner of a session for something; return whether there is one."""
-    directory = found(runtime, written)
-    if not look(directory).runner:
+    directory = find_session(runtime, written)
+    if not open_loop_session(directory).runner:
         return False
-    send(directory, wanted)
+    send_control_request(directory, wanted)
     return True
 
 
-def more_budget(directory: Path, limits: dict[str, float | None]) -> Budgets | None:
+def merge_budgets(directory: Path, limits: dict[str, float | None]) -> Budgets | None:
     """The session's budgets with these limits in place of its own."""
     given = {name: value for name, value in limits.items() if value is not None}
     if not given:
         return None
-    now = msgspec.to_builtins(look(directory).state.budgets)
+    now = msgspec.to_builtins(open_loop_session(directory).state.budgets)
     try:
         return msgspec.convert({**now, **given}, Budgets)
     except msgspec.ValidationError as error:
@@ -145,13 +152,13 @@ def more_budget(directory: Path, limits: dict[str, float | None]) -> Budgets | N
 def write_example(folder: Path) -> list[Path]:
     """Write the example plan and what it needs; what is there already stays."""
     sources = {path.name.removesuffix(".txt"): path for path in sorted(EXAMPLE.iterdir()) if path.is_file()}
-    made = [folder / name for name, path in sources.items() if create(folder / name, path.read_bytes())]
+    made = [folder / name for name, path in sources.items() if create_file(folder / name, path.read_bytes())]
     if not made:
         raise Invalid(f"the example is there already: {folder}", hint="name another directory")
     return made
 
 
-def _telling(directory: Path, talk: Talk, cleaner: Redactor) -> Callable[[Event], None]:
+def _event_printer(directory: Path, talk: Terminal, cleaner: Redactor) -> Callable[[Event], None]:
     """Say each event in words; a question is left to the one who asks it at the terminal."""
     tell = talk.tell
     if tell is None:
@@ -161,8 +168,8 @@ def _telling(directory: Path, talk: Talk, cleaner: Redactor) -> Callable[[Event]
     def told(event: Event) -> None:
         if talk.ask is not None and isinstance(event, QuestionAsked):
             return
-        if line := said(event, names, directory.name):
-            tell(cleaner.text(line))
+        if line := describe_event(event, names, directory.name):
+            tell(cleaner.redact_string(line))
 
     return told
 
@@ -179,7 +186,7 @@ def _options(
     return LoopOptions(
         runtime,
         config_dir,
-        keep=lambda session: _keep(runtime, session, config_dir),
+        keep=lambda session: _adopt_session_files(runtime, session, config_dir),
         redact=lambda text: cleaner.redact_text(text).map(lambda clean: clean.text),
         interrupted=interrupted,
         ask=ask,
@@ -187,34 +194,34 @@ def _options(
     )
 
 
-def _keep(runtime: Runtime, told: str, config_dir: Path) -> None:
+def _adopt_session_files(runtime: Runtime, told: str, config_dir: Path) -> None:
     for path in config_dir.glob(f"projects/*/{told}.jsonl"):
-        keep(runtime.data_dir, told, session_files(str(path.parent), told))
+        adopt_session_files(runtime.data_dir, told, session_files(str(path.parent), told))
 
 
-def _who(runtime: Runtime) -> str:
+def _runner_name(runtime: Runtime) -> str:
     since = datetime.fromtimestamp(runtime.clock.now_s(), tz=UTC)
     return f"process {os.getpid()} on {os.uname().nodename} since {since:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _exists(top: Path, where: str) -> bool:
+def _session_exists(top: Path, where: str) -> bool:
     try:
-        return find(top, where).is_dir()
+        return find_session_dir(top, where).is_dir()
     except NotFound:
         return False
 
 
-def _config(given: Config, over: dict[str, object]) -> Config | None:
+def _override_config(given: LoopConfig, over: dict[str, object]) -> LoopConfig | None:
     if not over:
         return None
     try:
-        return msgspec.convert({**msgspec.to_builtins(given), **over}, Config)
+        return msgspec.convert({**msgspec.to_builtins(given), **over}, LoopConfig)
     except msgspec.ValidationError as error:
         raise Invalid(f"a setting cannot be used: {error}", hint="flightlog loop run --help") from error
 
 
 @contextmanager
-def _signals() -> Iterator[Callable[[], str]]:
+def _catch_signals() -> Iterator[Callable[[], str]]:
     """Remember the first signal that asks us to stop, for as long as the loop runs."""
     got: list[str] = []
     before = {}
@@ -231,11 +238,11 @@ def _signals() -> Iterator[Callable[[], str]]:
 def plan_target(runtime: Runtime, directory: Path) -> ConsentTarget:
     """Return what a loop session's plan would run, and whether that is allowed."""
     plan, data = session.raw_plan(directory)
-    state = look(directory).state
+    state = open_loop_session(directory).state
     project = (directory / state.project).resolve()
     subject = _plan_subject(data, project)
     # A plan that was changed under its session is refused by the session itself.
-    trusted = bool(open_trust(runtime).get(subject).digest) or state.plan_digest != digest(data)
+    trusted = bool(open_trust(runtime).consent_for(subject).digest) or state.plan_digest != hash_plan(data)
     return ConsentTarget("session", str(directory.resolve()), subject, _plan_effects(plan, project), trusted)
 
 

@@ -2,23 +2,23 @@
 
 from msgspec import Struct
 
-from flightlog.app.loop_look import root
-from flightlog.loop.look.retention import POLICY, items, summary
-from flightlog.model.retention import Deed, Move, Outcome
+from flightlog.app.loop_look import loops_dir
+from flightlog.loop.look.retention import POLICY, list_retention_items, summarize_quarter
+from flightlog.model.retention import RetentionAction, RetentionMove, RetentionResult
 from flightlog.model.runtime import Runtime
 from flightlog.store.files import contained_in_project
-from flightlog.store.retention import carry_out
-from flightlog.views.retention import plan
+from flightlog.store.retention import carry_out_moves
+from flightlog.views.retention import plan_retention
 
 
-class Retained(Struct, frozen=True):
+class RetentionReport(Struct, frozen=True):
     """What is planned, what was done, and what waits for `--yes`."""
 
-    planned: tuple[Move, ...]
-    waiting: tuple[Move, ...]
-    outcome: Outcome | None = None
+    planned: tuple[RetentionMove, ...]
+    waiting: tuple[RetentionMove, ...]
+    outcome: RetentionResult | None = None
 
-    def lines(self) -> list[str]:
+    def render_lines(self) -> list[str]:
         """The same as text."""
         done = {move.item.name for move in self.outcome.done} if self.outcome else set()
         word = "planned" if self.outcome is None else "done"
@@ -33,12 +33,16 @@ class Retained(Struct, frozen=True):
         return shown or ["nothing is old enough"]
 
 
-def retain(runtime: Runtime, *, dry_run: bool, delete: bool) -> Retained:
+def apply_retention(runtime: Runtime, *, dry_run: bool, delete: bool) -> RetentionReport:
     """Archive what is old; delete raw logs that are older, if `delete` says so."""
-    top = contained_in_project(runtime, root(runtime))
-    moves = plan(POLICY, items(top), runtime.clock.now_ms())
-    ready = tuple(move for move in moves if delete or move.deed is not Deed.DELETE)
+    top = contained_in_project(runtime, loops_dir(runtime))
+    moves = plan_retention(POLICY, list_retention_items(top), runtime.clock.now_ms())
+    ready = tuple(move for move in moves if delete or move.deed is not RetentionAction.DELETE)
     waiting = tuple(move for move in moves if move not in ready)
     if dry_run:
-        return Retained(ready, waiting)
-    return Retained(ready, waiting, carry_out(top, ready, lambda name, told, before: summary(top, name, told, before)))
+        return RetentionReport(ready, waiting)
+    return RetentionReport(
+        ready,
+        waiting,
+        carry_out_moves(top, ready, lambda name, told, before: summarize_quarter(top, name, told, before)),
+    )

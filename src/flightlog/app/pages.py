@@ -32,12 +32,12 @@ def web_root(runtime: Runtime) -> str:
     if not _NAME.fullmatch(name) or path.stat().st_mode & 0o077:
         ensure_writable(Path(runtime.data_dir))
         name = secrets.token_hex(16)
-        files.replace(path, name.encode() + b"\n", durable=False)
+        files.replace_file(path, name.encode() + b"\n", durable=False)
     return f"/{name}"
 
 
 def open_browser(runtime: Runtime, address: str) -> bool:
     """Show `address` in the person's browser; say whether there is one."""
     lead = Path(runtime.data_dir) / "web" / "open.html"
-    files.replace(lead, _LEAD.format(escape(address)).encode(), durable=False)
+    files.replace_file(lead, _LEAD.format(escape(address)).encode(), durable=False)
     return webbrowser.open(Path(lead).as_uri())

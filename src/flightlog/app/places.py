@@ -6,7 +6,7 @@ from flightlog.app.hook.writing import find_data_dir, find_own_dir
 from flightlog.sources.claude_code.discover import absolute_path, normalize_path
 
 
-def home(environ: Mapping[str, str]) -> str:
+def data_dir(environ: Mapping[str, str]) -> str:
     """Return flightlog's own data directory, as the hook finds it; a wrong `FLIGHTLOG_HOME` is an error here."""
     given = environ.get("FLIGHTLOG_HOME", "")
     return absolute_path("FLIGHTLOG_HOME", given) if given else normalize_path(find_data_dir(dict(environ)))

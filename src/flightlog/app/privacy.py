@@ -17,9 +17,9 @@ from flightlog.model.runtime import Runtime
 from flightlog.privacy import key as keys
 from flightlog.privacy import stream
 from flightlog.privacy.detect import chance
-from flightlog.privacy.detect.known import Known as Values
-from flightlog.privacy.detect.known import is_usable, reach_of
-from flightlog.privacy.redact import Redactor, confidence, masked
+from flightlog.privacy.detect.known import KnownSecrets as Values
+from flightlog.privacy.detect.known import is_usable, requires_whole_word
+from flightlog.privacy.redact import Redactor, confidence_label, mask_value
 from flightlog.privacy.trust import is_trusted
 from flightlog.sources.git.heads import find_common_dir
 from flightlog.store.files import find_project
@@ -45,7 +45,7 @@ def key_path(runtime: Runtime) -> Path:
     return Path(runtime.data_dir) / "privacy.key"
 
 
-def redactor(runtime: Runtime, folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:
+def make_redactor(runtime: Runtime, folder: Path | None = None, homes: Mapping[str, str] | None = None) -> Redactor:
     """Return a redactor for one document of the project at `folder`: for a session, the directory it ran in.
 
     It knows the secrets of the environment and of the project's `.env` files, and the names of
@@ -54,22 +54,24 @@ def redactor(runtime: Runtime, folder: Path | None = None, homes: Mapping[str, s
     project = folder or Path(runtime.cwd)
     own = Path(runtime.home)
     known_homes = {str(own): "~"} if own.name not in _NAMELESS else {}
-    names = own_names(project, own)
+    names = personal_names(project, own)
     return Redactor(
-        keys.load(key_path(runtime)),
-        known=known_values(runtime, project),
+        keys.load_key(key_path(runtime)),
+        known=project_secret_values(runtime, project),
         names=names,
         homes={**known_homes, **(homes or {})},
     )
 
 
-def known_values(runtime: Runtime, folder: Path) -> frozenset[str]:
+def project_secret_values(runtime: Runtime, folder: Path) -> frozenset[str]:
     """Return the values that are secret in a project whatever they look like."""
     values = secret_values(runtime.environ)
     for name in _DOTENV:
         for path in {folder / name, find_project(folder) / name}:
             values |= dotenv_values(_read_settings(path))
-    return frozenset(value for value in values if reach_of(value.encode("utf-8", "surrogatepass")) is not None)
+    return frozenset(
+        value for value in values if requires_whole_word(value.encode("utf-8", "surrogatepass")) is not None
+    )
 
 
 def secret_values(environment: Mapping[str, str]) -> frozenset[str]:
@@ -93,7 +95,7 @@ def dotenv_values(text: str) -> frozenset[str]:
 
 
 @functools.lru_cache(maxsize=64)  # files are read once per project: redactors are made for each page
-def own_names(project: Path, home: Path) -> frozenset[str]:
+def personal_names(project: Path, home: Path) -> frozenset[str]:
     """Return what the person and the machine are called: user, host, and the project's git identity."""
     host = os.uname().nodename
     names = {host, host.partition(".")[0]}
@@ -118,22 +120,26 @@ def _read_settings(path: Path) -> str:
     return ""
 
 
-def found_in(paths: Iterable[str], known: Values) -> Iterator[dict[str, Any]]:
+def find_private_in_files(paths: Iterable[str], known: Values) -> Iterator[dict[str, Any]]:
     """Yield what is private in the transcripts of one session, values masked."""
     files = list(paths)
 
-    def look() -> Iterator[tuple[str, stream.Located]]:
+    def look() -> Iterator[tuple[str, stream.LocatedFinding]]:
         for path in files:
-            yield from ((path, place) for place in stream.in_lines(raw_lines(path, 0), known))
+            yield from ((path, place) for place in stream.find_in_lines(raw_lines(path, 0), known))
 
-    return (fields_of(path, place) for path, place in stream.twice(look, known))
+    return (finding_fields(path, place) for path, place in stream.read_twice(look, known))
 
 
-def fields_of(name: str, place: stream.Located) -> dict[str, Any]:
+def finding_fields(name: str, place: stream.LocatedFinding) -> dict[str, Any]:
     """A finding as it is shown: where it is and what it is, never what it says."""
     found = place.found
     fields = {"path": name, "line": place.line, "offset": place.start, "end": place.end, "rule": found.rule}
-    return fields | {"kind": found.kind, "confidence": confidence(found.weight), "masked": masked(found.value)}
+    return fields | {
+        "kind": found.kind,
+        "confidence": confidence_label(found.weight),
+        "masked": mask_value(found.value),
+    }
 
 
 def guard_git(runtime: Runtime, folder: Path) -> PersonGit:

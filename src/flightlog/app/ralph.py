@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 from flightlog.app import loop, open_runtime
-from flightlog.app.privacy import redactor
-from flightlog.loop.look.session import look
-from flightlog.loop.run.control import send
-from flightlog.loop.run.world import Request
+from flightlog.app.privacy import make_redactor
+from flightlog.loop.look.session import open_loop_session
+from flightlog.loop.run.control import send_control_request
+from flightlog.loop.run.world import ControlRequest
 
 
 class RalphRuntime:
@@ -28,23 +28,25 @@ class RalphRuntime:
     def execute_plan(self, plan_path: str | Path, autonomous_mode: bool = False) -> dict[str, Any]:  # noqa: FBT001, FBT002 - the document's signature
         """Carry out the plan, or go on with it; return what `session-metadata.yaml` says then."""
         runtime = open_runtime()
-        loop.start_at(runtime, Path(plan_path), self.session_dir, autonomous=autonomous_mode, config=self._config)
-        loop.conduct(runtime, self.session_dir, resume=True)
+        loop.start_session_at(
+            runtime, Path(plan_path), self.session_dir, autonomous=autonomous_mode, config=self._config
+        )
+        loop.conduct_session(runtime, self.session_dir, resume=True)
         return self.status()
 
     def resume(self) -> dict[str, Any]:
         """Go on with a session that rested or was cut short."""
-        loop.conduct(open_runtime(), self.session_dir, resume=True)
+        loop.conduct_session(open_runtime(), self.session_dir, resume=True)
         return self.status()
 
     def pause(self) -> None:
         """Let a running session rest after its task."""
-        send(self.session_dir, Request("pause", why="RalphRuntime.pause"))
+        send_control_request(self.session_dir, ControlRequest("pause", why="RalphRuntime.pause"))
 
     def stop(self) -> None:
         """Stop a running session at once."""
-        send(self.session_dir, Request("stop", why="RalphRuntime.stop"))
+        send_control_request(self.session_dir, ControlRequest("stop", why="RalphRuntime.stop"))
 
     def status(self) -> dict[str, Any]:
         """What `session-metadata.yaml` says, from the journal."""
-        return look(self.session_dir).metadata(redactor(open_runtime()))
+        return open_loop_session(self.session_dir).build_metadata(make_redactor(open_runtime()))

@@ -2,47 +2,47 @@
 
 from pathlib import Path
 
-from flightlog.app.privacy import key_path, own_names, redactor
+from flightlog.app.privacy import key_path, make_redactor, personal_names
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Misconfigured
 from flightlog.model.runtime import Runtime
 from flightlog.privacy import key as keys
 from flightlog.privacy.redact import Redactor
 from flightlog.retro.issues.board import Board
-from flightlog.retro.room import ANALYSIS, ROOT, Room
-from flightlog.retro.state import Analysis, decoded
-from flightlog.store.files import contained
+from flightlog.retro.room import ANALYSIS, ROOT, RetroStore
+from flightlog.retro.state import RetroAnalysis, decode_analysis
+from flightlog.store.files import ensure_contained
 
 
-def open_room(runtime: Runtime, folder: Path | None = None) -> Room:
+def open_retro_store(runtime: Runtime, folder: Path | None = None) -> RetroStore:
     """Open the runtime directory of the project at or above `folder`, and make it where there is none."""
-    room = find_room(runtime, folder)
-    room.prepare()
+    room = find_retro_store(runtime, folder)
+    room.prepare_directory()
     return room
 
 
-def find_room(runtime: Runtime, folder: Path | None = None) -> Room:
+def find_retro_store(runtime: Runtime, folder: Path | None = None) -> RetroStore:
     """Return the room of the project at or above `folder`, whether it is there or not; nothing is made."""
     project = project_of(folder or Path(runtime.cwd))
-    own = contained(project, project / ROOT)
-    return Room(
+    own = ensure_contained(project, project / ROOT)
+    return RetroStore(
         own,
-        redactor(runtime, project, {str(project): "."}),
+        make_redactor(runtime, project, {str(project): "."}),
         runtime.clock.now_ms,
         runtime.new_id,
-        own_names(project, Path(runtime.home)),
+        personal_names(project, Path(runtime.home)),
     )
 
 
-def look(runtime: Runtime, folder: Path | None = None) -> tuple[Analysis | None, Board]:
+def read_analysis_and_board(runtime: Runtime, folder: Path | None = None) -> tuple[RetroAnalysis | None, Board]:
     """Return the last analysis and the issues without writing anything; an analysis that cannot be read is none."""
     project = project_of(folder or Path(runtime.cwd))
-    room = Room(project / ROOT, Redactor(b""), runtime.clock.now_ms, lambda: "")
+    room = RetroStore(project / ROOT, Redactor(b""), runtime.clock.now_ms, lambda: "")
     try:
-        analysis = decoded((room.root / ANALYSIS).read_bytes())
+        analysis = decode_analysis((room.root / ANALYSIS).read_bytes())
     except (OSError, *UNREADABLE, Misconfigured):
         analysis = None
-    return analysis, room.board()
+    return analysis, room.load_board()
 
 
 def project_of(folder: Path) -> Path:
@@ -53,6 +53,6 @@ def project_of(folder: Path) -> Path:
     return folder
 
 
-def key(runtime: Runtime) -> bytes:
+def load_tag_key(runtime: Runtime) -> bytes:
     """Return the person's key, for pseudonyms."""
-    return keys.load(key_path(runtime))
+    return keys.load_key(key_path(runtime))

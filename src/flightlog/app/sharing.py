@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.app.privacy import found_in, redactor
+from flightlog.app.privacy import find_private_in_files, make_redactor
 from flightlog.archive.door import Archive, open_archive
-from flightlog.model.address import parse
-from flightlog.model.known import Known
+from flightlog.model.address import parse_address
+from flightlog.model.known import ThreadContext
 from flightlog.model.pages import Redacted
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
-from flightlog.privacy.records import Records
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
 from flightlog.store.reading import raw_lines
 from flightlog.views.session.timeline import all_steps
@@ -34,7 +34,7 @@ class SessionDocument(Struct, frozen=True):
     """A session and what belongs to it: the context of each thread, and outputs stored beside the transcript."""
 
     session: Session
-    contexts: dict[str, Known] = {}
+    contexts: dict[str, ThreadContext] = {}
     outputs: dict[str, str] = {}
 
 
@@ -42,13 +42,15 @@ def redact_session(
     runtime: Runtime, archive: Archive, session: Session, cleaner: Redactor | None = None
 ) -> tuple[Redacted[SessionDocument], Redactor]:
     """Return the session redacted as one document, and the redactor that knows its values."""
-    cleaner = cleaner or redactor(runtime, Path(session.cwd))
-    records = Records(cleaner)
-    for file in archive.find(session.id).files:
+    cleaner = cleaner or make_redactor(runtime, Path(session.cwd))
+    records = JsonRedactor(cleaner)
+    for file in archive.find_recording(session.id).files:
         records.collect_values(raw_lines(file.path, 0))
     named = {call.spilled for step in all_steps(session) for call in step.calls if call.spilled}
-    outputs = {name: text for name in sorted(named) if (text := archive.spilled(session.id, name)) is not None}
-    document = SessionDocument(session, archive.known(session.id), outputs)
+    outputs = {
+        name: text for name in sorted(named) if (text := archive.read_spilled_output(session.id, name)) is not None
+    }
+    document = SessionDocument(session, archive.thread_contexts(session.id), outputs)
     redacted = records.redact_document(_without_pictures(msgspec.to_builtins(document, enc_hook=str)))
     return redacted.map(lambda plain: msgspec.convert(plain, SessionDocument)), cleaner
 
@@ -56,9 +58,9 @@ def redact_session(
 def found_in_session(runtime: Runtime, written: str) -> Iterator[dict[str, Any]]:
     """Yield what is private in the session whose id or address begins with `written`, knowing its project's secrets."""
     archive = open_archive(runtime)
-    recording = archive.find(parse(written).session)
-    known = redactor(runtime, Path(archive.session(recording.session).cwd)).known
-    return found_in((file.path for file in recording.files), known)
+    recording = archive.find_recording(parse_address(written).session)
+    known = make_redactor(runtime, Path(archive.read_session(recording.session).cwd)).known
+    return find_private_in_files((file.path for file in recording.files), known)
 
 
 def rescan_page(page: Redacted[str], cleaner: Redactor, *, html: bool) -> Redacted[str]:

@@ -4,7 +4,7 @@ import sys
 from pathlib import Path
 
 from flightlog.app import open_runtime
-from flightlog.app.tracking import save
+from flightlog.app.tracking import save_tree
 from flightlog.model.errors import FlightlogError
 
 
@@ -12,7 +12,7 @@ def main(arguments: list[str]) -> int:
     """Save the tree; what cannot be saved costs the agent nothing."""
     root, session, call_id, subagent = arguments
     try:
-        save(open_runtime(), Path(root), session, call_id, subagent)
+        save_tree(open_runtime(), Path(root), session, call_id, subagent)
     except (FlightlogError, OSError):
         return 1
     return 0

@@ -15,21 +15,21 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.ids import checked
+from flightlog.model.ids import check_id
 from flightlog.model.runtime import Runtime
 from flightlog.sources.claude_code.discover import AGENT
-from flightlog.store.files import replace
+from flightlog.store.files import replace_file
 from flightlog.store.kept import session_dir
-from flightlog.store.lines import append, read_together
+from flightlog.store.lines import append_line, read_together
 from flightlog.store.migration import ensure_writable
-from flightlog.store.trees import Place, open_trees
+from flightlog.store.trees import SnapshotDirs, open_trees
 
 LIST = "tracked"
 SHADOW = ".shadow_git"
 SNAPSHOTS = "snapshots.jsonl"
 
 
-class Snapshot(Struct, frozen=True):
+class TrackedSnapshot(Struct, frozen=True):
     """One tree that was saved: the root it is of, and the tool call it was saved after, if any."""
 
     tree: str
@@ -39,15 +39,15 @@ class Snapshot(Struct, frozen=True):
     lane: str = ""
 
 
-def tracked(runtime: Runtime) -> list[str]:
+def list_tracked(runtime: Runtime) -> list[str]:
     """List the directories whose sessions have their files saved."""
     try:
-        return [line for line in _list(runtime).read_text("utf-8", "surrogateescape").split("\n") if line]
+        return [line for line in _list_path(runtime).read_text("utf-8", "surrogateescape").split("\n") if line]
     except FileNotFoundError:
         return []
 
 
-def track(runtime: Runtime, folder: Path, *, off: bool = False) -> list[str]:
+def track_directory(runtime: Runtime, folder: Path, *, off: bool = False) -> list[str]:
     """Put a directory on the list, or take it off; return the list."""
     root = folder.resolve()
     ensure_writable(Path(runtime.data_dir))
@@ -58,35 +58,37 @@ def track(runtime: Runtime, folder: Path, *, off: bool = False) -> list[str]:
             raise Invalid(f"a home directory is not snapshotted: {root}", hint="name a directory below it")
         if "\n" in str(root):
             raise Invalid("a directory whose name holds a line end cannot be tracked", hint="rename it")
-    kept = [each for each in tracked(runtime) if each != str(root)]
+    kept = [each for each in list_tracked(runtime) if each != str(root)]
     listed = kept if off else [*kept, str(root)]
-    replace(_list(runtime), "".join(f"{each}\n" for each in listed).encode("utf-8", "surrogateescape"))
+    replace_file(_list_path(runtime), "".join(f"{each}\n" for each in listed).encode("utf-8", "surrogateescape"))
     return listed
 
 
-def save(runtime: Runtime, root: Path, session: str, call_id: str, lane: str) -> Snapshot:
+def save_tree(runtime: Runtime, root: Path, session: str, call_id: str, lane: str) -> TrackedSnapshot:
     """Save the tree below `root` for a session."""
     ensure_writable(Path(runtime.data_dir))
-    folder = session_dir(Path(runtime.data_dir), AGENT, checked(session))
-    trees = open_trees(Place(folder / SHADOW, root, Path(runtime.home), runtime.program_path), now=runtime.clock.now_s)
-    made = trees.snapshot(f"_hook_{time.time_ns()}")
-    saved = Snapshot(made.name, runtime.clock.now_ms(), str(root), call_id, lane)
-    append(folder / SNAPSHOTS, msgspec.json.encode(saved))
+    folder = session_dir(Path(runtime.data_dir), AGENT, check_id(session))
+    trees = open_trees(
+        SnapshotDirs(folder / SHADOW, root, Path(runtime.home), runtime.program_path), now=runtime.clock.now_s
+    )
+    made = trees.save_snapshot(f"_hook_{time.time_ns()}")
+    saved = TrackedSnapshot(made.name, runtime.clock.now_ms(), str(root), call_id, lane)
+    append_line(folder / SNAPSHOTS, msgspec.json.encode(saved))
     return saved
 
 
-def snapshots(runtime: Runtime, session: str) -> Iterator[Snapshot]:
+def iter_snapshots(runtime: Runtime, session: str) -> Iterator[TrackedSnapshot]:
     """Yield what was saved of a session, in order."""
     path = session_dir(Path(runtime.data_dir), AGENT, session) / SNAPSHOTS
     for line in read_together(path):
         if hasattr(line, "data"):
-            yield msgspec.json.decode(line.data, type=Snapshot)
+            yield msgspec.json.decode(line.data, type=TrackedSnapshot)
 
 
-def shadow(runtime: Runtime, session: str) -> Path:
+def shadow_git_dir(runtime: Runtime, session: str) -> Path:
     """Where the trees of a session are."""
     return session_dir(Path(runtime.data_dir), AGENT, session) / SHADOW
 
 
-def _list(runtime: Runtime) -> Path:
+def _list_path(runtime: Runtime) -> Path:
     return Path(runtime.data_dir) / LIST

@@ -14,17 +14,17 @@ from flightlog.agents import source_of
 from flightlog.archive.door import Archive, open_archive
 from flightlog.archive.growing import list_session_folder, read_session_folder
 from flightlog.model.errors import NotFound, Unreadable
-from flightlog.model.known import Known
+from flightlog.model.known import ThreadContext
 from flightlog.model.pages import Redacted
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
 from flightlog.sources.claude_code.discover import AGENT
-from flightlog.store.files import replace
-from flightlog.views.atif.emit import Bundle, Profile, trajectory
-from flightlog.views.atif.fidelity import Kept, fidelity
-from flightlog.views.atif.findings import Finding
-from flightlog.views.atif.lint import is_trajectory, lint, parsed
-from flightlog.views.atif.values import dicts, results
+from flightlog.store.files import replace_file
+from flightlog.views.atif.emit import AtifOptions, TrajectoryBundle, build_trajectory
+from flightlog.views.atif.fidelity import FidelityCount, measure_fidelity
+from flightlog.views.atif.findings import LintFinding
+from flightlog.views.atif.lint import is_trajectory, lint_trajectory, parse_json
+from flightlog.views.atif.values import iter_dicts, iter_results
 
 if TYPE_CHECKING:
     from flightlog.app.sharing import SessionDocument
@@ -32,49 +32,49 @@ if TYPE_CHECKING:
 DOCUMENT_BYTES_MAX = 128 << 20  # a session of 5,000 steps makes about 20 MB
 
 
-class Linted(Struct, frozen=True):
+class LintReport(Struct, frozen=True):
     """What was found out about one document; nothing is said of fidelity when no recording is known."""
 
     path: str
-    findings: list[Finding]
-    fidelity: list[Kept] | None = None
+    findings: list[LintFinding]
+    fidelity: list[FidelityCount] | None = None
 
 
-def bundle_of(
+def build_session_bundle(
     runtime: Runtime, archive: Archive, session: Session, version: str, *, redact: bool
-) -> tuple[Bundle, "Redacted[SessionDocument] | None"]:
+) -> tuple[TrajectoryBundle, "Redacted[SessionDocument] | None"]:
     """Return a session's trajectories, and the redacted document they were made of if they are to be passed on."""
-    redacted, contexts = None, archive.known(session.id)
+    redacted, contexts = None, archive.thread_contexts(session.id)
     if redact:
         from flightlog.app.sharing import redact_session  # noqa: PLC0415 - the rules take a while to load
 
         redacted, _ = redact_session(runtime, archive, session)
         session, contexts = redacted.value.session, redacted.value.contexts
-    return trajectory(session, Profile("1.7" if version == "1.7" else "1.6"), contexts), redacted
+    return build_trajectory(session, AtifOptions("1.7" if version == "1.7" else "1.6"), contexts), redacted
 
 
-def write_bundle(folder: Path, bundle: Bundle) -> list[Path]:
+def write_bundle(folder: Path, bundle: TrajectoryBundle) -> list[Path]:
     """Write every file of a bundle below `folder`, the main document last, so that what it names is there."""
     written = []
-    for path, body in reversed(list(bundle.files())):
-        replace(folder / path, body, durable=False)
+    for path, body in reversed(list(bundle.iter_files())):
+        replace_file(folder / path, body, durable=False)
         written.append(folder / path)
     return written[::-1]
 
 
-def lint_path(runtime: Runtime, path: Path, source: str = "") -> list[Linted]:
+def lint_path(runtime: Runtime, path: Path, source: str = "") -> list[LintReport]:
     """Look at a document, or at every one below a directory, and at what each lost of its recording.
 
     The recording is the session that `source` names, else the transcript beside the document, as
     runs have it, else the session of the document's own id, if it is on this machine.
     """
-    documents = dict(_documents(path))
-    named = {target for place, document in documents.items() for target in _referred(place, document)}
+    documents = dict(_iter_documents(path))
+    named = {target for place, document in documents.items() for target in _subagent_documents(place, document)}
     linted = []
     for place, document in documents.items():
-        found = lint(place.read_bytes(), functools.partial(_is_file, place.parent))
-        kept = None if place.resolve() in named else _fidelity(runtime, place, document, source)
-        linted.append(Linted(str(place), found, kept))
+        found = lint_trajectory(place.read_bytes(), functools.partial(_is_file, place.parent))
+        kept = None if place.resolve() in named else _measure_fidelity(runtime, place, document, source)
+        linted.append(LintReport(str(place), found, kept))
     return linted
 
 
@@ -82,7 +82,7 @@ def _is_file(folder: Path, name: str) -> bool:
     return (folder / name).is_file()
 
 
-def _documents(path: Path) -> Iterator[tuple[Path, Any]]:
+def _iter_documents(path: Path) -> Iterator[tuple[Path, Any]]:
     """Find trajectories; one that is asked for by name counts whatever it holds."""
     if not path.exists():
         raise NotFound(
@@ -90,7 +90,7 @@ def _documents(path: Path) -> Iterator[tuple[Path, Any]]:
         )
     found = False
     for place in [path] if path.is_file() else sorted(path.rglob("*.json")):
-        document = _parsed(place)
+        document = _parse_document(place)
         if place == path or is_trajectory(document):
             found = True
             yield place, document
@@ -98,32 +98,34 @@ def _documents(path: Path) -> Iterator[tuple[Path, Any]]:
         raise NotFound(f"no trajectory below {path}", hint="flightlog session export SESSION --atif --output DIR")
 
 
-def _parsed(place: Path) -> Any:
+def _parse_document(place: Path) -> Any:
     try:
         if place.stat().st_size > DOCUMENT_BYTES_MAX:
             raise Unreadable(f"too large to be looked at: {place}", hint="split it, or look at its parts")
-        return parsed(place.read_bytes())
+        return parse_json(place.read_bytes())
     except (OSError, ValueError, RecursionError):
         return None
 
 
-def _referred(place: Path, document: Any) -> Iterator[Path]:
+def _subagent_documents(place: Path, document: Any) -> Iterator[Path]:
     """Name the subagents' documents that a document refers to."""
-    for _, step in dicts(document if isinstance(document, dict) else {}, "steps"):
-        for _, result in results(step):
-            for _, ref in dicts(result, "subagent_trajectory_ref"):
+    for _, step in iter_dicts(document if isinstance(document, dict) else {}, "steps"):
+        for _, result in iter_results(step):
+            for _, ref in iter_dicts(result, "subagent_trajectory_ref"):
                 if isinstance(ref.get("trajectory_path"), str):
                     yield (place.parent / ref["trajectory_path"]).resolve()
 
 
-def _fidelity(runtime: Runtime, place: Path, document: Any, source: str) -> list[Kept] | None:
+def _measure_fidelity(runtime: Runtime, place: Path, document: Any, source: str) -> list[FidelityCount] | None:
     if not isinstance(document, dict):
         return None
-    found = _recording(runtime, place.parent, str(document.get("session_id") or ""), source)
-    return None if found is None else fidelity(found[0], _family(place, document), found[1])
+    found = _find_recorded_session(runtime, place.parent, str(document.get("session_id") or ""), source)
+    return None if found is None else measure_fidelity(found[0], _document_family(place, document), found[1])
 
 
-def _recording(runtime: Runtime, folder: Path, session: str, source: str) -> tuple[Session, Mapping[str, Known]] | None:
+def _find_recorded_session(
+    runtime: Runtime, folder: Path, session: str, source: str
+) -> tuple[Session, Mapping[str, ThreadContext]] | None:
     """Find what a trajectory was made of: the session that is named, the transcript beside it, or one of its id."""
     beside = list_session_folder(folder, session) if session and not source else []
     if beside:
@@ -133,17 +135,21 @@ def _recording(runtime: Runtime, folder: Path, session: str, source: str) -> tup
     archive = open_archive(runtime)
     if not source and session not in archive.recordings:
         return None
-    told = archive.session(source or session)
-    return told, archive.known(told.id)
+    told = archive.read_session(source or session)
+    return told, archive.thread_contexts(told.id)
 
 
-def _family(place: Path, document: dict[str, Any]) -> list[Any]:
+def _document_family(place: Path, document: dict[str, Any]) -> list[Any]:
     """A document with those of its subagents, and theirs."""
     found = {place.resolve(): document}
     waiting = [(place, document)]
     while waiting:
-        for target in _referred(*waiting.pop()):
-            inside = _parsed(target) if target not in found and target.is_relative_to(place.parent.resolve()) else None
+        for target in _subagent_documents(*waiting.pop()):
+            inside = (
+                _parse_document(target)
+                if target not in found and target.is_relative_to(place.parent.resolve())
+                else None
+            )
             if isinstance(inside, dict):
                 found[target] = inside
                 waiting.append((target, inside))

@@ -16,16 +16,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.app.privacy import found_in, redactor
-from flightlog.app.trajectories import bundle_of
+from flightlog.app.privacy import find_private_in_files, make_redactor
+from flightlog.app.trajectories import build_session_bundle
 from flightlog.archive.door import Archive, open_archive
 from flightlog.model.errors import Conflict, FlightlogError
-from flightlog.model.extras import optional
+from flightlog.model.extras import optional_import
 from flightlog.model.jobs import Job
 from flightlog.model.pages import Redacted
 from flightlog.model.runtime import Runtime
 from flightlog.sources.claude_code.discover import find_config_dirs
-from flightlog.store.files import ensure_dir, inside, replace
+from flightlog.store.files import ensure_dir, replace_file, resolve_inside
 from flightlog.views import tables
 
 WORK = "archive"
@@ -36,7 +36,7 @@ _AT_ONCE_ELSEWHERE = 64
 Progress = Callable[[int, int], None]
 
 
-class Asked(Struct, frozen=True):
+class BulkExportJob(Struct, frozen=True):
     """Some sessions, and what is to be made of them."""
 
     kind: str
@@ -47,7 +47,7 @@ class Asked(Struct, frozen=True):
     redact: bool = False
 
 
-class Made(Struct):
+class BulkExportResult(Struct):
     """What was made: files by name, findings, and the sessions that could not be told with the reason."""
 
     files: list[tuple[str, bytes]] = []
@@ -58,7 +58,7 @@ class Made(Struct):
     personal: int = 0
 
 
-class How(Struct, frozen=True):
+class BulkExportOptions(Struct, frozen=True):
     """What a person wants made of every session, and where."""
 
     kind: str
@@ -66,7 +66,7 @@ class How(Struct, frozen=True):
     redact: bool = False
 
 
-def exported(runtime: Runtime, how: How, output: Path, progress: Progress) -> dict[str, Any]:
+def export_archive(runtime: Runtime, how: BulkExportOptions, output: Path, progress: Progress) -> dict[str, Any]:
     """Write every session below `output`; say what was written and what could not be."""
     if output.exists() and not output.is_dir():
         raise Conflict(f"not a directory: {output}", hint="name a new directory")
@@ -75,11 +75,11 @@ def exported(runtime: Runtime, how: How, output: Path, progress: Progress) -> di
             f"there is something already: {output}", hint="name a new directory: rows would stand there twice"
         )
     ensure_dir(output)
-    total = Made()
+    total = BulkExportResult()
     written = 0
-    for made in _carried_out(runtime, how, progress):
+    for made in _run_jobs(runtime, how, progress):
         for name, data in made.files:
-            replace(inside(output, name), data, durable=False)
+            replace_file(resolve_inside(output, name), data, durable=False)
         written += len(made.files)
         for field in ("sessions", "failed", "secrets", "personal"):
             setattr(total, field, getattr(total, field) + getattr(made, field))
@@ -88,84 +88,92 @@ def exported(runtime: Runtime, how: How, output: Path, progress: Progress) -> di
     return done | {"redacted": how.redact} | removed
 
 
-def scanned(runtime: Runtime, how: How, progress: Progress) -> Iterator[dict[str, Any]]:
+def scan_archive(runtime: Runtime, how: BulkExportOptions, progress: Progress) -> Iterator[dict[str, Any]]:
     """Yield what is private in every session, values masked."""
-    for made in _carried_out(runtime, how, progress):
+    for made in _run_jobs(runtime, how, progress):
         yield from made.findings
         yield from ({"session": session, "error": why} for session, why in made.failed)
 
 
-def carried_out(runtime: Runtime, payload: bytes) -> bytes:
+def run_archive_chunk(runtime: Runtime, payload: bytes) -> bytes:
     """Carry one job out."""
-    asked = msgspec.msgpack.decode(payload, type=Asked)
+    asked = msgspec.msgpack.decode(payload, type=BulkExportJob)
     archive = Archive(asked.config_dirs, asked.home)
-    made = Made()
+    made = BulkExportResult()
     rows: dict[str, list[Any]] = {}
     for session in asked.sessions:
         try:
-            _one(runtime, archive, session, asked, made=made, rows=rows)
+            _export_session(runtime, archive, session, asked, made=made, rows=rows)
             made.sessions += 1
         except FlightlogError as error:
             made.failed.append((session, str(error)))
     if asked.kind == PARQUET:
         name = hashlib.sha256("\n".join(asked.sessions).encode()).hexdigest()[:16]
-        made.files += [(f"{place}/part-{name}.parquet", _packed(place, each)) for place, each in rows.items()]
+        made.files += [(f"{place}/part-{name}.parquet", _encode_parquet(place, each)) for place, each in rows.items()]
     return msgspec.msgpack.encode(made)
 
 
-def _one(  # noqa: PLR0913 - what is made of one session goes into `made` and `rows`
-    runtime: Runtime, archive: Archive, session: str, asked: Asked, *, made: Made, rows: dict[str, list[Any]]
+def _export_session(  # noqa: PLR0913 - what is made of one session goes into `made` and `rows`
+    runtime: Runtime,
+    archive: Archive,
+    session: str,
+    asked: BulkExportJob,
+    *,
+    made: BulkExportResult,
+    rows: dict[str, list[Any]],
 ) -> None:
     if asked.kind == SECRETS:
-        files = (file.path for file in archive.find(session).files)
-        made.findings += ({"session": session, **each} for each in found_in(files, redactor(runtime).known))
+        files = (file.path for file in archive.find_recording(session).files)
+        made.findings += (
+            {"session": session, **each} for each in find_private_in_files(files, make_redactor(runtime).known)
+        )
         return
-    told = archive.session(session)
+    told = archive.read_session(session)
     if asked.kind == ATIF:
-        bundle, redacted = bundle_of(runtime, archive, told, asked.version, redact=asked.redact)
-        made.files += [(f"{told.id}/{name}", data) for name, data in bundle.files()]
-        _count(made, redacted)
+        bundle, redacted = build_session_bundle(runtime, archive, told, asked.version, redact=asked.redact)
+        made.files += [(f"{told.id}/{name}", data) for name, data in bundle.iter_files()]
+        _add_counts(made, redacted)
         return
     if asked.redact:
         from flightlog.app.sharing import redact_session  # noqa: PLC0415 - its rules take a while
 
         document, _ = redact_session(runtime, archive, told)
         told = document.value.session
-        _count(made, document)
-    for table, each in tables.rows(told).items():
+        _add_counts(made, document)
+    for table, each in tables.build_rows(told).items():
         if each:
-            rows.setdefault(f"{table}/agent={told.agent}/day={tables.day(told)}", []).extend(each)
+            rows.setdefault(f"{table}/agent={told.agent}/day={tables.session_day(told)}", []).extend(each)
 
 
-def _count(made: Made, redacted: Redacted[Any] | None) -> None:
+def _add_counts(made: BulkExportResult, redacted: Redacted[Any] | None) -> None:
     made.secrets += redacted.secrets if redacted else 0
     made.personal += redacted.personal if redacted else 0
 
 
-def _carried_out(runtime: Runtime, how: How, progress: Progress) -> Iterator[Made]:
-    jobs = list(_jobs(runtime, how))
+def _run_jobs(runtime: Runtime, how: BulkExportOptions, progress: Progress) -> Iterator[BulkExportResult]:
+    jobs = list(_iter_jobs(runtime, how))
     assert runtime.jobs is not None, "whole-archive jobs need an executor"
     parallel = os.cpu_count() or 1 if runtime.jobs.is_local else _AT_ONCE_ELSEWHERE
     with runtime.jobs.open_in_thread(parallel) as submit:
         futures = [submit(job) for job in jobs]
         for done, future in enumerate(as_completed(futures), 1):
-            made = msgspec.msgpack.decode(future.result(), type=Made)
+            made = msgspec.msgpack.decode(future.result(), type=BulkExportResult)
             futures.remove(future)  # what is written need not be kept
             progress(done, len(jobs))
             yield made
 
 
-def _jobs(runtime: Runtime, how: How) -> Iterator[Job]:
+def _iter_jobs(runtime: Runtime, how: BulkExportOptions) -> Iterator[Job]:
     archive = open_archive(runtime)
     dirs = tuple(find_config_dirs(runtime))
     sizes = {name: recording.size for name, recording in archive.recordings.items()}
-    for sessions in _chunks(sizes):
-        asked = Asked(how.kind, dirs, runtime.data_dir, sessions, how.version, how.redact)
+    for sessions in _iter_chunks(sizes):
+        asked = BulkExportJob(how.kind, dirs, runtime.data_dir, sessions, how.version, how.redact)
         payload = msgspec.msgpack.encode(asked)
         yield Job(f"flightlog-{WORK}-{hashlib.sha256(payload).hexdigest()[:32]}", WORK, payload)
 
 
-def _chunks(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+def _iter_chunks(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
     """Sessions in handfuls, so that the beginning of a job costs little and its result is not large."""
     some: list[str] = []
     size = 0
@@ -179,8 +187,8 @@ def _chunks(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
         yield tuple(some)
 
 
-def _packed(place: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
-    arrow, parquet = _arrow()
+def _encode_parquet(place: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
+    arrow, parquet = _import_arrow()
     kinds = {
         tables.NUMBER: arrow.int64(),
         tables.REAL: arrow.float64(),
@@ -195,6 +203,6 @@ def _packed(place: str, rows: Sequence[Mapping[str, Any]]) -> bytes:
     return sink.getvalue()
 
 
-def _arrow() -> tuple[Any, Any]:
-    with optional():
+def _import_arrow() -> tuple[Any, Any]:
+    with optional_import():
         return import_module("pyarrow"), import_module("pyarrow.parquet")

@@ -1,5 +1,5 @@
 """All recordings of this machine: `Archive` lists, reads and follows sessions."""
 
-from flightlog.archive.door import Archive, Place, Progress, Recording
+from flightlog.archive.door import Archive, Place, Progress, SessionFiles
 
-__all__ = ["Archive", "Place", "Progress", "Recording"]
+__all__ = ["Archive", "Place", "Progress", "SessionFiles"]

@@ -11,7 +11,7 @@ import msgspec
 from flightlog import __version__
 from flightlog.sources.protocol import SessionFile
 from flightlog.store.index.database import Index
-from flightlog.store.index.sessions import SCHEMA, keep, kept, kept_of, stamp
+from flightlog.store.index.sessions import SCHEMA, file_stamp, load_value, load_values, store_values
 from flightlog.usage.prices import PRICES_FROM
 
 MADE_BY = f"{__version__} 2 {PRICES_FROM['source']} {PRICES_FROM['date']}"
@@ -20,7 +20,7 @@ _BATCH = 64
 T = TypeVar("T")
 
 
-class Catalogue(Generic[T]):
+class SessionValueCache(Generic[T]):
     """Values of one kind, one for each session."""
 
     def __init__(self, kind: str, value: type[T], index: Path | None) -> None:
@@ -30,41 +30,41 @@ class Catalogue(Generic[T]):
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(value).decode
 
-    def all(self, sessions: Mapping[str, Iterable[SessionFile]], make: Callable[[str], T]) -> Iterator[T]:
+    def iter_values(self, sessions: Mapping[str, Iterable[SessionFile]], make: Callable[[str], T]) -> Iterator[T]:
         """Yield every session's value in the order given; what changed is worked out by `make`."""
-        known = self._index.query(lambda database: kept(database, self._kind))
+        known = self._index.query(lambda database: load_values(database, self._kind))
         fresh: list[tuple[str, int, bytes]] = []
         for session, files in sessions.items():
-            number = _stamp(files)
-            value = self._known(known.get(session), number)
+            number = _files_stamp(files)
+            value = self._decode_if_current(known.get(session), number)
             if value is None:
                 value = make(session)
                 fresh.append((session, number, self._encode(value)))
                 if len(fresh) >= _BATCH:
-                    self._keep(fresh)
+                    self._store_rows(fresh)
                     fresh = []
             yield value
-        self._keep(fresh)
+        self._store_rows(fresh)
 
-    def one(self, session: str, files: Iterable[SessionFile], make: Callable[[str], T]) -> T:
+    def get_or_compute(self, session: str, files: Iterable[SessionFile], make: Callable[[str], T]) -> T:
         """Return one session's value."""
         files = list(files)
-        value = self.known(session, files)
+        value = self.get_if_current(session, files)
         if value is None:
             value = make(session)
-            self._keep([(session, _stamp(files), self._encode(value))])
+            self._store_rows([(session, _files_stamp(files), self._encode(value))])
         return value
 
-    def known(self, session: str, files: Iterable[SessionFile]) -> T | None:
+    def get_if_current(self, session: str, files: Iterable[SessionFile]) -> T | None:
         """Return one session's value if it was worked out since its files changed."""
-        have = self._index.query(lambda database: kept_of(database, self._kind, session))
-        return self._known(have, _stamp(files))
+        have = self._index.query(lambda database: load_value(database, self._kind, session))
+        return self._decode_if_current(have, _files_stamp(files))
 
     def close(self) -> None:
         """Let go of the index."""
         self._index.close()
 
-    def _known(self, have: tuple[int, bytes] | None, number: int) -> T | None:
+    def _decode_if_current(self, have: tuple[int, bytes] | None, number: int) -> T | None:
         if have is None or have[0] != number:
             return None
         try:
@@ -72,12 +72,12 @@ class Catalogue(Generic[T]):
         except msgspec.MsgspecError:
             return None
 
-    def _keep(self, rows: list[tuple[str, int, bytes]]) -> None:
+    def _store_rows(self, rows: list[tuple[str, int, bytes]]) -> None:
         """A disk that refuses costs the next one who asks some time."""
         if rows:
             with suppress(sqlite3.Error):
-                keep(self._index.database, self._kind, rows)
+                store_values(self._index.database, self._kind, rows)
 
 
-def _stamp(files: Iterable[SessionFile]) -> int:
-    return stamp(files, MADE_BY)
+def _files_stamp(files: Iterable[SessionFile]) -> int:
+    return file_stamp(files, MADE_BY)

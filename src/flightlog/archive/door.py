@@ -17,28 +17,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.archive.catalogue import Catalogue
-from flightlog.archive.finder import Finder, Found
-from flightlog.archive.known import known_of
+from flightlog.archive.catalogue import SessionValueCache
+from flightlog.archive.finder import SearchIndex, SearchResult
+from flightlog.archive.known import session_contexts
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.events import Entry, LaneFacts
-from flightlog.model.ids import checked
-from flightlog.model.known import Known
+from flightlog.model.events import Entry, SubagentInfo
+from flightlog.model.ids import check_id
+from flightlog.model.known import ThreadContext
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
 from flightlog.model.usage import Breakdown
 from flightlog.sources.claude_code.discover import AGENT, find_config_dirs
-from flightlog.sources.claude_code.grep import places
-from flightlog.sources.claude_code.kept import recorded
+from flightlog.sources.claude_code.grep import find_lines
+from flightlog.sources.claude_code.kept import list_recorded_files
 from flightlog.sources.protocol import FileListing, SessionFile
-from flightlog.store.kept import damaged_sessions
+from flightlog.store.kept import list_damaged_sessions
 from flightlog.store.lines import TORN_TAIL
 from flightlog.store.reading import open_reader, raw_lines
 from flightlog.usage.pipeline import UsagePipeline
 from flightlog.usage.prices import price
 from flightlog.usage.report import UsageFilter, UsageReport
-from flightlog.views.query import Query
+from flightlog.views.query import SearchQuery
 from flightlog.views.session.edits import LineEdit, edits_of_session
 from flightlog.views.session.fold import Retain, SessionFold, fold_session
 from flightlog.views.session.outline import SessionOutline, SessionSummary
@@ -51,7 +51,7 @@ SPILLED_BYTES_MAX = 64 << 20
 LONG_BYTES = 4 << 20  # what is longer is never held whole
 
 
-class Recording(Struct, frozen=True):
+class SessionFiles(Struct, frozen=True):
     """The files of one session."""
 
     session: str
@@ -90,23 +90,23 @@ class Archive:
         self._source = source_of(AGENT)
 
     @functools.cached_property
-    def recordings(self) -> dict[str, Recording]:
+    def recordings(self) -> dict[str, SessionFiles]:
         """Every session's files, by session id."""
         files: dict[str, list[SessionFile]] = defaultdict(list)
-        for transcript in self._found.files:
+        for transcript in self._list_files.files:
             files[transcript.session].append(transcript)
-        return {session: Recording(session, AGENT, tuple(files[session])) for session in sorted(files)}
+        return {session: SessionFiles(session, AGENT, tuple(files[session])) for session in sorted(files)}
 
     @property
     def damage(self) -> tuple[Damage, ...]:
         """What could not be looked into."""
-        return self._found.damage
+        return self._list_files.damage
 
-    def find(self, written: str) -> Recording:
+    def find_recording(self, written: str) -> SessionFiles:
         """Return the session whose id begins with `written`."""
         if written in self.recordings:
             return self.recordings[written]
-        begin = checked(written)
+        begin = check_id(written)
         matches = [session for session in self.recordings if session.startswith(begin)]
         if not matches:
             raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
@@ -115,23 +115,23 @@ class Archive:
             raise Invalid(f"{len(matches)} sessions begin with {written!r}", hint=f"write more of it: {some}")
         return self.recordings[matches[0]]
 
-    def latest(self) -> str:
+    def latest_session(self) -> str:
         """Return the session that changed last."""
         if not self.recordings:
             raise NotFound("there are no sessions", hint="flightlog demo")
         return max(self.recordings.values(), key=lambda recording: (recording.changed_ms, recording.session)).session
 
-    def session(self, written: str) -> Session:
+    def read_session(self, written: str) -> Session:
         """Tell the session whose id begins with `written`."""
-        return self._told(self.find(written))
+        return self._fold_session(self.find_recording(written))
 
-    def sessions(self, progress: Progress | None = None) -> Iterator[SessionSummary]:
+    def iter_summaries(self, progress: Progress | None = None) -> Iterator[SessionSummary]:
         """Reduce every session to a line, newest first; only what changed is read again."""
-        catalogue = Catalogue("summary", SessionSummary, self.index)
-        files = {recording.session: recording.files for recording in self._newest_first()}
+        catalogue = SessionValueCache("summary", SessionSummary, self.index_path)
+        files = {recording.session: recording.files for recording in self._recordings_newest_first()}
         own = self.usage_pipeline.session_rows()
-        damaged = damaged_sessions(self._home, AGENT) if self._home else ()
-        for done, summary in enumerate(catalogue.all(files, self._summary)):
+        damaged = list_damaged_sessions(self._home, AGENT) if self._home else ()
+        for done, summary in enumerate(catalogue.iter_values(files, self._summarize_session)):
             if progress is not None:
                 progress(done, len(files))
             row = own.get(summary.session)
@@ -140,108 +140,112 @@ class Archive:
             yield replace(summary, usage=row.usage, cost=row.cost) if row else summary
         catalogue.close()
 
-    def search(self, query: Query, limit: int) -> list[tuple[Found, str]]:
+    def search_records(self, query: SearchQuery, limit: int) -> list[tuple[SearchResult, str]]:
         """Find records by what they say, each with the address that opens it."""
-        catalogue = Catalogue("addresses", dict[str, str], self.index)
+        catalogue = SessionValueCache("addresses", dict[str, str], self.index_path)
         known: dict[str, dict[str, str]] = {}
         hits = []
-        for found in self.finder.search(query, limit):
+        for found in self.search_index.search_records(query, limit):
             session = found.hit.session
             if session not in known:
                 files = self.recordings[session].files
-                known[session] = catalogue.one(session, files, lambda each: map_addresses(self.session(each)))
+                known[session] = catalogue.get_or_compute(
+                    session, files, lambda each: map_addresses(self.read_session(each))
+                )
             hits.append((found, known[session].get(found.hit.uuid, session)))
         catalogue.close()
         return hits
 
-    def edits(
+    def iter_edits(
         self, sessions: Iterable[str] | None = None, progress: Progress | None = None
     ) -> Iterator[tuple[str, tuple[LineEdit, ...]]]:
         """Yield what each session wrote into files, all of them or those named; only what changed is read again."""
-        catalogue = Catalogue("edits", tuple[LineEdit, ...], self.index)
+        catalogue = SessionValueCache("edits", tuple[LineEdit, ...], self.index_path)
         wanted = self.recordings if sessions is None else [each for each in sessions if each in self.recordings]
         files = {session: self.recordings[session].files for session in wanted}
-        found = catalogue.all(files, lambda session: edits_of_session(self.session(session)))
+        found = catalogue.iter_values(files, lambda session: edits_of_session(self.read_session(session)))
         for done, pair in enumerate(zip(files, found, strict=True)):
             if progress is not None:
                 progress(done, len(files))
             yield pair
         catalogue.close()
 
-    def secrets(self, bytes_max: int | None = None) -> dict[str, dict[str, int]]:
+    def count_secrets(self, bytes_max: int | None = None) -> dict[str, dict[str, int]]:
         """Return how many secrets each session holds, by rule, newest first; only what changed is read again.
 
         With `bytes_max`, sessions that nobody counted yet are left out once so much was read.
         """
-        catalogue = Catalogue("secrets", dict[str, int], self.index)
+        catalogue = SessionValueCache("secrets", dict[str, int], self.index_path)
         counts: dict[str, dict[str, int]] = {}
         read = 0
-        for recording in self._newest_first():
-            count = catalogue.known(recording.session, recording.files)
+        for recording in self._recordings_newest_first():
+            count = catalogue.get_if_current(recording.session, recording.files)
             if count is None and (bytes_max is None or read < bytes_max):
                 read += recording.size
-                count = catalogue.one(recording.session, recording.files, self._secret_counts)
+                count = catalogue.get_or_compute(recording.session, recording.files, self._secret_counts)
             if count is not None:
                 counts[recording.session] = count
         catalogue.close()
         return counts
 
-    def told(self, progress: Progress | None = None) -> Iterator[Session]:
+    def iter_sessions(self, progress: Progress | None = None) -> Iterator[Session]:
         """Tell every session, newest first."""
-        ordered = self._newest_first()
+        ordered = self._recordings_newest_first()
         for done, recording in enumerate(ordered):
             if progress is not None:
                 progress(done, len(ordered))
-            yield self._told(recording)
+            yield self._fold_session(recording)
 
-    def records(self, written: str) -> Iterator[Entry | Damage | LaneFacts]:
+    def iter_entries(self, written: str) -> Iterator[Entry | Damage | SubagentInfo]:
         """Yield what a session's own files say, for a fold of one's own; titles noted elsewhere are not looked for."""
-        yield from self.records_of(self.find(written).files)
+        yield from self.iter_file_entries(self.find_recording(written).files)
 
-    def records_of(
+    def iter_file_entries(
         self, files: Iterable[SessionFile], starts: Mapping[str, int] | None = None
-    ) -> Iterator[Entry | Damage | LaneFacts]:
+    ) -> Iterator[Entry | Damage | SubagentInfo]:
         """Yield what some files of a session say, each from the byte named in `starts` on."""
         for file in files:
             yield from self._source.entries(file, (starts or {}).get(file.path, 0))
 
-    def cwd(self, recording: Recording) -> str:
+    def first_cwd(self, recording: SessionFiles) -> str:
         """Return the directory a session began in; no more is read than it takes."""
-        said = (entry for entry in self.records_of(recording.files) if isinstance(entry, Entry))
+        said = (entry for entry in self.iter_file_entries(recording.files) if isinstance(entry, Entry))
         return next((entry.scene.cwd for entry in said if entry.scene.cwd), "")
 
-    def known(self, written: str) -> dict[str, Known]:
+    def thread_contexts(self, written: str) -> dict[str, ThreadContext]:
         """Say what the model was given in each thread of a session, and what of it is a copy."""
-        recording = self.find(written)
-        others = (file for file in self._found.files if file.session != recording.session)
-        return known_of(recording.files, others)
+        recording = self.find_recording(written)
+        others = (file for file in self._list_files.files if file.session != recording.session)
+        return session_contexts(recording.files, others)
 
-    def records_at(self, places: Iterable[Place]) -> Iterator[Entry]:
+    def read_entries_at(self, places: Iterable[Place]) -> Iterator[Entry]:
         """Read single records again, from where they were found."""
         for path, group in groupby(places, key=lambda place: place[0]):
             yield from self._source.entries_at(path, [(offset, length) for _, offset, length in group])
 
-    def records_with(self, written: str, words: str) -> Iterator[Entry]:
+    def find_entries(self, written: str, words: str) -> Iterator[Entry]:
         """Yield the records of a session that hold `words` somewhere, in no promised order of threads."""
-        for file in self.find(written).files:
-            yield from self.records_at((file.path, offset, length) for offset, length in places(file.path, words))
+        for file in self.find_recording(written).files:
+            yield from self.read_entries_at(
+                (file.path, offset, length) for offset, length in find_lines(file.path, words)
+            )
 
-    def follow(self, written: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
+    def follow_session(self, written: str, pause: Callable[[], bool]) -> Iterator[Entry | Damage]:
         """Yield what stands on record, then what is added; `pause` waits a little and says whether to go on.
 
         A look costs as much as there is new: files are read from where the last look ended.
         """
-        session = self.find(written).session
+        session = self.find_recording(written).session
         read: dict[str, int] = {}
         told: set[Damage] = set()
         while True:
-            for file in self.fresh(session):
+            for file in self.current_files(session):
                 start = read.get(file.path, 0)
                 if file.size < start:
                     start = 0
                 if file.size > start:
                     for item in self._source.entries(file, start):
-                        if isinstance(item, LaneFacts) or (isinstance(item, Damage) and item.why == TORN_TAIL):
+                        if isinstance(item, SubagentInfo) or (isinstance(item, Damage) and item.why == TORN_TAIL):
                             break
                         start = item.offset + item.length
                         if isinstance(item, Damage) and item in told:
@@ -253,47 +257,47 @@ class Archive:
             if not pause():
                 return
 
-    def spilled(self, session: str, said: str) -> str | None:
+    def read_spilled_output(self, session: str, said: str) -> str | None:
         """Read a tool result that was too large for the transcript, if it is still there."""
-        for file in self.find(session).files:
+        for file in self.find_recording(session).files:
             try:
-                return _text_of(self._source.tool_result_file(file, said))
+                return _read_text(self._source.tool_result_file(file, said))
             except (OSError, ValueError):
                 continue
         return None
 
-    def usage(self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None) -> UsageReport:
+    def usage_report(self, by: Breakdown, zone: tzinfo, only: UsageFilter | None = None) -> UsageReport:
         """Report usage and cost."""
         return self.usage_pipeline.report(by, zone, only)
 
     @functools.cached_property
     def usage_pipeline(self) -> UsagePipeline:
         """Usage of everything recorded; its `save` stores what was read."""
-        return UsagePipeline(self._found.files, self.index)
+        return UsagePipeline(self._list_files.files, self.index_path)
 
     @functools.cached_property
-    def finder(self) -> Finder:
+    def search_index(self) -> SearchIndex:
         """Search over everything recorded."""
-        return Finder(self._found.files, self.index)
+        return SearchIndex(self._list_files.files, self.index_path)
 
     @property
-    def index(self) -> Path | None:
+    def index_path(self) -> Path | None:
         """Where the index is kept, if anywhere."""
         return Path(self._home) / "index.db" if self._home else None
 
     @functools.cached_property
-    def _found(self) -> FileListing:
-        return recorded(self._config_dirs, self._home)
+    def _list_files(self) -> FileListing:
+        return list_recorded_files(self._config_dirs, self._home)
 
-    def _newest_first(self) -> list[Recording]:
+    def _recordings_newest_first(self) -> list[SessionFiles]:
         return sorted(self.recordings.values(), key=lambda recording: (-recording.changed_ms, recording.session))
 
-    def _summary(self, session: str) -> SessionSummary:
+    def _summarize_session(self, session: str) -> SessionSummary:
         recording = self.recordings[session]
         if recording.size >= LONG_BYTES:
-            from flightlog.archive.growing import outline  # noqa: PLC0415 - it knows the archive
+            from flightlog.archive.growing import read_outline  # noqa: PLC0415 - it knows the archive
 
-            return replace(outline(self, session).summary, changed_ms=recording.changed_ms)
+            return replace(read_outline(self, session).summary, changed_ms=recording.changed_ms)
         return replace(self.read_outline(session).summary, changed_ms=recording.changed_ms)
 
     def read_outline(self, session: str) -> SessionOutline:
@@ -301,18 +305,20 @@ class Archive:
         recording = self.recordings[session]
         fold = SessionFold(session, recording.agent, price, Retain.TAIL)
         try:
-            for item in self._items(recording):
+            for item in self._iter_items(recording):
                 fold.add(item)
             return fold.outline()
         except OutOfOrder:
             fold = SessionFold(session, recording.agent, price, Retain.ALL)
-            for item in self._items(recording):
+            for item in self._iter_items(recording):
                 fold.add(shorten_texts(item))
             return fold.outline()
 
-    def state(self, session: str) -> tuple[tuple[str, int, int], ...]:
+    def file_state(self, session: str) -> tuple[tuple[str, int, int], ...]:
         """Say how the files of a session stand now, by path, size and time; it changes when they do."""
-        return tuple((file.path, file.size, file.changed_ns) for file in self.fresh(self.find(session).session))
+        return tuple(
+            (file.path, file.size, file.changed_ns) for file in self.current_files(self.find_recording(session).session)
+        )
 
     def _secret_counts(self, session: str) -> dict[str, int]:
         from flightlog.privacy.stream import secret_counts  # noqa: PLC0415 - its rules take a while to read
@@ -320,22 +326,22 @@ class Archive:
         files = self.recordings[session].files
         return secret_counts(line for file in files for line in raw_lines(file.path, 0))
 
-    def fresh(self, session: str) -> tuple[SessionFile, ...]:
+    def current_files(self, session: str) -> tuple[SessionFile, ...]:
         """Look again at the files of one session; new subagents appear as it runs."""
         files = self.recordings[session].files
         found = [file for main in files if not main.lane for file in self._source.session_files(main)]
         return tuple({file.path: file for file in found}.values()) or files
 
-    def _told(self, recording: Recording) -> Session:
-        return fold_session(recording.session, recording.agent, price, self._items(recording))
+    def _fold_session(self, recording: SessionFiles) -> Session:
+        return fold_session(recording.session, recording.agent, price, self._iter_items(recording))
 
-    def _items(self, recording: Recording) -> Iterator[Entry | Damage | LaneFacts]:
+    def _iter_items(self, recording: SessionFiles) -> Iterator[Entry | Damage | SubagentInfo]:
         for file in recording.files:
             yield from self._source.entries(file)
             if not file.lane:
-                yield from self.summaries(os.path.dirname(file.path))  # noqa: PTH120
+                yield from self.titles_in_folder(os.path.dirname(file.path))  # noqa: PTH120
 
-    def summaries(self, folder: str) -> Iterable[Entry]:
+    def titles_in_folder(self, folder: str) -> Iterable[Entry]:
         """Titles noted in a project's other files, read once."""
         if folder not in self._noted:
             files = (file for recording in self.recordings.values() for file in recording.files)
@@ -344,6 +350,6 @@ class Archive:
         return self._noted[folder]
 
 
-def _text_of(path: str) -> str:
+def _read_text(path: str) -> str:
     with closing(open_reader(path)) as reader:
         return reader.read(0, SPILLED_BYTES_MAX).decode("utf-8", "replace")

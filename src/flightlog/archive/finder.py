@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.sources.claude_code.records import read_records, text_at
+from flightlog.sources.claude_code.records import read_records, read_text_at
 from flightlog.sources.claude_code.stream import read_all
 from flightlog.sources.protocol import SessionFile
 from flightlog.store.index.database import Index
@@ -18,22 +18,22 @@ from flightlog.store.index.files import SCHEMA as FILES
 from flightlog.store.index.files import SyncStats
 from flightlog.store.index.lines import SCHEMA as RECORDS
 from flightlog.store.index.text import SCHEMA as FULLTEXT
-from flightlog.store.index.text import Hit, Wanted, has_text, search, sync_text
+from flightlog.store.index.text import RecordMatch, RecordQuery, has_text, search_words, sync_text
 from flightlog.usage.pipeline import UsagePipeline
-from flightlog.views.query import Query, snippet
+from flightlog.views.query import SearchQuery, cut_snippet
 
 PATIENCE_S = 20.0  # whoever indexes a large archive for the first time lets go for a moment only
 TRY_S = 1.0
 
 
-class Found(Struct, frozen=True):
+class SearchResult(Struct, frozen=True):
     """A record that matches a search, and the passage that does."""
 
-    hit: Hit
+    hit: RecordMatch
     snippet: str
 
 
-class Finder:
+class SearchIndex:
     """Searches recorded files."""
 
     def __init__(self, files: Sequence[SessionFile], index: Path | None) -> None:
@@ -41,7 +41,7 @@ class Finder:
         self._files, self._path = files, index
         self._index = Index(index, FILES, RECORDS, FULLTEXT)
 
-    def sync(self) -> SyncStats:
+    def sync_index(self) -> SyncStats:
         """Index what is new; `search` does so by itself."""
         done = self._index.try_query(self._index_new, PATIENCE_S)
         # Somebody holds the index and does not let go: this once, do without it.
@@ -51,23 +51,29 @@ class Finder:
         """Index what is new, unless somebody else is writing just now."""
         return self._index.try_query(self._index_new, TRY_S)
 
-    def search(self, query: Query, limit: int = 20) -> list[Found]:
+    def search_records(self, query: SearchQuery, limit: int = 20) -> list[SearchResult]:
         """Return the first records that match, the newest recordings first."""
-        self.sync()
-        return self.look(query, limit)
+        self.sync_index()
+        return self.search_indexed(query, limit)
 
-    def look(self, query: Query, limit: int = 20) -> list[Found]:
+    def search_indexed(self, query: SearchQuery, limit: int = 20) -> list[SearchResult]:
         """Return what `search` does, of what is already indexed."""
-        return self._found(query, Wanted(query.match, query.since_ms, query.project, self._costing(query), limit))
+        return self._fetch_snippets(
+            query, RecordQuery(query.match, query.since_ms, query.project, self._sessions_within_cost(query), limit)
+        )
 
-    def look_once(self, query: Query, limit: int) -> list[Found]:
+    def search_once_per_session(self, query: SearchQuery, limit: int) -> list[SearchResult]:
         """Return the first record of each session that matches, of what is already indexed."""
-        costing = self._costing(query)
-        return self._found(query, Wanted(query.match, query.since_ms, query.project, costing, limit, once=True))
+        costing = self._sessions_within_cost(query)
+        return self._fetch_snippets(
+            query, RecordQuery(query.match, query.since_ms, query.project, costing, limit, once=True)
+        )
 
-    def _found(self, query: Query, wanted: Wanted) -> list[Found]:
-        hits = self._index.query(lambda database: search(database, wanted))
-        return [Found(hit, snippet(text_at(hit.path, hit.offset, hit.length), query.words)) for hit in hits]
+    def _fetch_snippets(self, query: SearchQuery, wanted: RecordQuery) -> list[SearchResult]:
+        hits = self._index.query(lambda database: search_words(database, wanted))
+        return [
+            SearchResult(hit, cut_snippet(read_text_at(hit.path, hit.offset, hit.length), query.words)) for hit in hits
+        ]
 
     def refresh(self) -> None:
         """Bring the words up to date if somebody has searched before."""
@@ -81,11 +87,11 @@ class Finder:
     def _index_new(self, database: sqlite3.Connection) -> SyncStats:
         return sync_text(database, self._files, lambda reads: read_all(reads, read_records))
 
-    def _costing(self, query: Query) -> frozenset[str] | None:
+    def _sessions_within_cost(self, query: SearchQuery) -> frozenset[str] | None:
         """The sessions of the cost that is asked for; None means any."""
-        if query.costs(None):
+        if query.matches_cost(None):
             return None
         pipeline = UsagePipeline(self._files, self._path)
         rows = pipeline.session_rows()
         pipeline.save()
-        return frozenset(session for session, row in rows.items() if query.costs(row.cost.usd))
+        return frozenset(session for session, row in rows.items() if query.matches_cost(row.cost.usd))

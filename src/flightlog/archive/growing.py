@@ -11,13 +11,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from flightlog.agents import source_of
-from flightlog.archive.catalogue import Catalogue
+from flightlog.archive.catalogue import SessionValueCache
 from flightlog.archive.door import LONG_BYTES, Archive
 from flightlog.model.damage import Damage
 from flightlog.model.events import Entry
 from flightlog.model.session import Session
 from flightlog.sources.claude_code.discover import AGENT
-from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.sources.claude_code.transcript import entries, read_subagent_info
 from flightlog.sources.protocol import SessionFile
 from flightlog.store.kept import TRANSCRIPT
 from flightlog.store.lines import TORN_TAIL
@@ -47,32 +47,32 @@ def _describe_file(path: Path, session: str) -> SessionFile:
     return SessionFile(str(path), session, stat.st_size, stat.st_mtime_ns, subagent, stat.st_dev, stat.st_ino)
 
 
-class Growing:
+class SessionFollower:
     """What is known of one session; `look` brings it up to date."""
 
     def __init__(self, archive: Archive, session: str) -> None:
         """Start without having read anything."""
-        recording = archive.find(session)
+        recording = archive.find_recording(session)
         self.session = recording.session
         self.bytes_read = 0
         self._archive, self._agent = archive, recording.agent
         self._lock = threading.Lock()
         self._value: SessionOutline | None = None
-        self._begin(Retain.TAIL)
+        self._reset_fold(Retain.TAIL)
 
-    def look(self) -> SessionOutline:
+    def refresh(self) -> SessionOutline:
         """Read what is new and return the outline; the same object when nothing is new."""
         with self._lock:
             try:
                 if self._read_on() or self._value is None:
                     self._value = self._build_outline()
             except OutOfOrder:
-                self._begin(Retain.ALL)
+                self._reset_fold(Retain.ALL)
                 self._read_on()
                 self._value = self._build_outline()
             return self._value
 
-    def _begin(self, retain: Retain) -> None:
+    def _reset_fold(self, retain: Retain) -> None:
         self._retain = retain
         self._fold = SessionFold(self.session, self._agent, price, retain)
         self._offsets: dict[str, int] = {}
@@ -88,15 +88,15 @@ class Growing:
 
     def _read_on(self) -> bool:
         fresh = False
-        files = self._archive.fresh(self.session)
+        files = self._archive.current_files(self.session)
         if any(file.size < self._offsets.get(file.path, 0) for file in files):
-            self._begin(self._retain)
+            self._reset_fold(self._retain)
         for file in files:
             start = self._offsets.get(file.path, 0)
             if file.size <= start:
                 continue
             if start == 0 and file.lane:
-                self._fold.add(lane_facts(file))
+                self._fold.add(read_subagent_info(file))
             self._torn.pop(file.path, None)
             for item in entries(file, start):
                 if isinstance(item, Damage) and item.why == TORN_TAIL:
@@ -110,27 +110,27 @@ class Growing:
         return fresh
 
 
-def outline(archive: Archive, written: str) -> SessionOutline:
+def read_outline(archive: Archive, written: str) -> SessionOutline:
     """Return a session's outline; that of a long one is cached in the index."""
-    recording = archive.find(written)
+    recording = archive.find_recording(written)
     if recording.size < LONG_BYTES:
         return archive.read_outline(recording.session)
-    with closing(Catalogue("outline", SessionOutline, archive.index)) as catalogue:
-        return catalogue.one(recording.session, recording.files, archive.read_outline)
+    with closing(SessionValueCache("outline", SessionOutline, archive.index_path)) as catalogue:
+        return catalogue.get_or_compute(recording.session, recording.files, archive.read_outline)
 
 
-def kept_outline(archive: Archive, session: str) -> SessionOutline | None:
+def load_cached_outline(archive: Archive, session: str) -> SessionOutline | None:
     """Return a long session's outline if the index has it for the files as they are."""
-    recording = archive.find(session)
+    recording = archive.find_recording(session)
     if recording.size < LONG_BYTES:
         return None
-    with closing(Catalogue("outline", SessionOutline, archive.index)) as catalogue:
-        return catalogue.known(recording.session, recording.files)
+    with closing(SessionValueCache("outline", SessionOutline, archive.index_path)) as catalogue:
+        return catalogue.get_if_current(recording.session, recording.files)
 
 
-def keep_outline(archive: Archive, session: str, outline: SessionOutline) -> None:
+def store_outline(archive: Archive, session: str, outline: SessionOutline) -> None:
     """Cache a long session's outline in the index."""
-    recording = archive.find(session)
+    recording = archive.find_recording(session)
     if recording.size >= LONG_BYTES:
-        with closing(Catalogue("outline", SessionOutline, archive.index)) as catalogue:
-            catalogue.one(recording.session, recording.files, lambda _: outline)
+        with closing(SessionValueCache("outline", SessionOutline, archive.index_path)) as catalogue:
+            catalogue.get_or_compute(recording.session, recording.files, lambda _: outline)

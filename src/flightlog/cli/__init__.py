@@ -5,37 +5,37 @@ import sys
 
 def main() -> None:
     """Run `flightlog`."""
-    from flightlog.cli.root import cli, run
+    from flightlog.cli.root import cli, run_command
 
-    sys.exit(run(cli, "flightlog", sys.argv[1:]))
+    sys.exit(run_command(cli, "flightlog", sys.argv[1:]))
 
 
 def ralph_runtime() -> None:
     """Run the loop under its source document's name."""
-    _alias("loop", "ralph-runtime")
+    _run_alias("loop", "ralph-runtime")
 
 
 def harness() -> None:
     """Run the lab under its source document's name."""
-    _alias("lab", "harness")
+    _run_alias("lab", "harness")
 
 
 def chat_retro() -> None:
     """Run retro under its source document's name."""
-    _alias("retro", "chat-retro")
+    _run_alias("retro", "chat-retro")
 
 
 def issue_workflow() -> None:
     """Run the issue workflow under its source document's name."""
-    _alias("issue", "issue-workflow")
+    _run_alias("issue", "issue-workflow")
 
 
 def ml_data_collector() -> None:
     """Run the dataset under its source document's name."""
-    _alias("dataset", "ml-data-collector")
+    _run_alias("dataset", "ml-data-collector")
 
 
-def _alias(noun: str, name: str) -> None:
+def _run_alias(noun: str, name: str) -> None:
     from flightlog.cli.root import run_alias
 
     sys.exit(run_alias(noun, name, sys.argv[1:]))

@@ -16,28 +16,28 @@ from flightlog.app import open_runtime
 OFFERED_MAX = 200
 
 
-def is_asked(environ: dict[str, str] | None = None) -> bool:
+def is_completing(environ: dict[str, str] | None = None) -> bool:
     """Whether a shell asks what to offer."""
     given = os.environ if environ is None else environ
     return any(name.endswith("_COMPLETE") and value.endswith("_complete") for name, value in given.items())
 
 
-def taught(command: click.Command, *path: str) -> click.Command:
+def offer_ids(command: click.Command, *path: str) -> click.Command:
     """Let the parameters of a command, and of those below it, offer ids."""
     for parameter in command.params:
-        offer = _offer(path, parameter.name or "")
+        offer = _find_offer(path, parameter.name or "")
         if offer is not None:
-            parameter.type = Ids(offer)
+            parameter.type = CompletableId(offer)
     if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
             each = command.get_command(context, name)
             if each is not None:
-                taught(each, *path, name)
+                offer_ids(each, *path, name)
     return command
 
 
-class Ids(click.types.StringParamType):
+class CompletableId(click.types.StringParamType):
     """Text that names something; what there is to name is told by `offer`."""
 
     def __init__(self, offer: Callable[[], Iterable[tuple[str, str]]]) -> None:
@@ -56,7 +56,7 @@ class Ids(click.types.StringParamType):
         return [CompletionItem(name, help=help_ or None) for name, help_ in every[:OFFERED_MAX]]
 
 
-def _sessions() -> Iterable[tuple[str, str]]:
+def _session_ids() -> Iterable[tuple[str, str]]:
     from flightlog.archive.door import open_archive
 
     found = open_archive(open_runtime()).recordings.values()
@@ -64,72 +64,76 @@ def _sessions() -> Iterable[tuple[str, str]]:
     return [(each.session, "") for each in newest]
 
 
-def _runs() -> Iterable[tuple[str, str]]:
-    from flightlog.lab.book import paths
+def _run_names() -> Iterable[tuple[str, str]]:
+    from flightlog.lab.book import list_run_paths
 
-    return [(path.name, "") for path in paths(Path.cwd() / "runs")]
+    return [(path.name, "") for path in list_run_paths(Path.cwd() / "runs")]
 
 
-def _loops() -> Iterable[tuple[str, str]]:
+def _loop_names() -> Iterable[tuple[str, str]]:
     from flightlog.app.loop_look import all_sessions
 
     runtime = open_runtime()
     return [(path.name, "") for path in all_sessions(runtime)]
 
 
-def _issues() -> Iterable[tuple[str, str]]:
-    from flightlog.app.retro import look
+def _issue_ids() -> Iterable[tuple[str, str]]:
+    from flightlog.app.retro import read_analysis_and_board
 
     runtime = open_runtime()
-    return [(each.id, each.title) for each in look(runtime)[1].issues.values()]
+    return [(each.id, each.title) for each in read_analysis_and_board(runtime)[1].issues.values()]
 
 
-def _clusters() -> Iterable[tuple[str, str]]:
-    from flightlog.app.retro import look
+def _cluster_ids() -> Iterable[tuple[str, str]]:
+    from flightlog.app.retro import read_analysis_and_board
 
     runtime = open_runtime()
-    return [(each.id, each.theme) for each in look(runtime)[1].clusters.values()]
+    return [(each.id, each.theme) for each in read_analysis_and_board(runtime)[1].clusters.values()]
 
 
-def _findings() -> Iterable[tuple[str, str]]:
-    from flightlog.app.retro import look
+def _finding_ids() -> Iterable[tuple[str, str]]:
+    from flightlog.app.retro import read_analysis_and_board
 
-    analysis, _ = look(open_runtime())
+    analysis, _ = read_analysis_and_board(open_runtime())
     return [(each.id, each.label) for each in analysis.patterns] if analysis else []
 
 
-def _rows() -> Iterable[tuple[str, str]]:
-    from flightlog.app.dataset import looked_at
-    from flightlog.dataset.book import read_book
+def _row_ids() -> Iterable[tuple[str, str]]:
+    from flightlog.app.dataset import find_dataset
+    from flightlog.dataset.book import read_dataset
 
-    place = looked_at(open_runtime())
-    rows = read_book(place.tracked).rows.values() if place else ()
+    place = find_dataset(open_runtime())
+    rows = read_dataset(place.tracked_dir).rows.values() if place else ()
     return [(str(row["id"]), str(row["kind"])) for row in rows if row.get("id") and row.get("kind") != "tombstone"]
 
 
-def _traceable() -> Iterable[tuple[str, str]]:
-    return [pair for offer in (_sessions, _loops, _runs, _findings, _issues, _rows) for pair in offer()]
+def _traceable_ids() -> Iterable[tuple[str, str]]:
+    return [
+        pair
+        for offer in (_session_ids, _loop_names, _run_names, _finding_ids, _issue_ids, _row_ids)
+        for pair in offer()
+    ]
 
 
 Offer = Callable[[], Iterable[tuple[str, str]]]
 
 # (command, or its beginning): {parameter: what it names}
 _TABLE: dict[tuple[str, ...], dict[str, Offer]] = {
-    ("session",): {"session_id": _sessions, "address": _sessions},
-    ("settle",): {"session_id": _sessions},
-    ("share",): {"session_id": _sessions},
-    ("trace",): {"address": _traceable},
-    ("live", "swap"): {"session_id": _sessions},
-    ("privacy", "scan"): {"paths": _sessions},
-    ("loop",): {"written": _loops},
-    ("lab", "collect"): {"session": _sessions},
-    ("lab",): {"run": _runs, "runs": _runs, "what": _runs, "resume": _runs},
-    ("retro",): {"pattern": _findings, "what": _findings},
-    ("issue",): {"written": _issues, "cluster": _clusters},
-    ("dataset",): {"row_id": _rows, "row_ids": _rows},
+    ("session",): {"session_id": _session_ids, "address": _session_ids},
+    ("settle",): {"session_id": _session_ids},
+    ("share",): {"session_id": _session_ids},
+    ("trace",): {"address": _traceable_ids},
+    ("live", "swap"): {"session_id": _session_ids},
+    ("privacy", "scan"): {"paths": _session_ids},
+    ("loop",): {"written": _loop_names},
+    ("lab", "collect"): {"session": _session_ids},
+    ("lab",): {"run": _run_names, "runs": _run_names, "what": _run_names, "resume": _run_names},
+    ("retro",): {"pattern": _finding_ids, "what": _finding_ids},
+    ("issue",): {"written": _issue_ids, "cluster": _cluster_ids},
+    ("dataset",): {"row_id": _row_ids, "row_ids": _row_ids},
 }
 
 
-def _offer(path: tuple[str, ...], parameter: str) -> Offer | None:
+def _find_offer(path: tuple[str, ...], parameter: str) -> Offer | None:
     found = [named[parameter] for begin, named in _TABLE.items() if path[: len(begin)] == begin and parameter in named]
     return found[0] if found else None

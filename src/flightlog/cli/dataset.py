@@ -10,7 +10,7 @@ import click
 from flightlog.app import open_runtime
 from flightlog.cli.output import json_option
 from flightlog.model.errors import Invalid
-from flightlog.model.text import counted, describe_removed, inert
+from flightlog.model.text import describe_redaction, make_inert, pluralize
 
 _JSON = json_option()
 _DRY = click.option("--dry-run", is_flag=True, help="Show what would be done and do nothing.")
@@ -42,26 +42,26 @@ def sync_to_jsonl(*, then_compact: bool, commits: bool, from_hook: bool, as_json
     from flightlog.cli.output import print_json
 
     runtime = open_runtime()
-    place, off = wiring.place_here(runtime), wiring.say_if_off(runtime)
+    place, off = wiring.locate_dataset(runtime), wiring.report_if_off(runtime)
     if commits:
-        new = wiring.sync_commits_here(runtime, place)
-        click.echo(json.dumps({"commits": new}) if as_json else counted(new, "commit"))
+        new = wiring.sync_new_commits(runtime, place)
+        click.echo(json.dumps({"commits": new}) if as_json else pluralize(new, "commit"))
         return
-    allowed = wiring.allowed_in(runtime, place.repository.top, own_hook=True) if from_hook else wiring.PERSON
-    report = wiring.sync_here(runtime, place, allowed)
-    problem = wiring.push_if_on(runtime, place) if "push" in allowed and not off else None
+    allowed = wiring.allowed_writes(runtime, place.repository.top, own_hook=True) if from_hook else wiring.PERSON
+    report = wiring.sync_repository(runtime, place, allowed)
+    problem = wiring.push_if_enabled(runtime, place) if "push" in allowed and not off else None
     if as_json:
         print_json(report)
     else:
-        written = f"{counted(report.sessions, 'session')} of this repository, {counted(report.rows, 'new row')}"
-        click.echo(f"{written}; {describe_removed(report.secrets, report.personal)}")
+        written = f"{pluralize(report.sessions, 'session')} of this repository, {pluralize(report.rows, 'new row')}"
+        click.echo(f"{written}; {describe_redaction(report.secrets, report.personal)}")
     if not (report.words or off):
         click.echo("words are withheld; to track them, redacted: track_words = true under [dataset]", err=True)
         click.echo("  in flightlog.toml, then: flightlog trust --yes", err=True)
     if problem is not None:
-        click.echo(f"not pushed: {inert(problem.message)}", err=True)
+        click.echo(f"not pushed: {make_inert(problem.message)}", err=True)
     if then_compact and not off:
-        _tell_compaction(wiring.compact_here(runtime, place, dry_run=False), err=True)
+        _print_compaction(wiring.compact_repository(runtime, place, dry_run=False), err=True)
 
 
 @tracked.command(epilog="Example: flightlog dataset tracked compact --commit")
@@ -74,11 +74,13 @@ def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
     from flightlog.cli.output import print_json
 
     runtime = open_runtime()
-    done = wiring.compact_here(runtime, wiring.existing_place(runtime), dry_run=dry_run, commit=commit and not dry_run)
+    done = wiring.compact_repository(
+        runtime, wiring.require_dataset(runtime), dry_run=dry_run, commit=commit and not dry_run
+    )
     if as_json:
         print_json(done)
     else:
-        _tell_compaction(done, err=False)
+        _print_compaction(done, err=False)
 
 
 @tracked.command(hidden=True, epilog="Example: flightlog dataset tracked merge %O %A %B %P (as git calls it)")
@@ -88,11 +90,11 @@ def compact(*, dry_run: bool, commit: bool, as_json: bool) -> None:
 @click.argument("name")
 def merge(base: Path, ours: Path, theirs: Path, name: str) -> None:
     """Merge versions of the base file NAME, as git asks of its merge drivers."""
-    from flightlog.dataset.compact import merged
-    from flightlog.store.files import replace
+    from flightlog.dataset.compact import merge_base_files
+    from flightlog.store.files import replace_file
 
     del base  # rows are never edited, so what both sides began with says nothing
-    replace(ours, merged(Path(name).name, [ours.read_bytes(), theirs.read_bytes()]), durable=False)
+    replace_file(ours, merge_base_files(Path(name).name, [ours.read_bytes(), theirs.read_bytes()]), durable=False)
 
 
 @dataset.command(epilog="Example: flightlog dataset stats --json | jq .counts")
@@ -102,7 +104,7 @@ def stats(*, as_json: bool) -> None:
     from flightlog.app import dataset as wiring
 
     runtime = open_runtime()
-    told = wiring.stats_here(runtime, wiring.existing_place(runtime))
+    told = wiring.dataset_stats(runtime, wiring.require_dataset(runtime))
     if as_json:
         click.echo(json.dumps(told))
         return
@@ -119,10 +121,10 @@ def status(*, as_json: bool) -> None:
     from flightlog.app import dataset as wiring
     from flightlog.cli.dataset_talk import safety_line
     from flightlog.cli.output import print_json
-    from flightlog.dataset.remote import safety
+    from flightlog.dataset.remote import measure_safety
 
     runtime = open_runtime()
-    told = safety(wiring.existing_place(runtime))
+    told = measure_safety(wiring.require_dataset(runtime))
     if as_json:
         print_json(told)
     else:
@@ -139,20 +141,20 @@ def check(*, fix: bool, as_json: bool) -> int:
     from flightlog.dataset import check as checking
 
     runtime = open_runtime()
-    place = wiring.existing_place(runtime)
-    for line in checking.fix(place, wiring.records(runtime, place)) if fix else ():
-        click.echo(inert(line), err=True)
-    found = checking.check(place)
+    place = wiring.require_dataset(runtime)
+    for line in checking.fix_dataset(place, wiring.make_row_redactor(runtime, place)) if fix else ():
+        click.echo(make_inert(line), err=True)
+    found = checking.check_dataset(place)
     if as_json:
         print_json(found)
     else:
         for one in found:
             mark = "note" if one.is_note else "wrong"
-            click.echo(inert(f"{mark}  {one.what}: {one.text} ({one.where})"))
+            click.echo(make_inert(f"{mark}  {one.what}: {one.text} ({one.where})"))
             if one.next:
                 click.secho(f"    {one.next}", fg="cyan")
         click.echo(
-            f"{sum(not one.is_note for one in found)} wrong, {counted(sum(one.is_note for one in found), 'note')}",
+            f"{sum(not one.is_note for one in found)} wrong, {pluralize(sum(one.is_note for one in found), 'note')}",
             err=True,
         )
     return int(any(not one.is_note for one in found))
@@ -168,10 +170,10 @@ def check(*, fix: bool, as_json: bool) -> int:
 def export(form: str, output: Path, *, as_json: bool) -> None:
     """Write the rows for other programs; what is in them was redacted before it was first written."""
     from flightlog.app import dataset as wiring
-    from flightlog.dataset.book import read_book
-    from flightlog.dataset.exports.files import export as write
+    from flightlog.dataset.book import read_dataset
+    from flightlog.dataset.exports.files import export_dataset as write
 
-    made = write(read_book(wiring.existing_place(open_runtime()).tracked), form, output.resolve())
+    made = write(read_dataset(wiring.require_dataset(open_runtime()).tracked_dir), form, output.resolve())
     if as_json:
         click.echo(json.dumps({"format": form, "output": str(output), "rows": made}))
     else:
@@ -187,15 +189,19 @@ def push(remote: str | None, *, as_json: bool) -> None:
     """Push the rows to a ref of this clone's own; your branch, index and files are not touched."""
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
-    from flightlog.dataset.remote import push as send
+    from flightlog.dataset.remote import push_shards as send
 
     runtime = open_runtime()
-    place = wiring.existing_place(runtime)
-    done = send(place, remote or str(wiring.said(runtime, place)["dataset.remote"].value), runtime.clock.now_ms())
+    place = wiring.require_dataset(runtime)
+    done = send(
+        place,
+        remote or str(wiring.load_project_settings(runtime, place)["dataset.remote"].value),
+        runtime.clock.now_ms(),
+    )
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{counted(done.shards, 'shard')} safe on {done.remote} as {done.ref}")
+        click.echo(f"{pluralize(done.shards, 'shard')} safe on {done.remote} as {done.ref}")
 
 
 @dataset.command(epilog="Example: flightlog dataset pull")
@@ -205,18 +211,18 @@ def pull(remote: str | None, *, as_json: bool) -> None:
     """Gather the rows every clone has pushed."""
     from flightlog.app import dataset as wiring
     from flightlog.cli.output import print_json
-    from flightlog.dataset.remote import pull as gather
+    from flightlog.dataset.remote import pull_rows as gather
 
     runtime = open_runtime()
-    if wiring.say_if_off(runtime):
+    if wiring.report_if_off(runtime):
         return
-    place = wiring.place_here(runtime)
-    where = remote or str(wiring.said(runtime, place)["dataset.remote"].value)
-    done = gather(place, where, wiring.records(runtime, place))
+    place = wiring.locate_dataset(runtime)
+    where = remote or str(wiring.load_project_settings(runtime, place)["dataset.remote"].value)
+    done = gather(place, where, wiring.make_row_redactor(runtime, place))
     if as_json:
         print_json(done)
     else:
-        click.echo(f"{counted(done.rows, 'new row')} from {counted(done.writers, 'writer')}")
+        click.echo(f"{pluralize(done.rows, 'new row')} from {pluralize(done.writers, 'writer')}")
 
 
 @dataset.command(epilog="Example: flightlog dataset judge chat-20261102-120001-3fa9c1 feedback good")
@@ -229,14 +235,14 @@ def judge(row_id: str, field: str, value: str, *, as_json: bool) -> None:
     from flightlog.app import dataset as wiring
 
     runtime = open_runtime()
-    if wiring.say_if_off(runtime):
+    if wiring.report_if_off(runtime):
         return
     try:
         said = json.loads(value)
     except ValueError:
         said = value
-    key = wiring.judge(runtime, wiring.existing_place(runtime), row_id, field, said)
-    click.echo(json.dumps({"of": key, "field": field, "value": said}) if as_json else inert(f"noted: {key}"))
+    key = wiring.record_judgment(runtime, wiring.require_dataset(runtime), row_id, field, said)
+    click.echo(json.dumps({"of": key, "field": field, "value": said}) if as_json else make_inert(f"noted: {key}"))
 
 
 @dataset.command(epilog="Example: flightlog dataset forget 2026-11-02_13a84f73 --yes")
@@ -260,15 +266,15 @@ def forget(row_ids: tuple[str, ...], **said: Any) -> int:
     if not (row_ids or said["text"] or said["since"] or said["before"]):
         raise Invalid("nothing to forget", hint="flightlog dataset forget ID, or --text, --since, --before")
     times = [since_ms(said[name], runtime.clock.now_ms(), UTC) if said[name] else None for name in ("since", "before")]
-    done = wiring.forget(
+    done = wiring.forget_rows(
         runtime,
-        wiring.existing_place(runtime),
+        wiring.require_dataset(runtime),
         row_ids,
         said["text"],
         times,
         dry_run=said["dry_run"] or not said["yes"],
     )
-    return _tell_let_go(done, **said)
+    return _print_removal(done, **said)
 
 
 @dataset.command("strip-words", epilog="Example: flightlog dataset strip-words --dry-run")
@@ -280,8 +286,8 @@ def strip_words(**said: Any) -> int:
     from flightlog.app import dataset as wiring
 
     runtime = open_runtime()
-    return _tell_let_go(
-        wiring.strip_words(runtime, wiring.existing_place(runtime), dry_run=said["dry_run"] or not said["yes"]), **said
+    return _print_removal(
+        wiring.strip_words(runtime, wiring.require_dataset(runtime), dry_run=said["dry_run"] or not said["yes"]), **said
     )
 
 
@@ -295,12 +301,12 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     from flightlog.cli.output import print_json
 
     runtime = open_runtime()
-    moves = wiring.retain_here(runtime, wiring.existing_place(runtime), dry_run=dry_run or not yes)
+    moves = wiring.retain_dataset(runtime, wiring.require_dataset(runtime), dry_run=dry_run or not yes)
     if as_json:
         print_json(moves)
     else:
         for move in moves:
-            click.echo(inert(f"{move.deed.value}  {move.age_days:,} days  {move.item.name}"))
+            click.echo(make_inert(f"{move.deed.value}  {move.age_days:,} days  {move.item.name}"))
     if not moves:
         click.echo("no row is older than the setting dataset.keep_days", err=True)
     elif not (yes or dry_run):
@@ -317,42 +323,42 @@ def install_hooks(*, dry_run: bool, remove: bool, as_json: bool) -> None:
     from flightlog.app import dataset as wiring
     from flightlog.app.setup import hook_command
     from flightlog.dataset import hooks
-    from flightlog.dataset.layout import prepare
+    from flightlog.dataset.layout import prepare_dataset
     from flightlog.privacy.trust import open_trust
 
     runtime = open_runtime()
-    place = wiring.place_here(runtime)
+    place = wiring.locate_dataset(runtime)
     command = hook_command()
-    changes = hooks.plan_removal(place.repository) if remove else hooks.plan(place.repository, command)
+    changes = hooks.plan_removal(place.repository) if remove else hooks.plan_hooks(place.repository, command)
     if not dry_run:
-        hooks.apply(place.repository, changes, command)
+        hooks.apply_changes(place.repository, changes, command)
         if not remove:
-            prepare(place, wiring.records(runtime, place))
+            prepare_dataset(place, wiring.make_row_redactor(runtime, place))
             open_trust(runtime).allow_rows(place.repository.top)
     told = [{"path": str(change.path), "removed": change.body is None} for change in changes]
     if as_json:
         click.echo(json.dumps({"changes": told, "done": not dry_run}))
         return
     for change in told:
-        click.echo(inert(f"{'removed' if change['removed'] else 'written'}: {change['path']}"))
-    click.echo("nothing was done" if dry_run else f"{counted(len(told), 'file')} changed", err=True)
+        click.echo(make_inert(f"{'removed' if change['removed'] else 'written'}: {change['path']}"))
+    click.echo("nothing was done" if dry_run else f"{pluralize(len(told), 'file')} changed", err=True)
 
 
-def _tell_let_go(done: Any, **said: Any) -> int:
+def _print_removal(done: Any, **said: Any) -> int:
     """Say what was let go; exit 1 where --yes or --dry-run is missing."""
-    from flightlog.cli.dataset_talk import let_go_lines
+    from flightlog.cli.dataset_talk import removal_lines
     from flightlog.cli.output import print_json
 
     if said["as_json"]:
         print_json(done)
-    for line in () if said["as_json"] else let_go_lines(done):
-        click.echo(inert(line))
+    for line in () if said["as_json"] else removal_lines(done):
+        click.echo(make_inert(line))
     if not (said["yes"] or said["dry_run"]):
         click.echo("nothing was done; add --yes to do it", err=True)
     return 0 if said["yes"] or said["dry_run"] else 1
 
 
-def _tell_compaction(done: object, *, err: bool) -> None:
+def _print_compaction(done: object, *, err: bool) -> None:
     from flightlog.cli.dataset_talk import compaction_lines
 
     for line in compaction_lines(done):

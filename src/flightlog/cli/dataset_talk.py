@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from flightlog.dataset.compact import Compaction
-from flightlog.dataset.remote import Safety
-from flightlog.dataset.retain import LetGo
-from flightlog.model.text import counted
+from flightlog.dataset.remote import RemoteSafety
+from flightlog.dataset.retain import RemovalReport
+from flightlog.model.text import pluralize
 
 
 def compaction_lines(done: Any) -> Iterator[str]:
@@ -16,11 +16,11 @@ def compaction_lines(done: Any) -> Iterator[str]:
     assert isinstance(done, Compaction)
     would = "would be " if done.dry_run else ""
     into = "the base files" if done.into == "base" else "one shard, because this is not the default branch"
-    yield f"{counted(done.shards, 'shard')} {would}folded into {into}"
+    yield f"{pluralize(done.shards, 'shard')} {would}folded into {into}"
     told = ", ".join(f"{number:,} {kind}" for kind, number in done.rows.items()) or "no rows"
-    yield f"{told}; {done.repeats:,} repeated, {counted(done.older, 'older version')}, {done.gone:,} gone for good"
+    yield f"{told}; {done.repeats:,} repeated, {pluralize(done.older, 'older version')}, {done.gone:,} gone for good"
     if done.restored:
-        yield f"{counted(done.restored, 'row')} came back from shards that history had dropped"
+        yield f"{pluralize(done.restored, 'row')} came back from shards that history had dropped"
     yield f"{done.bytes_before:,} bytes before, {done.bytes_after:,} after"
     for path in done.set_aside:
         yield f"could not be read whole, copied aside: {path}"
@@ -33,16 +33,16 @@ def compaction_lines(done: Any) -> Iterator[str]:
         yield "to commit it: flightlog dataset tracked compact --commit"
 
 
-def let_go_lines(done: LetGo) -> Iterator[str]:
+def removal_lines(done: RemovalReport) -> Iterator[str]:
     """Tell which rows went, what repeats them, and how to remove them from history."""
     would = "" if done.done else "would be "
-    kinds = ", ".join(counted(number, kind) for kind, number in done.counts.items()) or "no row"
-    yield f"{kinds} {would}removed; {counted(len(done.stripped), 'other row')} {would}without their words"
+    kinds = ", ".join(pluralize(number, kind) for kind, number in done.counts.items()) or "no row"
+    yield f"{kinds} {would}removed; {pluralize(len(done.stripped), 'other row')} {would}without their words"
     yield from (f"{would}removed, it repeats them: {path}" for path in done.files_removed)
     for path in done.files_left:
         is_row_file = path.startswith(".git-ml/tracked")
         yield f"holds them until {'the default branch is compacted' if is_row_file else 'you delete it'}: {path}"
-    versions = counted(done.versions_in_history, "version")
+    versions = pluralize(done.versions_in_history, "version")
     yield f"git history holds them in {versions} of files{'; to remove them there:' if done.commands else ''}"
     yield from (f"  {command}" for command in done.commands)
 
@@ -51,7 +51,7 @@ def stats_lines(told: dict[str, Any]) -> Iterator[str]:
     """Tell what a dataset amounts to."""
     have = told["counts"]
     yield ", ".join(f"{number:,} {name}" for name, number in have.items())
-    yield f"{told['bytes']:,} bytes tracked, {counted(told['pending'], 'shard')} not compacted"
+    yield f"{told['bytes']:,} bytes tracked, {pluralize(told['pending'], 'shard')} not compacted"
     spent = told["tokens"]
     yield f"{spent['input']:,} input, {spent['output']:,} output tokens, each response counted once"
     for name, one in told["milestones"].items():
@@ -59,8 +59,8 @@ def stats_lines(told: dict[str, Any]) -> Iterator[str]:
         yield f"{one['percent']:>5}%  {name.replace('_', ' ')} ({needs})"
     yield f"quality {told['quality']['score']} of 100"
     if told["words"]["chats_without_words"]:
-        yield f"{counted(told['words']['chats_without_words'], 'chat')} without words"
-    yield safety_line(msgspec.convert(told["safety"], Safety), told["now_ms"])
+        yield f"{pluralize(told['words']['chats_without_words'], 'chat')} without words"
+    yield safety_line(msgspec.convert(told["safety"], RemoteSafety), told["now_ms"])
 
 
 def safety_line(safe: Any, now_ms: int) -> str:
@@ -69,18 +69,18 @@ def safety_line(safe: Any, now_ms: int) -> str:
         return "none yet"
     if not safe.last_safe_ms:
         return "nothing of it is safe elsewhere yet: commit and push, or flightlog dataset push"
-    age = age_of(now_ms - safe.last_safe_ms)
+    age = format_age(now_ms - safe.last_safe_ms)
     behind = (safe.last_record_ms - safe.last_safe_ms) // 1000
     if behind <= 0 and not safe.shards_unsafe:
         return f"all of it is safe elsewhere, the last record of {age} ago too"
-    unsafe = counted(safe.shards_unsafe, "shard")
+    unsafe = pluralize(safe.shards_unsafe, "shard")
     return f"the last record that is safe elsewhere is {age} old, {unsafe} not: flightlog dataset push"
 
 
-def age_of(ms: int) -> str:
+def format_age(ms: int) -> str:
     """Tell an age in its largest unit."""
     seconds = max(ms, 0) // 1000
     for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:
-            return counted(seconds // size, unit)
-    return counted(seconds, "second")
+            return pluralize(seconds // size, unit)
+    return pluralize(seconds, "second")

@@ -3,10 +3,10 @@
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import examples, json_option
+from flightlog.cli.output import format_examples, json_option
 
 
-@click.group(invoke_without_command=True, epilog=examples("flightlog demo", "flightlog demo rewind"))
+@click.group(invoke_without_command=True, epilog=format_examples("flightlog demo", "flightlog demo rewind"))
 @json_option("Print the recorded session and its usage as JSON.")
 @click.pass_context
 def demo(context: click.Context, *, as_json: bool) -> None:
@@ -16,30 +16,32 @@ def demo(context: click.Context, *, as_json: bool) -> None:
         return
     from datetime import UTC
 
-    from flightlog.app.demo import SEARCHED, performed
+    from flightlog.app.demo import SEARCHED, perform_demo
     from flightlog.cli.output import print_json
     from flightlog.cli.story import print_story
     from flightlog.cli.usage import print_usage
     from flightlog.model.usage import Breakdown
     from flightlog.usage.report_json import report_json
-    from flightlog.views.story import Telling, story
-    from flightlog.views.story_forms import short
+    from flightlog.views.story import RenderOptions, render_session
+    from flightlog.views.story_forms import short_address
 
     click.echo("a scripted agent works in a directory of its own; nothing of yours is touched", err=True)
-    with performed(runtime) as shown:
-        told = shown.archive.session(shown.session)
-        report = shown.archive.usage(Breakdown.SESSION, UTC)
+    with perform_demo(runtime) as shown:
+        told = shown.archive.read_session(shown.session)
+        report = shown.archive.usage_report(Breakdown.SESSION, UTC)
     if as_json:
         print_json(
             {"session": told, "usage": report_json(report, "UTC"), "kept_bytes": shown.kept_bytes, "found": shown.found}
         )
         return
-    print_story(story(told, Telling(runtime.zone)))
+    print_story(render_session(told, RenderOptions(runtime.zone)))
     click.echo()
     print_usage(report)
     same = "the same" if shown.same_without_the_agent else "NOT the same"
     click.echo(f"\nkept for good: {shown.kept_bytes:,} bytes; told from our copy alone it is {same}")
-    click.echo(f"search for {SEARCHED!r}: {', '.join(short(address) for address in shown.found) or 'nothing found'}")
+    click.echo(
+        f"search for {SEARCHED!r}: {', '.join(short_address(address) for address in shown.found) or 'nothing found'}"
+    )
     click.echo("\nwhile it ran, `flightlog watch` showed:\n")
     for line in shown.board:
         click.echo(f"  {line}".rstrip())
@@ -55,13 +57,13 @@ def rewind(*, as_json: bool) -> int:
     """
     import msgspec
 
-    from flightlog.app.demo_rewind import ASKED, SAID, TURN, rewound
-    from flightlog.cli.lab_progress import Told
+    from flightlog.app.demo_rewind import ASKED, SAID, TURN, perform_rewind
+    from flightlog.cli.lab_progress import RunProgress
     from flightlog.cli.lab_show import print_side_by_side
     from flightlog.cli.output import print_json, print_table
 
     click.echo("an agent works in a directory of its own, offline; nothing of yours is touched", err=True)
-    with rewound(open_runtime(), Told()) as shown:
+    with perform_rewind(open_runtime(), RunProgress()) as shown:
         told = msgspec.to_builtins(shown)
     certificate = told["replay"]["certificate"] or {}
     ends = [each["sessions"][0] for each in (told["source"], told["branch"])]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import json_option, print_done, print_json, print_table
+from flightlog.cli.output import json_option, print_json, print_outcome, print_table
 from flightlog.model.errors import Invalid
-from flightlog.model.text import counted, inert, one_line
+from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
     from flightlog.retro.issues.board import Board, Issue
@@ -33,34 +33,36 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
 
     What a loop, a run, a running session or the dataset of this project found wrong is drafted first.
     """
-    from flightlog.app.incidents import incidents
-    from flightlog.app.retro import open_room
+    from flightlog.app.incidents import iter_incidents
+    from flightlog.app.retro import open_retro_store
     from flightlog.retro import workflow
     from flightlog.retro.issues import drafts
-    from flightlog.retro.noticing import notice
+    from flightlog.retro.noticing import draft_incidents
 
     runtime = open_runtime()
-    room = open_room(runtime)
-    with room.held():
-        noticed = notice(room, incidents(runtime, room.root.parent))
-        analysis = room.analysis()
+    room = open_retro_store(runtime)
+    with room.lock():
+        noticed = draft_incidents(room, iter_incidents(runtime, room.root.parent))
+        analysis = room.load_analysis()
         for pattern in drafts.worth_an_issue(analysis.patterns) if findings and analysis else ():
-            room.put_draft(drafts.of_finding(pattern, room.now_ms()))
-        done = workflow.process(room)
+            room.store_draft(drafts.draft_from_finding(pattern, room.now_ms()))
+        done = workflow.process_drafts(room)
         published: list[str] = []
         if not as_json:
-            _table(done.board.open())
-        if _agreed(done.board, yes=yes):
-            workflow.approve(room)
-            published = workflow.publish(room)
-        board = room.board()
+            _print_issues(done.board.open_issues())
+        if _confirm_publishing(done.board, yes=yes):
+            workflow.approve_clusters(room)
+            published = workflow.publish_issues(room)
+        board = room.load_board()
     for line in done.unreadable:
-        click.echo(inert(f"left alone: {line}"), err=True)
+        click.echo(make_inert(f"left alone: {line}"), err=True)
     if as_json:
         counts = {"imported": done.imported, "repeated": done.repeated, "reopened": done.reopened}
-        print_json(counts | {"published": published, "issues": board.open()})
+        print_json(counts | {"published": published, "issues": board.open_issues()})
         return
-    said = f"{counted(len(noticed), 'incident')} noticed, {len(done.imported)} imported, {len(done.repeated)} repeated"
+    said = (
+        f"{pluralize(len(noticed), 'incident')} noticed, {len(done.imported)} imported, {len(done.repeated)} repeated"
+    )
     click.echo(f"{said}, {len(done.reopened)} reopened, {len(published)} published", err=True)
 
 
@@ -69,28 +71,29 @@ def process(*, yes: bool, findings: bool, as_json: bool) -> None:
 @json_option()
 def list_issues(*, status: str, as_json: bool) -> None:
     """List issues, most urgent first."""
-    from flightlog.app.retro import find_room
+    from flightlog.app.retro import find_retro_store
     from flightlog.retro.issues.board import STATUSES
 
     if status and status not in STATUSES:
         raise Invalid(f"no such status: {status[:40]}", hint=f"one of: {', '.join(STATUSES)}")
-    board = find_room(open_runtime()).board()
+    board = find_retro_store(open_runtime()).load_board()
     chosen = [each for each in board.issues.values() if status in ("", each.status)]
     chosen.sort(key=lambda each: (-each.priority_score, each.id))
     if as_json:
         print_json(chosen)
         return
-    _table(chosen)
+    _print_issues(chosen)
 
 
 @issue.command(epilog="Example: flightlog issue clusters")
 @json_option()
 def clusters(*, as_json: bool) -> None:
     """List clusters with their rank and whether they were approved."""
-    from flightlog.app.retro import find_room
+    from flightlog.app.retro import find_retro_store
 
     found = sorted(
-        find_room(open_runtime()).board().clusters.values(), key=lambda each: (-each.aggregate_priority, each.id)
+        find_retro_store(open_runtime()).load_board().clusters.values(),
+        key=lambda each: (-each.aggregate_priority, each.id),
     )
     if as_json:
         print_json(found)
@@ -106,15 +109,15 @@ def clusters(*, as_json: bool) -> None:
 @json_option()
 def drafts(*, as_json: bool) -> None:
     """List drafts that wait to be imported."""
-    from flightlog.app.retro import find_room
+    from flightlog.app.retro import find_retro_store
 
     runtime = open_runtime()
-    found = sorted(path.name for path in (find_room(runtime).root / "issue-drafts").glob("draft_*.json"))
+    found = sorted(path.name for path in (find_retro_store(runtime).root / "issue-drafts").glob("draft_*.json"))
     if as_json:
         print_json(found)
         return
     for name in found:
-        click.echo(inert(name))
+        click.echo(make_inert(name))
 
 
 @issue.command(epilog="Example: flightlog issue approve cluster-1f2e3d4c")
@@ -122,13 +125,13 @@ def drafts(*, as_json: bool) -> None:
 @json_option("Print the clusters as JSON.")
 def approve(cluster: str, *, as_json: bool) -> None:
     """Agree to work on a cluster, so that its issues may be published."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import open_retro_store
     from flightlog.retro import workflow
 
-    room = open_room(open_runtime())
-    with room.held():
-        names = workflow.approve(room, cluster)
-    print_done({"approved": names}, f"approved: {', '.join(names)}", as_json=as_json)
+    room = open_retro_store(open_runtime())
+    with room.lock():
+        names = workflow.approve_clusters(room, cluster)
+    print_outcome({"approved": names}, f"approved: {', '.join(names)}", as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue preview")
@@ -136,15 +139,15 @@ def approve(cluster: str, *, as_json: bool) -> None:
 @json_option()
 def preview(written: str | None, *, as_json: bool) -> None:
     """Show exactly what publishing would write, checked for what is private."""
-    from flightlog.app.retro import find_room
+    from flightlog.app.retro import find_retro_store
     from flightlog.model.pages import Clean
     from flightlog.retro import workflow
 
-    pages = workflow.preview(find_room(open_runtime()), written or "")
+    pages = workflow.preview_issues(find_retro_store(open_runtime()), written or "")
     told = [{"path": page.path, "body": page.body.text} for page in pages if isinstance(page.body, Clean)]
     for each in () if as_json else told:
-        click.echo(inert(f"{each['path']}\n{each['body']}"))
-    print_done(told, f"{len(told)} would be public", as_json=as_json)
+        click.echo(make_inert(f"{each['path']}\n{each['body']}"))
+    print_outcome(told, f"{len(told)} would be public", as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue publish 1f2e3d4c5b6a")
@@ -153,19 +156,19 @@ def preview(written: str | None, *, as_json: bool) -> None:
 @json_option("Print the files as JSON.")
 def publish(written: str | None, *, dry_run: bool, as_json: bool) -> None:
     """Write the public files of approved issues, or of one issue."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import open_retro_store
     from flightlog.retro import workflow
 
-    room = open_room(open_runtime())
-    with room.held():
+    room = open_retro_store(open_runtime())
+    with room.lock():
         if dry_run:
-            names = [page.path for page in workflow.preview(room, written or "")]
+            names = [page.path for page in workflow.preview_issues(room, written or "")]
         else:
-            names = workflow.publish(room, written or "")
+            names = workflow.publish_issues(room, written or "")
     for name in () if as_json else names:
         click.echo(name)
     talk = f"{len(names)} {'would be' if dry_run else 'are'} public"
-    print_done({"files": names, "written": not dry_run}, talk, as_json=as_json)
+    print_outcome({"files": names, "written": not dry_run}, talk, as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue start 1f2e3d")
@@ -173,7 +176,7 @@ def publish(written: str | None, *, dry_run: bool, as_json: bool) -> None:
 @_ISSUE
 def start(written: str, *, as_json: bool) -> None:
     """Take an issue up: in progress."""
-    _move(written, "in_progress", as_json=as_json)
+    _move_issue(written, "in_progress", as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue defer 1f2e3d --notes 'after the release'")
@@ -182,7 +185,7 @@ def start(written: str, *, as_json: bool) -> None:
 @_ISSUE
 def defer(written: str, *, notes: str, as_json: bool) -> None:
     """Put an issue off."""
-    _move(written, "deferred", notes, as_json=as_json)
+    _move_issue(written, "deferred", notes, as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue wontfix 1f2e3d --notes 'as it should be'")
@@ -191,7 +194,7 @@ def defer(written: str, *, notes: str, as_json: bool) -> None:
 @_ISSUE
 def wontfix(written: str, *, notes: str, as_json: bool) -> None:
     """Give an issue up."""
-    _move(written, "wont_fix", notes, as_json=as_json)
+    _move_issue(written, "wont_fix", notes, as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue reopen 1f2e3d")
@@ -199,7 +202,7 @@ def wontfix(written: str, *, notes: str, as_json: bool) -> None:
 @_ISSUE
 def reopen(written: str, *, as_json: bool) -> None:
     """Take an issue back that was put off, given up or resolved."""
-    _move(written, "triaged", as_json=as_json)
+    _move_issue(written, "triaged", as_json=as_json)
 
 
 @issue.command(epilog="Example: flightlog issue resolve 1f2e3d --notes 'Fixed state validation'")
@@ -209,13 +212,13 @@ def reopen(written: str, *, as_json: bool) -> None:
 @_ISSUE
 def resolve(written: str, *, notes: str, by: str, as_json: bool) -> None:
     """Move an issue out of issues/ and into the changelog."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import open_retro_store
     from flightlog.retro import workflow
 
-    room = open_room(open_runtime())
-    with room.held():
-        done = workflow.resolve(room, written, notes, by)
-    print_done(done, f"{done.id} is {done.status}", as_json=as_json)
+    room = open_retro_store(open_runtime())
+    with room.lock():
+        done = workflow.resolve_issue(room, written, notes, by)
+    print_outcome(done, f"{done.id} is {done.status}", as_json=as_json)
 
 
 @issue.command("report-bug", epilog="Example: flightlog issue report-bug --title 'Wrong total' --description '…'")
@@ -226,36 +229,36 @@ def resolve(written: str, *, notes: str, by: str, as_json: bool) -> None:
 @json_option("Print the draft and its path as JSON.")
 def report_bug(*, title: str, description: str, severity: str | None, files: tuple[str, ...], as_json: bool) -> None:
     """Write a private draft: asks at a terminal, else takes --title and --description."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import open_retro_store
     from flightlog.retro.issues import drafts as made
 
     if not title and sys.stdin.isatty():
         title = click.prompt("Title")
         description = description or click.prompt("What happened", default="")
         severity = severity or click.prompt("Severity", type=_SEVERITIES, default="medium")
-    room = open_room(open_runtime())
-    state = room.analysis()
+    room = open_retro_store(open_runtime())
+    state = room.load_analysis()
     facts = {
         "schema_version": str(state.schema_version) if state else "none",
         "patterns": str(len(state.patterns)) if state else "0",
         "corrupt_state": str(any((room.root / "state").glob("*.corrupt-*"))),
     }
-    one = made.draft(title, description, room.now_ms(), severity, affected_files=files, context=facts)  # type: ignore[arg-type]
-    path = str(room.put_draft(one))
+    one = made.make_draft(title, description, room.now_ms(), severity, affected_files=files, context=facts)  # type: ignore[arg-type]
+    path = str(room.store_draft(one))
     print_json({"path": path, "draft": one}) if as_json else click.echo(path)
 
 
-def _move(written: str, to: str, notes: str = "", *, as_json: bool) -> None:
-    from flightlog.app.retro import open_room
+def _move_issue(written: str, to: str, notes: str = "", *, as_json: bool) -> None:
+    from flightlog.app.retro import open_retro_store
     from flightlog.retro import workflow
 
-    room = open_room(open_runtime())
-    with room.held():
-        moved = workflow.carry(room, written, to, notes)  # type: ignore[arg-type]
-    print_done(moved, f"{moved.id} is {moved.status}", as_json=as_json)
+    room = open_retro_store(open_runtime())
+    with room.lock():
+        moved = workflow.move_issue(room, written, to, notes)  # type: ignore[arg-type]
+    print_outcome(moved, f"{moved.id} is {moved.status}", as_json=as_json)
 
 
-def _agreed(board: "Board", *, yes: bool) -> bool:
+def _confirm_publishing(board: "Board", *, yes: bool) -> bool:
     from flightlog.retro.workflow import has_finding
 
     pending = [each for each in board.clusters.values() if each.status == "pending"]
@@ -266,12 +269,12 @@ def _agreed(board: "Board", *, yes: bool) -> bool:
     if yes or not waiting:
         return True
     if not sys.stdin.isatty():
-        click.echo(f"{counted(waiting, 'cluster')} to be approved: flightlog issue process --yes", err=True)
+        click.echo(f"{pluralize(waiting, 'cluster')} to be approved: flightlog issue process --yes", err=True)
         return False
-    return click.confirm(f"Approve and publish {counted(waiting, 'cluster')}?", default=True, err=True)
+    return click.confirm(f"Approve and publish {pluralize(waiting, 'cluster')}?", default=True, err=True)
 
 
-def _table(issues: "Sequence[Issue]") -> None:
+def _print_issues(issues: "Sequence[Issue]") -> None:
     rows = [
         (each.id, each.status, each.severity or "", str(each.frequency), f"{each.priority_score:.1f}",
          each.cluster_id, one_line(each.title, 60))

@@ -18,15 +18,17 @@ def branch_points(run: str, runs_dir: Path, *, session: int, replicate: int | No
     """Propose turns of a session of RUN to replay from: errors, work that was taken back, circles; each with why."""
     from flightlog.app import lab_replay as app
     from flightlog.cli.output import print_json, print_table
-    from flightlog.model.text import inert
+    from flightlog.model.text import make_inert
 
-    found = app.source(open_runtime(), runs_dir, run, session, replicate or 0)
-    points = found.points()
+    found = app.open_replay_source(open_runtime(), runs_dir, run, session, replicate or 0)
+    points = found.suggest_branches()
     if as_json:
         print_json(points)
         return
-    print_table(["turn", "kind", "why"], [[str(each.turn), each.kind, inert(each.why)] for each in points], right=(0,))
+    print_table(
+        ["turn", "kind", "why"], [[str(each.turn), each.kind, make_inert(each.why)] for each in points], right=(0,)
+    )
     if points:
-        click.echo(f"flightlog lab replay {inert(run)} --session {session} --turn {points[0].turn}", err=True)
+        click.echo(f"flightlog lab replay {make_inert(run)} --session {session} --turn {points[0].turn}", err=True)
     else:
         click.echo("nothing failed, was taken back or went in circles", err=True)

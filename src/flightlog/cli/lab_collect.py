@@ -28,8 +28,8 @@ def collect(session: str | None, runs_dir: Path, *, as_json: bool, **given: Any)
     if not (session or given["every"] or given["only_list"]):
         raise click.UsageError("name a SESSION, or use --all or --list")
     names = ("projects_dir", "exclude_current", "limit")
-    choice = app.Choice(not (given["only_list"] or given["dry_run"]), *(given[name] for name in names))
-    rows = app.collected(open_runtime(), session or "", runs_dir, choice)
+    choice = app.CollectOptions(not (given["only_list"] or given["dry_run"]), *(given[name] for name in names))
+    rows = app.collect_sessions(open_runtime(), session or "", runs_dir, choice)
     if as_json:
         print_json(rows)
     else:

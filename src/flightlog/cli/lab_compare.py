@@ -7,17 +7,23 @@ import click
 
 from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
-from flightlog.cli.output import examples
+from flightlog.cli.output import format_examples
 from flightlog.model.errors import Unavailable
-from flightlog.model.text import counted, inert, one_line
+from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
-    from flightlog.lab.statistics.amounts import Amount
-    from flightlog.lab.statistics.divergence import Node
-    from flightlog.lab.statistics.shape import Against, Analysis, Answer, Share, Told
+    from flightlog.lab.statistics.amounts import MeanEstimate
+    from flightlog.lab.statistics.divergence import PathNode
+    from flightlog.lab.statistics.shape import (
+        ExperimentAnalysis,
+        GroupComparison,
+        GroupSummary,
+        QuestionResult,
+        ShareEstimate,
+    )
 
 
-@click.command(epilog=examples("flightlog lab compare run-a run-b", "flightlog lab compare my-run --write"))
+@click.command(epilog=format_examples("flightlog lab compare run-a run-b", "flightlog lab compare my-run --write"))
 @click.argument("runs", nargs=-1, required=True, metavar="RUN [RUN…]")
 @click.option("--by", type=click.Choice(["arguments", "tool"]), default="arguments", show_default=True,
               help="When two actions are the same.")  # fmt: skip
@@ -34,62 +40,64 @@ def compare(runs: tuple[str, ...], runs_dir: Path, *, write: bool, as_json: bool
     """
     from flightlog.app import lab as app
     from flightlog.app import lab_statistics as statistics
-    from flightlog.cli.lab_show import print_compared
+    from flightlog.cli.lab_show import print_comparison
     from flightlog.cli.output import print_json
-    from flightlog.lab.compare import compared
+    from flightlog.lab.compare import compare_runs
     from flightlog.lab.statistics.shape import as_wire
 
     runtime = open_runtime()
     if write and len(runs) > 1:
         raise click.UsageError("--write takes one run: each has an analysis.md of its own")
-    books = [app.open_book(runtime, runs_dir, each) for each in runs]
+    books = [app.open_run(runtime, runs_dir, each) for each in runs]
     try:
-        analysis = statistics.analysed(runtime, books, how["by"], how["seed"])
+        analysis = statistics.analyze_runs(runtime, books, how["by"], how["seed"])
     except Unavailable as error:
         if write:
             raise
         click.echo(f"{error.message}: {error.hint}", err=True)
         analysis = None
-    told = compared(books, runtime.program_path)
-    root = statistics.divergence(runtime, books if len(books) > 1 else statistics.family(runtime, books[0]), how["by"])
+    told = compare_runs(books, runtime.program_path)
+    root = statistics.build_divergence_tree(
+        runtime, books if len(books) > 1 else statistics.list_run_family(runtime, books[0]), how["by"]
+    )
     if as_json:
-        print_json(told | {"statistics": as_wire(analysis) if analysis else None, "ways": _wire(root)})
+        print_json(told | {"statistics": as_wire(analysis) if analysis else None, "ways": _divergence_fields(root)})
     else:
-        print_compared(told)
+        print_comparison(told)
         print_analysis(analysis) if analysis else None
-        _print_ways(root)
+        _print_divergence(root)
     if write and analysis:
-        click.echo(f"written: {inert(str(statistics.write(runtime, books[0], analysis)))}", err=True)
+        click.echo(f"written: {make_inert(str(statistics.write_analysis(runtime, books[0], analysis)))}", err=True)
 
 
-def print_analysis(analysis: "Analysis") -> None:
+def print_analysis(analysis: "ExperimentAnalysis") -> None:
     """Print what samples mean."""
     for answer in analysis.answers:
         click.echo(
-            inert(f"\n{answer.name}" + (f"  (then: {one_line(answer.recorded, 90)})" if answer.recorded else ""))
+            make_inert(f"\n{answer.name}" + (f"  (then: {one_line(answer.recorded, 90)})" if answer.recorded else ""))
         )
         _print_groups(answer)
         for against in answer.against:
             _print_against(against, answer)
     if analysis.tests:
         click.echo(
-            f"\n{counted(analysis.tests, 'comparison')}; a finding is what {analysis.rule}'s rule leaves at or below "
+            f"\n{pluralize(analysis.tests, 'comparison')}; a finding is what {analysis.rule}'s rule leaves at or below "
             f"{analysis.level:g}. Intervals hold with {analysis.confidence:.0%}.",
             err=True,
         )
 
 
-def _print_ways(root: "Node") -> None:
-    from flightlog.lab.statistics.drawing import ways
+def _print_divergence(root: "PathNode") -> None:
+    from flightlog.lab.statistics.drawing import iter_path_lines
 
     if len(root.places) > 1:
         click.echo("\nwhere ways part")
-        for line in ways(root, 90):
-            click.echo(inert(f"  {line}"))
+        for line in iter_path_lines(root, 90):
+            click.echo(make_inert(f"  {line}"))
 
 
-def _wire(root: "Node") -> list[dict[str, Any]]:
-    from flightlog.lab.statistics.divergence import outline
+def _divergence_fields(root: "PathNode") -> list[dict[str, Any]]:
+    from flightlog.lab.statistics.divergence import list_segments
 
     return [
         {
@@ -100,55 +108,61 @@ def _wire(root: "Node") -> list[dict[str, Any]]:
             "sessions": each.first.places,
             "ends": each.last.ends,
         }
-        for each in outline(root)
+        for each in list_segments(root)
     ]
 
 
-def _print_groups(answer: "Answer") -> None:
+def _print_groups(answer: "QuestionResult") -> None:
     from flightlog.cli.output import print_table
 
-    rows = [row for group in answer.groups for row in _rows(group)]
+    rows = [row for group in answer.groups for row in _group_rows(group)]
     print_table(["group", "what", "seen", "share", "", "interval"], rows, right=(2, 3))
     for group in answer.groups:
         agree = "" if group.agreement is None else f"  two agree: {group.agreement:.0%}"
-        again = f"  as recorded: {_span(group.as_recorded)}" if group.as_recorded else ""
+        again = f"  as recorded: {_format_share(group.as_recorded)}" if group.as_recorded else ""
         lost = f"  no answer: {len(group.failed)}" if group.failed else ""
-        amounts = "".join(f"  {_mean(name, each)}" for name, each in group.amounts.items() if each)
+        amounts = "".join(f"  {_format_mean(name, each)}" for name, each in group.amounts.items() if each)
         stopped = "  (stopped by --until-width)" if group.stopped else ""
-        click.echo(inert(f"  {group.name}: n = {group.n}{stopped}{agree}{again}{amounts}{lost}"))
+        click.echo(make_inert(f"  {group.name}: n = {group.n}{stopped}{agree}{again}{amounts}{lost}"))
 
 
-def _rows(group: "Told") -> list[list[str]]:
-    from flightlog.lab.statistics.drawing import bar
+def _group_rows(group: "GroupSummary") -> list[list[str]]:
+    from flightlog.lab.statistics.drawing import draw_share_bar
 
     shares = [*group.actions[:10], *group.outcomes]
     rows = [
-        ["" if place else group.name, one_line(each.label or each.name, 60), f"{each.hits}/{each.n}",
-         f"{each.share:.0%}", bar(each), f"{100 * each.interval.low:.0f} to {100 * each.interval.high:.0f} %"]
+        [
+            "" if place else group.name,
+            one_line(each.label or each.name, 60),
+            f"{each.hits}/{each.n}",
+            f"{each.share:.0%}",
+            draw_share_bar(each),
+            f"{100 * each.interval.low:.0f} to {100 * each.interval.high:.0f} %",
+        ]
         for place, each in enumerate(shares)
-    ]  # fmt: skip
+    ]
     return rows + (
-        [["", f"… {counted(len(group.actions) - 10, 'other action')}", "", "", "", ""]]
+        [["", f"… {pluralize(len(group.actions) - 10, 'other action')}", "", "", "", ""]]
         if len(group.actions) > 10
         else []
     )
 
 
-def _print_against(against: "Against", answer: "Answer") -> None:
-    from flightlog.lab.statistics.writing import effect
+def _print_against(against: "GroupComparison", answer: "QuestionResult") -> None:
+    from flightlog.lab.statistics.writing import describe_effect
 
-    click.echo(inert(f"  {against.group} against {against.base}: {against.verdict}"))
+    click.echo(make_inert(f"  {against.group} against {against.base}: {against.verdict}"))
     labels = {share.name: share.label for group in answer.groups for share in group.actions}
     for test in against.tests:
         mark = "*" if test.is_finding else " "
-        said = f"{effect(test, labels)}; {test.test}, p = {test.p:.3g}, {test.p_adjusted:.3g} after Holm"
-        click.echo(inert(f"   {mark} {one_line(said, 240)}"))
+        said = f"{describe_effect(test, labels)}; {test.test}, p = {test.p:.3g}, {test.p_adjusted:.3g} after Holm"
+        click.echo(make_inert(f"   {mark} {one_line(said, 240)}"))
 
 
-def _span(share: "Share") -> str:
+def _format_share(share: "ShareEstimate") -> str:
     return f"{share.share:.0%} ({100 * share.interval.low:.0f} to {100 * share.interval.high:.0f} %)"
 
 
-def _mean(name: str, amount: "Amount") -> str:
+def _format_mean(name: str, amount: "MeanEstimate") -> str:
     span = f" ({amount.interval.low:.4g} to {amount.interval.high:.4g})" if amount.interval else ""
     return f"{name} {amount.mean:.4g}{span}"

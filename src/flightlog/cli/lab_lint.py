@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import examples, json_option
-from flightlog.model.text import counted
+from flightlog.cli.output import format_examples, json_option
+from flightlog.model.text import pluralize
 
 if TYPE_CHECKING:
-    from flightlog.app.trajectories import Linted
-    from flightlog.views.atif.findings import Finding
+    from flightlog.app.trajectories import LintReport
+    from flightlog.views.atif.findings import LintFinding
 
 
 @click.command(
     "lint",
-    epilog=examples("flightlog lab lint runs/greet", "flightlog lab lint trajectory.json --strict"),
+    epilog=format_examples("flightlog lab lint runs/greet", "flightlog lab lint trajectory.json --strict"),
 )
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option(
@@ -36,29 +36,30 @@ def lint(path: Path, *, source: str, strict: bool, as_json: bool) -> None:
 
     linted = lint_path(open_runtime(), path, source)
     if as_json:
-        print_json([_wire(each) for each in linted])
+        print_json([_lint_fields(each) for each in linted])
     else:
         for each in linted:
-            _print(each, path)
+            _print_lint(each, path)
         errors, warnings = (
-            sum(map(len, kinds)) for kinds in zip(*(_sorted(each.findings) for each in linted), strict=True)
+            sum(map(len, kinds)) for kinds in zip(*(_split_by_severity(each.findings) for each in linted), strict=True)
         )
         click.echo(
-            f"{counted(len(linted), 'document')}, {counted(errors, 'error')}, {counted(warnings, 'warning')}", err=True
+            f"{pluralize(len(linted), 'document')}, {pluralize(errors, 'error')}, {pluralize(warnings, 'warning')}",
+            err=True,
         )
     bad = any(each.findings if strict else not is_sound(each.findings) for each in linted)
     if bad:
         raise click.exceptions.Exit(1)
 
 
-def _sorted(findings: "list[Finding]") -> "tuple[list[Finding], list[Finding]]":
+def _split_by_severity(findings: "list[LintFinding]") -> "tuple[list[LintFinding], list[LintFinding]]":
     from flightlog.views.atif.findings import Severity
 
     errors = [each for each in findings if each.severity is Severity.ERROR]
     return errors, [each for each in findings if each.severity is not Severity.ERROR]
 
 
-def _wire(linted: "Linted") -> dict[str, object]:
+def _lint_fields(linted: "LintReport") -> dict[str, object]:
     return {
         "path": linted.path,
         "findings": [
@@ -69,15 +70,15 @@ def _wire(linted: "Linted") -> dict[str, object]:
     }
 
 
-def _print(linted: "Linted", asked: Path) -> None:
+def _print_lint(linted: "LintReport", asked: Path) -> None:
     from flightlog.cli.output import print_table
-    from flightlog.model.text import inert
+    from flightlog.model.text import make_inert
 
     name = linted.path if asked.is_file() else str(Path(linted.path).relative_to(asked))
-    click.echo(f"{inert(name)}: {'ok' if not linted.findings else counted(len(linted.findings), 'finding')}")
+    click.echo(f"{make_inert(name)}: {'ok' if not linted.findings else pluralize(len(linted.findings), 'finding')}")
     for each in linted.findings:
-        click.echo(f"  {each.severity.value:7}  {each.rule:20}  {inert(each.where)}: {inert(each.text)}")
-    lost = [kept for kept in linted.fidelity or () if kept.lost]
+        click.echo(f"  {each.severity.value:7}  {each.rule:20}  {make_inert(each.where)}: {make_inert(each.text)}")
+    lost = [kept for kept in linted.fidelity or () if kept.missing_count]
     if lost:
         rows = [[kept.what, f"{kept.recorded:,}", f"{kept.kept:,}", kept.why] for kept in lost]
         print_table(

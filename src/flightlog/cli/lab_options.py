@@ -8,10 +8,10 @@ import click
 from flightlog.app import open_runtime
 from flightlog.cli.output import json_option
 from flightlog.cli.places import ON
-from flightlog.model.text import inert
+from flightlog.model.text import make_inert
 
 
-def _swept(_context: click.Context, _parameter: click.Parameter, runs_dir: Path) -> Path:
+def _sweep_runs_dir(_context: click.Context, _parameter: click.Parameter, runs_dir: Path) -> Path:
     """Whoever looks at runs puts right what a killed replay left there; most of the time there is nothing."""
     from flightlog.store.files import contained_in_project
 
@@ -19,16 +19,16 @@ def _swept(_context: click.Context, _parameter: click.Parameter, runs_dir: Path)
     contained_in_project(runtime, runs_dir)
     if any(runs_dir.glob(".work-*/tree")) or any(runs_dir.glob("*/.in_place")):
         from flightlog.app.lab import prepare_run
-        from flightlog.lab.replaying.sweeping import swept
+        from flightlog.lab.replaying.sweeping import restore_killed_replays
 
-        for said in swept(runs_dir, prepare_run(runtime, lambda *_: None)):
-            click.echo(inert(said), err=True)
+        for said in restore_killed_replays(runs_dir, prepare_run(runtime, lambda *_: None)):
+            click.echo(make_inert(said), err=True)
     return runs_dir
 
 
 RUNS_DIR = click.option(
     "--runs-dir", type=click.Path(path_type=Path, file_okay=False), default=Path("runs"), show_default=True,
-    help="Where runs are kept.", callback=_swept,
+    help="Where runs are kept.", callback=_sweep_runs_dir,
 )  # fmt: skip
 AS_JSON = json_option()
 

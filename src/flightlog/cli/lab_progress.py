@@ -6,10 +6,10 @@ import time
 
 import click
 
-from flightlog.model.text import inert
+from flightlog.model.text import make_inert
 
 
-class Told:
+class RunProgress:
     """Tells what happens; on a terminal also each answer, on a line that is written over."""
 
     def __init__(self) -> None:
@@ -26,7 +26,7 @@ class Told:
                 self._answers[session] = self._answers.get(session, 0) + 1
             steps = self._answers.get(session, 0)
             seconds = time.monotonic() - self._began
-            line = inert(
+            line = make_inert(
                 f"{seconds:7.1f} s  {session:<15} {words or 'at work':<18} {steps:>3} answers  ${spent_usd:.4f}"
             )
             if words:
@@ -35,7 +35,7 @@ class Told:
                 click.echo("\r\x1b[K" + line, err=True, nl=False)
 
 
-class Samples:
+class SamplingProgress:
     """Tells how far a batch of samples is, on a line that is written over; silent when nobody watches."""
 
     def __init__(self) -> None:

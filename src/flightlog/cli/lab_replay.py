@@ -7,18 +7,18 @@ import click
 
 from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
-from flightlog.cli.output import examples
+from flightlog.cli.output import format_examples
 from flightlog.cli.places import ON
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import make_inert, one_line
 
 if TYPE_CHECKING:
-    from flightlog.lab.replaying.source import Turn
+    from flightlog.lab.replaying.source import ReplayTurn
 
 _EFFECTS_MAX = 8
 
 
 @click.command(
-    epilog=examples(
+    epilog=format_examples(
         "flightlog lab replay my-run --list-turns",
         "flightlog lab replay my-run --turn 7 --prompt 'Run the tests first.' --count 3",
     )
@@ -45,21 +45,21 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given
     Exit 1 when a branch did not complete or was refused.
     """
     from flightlog.app import lab_replay as app
-    from flightlog.cli.lab_progress import Told
+    from flightlog.cli.lab_progress import RunProgress
     from flightlog.cli.output import print_json
     from flightlog.lab.layout import run_meta
-    from flightlog.lab.replaying.branch import Asked
+    from flightlog.lab.replaying.branch import ReplayOptions
     from flightlog.lab.replaying.meta import replay_meta
 
     runtime = open_runtime(on=given["on"])
-    found = app.source(runtime, runs_dir, run, given["session"], given["replicate"] or 0)
+    found = app.open_replay_source(runtime, runs_dir, run, given["session"], given["replicate"] or 0)
     if given["list_turns"]:
-        turns = found.turns()
+        turns = found.list_turns()
         print_json(turns) if as_json else _print_turns(turns)
         return 0
     if turn is None:
         raise click.UsageError("name a --turn, or use --list-turns")
-    asked = Asked(
+    asked = ReplayOptions(
         given["prompt"],
         given["count"],
         given["allow_drift"],
@@ -67,13 +67,13 @@ def replay(run: str, runs_dir: Path, *, turn: int | None, as_json: bool, **given
         given["verify"],
         given["cursor"],
     )
-    books = app.replayed(runtime, found, turn, asked, Told())
+    books = app.replay_session(runtime, found, turn, asked, RunProgress())
     told = [run_meta(each.name, each.config, each.state) | {"replay": replay_meta(each.state)} for each in books]
-    print_json(told) if as_json else _print(told, books[0].path.parent)
+    print_json(told) if as_json else _print_branches(told, books[0].path.parent)
     return int(any(each["stop_reason"] != "completed" for meta in told for each in meta["sessions"]))
 
 
-def _print_turns(turns: "list[Turn]") -> None:
+def _print_turns(turns: "list[ReplayTurn]") -> None:
     from flightlog.cli.output import print_table
 
     rows = [
@@ -88,11 +88,11 @@ def _print_turns(turns: "list[Turn]") -> None:
     print_table(["turn", "tools", "exactly", "text"], rows, right=(0,))
 
 
-def _passed(verifiers: list[dict[str, Any]]) -> str:
+def _count_passed(verifiers: list[dict[str, Any]]) -> str:
     return f"{sum(each['passed'] for each in verifiers)}/{len(verifiers)}" if verifiers else "-"
 
 
-def _print(told: list[dict[str, Any]], folder: Path) -> None:
+def _print_branches(told: list[dict[str, Any]], folder: Path) -> None:
     from flightlog.cli.output import print_table
 
     rows = []
@@ -105,7 +105,7 @@ def _print(told: list[dict[str, Any]], folder: Path) -> None:
                 certificate.get("verdict", "not decided"),
                 str(len(certificate.get("replaced", ()))),
                 first["stop_reason"],
-                _passed(first["verifiers"]),
+                _count_passed(first["verifiers"]),
                 str(first["num_turns"]),
                 "?" if first["total_cost_usd"] is None else f"${first['total_cost_usd']:.4f}",
             ]
@@ -115,12 +115,14 @@ def _print(told: list[dict[str, Any]], folder: Path) -> None:
     effects = replay["side_effects_not_restored"]
     for effect in effects[:_EFFECTS_MAX]:
         where = f"turn {effect['turn']}: " if effect["turn"] else ""
-        click.echo(inert(f"not restored: {where}{effect['kind']}: {one_line(effect['what'], 100)}"), err=True)
+        click.echo(make_inert(f"not restored: {where}{effect['kind']}: {one_line(effect['what'], 100)}"), err=True)
     if len(effects) > _EFFECTS_MAX:
         click.echo(f"not restored: {len(effects) - _EFFECTS_MAX} more, in replay_meta.json", err=True)
     for meta in told:
         certificate = meta["replay"]["certificate"] or {}
         if certificate.get("first_difference"):
             done = "refused before anything was sent (--allow-drift goes on)" if certificate["refused"] else "went on"
-            click.echo(inert(f"{meta['run_name']}: differs at {certificate['first_difference']}: {done}"), err=True)
-    click.echo(f"\n{inert(str(folder))}", err=True)
+            click.echo(
+                make_inert(f"{meta['run_name']}: differs at {certificate['first_difference']}: {done}"), err=True
+            )
+    click.echo(f"\n{make_inert(str(folder))}", err=True)

@@ -9,18 +9,18 @@ import click
 from flightlog.app import open_runtime
 from flightlog.cli.lab_look import format_usd
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR, sending_options, session_options
-from flightlog.cli.output import examples
+from flightlog.cli.output import format_examples
 from flightlog.cli.places import ON
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import make_inert, one_line
 
 if TYPE_CHECKING:
-    from flightlog.lab.resampling.recorded import Listed
+    from flightlog.lab.resampling.recorded import RequestListing
 
 _COUNT = click.option("--count", type=click.IntRange(1, 10_000), default=5, show_default=True, help="So many samples.")
 
 
 @click.command(
-    epilog=examples(
+    epilog=format_examples(
         "flightlog lab resample my-run --request 5 --count 20 --max-budget-usd 2",
         "flightlog lab resample my-run --turn 3 --turn 7 --model claude-opus-5-5",
     )
@@ -58,30 +58,33 @@ def resample(run: str, runs_dir: Path, *, list_requests: bool, as_json: bool, **
     from flightlog.cli.output import print_json
 
     runtime = open_runtime(on=given["on"])
-    book = lab.open_book(runtime, runs_dir, run)
+    book = lab.open_run(runtime, runs_dir, run)
     if list_requests:
-        listed = lab_resample.listed(runtime, book, given["session"], given["replicate"] or 0)
+        listed = lab_resample.list_requests(runtime, book, given["session"], given["replicate"] or 0)
         print_json(listed) if as_json else _print_requests(listed)
         return 0
-    sent = _sent(given)
+    sent = _send_options(given)
     if given["resumes"]:
         said = {name: given[name] for name in ("max_budget_usd", "parallel", "per_minute") if given[name] is not None}
-        told = lab_resample.resumed(runtime, book, given["batch"], sent, said)
+        told = lab_resample.resume_batch(runtime, book, given["batch"], sent, said)
     else:
-        sweep = _sweep(given)
-        told = lab_resample.resampled(
-            runtime, book, sweep, _limited(sent, sweep, given["parallel"]), dry_run=given["dry_run"]
+        sweep = _choose_sweep(given)
+        told = lab_resample.resample_grid(
+            runtime, book, sweep, _merge_limits(sent, sweep, given["parallel"]), dry_run=given["dry_run"]
         )
-    print_json(told) if as_json else _print(told, book.path)
-    for each in lab_resample.unfinished(runtime, book) if not told["left"] else ():
+    print_json(told) if as_json else _print_batch(told, book.path)
+    for each in lab_resample.list_unfinished_batches(runtime, book) if not told["left"] else ():
         again = f"flightlog lab resample {book.name} --resume --batch {each.name[:8]}"
-        click.echo(inert(f"{len(each.left)} of an earlier batch are left; go on with them: {again}"), err=True)
+        click.echo(
+            make_inert(f"{len(each.remaining_samples)} of an earlier batch are left; go on with them: {again}"),
+            err=True,
+        )
     return int(bool(told["errors"] or told["left"]) and told["stop_reason"] != "dry run")
 
 
 @click.command(
     "resample-edit",
-    epilog=examples(
+    epilog=format_examples(
         "flightlog lab resample-edit my-run --request 5 --dump > r.json",
         "flightlog lab resample-edit my-run --request 5 --input r.json --label no-notes",
         "flightlog lab resample-edit my-run --request 5 --set temperature=0 --drop-thinking",
@@ -114,19 +117,23 @@ def resample_edit(run: str, runs_dir: Path, *, dump: bool, as_json: bool, **give
     from flightlog.lab.resampling.sweep import Sweep
 
     runtime = open_runtime(on=given["on"])
-    book = lab.open_book(runtime, runs_dir, run)
+    book = lab.open_run(runtime, runs_dir, run)
     place = (given["session"], given["replicate"] or 0, given["request"])
     if dump:
-        print_json(lab_resample.dumped(book, *place))
+        print_json(lab_resample.dump_request(book, *place))
         return 0
     if given["source"] is None and not given["sets"] and not given["drop_thinking"]:
         raise click.UsageError("give --dump, or what to change: --input FILE, --set PLACE=VALUE, --drop-thinking")
-    body = editing.parse(given["source"].read()) if given["source"] else lab_resample.dumped(book, *place)
+    body = (
+        editing.parse_edited_request(given["source"].read())
+        if given["source"]
+        else lab_resample.dump_request(book, *place)
+    )
     body = editing.without_thinking(body) if given["drop_thinking"] else body
-    body = editing.with_set(body, dict(map(_value, given["sets"])))
+    body = editing.replace_values(body, dict(map(_parse_assignment, given["sets"])))
     sweep = Sweep(place[0], place[1], (place[2],), models=given["models"], count=given["count"])
-    told = lab_resample.edited(runtime, book, sweep, body, given["label"], sent=_sent(given))
-    print_json(told) if as_json else _print(told, book.path)
+    told = lab_resample.resample_edited(runtime, book, sweep, body, given["label"], sent=_send_options(given))
+    print_json(told) if as_json else _print_batch(told, book.path)
     return int(bool(told["errors"] or told["left"]))
 
 
@@ -147,16 +154,16 @@ def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -
     `flightlog lab run --resume` goes on with one that was killed. Exit 1 when one of them did not complete.
     """
     from flightlog.app import lab, lab_resample
-    from flightlog.cli.lab_progress import Told
+    from flightlog.cli.lab_progress import RunProgress
     from flightlog.cli.lab_show import print_run
     from flightlog.cli.output import print_json
     from flightlog.lab.layout import run_meta
 
     runtime = open_runtime(on=given["on"])
-    book = lab.open_book(runtime, runs_dir, run)
-    before = {each.name for each in book.planned()}
-    lab_resample.session_again(
-        runtime, book, given["session"], given["count"], budget_usd=given["max_budget_usd"], tell=Told()
+    book = lab.open_run(runtime, runs_dir, run)
+    before = {each.name for each in book.planned_sessions()}
+    lab_resample.rerun_session(
+        runtime, book, given["session"], given["count"], budget_usd=given["max_budget_usd"], tell=RunProgress()
     )
     meta = run_meta(book.name, book.config, book.state)
     print_json(meta) if as_json else print_run(meta)
@@ -164,7 +171,7 @@ def resample_session(run: str, runs_dir: Path, *, as_json: bool, **given: Any) -
     return int(any(each["stop_reason"] != "completed" for each in new))
 
 
-def _value(written: str) -> tuple[str, Any]:
+def _parse_assignment(written: str) -> tuple[str, Any]:
     place, equals, text = written.partition("=")
     if not equals or not place:
         raise click.UsageError(f"not PLACE=VALUE: {one_line(written, 60)!r}")
@@ -174,21 +181,21 @@ def _value(written: str) -> tuple[str, Any]:
         return place, text
 
 
-def _sent(given: dict[str, Any]) -> Any:
+def _send_options(given: dict[str, Any]) -> Any:
     from msgspec.structs import replace
 
-    from flightlog.app.lab_resample import Sent
-    from flightlog.cli.lab_progress import Samples
-    from flightlog.lab.resampling.events import Limits
+    from flightlog.app.lab_resample import SamplingOptions
+    from flightlog.cli.lab_progress import SamplingProgress
+    from flightlog.lab.resampling.events import BatchLimits
 
-    limits = Limits(
+    limits = BatchLimits(
         given["max_budget_usd"], given["parallel"] or 8, given["per_minute"], given["retries"], given["timeout"]
     )
     limits = replace(limits, until_width=given["until_width"])
-    return Sent(limits, Samples(), given["base_url"])
+    return SamplingOptions(limits, SamplingProgress(), given["base_url"])
 
 
-def _sweep(given: dict[str, Any]) -> Any:
+def _choose_sweep(given: dict[str, Any]) -> Any:
     """The grid a person means, from a file or from flags."""
     from flightlog.app.lab_resample import read_sweep
     from flightlog.lab.resampling.sweep import Sweep
@@ -209,7 +216,7 @@ def _sweep(given: dict[str, Any]) -> Any:
     )
 
 
-def _limited(sent: Any, sweep: Any, parallel: int | None) -> Any:
+def _merge_limits(sent: Any, sweep: Any, parallel: int | None) -> Any:
     """A flag counts more than the file."""
     from msgspec.structs import replace
 
@@ -225,7 +232,7 @@ def _limited(sent: Any, sweep: Any, parallel: int | None) -> Any:
     )
 
 
-def _print_requests(listed: "list[Listed]") -> None:
+def _print_requests(listed: "list[RequestListing]") -> None:
     from flightlog.cli.output import print_table
 
     rows = [
@@ -247,7 +254,7 @@ def _print_requests(listed: "list[Listed]") -> None:
     print_table(heads, rows, right=(0, 1, 4, 5, 7, 8, 9))
 
 
-def _print(told: dict[str, Any], run: Path) -> None:
+def _print_batch(told: dict[str, Any], run: Path) -> None:
     from flightlog.cli.output import print_table
 
     rows = [
@@ -262,10 +269,11 @@ def _print(told: dict[str, Any], run: Path) -> None:
     ]
     print_table(["samples in", "model", "answered", "errors", "cost"], rows, right=(2, 3, 4))
     for error in dict.fromkeys(error for each in told["targets"] for error in each["errors"]):
-        click.echo(inert(f"error: {one_line(error, 200)}"), err=True)
+        click.echo(make_inert(f"error: {one_line(error, 200)}"), err=True)
     cost = f"about {format_usd(told['expected_usd'])}" if "expected_usd" in told else format_usd(told["cost_usd"])
-    click.echo(f"\n{told['stop_reason']}, {cost}   {inert(str(run))}", err=True)
+    click.echo(f"\n{told['stop_reason']}, {cost}   {make_inert(str(run))}", err=True)
     if told["left"] and told["stop_reason"] != "dry run":
         click.echo(
-            inert(f"{told['left']} are left; go on with them: flightlog lab resample {run.name} --resume"), err=True
+            make_inert(f"{told['left']} are left; go on with them: flightlog lab resample {run.name} --resume"),
+            err=True,
         )

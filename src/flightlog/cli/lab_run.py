@@ -8,7 +8,7 @@ import click
 from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON, RUNS_DIR
 from flightlog.cli.places import ON
-from flightlog.model.text import counted, inert, one_line
+from flightlog.model.text import make_inert, one_line, pluralize
 
 
 @click.command(epilog="Example: flightlog lab run experiment.yaml --tag try-2")
@@ -27,35 +27,35 @@ from flightlog.model.text import counted, inert, one_line
 def run(config: Path | None, runs_dir: Path, *, resume: str | None, as_json: bool, **given: Any) -> int:
     """Run the experiment CONFIG describes; exit 1 when a session did not complete."""
     from flightlog.app import lab as app
-    from flightlog.cli.lab_progress import Told
+    from flightlog.cli.lab_progress import RunProgress
     from flightlog.cli.output import print_json
     from flightlog.lab.layout import run_meta
-    from flightlog.lab.replaying.branch import carry_on
-    from flightlog.lab.running.run import begin
+    from flightlog.lab.replaying.branch import continue_any_run
+    from flightlog.lab.running.run import start_run
 
     runtime = open_runtime(on=given["on"])
     if (config is None) == (resume is None):
         raise click.UsageError("give either CONFIG or --resume RUN")
-    told = Told()
+    told = RunProgress()
     if resume is not None:
-        book = app.open_book(runtime, runs_dir, resume)
-        with app.spread(app.prepare_run(runtime, told)) as setting:
-            carry_on(book, setting, again=given["again"])
+        book = app.open_run(runtime, runs_dir, resume)
+        with app.attach_executor(app.prepare_run(runtime, told)) as setting:
+            continue_any_run(book, setting, again=given["again"])
     else:
         assert config is not None
-        frozen = app.read_config(config, _overrides(given, config))
+        frozen = app.read_config(config, _config_overrides(given, config))
         path = (runs_dir / app.run_name(runtime, frozen)).absolute()
         if given["dry_run"]:
             _print_plan(path, frozen, as_json=as_json)
             return 0
-        with app.spread(app.prepare_run(runtime, told)) as setting:
-            book = begin(path, frozen, setting)
+        with app.attach_executor(app.prepare_run(runtime, told)) as setting:
+            book = start_run(path, frozen, setting)
     meta = run_meta(book.name, book.config, book.state)
     print_json(meta) if as_json else _print_run(meta, book.path)
     return int(any(each["stop_reason"] != "completed" for each in meta["sessions"]))
 
 
-def _overrides(given: dict[str, Any], config: Path) -> dict[str, object]:
+def _config_overrides(given: dict[str, Any], config: Path) -> dict[str, object]:
     said = {name: given[name] for name in ("model", "session_mode", "run_name") if given[name]}
     if given["no_capture"]:
         said["capture_api_requests"] = False
@@ -70,10 +70,10 @@ def _overrides(given: dict[str, Any], config: Path) -> dict[str, object]:
 def _print_plan(path: Path, config: object, *, as_json: bool) -> None:
     from flightlog.cli.output import print_json, print_table
     from flightlog.lab.config import RunConfig
-    from flightlog.lab.plan import plan
+    from flightlog.lab.plan import plan_sessions
 
     assert isinstance(config, RunConfig)
-    planned = plan(config)
+    planned = plan_sessions(config)
     if as_json:
         print_json({"run": path.name, "config": config, "sessions": planned})
         return
@@ -86,7 +86,7 @@ def _print_plan(path: Path, config: object, *, as_json: bool) -> None:
         ]
         for each in planned
     ]
-    click.echo(f"would run {path.name}, {counted(len(planned), 'session')}", err=True)
+    click.echo(f"would run {path.name}, {pluralize(len(planned), 'session')}", err=True)
     print_table(["session", "goes on from", "tree of", "prompt"], rows)
 
 
@@ -94,4 +94,4 @@ def _print_run(meta: dict[str, object], path: Path) -> None:
     from flightlog.cli.lab_show import print_run
 
     print_run(meta)
-    click.echo(f"\n{inert(str(path))}", err=True)
+    click.echo(f"\n{make_inert(str(path))}", err=True)

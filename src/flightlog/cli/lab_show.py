@@ -6,25 +6,25 @@ import click
 
 from flightlog.cli.lab_look import format_usd
 from flightlog.cli.output import print_table
-from flightlog.model.text import counted, inert, one_line
+from flightlog.model.text import make_inert, one_line, pluralize
 
 _OUTPUT_LINES_MAX = 12
 _DIFF_LINES_MAX = 60
 
 
-def print_inspected(told: dict[str, Any]) -> None:
+def print_inspection(told: dict[str, Any]) -> None:
     """Print what `inspect` told."""
     {"run": print_run, "session": _print_session, "step": _print_step}[told["what"]](told)
 
 
 def print_run(meta: dict[str, Any]) -> None:
     """Print a run and its sessions."""
-    click.echo(inert(f"{meta['run_name']}  {meta['model']}  {meta['session_mode']}  {meta['stop_reason']}"))
+    click.echo(make_inert(f"{meta['run_name']}  {meta['model']}  {meta['session_mode']}  {meta['stop_reason']}"))
     if meta["hypothesis"]:
-        click.echo(inert(f"  {one_line(meta['hypothesis'], 200)}"))
+        click.echo(make_inert(f"  {one_line(meta['hypothesis'], 200)}"))
     for note in (meta["permission_note"], meta["isolation_note"]):
         if note:
-            click.echo(inert(f"  note: {note}"))
+            click.echo(make_inert(f"  note: {note}"))
     rows = [
         [
             each["session_dir"],
@@ -39,22 +39,24 @@ def print_run(meta: dict[str, Any]) -> None:
     ]
     print_table(["session", "ended", "turns", "tools", "writes", "cost", "error"], rows, right=(2, 3, 4, 5))
     click.echo(
-        f"total {format_usd(meta['total_cost_usd'])}, {counted(meta['total_steps'], 'step')}, "
-        f"{counted(meta['total_file_writes'], 'write')}"
+        f"total {format_usd(meta['total_cost_usd'])}, {pluralize(meta['total_steps'], 'step')}, "
+        f"{pluralize(meta['total_file_writes'], 'write')}"
     )
     if meta["total_resamples"] or meta["total_resample_errors"]:
-        errors = f", {counted(meta['total_resample_errors'], 'error')}" if meta["total_resample_errors"] else ""
+        errors = f", {pluralize(meta['total_resample_errors'], 'error')}" if meta["total_resample_errors"] else ""
         click.echo(f"samples {meta['total_resamples']}{errors}, {format_usd(meta['total_resample_cost_usd'])} besides")
     for each in meta.get("file_changes", ())[:40]:
         click.echo(
-            inert(f"  {each['kind']:<9} {one_line(each['path'], 100)}  +{each['added'] or 0} -{each['removed'] or 0}")
+            make_inert(
+                f"  {each['kind']:<9} {one_line(each['path'], 100)}  +{each['added'] or 0} -{each['removed'] or 0}"
+            )
         )
 
 
-def print_compared(told: dict[str, Any]) -> None:
+def print_comparison(told: dict[str, Any]) -> None:
     """Print runs side by side."""
     for name, values in told["config"].items():
-        click.echo(inert(f"{name}: {one_line(' | '.join(map(str, values)), 160)}"))
+        click.echo(make_inert(f"{name}: {one_line(' | '.join(map(str, values)), 160)}"))
     for session in told["sessions"]:
         click.echo(f"session {session['session_index']}")
         rows = [
@@ -63,14 +65,17 @@ def print_compared(told: dict[str, Any]) -> None:
                 str(each["count"]),
                 ", ".join(f"{count} {reason}" for reason, count in each["stop_reasons"].items()),
                 ", ".join(f"{one['passed']}/{one['of']}" for one in each["verifiers"].values()) or "-",
-                *(_spread(each[name]) for name in ("num_turns", "tool_call_count", "file_writes", "total_cost_usd")),
+                *(
+                    _format_spread(each[name])
+                    for name in ("num_turns", "tool_call_count", "file_writes", "total_cost_usd")
+                ),
             ]
             for each in session["groups"]
         ]
         print_table(["run", "n", "ended", "verified", "turns", "tools", "writes", "cost"], rows, right=(1, 4, 5, 6, 7))
         click.echo(f"  files: {len(session['files_equal'])} equal, {len(session['files_different'])} different")
         for path in session["files_different"][:20]:
-            click.echo(inert(f"    {one_line(path, 120)}"))
+            click.echo(make_inert(f"    {one_line(path, 120)}"))
     if told["side_by_side"] is not None:
         print_side_by_side(told["side_by_side"], [each["run_name"] for each in told["runs"]])
 
@@ -93,8 +98,8 @@ def print_side_by_side(told: dict[str, Any], names: list[str]) -> None:
 
 def _print_session(told: dict[str, Any]) -> None:
     head = f"{told['session_dir']}  {told['stop_reason']}  {format_usd(told['total_cost_usd'])}"
-    click.echo(inert(f"{head}  session {told['session_id']}"))
-    click.echo(inert(f"prompt: {one_line(told['prompt'], 160)}"))
+    click.echo(make_inert(f"{head}  session {told['session_id']}"))
+    click.echo(make_inert(f"prompt: {one_line(told['prompt'], 160)}"))
     rows = [
         [
             str(each["turn"]),
@@ -107,46 +112,48 @@ def _print_session(told: dict[str, Any]) -> None:
     ]
     print_table(["turn", "tools", "files", "cost", "text"], rows, right=(0, 2, 3))
     for lane, count in told["subagents"].items():
-        click.echo(inert(f"subagent @{lane}: {counted(count, 'turn')}"))
+        click.echo(make_inert(f"subagent @{lane}: {pluralize(count, 'turn')}"))
 
 
 def _print_step(told: dict[str, Any]) -> None:
     lane = f"@{told['lane']}" if told["lane"] else ""
     turn = f"{told['session_dir']}{lane} turn {told['turn']}"
     head = f"{told['run']} {turn}  {told['model']}  {format_usd(told['cost_usd'])}"
-    click.echo(inert(head))
+    click.echo(make_inert(head))
     request = told["request"]
     if request:
-        what = f"{counted(request['messages'], 'message')}, {counted(request['bytes'], 'byte')}"
-        click.echo(inert(f"request {request['index']}: {what}, status {request['status']}, {request['file']}"))
+        what = f"{pluralize(request['messages'], 'message')}, {pluralize(request['bytes'], 'byte')}"
+        click.echo(make_inert(f"request {request['index']}: {what}, status {request['status']}, {request['file']}"))
     else:
         click.echo("request: not captured")
     for thought in told["thinking"]:
-        click.echo(inert(_shortened(f"thinks: {thought}", _OUTPUT_LINES_MAX)))
+        click.echo(make_inert(_shorten_text(f"thinks: {thought}", _OUTPUT_LINES_MAX)))
     for text in told["text"]:
-        click.echo(inert(_shortened(f"says: {text}", _OUTPUT_LINES_MAX)))
+        click.echo(make_inert(_shorten_text(f"says: {text}", _OUTPUT_LINES_MAX)))
     for tool in told["tools"]:
         state = " (denied)" if tool["denied"] else " (failed)" if tool["is_error"] else ""
-        click.echo(inert(f"calls {tool['name']}{state} {one_line(str(tool['input']), 160)}"))
-        click.echo(inert(_indented(_shortened(tool["output"], _OUTPUT_LINES_MAX))))
+        click.echo(make_inert(f"calls {tool['name']}{state} {one_line(str(tool['input']), 160)}"))
+        click.echo(make_inert(_indent_text(_shorten_text(tool["output"], _OUTPUT_LINES_MAX))))
     for change in told["changes"]:
         stats = change["diff_stats"]
-        click.echo(inert(f"{change['kind']} {change['file_path']} +{stats['added']} -{stats['removed']} "
+        click.echo(make_inert(f"{change['kind']} {change['file_path']} +{stats['added']} -{stats['removed']} "
                          f"({change['attribution']})"))  # fmt: skip
         shown = "" if change["binary"] or "diff_encoding" in change else change["diff"]
-        click.echo(inert(_indented(_shortened(shown, _DIFF_LINES_MAX))))
+        click.echo(make_inert(_indent_text(_shorten_text(shown, _DIFF_LINES_MAX))))
     if told["lineage"]:
-        click.echo(inert(f"after it: {told['lineage']['shadow_git_tag']}  message {told['lineage']['message_id']}"))
+        click.echo(
+            make_inert(f"after it: {told['lineage']['shadow_git_tag']}  message {told['lineage']['message_id']}")
+        )
 
 
-def _shortened(text: str, most: int) -> str:
+def _shorten_text(text: str, most: int) -> str:
     lines = text.splitlines()
-    return "\n".join(lines if len(lines) <= most else [*lines[:most], f"… {counted(len(lines) - most, 'more line')}"])
+    return "\n".join(lines if len(lines) <= most else [*lines[:most], f"… {pluralize(len(lines) - most, 'more line')}"])
 
 
-def _indented(text: str) -> str:
+def _indent_text(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())
 
 
-def _spread(told: dict[str, Any] | None) -> str:
+def _format_spread(told: dict[str, Any] | None) -> str:
     return "-" if told is None else f"{told['mean']:.4g} ± {told['sd']:.2g}"

@@ -6,11 +6,11 @@ import click
 
 from flightlog.app import open_runtime
 from flightlog.cli.lab_options import AS_JSON
-from flightlog.cli.output import examples
-from flightlog.model.text import inert
+from flightlog.cli.output import format_examples
+from flightlog.model.text import make_inert
 
 
-@click.command(epilog=examples("flightlog lab track ~/shop", "flightlog lab track ~/shop --off"))
+@click.command(epilog=format_examples("flightlog lab track ~/shop", "flightlog lab track ~/shop --off"))
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option("--off", is_flag=True, help="Save no more; what was saved stays.")
 @AS_JSON
@@ -25,8 +25,8 @@ def track(folder: Path | None, *, off: bool, as_json: bool) -> None:
     runtime = open_runtime()
     if off and folder is None:
         raise click.UsageError("name the FOLDER that is to be tracked no more")
-    listed = app.tracked(runtime) if folder is None else app.track(runtime, folder, off=off)
+    listed = app.list_tracked(runtime) if folder is None else app.track_directory(runtime, folder, off=off)
     if as_json:
         print_json(listed)
     else:
-        click.echo("\n".join(map(inert, listed)) or "no directory is tracked")
+        click.echo("\n".join(map(make_inert, listed)) or "no directory is tracked")

@@ -5,11 +5,11 @@ import sys
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import examples, json_option
-from flightlog.model.text import counted
+from flightlog.cli.output import format_examples, json_option
+from flightlog.model.text import pluralize
 
 
-@click.group(epilog=examples("flightlog live profiles", "flightlog live label work 'Work account'"))
+@click.group(epilog=format_examples("flightlog live profiles", "flightlog live label work 'Work account'"))
 def live() -> None:
     """Who is running now, what it costs, what is wrong."""
 
@@ -20,11 +20,11 @@ def live() -> None:
 @json_option("Print the line and its template as JSON.")
 def statusline(width: int, template: str, *, as_json: bool) -> None:
     """Show what the status line says of the payload on standard input, or of the session seen last."""
-    from flightlog.app.live import preview
+    from flightlog.app.live import preview_status_line
     from flightlog.cli.output import print_json
 
     given = None if sys.stdin.isatty() else sys.stdin.buffer.read(1 << 20)
-    told = preview(open_runtime(), given, width, template, color=sys.stdout.isatty())
+    told = preview_status_line(open_runtime(), given, width, template, color=sys.stdout.isatty())
     if as_json:
         print_json(told)
         return
@@ -35,28 +35,28 @@ def statusline(width: int, template: str, *, as_json: bool) -> None:
 @json_option("Print the state as JSON, in the file's own names.")
 def state(*, as_json: bool) -> int:
     """Read runtime-state.yaml: profiles and running sessions; freshness is worked out, not believed."""
-    from flightlog.app.live import clean, states
+    from flightlog.app.live import load_runtime_states, redact_for_output
     from flightlog.cli.output import print_json
-    from flightlog.live.state import wire
-    from flightlog.model.text import inert
+    from flightlog.live.state import to_wire
+    from flightlog.model.text import make_inert
 
     runtime = open_runtime()
-    told = states(runtime)
+    told = load_runtime_states(runtime)
     if as_json:
         print_json(
             [
-                clean(runtime, {"file": str(path), "broken": each.broken, "state": wire(each.state)})
+                redact_for_output(runtime, {"file": str(path), "broken": each.broken, "state": to_wire(each.state)})
                 for path, each in told
             ]
         )
     for path, each in told:
         if not as_json:
             click.echo(
-                f"{inert(str(path))}: {counted(len(each.state.auth_profiles), 'profile')}, "
-                f"{counted(len(each.state.sessions), 'session')}"
+                f"{make_inert(str(path))}: {pluralize(len(each.state.auth_profiles), 'profile')}, "
+                f"{pluralize(len(each.state.sessions), 'session')}"
             )
         if each.broken:
-            click.echo(f"not read, and never overwritten: {inert(each.broken)}", err=True)
+            click.echo(f"not read, and never overwritten: {make_inert(each.broken)}", err=True)
     return 3 if any(each.broken for _, each in told) else 0
 
 
@@ -64,16 +64,18 @@ def state(*, as_json: bool) -> int:
 @json_option("Print the profiles as JSON.")
 def profiles(*, as_json: bool) -> None:
     """List who is billed, with most room first."""
-    from flightlog.app.live import clean, gather_here
+    from flightlog.app.live import collect_here, redact_for_output
     from flightlog.cli.output import print_json, print_table
-    from flightlog.live.profiles import advice
-    from flightlog.live.state import wire
+    from flightlog.live.profiles import rank_profiles
+    from flightlog.live.state import to_wire
 
     runtime = open_runtime()
-    found = [each for told in gather_here(runtime, secrets=False) for each in told.state.auth_profiles]
-    ranked = advice(found)
+    found = [each for told in collect_here(runtime, secrets=False) for each in told.state.auth_profiles]
+    ranked = rank_profiles(found)
     if as_json:
-        print_json([clean(runtime, {**wire(each), "urgency": round(pressing, 1)}) for each, pressing in ranked])
+        print_json(
+            [redact_for_output(runtime, {**to_wire(each), "urgency": round(pressing, 1)}) for each, pressing in ranked]
+        )
         return
     rows = [
         (
@@ -97,19 +99,22 @@ def profiles(*, as_json: bool) -> None:
 @json_option("Print the profile as JSON.")
 def label(profile: str, text: str, *, dry_run: bool, as_json: bool) -> None:
     """Give PROFILE a name of your own; you may as well edit runtime-state.yaml."""
-    from flightlog.app.live import labelled
+    from flightlog.app.live import label_profile
     from flightlog.cli.output import print_json
-    from flightlog.live.state import wire
-    from flightlog.model.text import inert
+    from flightlog.live.state import to_wire
+    from flightlog.model.text import make_inert
 
-    before, after = labelled(open_runtime(), profile, text, dry_run=dry_run)
+    before, after = label_profile(open_runtime(), profile, text, dry_run=dry_run)
     if as_json:
-        print_json(wire(after))
+        print_json(to_wire(after))
         return
-    click.echo(f"{inert(profile)}: {inert(before)} -> {inert(after.label)}" + (" (not written)" if dry_run else ""))
+    click.echo(
+        f"{make_inert(profile)}: {make_inert(before)} -> {make_inert(after.label)}"
+        + (" (not written)" if dry_run else "")
+    )
 
 
-@live.command(epilog=examples("flightlog live swap", "flightlog live swap 2123f2df work --at 14:30"))
+@live.command(epilog=format_examples("flightlog live swap", "flightlog live swap 2123f2df work --at 14:30"))
 @click.argument("session_id", required=False)
 @click.argument("profile", required=False)
 @click.option("--at", "at", default="", help="From when on, as HH:MM today or an ISO time; now if left out.")
@@ -120,29 +125,30 @@ def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool,
 
     Swaps are noticed by themselves where the account can be told; this is for those that cannot.
     """
-    from flightlog.app.live import advised, swapped
+    from flightlog.app.live import advise_profile, record_profile_switch
     from flightlog.cli.output import print_json
     from flightlog.model.errors import Invalid
-    from flightlog.model.text import inert
+    from flightlog.model.text import make_inert
 
     runtime = open_runtime()
     if session_id is None:
-        said = advised(runtime)
+        said = advise_profile(runtime)
         if as_json:
             print_json(said)
             return
         for each in said["profiles"]:
-            click.echo(f"{inert(str(each['label']))}: {each['urgency']:.0f} of 100 used up")
+            click.echo(f"{make_inert(str(each['label']))}: {each['urgency']:.0f} of 100 used up")
         click.echo(said["advice"] or "no need to go elsewhere")
         return
     if profile is None:
         raise Invalid("no profile was named for the session", hint=f"flightlog live swap {session_id} PROFILE")
-    done = swapped(runtime, session_id, profile, at, dry_run=dry_run)
+    done = record_profile_switch(runtime, session_id, profile, at, dry_run=dry_run)
     if as_json:
         print_json(done)
         return
     click.echo(
-        f"{done['session']} is paid by {inert(profile)} from {done['since']} on" + (" (not written)" if dry_run else "")
+        f"{done['session']} is paid by {make_inert(profile)} from {done['since']} on"
+        + (" (not written)" if dry_run else "")
     )
 
 
@@ -152,10 +158,10 @@ def swap(session_id: str | None, profile: str | None, at: str, *, dry_run: bool,
 @json_option("Print the sessions as JSON.")
 def cleanup(days: int, *, dry_run: bool, as_json: bool) -> None:
     """Move old sessions from runtime-state.yaml to the archive; done once a day by itself."""
-    from flightlog.app.live import cleaned
+    from flightlog.app.live import archive_old_sessions
     from flightlog.cli.output import print_json
 
-    gone = cleaned(open_runtime(), days, dry_run=dry_run)
+    gone = archive_old_sessions(open_runtime(), days, dry_run=dry_run)
     if as_json:
         print_json(gone)
         return

@@ -6,7 +6,7 @@ Each command parses, calls one function and prints. Running and looking are in f
 import click
 
 
-class _Lazy(click.Group):
+class _LazyLoopGroup(click.Group):
     """Loads the half of the commands that is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -28,7 +28,9 @@ _RUNNING = ("run", "resume", "pause", "stop", "answer", "retain", "simulate", "e
 _LOOKING = ("status", "monitor", "logs", "generate-report", "analyze", "insights", "compare")
 
 
-@click.group(cls=_Lazy, epilog="Example: flightlog loop example && flightlog loop run --plan plan.yaml --autonomous")
+@click.group(
+    cls=_LazyLoopGroup, epilog="Example: flightlog loop example && flightlog loop run --plan plan.yaml --autonomous"
+)
 @click.option("--debug", is_flag=True, hidden=True, help="Show a traceback when something fails.")
 def loop(*, debug: bool) -> None:
     """Carry out a plan unattended, every decision on record; resume after any crash."""

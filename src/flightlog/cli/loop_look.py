@@ -7,10 +7,10 @@ import click
 from flightlog.app import open_runtime
 from flightlog.cli.loop_options import SESSION
 from flightlog.cli.output import json_option, print_json, print_table
-from flightlog.model.text import inert, one_line
+from flightlog.model.text import make_inert, one_line
 
 if TYPE_CHECKING:
-    from flightlog.loop.look.session import Look
+    from flightlog.loop.look.session import LoopSession
 
 _json = json_option()
 
@@ -21,15 +21,15 @@ _json = json_option()
 def status(written: str, *, as_json: bool) -> None:
     """Say how a session stands, or all of them."""
     from flightlog.app import loop_look as app
-    from flightlog.loop.look.session import look
-    from flightlog.loop.look.status import brief, lines
+    from flightlog.loop.look.session import open_loop_session
+    from flightlog.loop.look.status import build_status, status_lines
 
     runtime = open_runtime()
     if written:
-        seen = look(app.found(runtime, written))
-        print_json(brief(seen)) if as_json else click.echo(inert("\n".join(lines(seen))))
+        seen = open_loop_session(app.find_session(runtime, written))
+        print_json(build_status(seen)) if as_json else click.echo(make_inert("\n".join(status_lines(seen))))
         return
-    all_of_them = [brief(look(path)) for path in app.all_sessions(runtime)]
+    all_of_them = [build_status(open_loop_session(path)) for path in app.all_sessions(runtime)]
     if as_json:
         print_json(all_of_them)
         return
@@ -55,21 +55,21 @@ def status(written: str, *, as_json: bool) -> None:
 @json_option("Print each change as a line of JSON.")
 def monitor(written: str, *, once: bool, idle_s: float, as_json: bool) -> None:
     """Show a session live: progress, gates, breaker, cost, the current step; ends with the session."""
-    from flightlog.app import Watch
+    from flightlog.app import IdleTimer
     from flightlog.app import loop_look as app
-    from flightlog.loop.look.session import look
-    from flightlog.loop.look.status import brief, monitor_lines
+    from flightlog.loop.look.session import open_loop_session
+    from flightlog.loop.look.status import build_status, monitor_lines
     from flightlog.views.wire import as_json_line
 
-    directory = app.found(open_runtime(), written)
-    watch = Watch(idle_s, look_s=0.5)
+    directory = app.find_session(open_runtime(), written)
+    watch = IdleTimer(idle_s, look_s=0.5)
     before: list[str] = []
     while True:
-        seen = look(directory)
-        shown = [as_json_line(brief(seen))] if as_json else monitor_lines(seen)
+        seen = open_loop_session(directory)
+        shown = [as_json_line(build_status(seen))] if as_json else monitor_lines(seen)
         if shown != before:
-            watch.news()
-            _redraw([] if as_json else before, shown)
+            watch.reset_idle()
+            _redraw_lines([] if as_json else before, shown)
             before = shown
         if once or _is_over(seen) or not watch.pause():
             return
@@ -88,15 +88,17 @@ def logs(written: str, tail: int | None, event: str | None, task: str | None, *,
     from flightlog.views.wire import as_json_line
 
     runtime = open_runtime()
-    directory = app.found(runtime, written)
-    for entry in app.log_entries(runtime, directory, app.Wanted(tail, event, task), follow=follow):
+    directory = app.find_session(runtime, written)
+    for entry in app.log_entries(runtime, directory, app.LogFilter(tail, event, task), follow=follow):
         if as_json:
             click.echo(as_json_line(entry))
             continue
         about = " ".join(str(entry[name]) for name in ("task_id", "task_name", "result") if entry.get(name))
         rest = {name: value for name, value in entry["details"].items() if name != "event"}
         words = one_line(f"{about} {rest or ''}", 200)
-        click.echo(inert(f"{entry['details']['event']:>6}  {entry['timestamp']}  {entry['event_type']:<18} {words}"))
+        click.echo(
+            make_inert(f"{entry['details']['event']:>6}  {entry['timestamp']}  {entry['event_type']:<18} {words}")
+        )
 
 
 @click.command("generate-report", epilog="Example: flightlog loop generate-report --session session-001")
@@ -105,13 +107,13 @@ def logs(written: str, tail: int | None, event: str | None, task: str | None, *,
 def generate_report(written: str, *, as_json: bool) -> None:
     """Write the session's final-report.md and print it."""
     from flightlog.app import loop_look as app
-    from flightlog.app.privacy import redactor
+    from flightlog.app.privacy import make_redactor
     from flightlog.loop.look.report import write_report
 
     runtime = open_runtime()
-    directory = app.found(runtime, written)
-    text = write_report(directory, redactor(runtime))
-    print_json({"session": directory.name, "report": text}) if as_json else click.echo(inert(text), nl=False)
+    directory = app.find_session(runtime, written)
+    text = write_report(directory, make_redactor(runtime))
+    print_json({"session": directory.name, "report": text}) if as_json else click.echo(make_inert(text), nl=False)
 
 
 @click.command(epilog="Example: flightlog loop analyze --session session-001")
@@ -120,10 +122,10 @@ def generate_report(written: str, *, as_json: bool) -> None:
 def analyze(written: str, *, as_json: bool) -> None:
     """Take a session apart: time, attempts, errors, decisions, calibration."""
     from flightlog.app import loop_look as app
-    from flightlog.loop.look.analysis import analysis, plain
+    from flightlog.loop.look.analysis import analyze_session, render_text
 
-    told = analysis(app.told(app.found(open_runtime(), written)))
-    print_json(told) if as_json else click.echo(inert(plain(told)))
+    told = analyze_session(app.read_events(app.find_session(open_runtime(), written)))
+    print_json(told) if as_json else click.echo(make_inert(render_text(told)))
 
 
 @click.command(epilog="Example: flightlog loop insights --session session-001")
@@ -132,15 +134,15 @@ def analyze(written: str, *, as_json: bool) -> None:
 def insights(written: str, *, as_json: bool) -> None:
     """Say what a session teaches, each sentence with the events that say so."""
     from flightlog.app import loop_look as app
-    from flightlog.loop.look.account import account
-    from flightlog.loop.look.insights import insights as found_in
+    from flightlog.loop.look.account import build_account
+    from flightlog.loop.look.insights import find_insights as found_in
 
-    found = found_in(account(app.told(app.found(open_runtime(), written))))
+    found = found_in(build_account(app.read_events(app.find_session(open_runtime(), written))))
     if as_json:
         print_json(found)
         return
     for each in found:
-        click.echo(inert(f"- {one_line(each.sentence, 400)} [{', '.join(each.events)}]"))
+        click.echo(make_inert(f"- {one_line(each.sentence, 400)} [{', '.join(each.events)}]"))
     if not found:
         click.echo("nothing yet: too little happened for a sentence that its events support")
 
@@ -151,30 +153,30 @@ def insights(written: str, *, as_json: bool) -> None:
 def compare(written: str, *, as_json: bool) -> None:
     """Put sessions side by side, any number of them."""
     from flightlog.app import loop_look as app
-    from flightlog.loop.look.compare import compared, differing
+    from flightlog.loop.look.compare import compare_sessions, comparison_rows
 
     runtime = open_runtime()
     names = [each.strip() for each in written.split(",") if each.strip()]
-    found = [app.found(runtime, name) for name in names]
-    columns = compared([(path.name, app.told(path)) for path in found])
+    found = [app.find_session(runtime, name) for name in names]
+    columns = compare_sessions([(path.name, app.read_events(path)) for path in found])
     if as_json:
         print_json(columns)
         return
-    rows = [(label, *values) for label, values in differing(columns)]
+    rows = [(label, *values) for label, values in comparison_rows(columns)]
     print_table(("", *(column.session for column in columns)), rows, right=tuple(range(1, len(columns) + 1)))
 
 
-def _is_over(seen: "Look") -> bool:
+def _is_over(seen: "LoopSession") -> bool:
     return seen.state.status != "in_progress" and not seen.runner
 
 
-def _redraw(before: list[str], shown: list[str]) -> None:
+def _redraw_lines(before: list[str], shown: list[str]) -> None:
     import sys
 
     if sys.stdout.isatty() and before:
         click.echo(f"\x1b[{len(before)}A\x1b[J", nl=False)
     for line in shown:
-        click.echo(inert(line))
+        click.echo(make_inert(line))
 
 
 COMMANDS: dict[str, click.Command] = {

@@ -9,12 +9,12 @@ import click
 
 from flightlog.app import open_runtime
 from flightlog.cli.loop_options import SESSION
-from flightlog.cli.output import examples, json_option, print_done, print_json
+from flightlog.cli.output import format_examples, json_option, print_json, print_outcome
 from flightlog.model.errors import Conflict, Invalid
-from flightlog.model.text import counted, inert, one_line
+from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
-    from flightlog.loop.core.state import State
+    from flightlog.loop.core.state import LoopState
     from flightlog.loop.events import QuestionAsked
 
 _json = json_option()
@@ -37,12 +37,14 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
 
     runtime = open_runtime()
     if dry_run:
-        return _order(plan, as_json=as_json)
+        return _print_task_order(plan, as_json=as_json)
     config = {name: value for name, value in settings.items() if value is not None}
-    directory, began = app.start(runtime, plan, where, autonomous=autonomous, config=config)
-    _tell(f"{'going on with' if began else 'began'} {directory.name}")
-    return _told(
-        app.conduct(runtime, directory, app.Talk(_terminal(), _tell), resume=began), directory, as_json=as_json
+    directory, began = app.start_session(runtime, plan, where, autonomous=autonomous, config=config)
+    _print_progress(f"{'going on with' if began else 'began'} {directory.name}")
+    return _print_result(
+        app.conduct_session(runtime, directory, app.Terminal(_terminal_prompt(), _print_progress), resume=began),
+        directory,
+        as_json=as_json,
     )
 
 
@@ -56,13 +58,15 @@ def run(plan: Path, where: str, *, autonomous: bool, dry_run: bool, as_json: boo
 def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
     """Go on with a session that rests, failed or was cut short, with its own flags and plan."""
     from flightlog.app import loop as app
-    from flightlog.app.loop_look import found
+    from flightlog.app.loop_look import find_session
 
     runtime = open_runtime()
-    directory = found(runtime, written)
-    budgets = app.more_budget(directory, {name.removeprefix("max_"): value for name, value in limits.items()})
-    state = app.conduct(runtime, directory, app.Talk(_terminal(), _tell), steal=steal, resume=True, budgets=budgets)
-    return _told(state, directory, as_json=as_json)
+    directory = find_session(runtime, written)
+    budgets = app.merge_budgets(directory, {name.removeprefix("max_"): value for name, value in limits.items()})
+    state = app.conduct_session(
+        runtime, directory, app.Terminal(_terminal_prompt(), _print_progress), steal=steal, resume=True, budgets=budgets
+    )
+    return _print_result(state, directory, as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop pause --session session-001")
@@ -71,7 +75,7 @@ def resume(written: str, *, steal: bool, as_json: bool, **limits: Any) -> int:
 @_asked
 def pause(written: str, *, now: bool, as_json: bool) -> None:
     """Let a session rest after the task it is at."""
-    _send(written, "stop" if now else "pause", "a person paused it", as_json=as_json)
+    _send_request(written, "stop" if now else "pause", "a person paused it", as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop stop --session session-001")
@@ -80,7 +84,7 @@ def pause(written: str, *, now: bool, as_json: bool) -> None:
 @_asked
 def stop(written: str, *, after_task: bool, as_json: bool) -> None:
     """Stop a session at once, with everything its task started; it can be resumed."""
-    _send(written, "pause" if after_task else "stop", "a person stopped it", as_json=as_json)
+    _send_request(written, "pause" if after_task else "stop", "a person stopped it", as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop answer --session session-001 continue")
@@ -91,20 +95,20 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
     """Answer the question a session waits for; without an answer, show it."""
     from flightlog.app import loop as app
     from flightlog.app.loop_look import open_question
-    from flightlog.loop.run.world import Request
+    from flightlog.loop.run.world import ControlRequest
 
     runtime = open_runtime()
     asked = open_question(runtime, written)
     if answer is None:
         shown = {"question": asked.question, "text": asked.text, "options": asked.options, "safe": asked.safe}
-        plain = f"{inert(asked.text)}\n  one of: {', '.join(asked.options)} (without an answer: {asked.safe})"
+        plain = f"{make_inert(asked.text)}\n  one of: {', '.join(asked.options)} (without an answer: {asked.safe})"
         print_json(shown) if as_json else click.echo(plain)
         return
     if answer not in asked.options:
         raise Invalid(f"not an answer: {answer!r}", hint=f"one of: {', '.join(asked.options)}")
-    app.request(runtime, written, Request("answer", asked.question, answer))
+    app.send_request(runtime, written, ControlRequest("answer", asked.question, answer))
     done = {"session": written, "question": asked.question, "answer": answer}
-    print_done(done, f"answered {asked.question}: {answer}", as_json=as_json)
+    print_outcome(done, f"answered {asked.question}: {answer}", as_json=as_json)
 
 
 @click.command(epilog="Example: flightlog loop simulate --seed 7 --count 1000")
@@ -115,11 +119,11 @@ def answer(written: str, answer: str | None, *, as_json: bool) -> None:
 @_json
 def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
     """Run made-up sessions through the very same core, and look for broken promises; exit 1 if there is one."""
-    from flightlog.loop.simulate import play
+    from flightlog.loop.simulate import run_simulation
 
     shown = []
     for each in range(seed, seed + count):
-        game = play(each, safety=mode == "safety")
+        game = run_simulation(each, safety=mode == "safety")
         if game.violations or count == 1:
             shown.append(game)
             line = f"seed {game.seed}\t{game.status}\t{game.events} events\t{game.deaths} deaths\t{game.digest}"
@@ -128,11 +132,13 @@ def simulate(seed: int, count: int, mode: str, *, as_json: bool) -> int:
     if as_json:
         print_json({"mode": mode, "first": seed, "sessions": count, "broken": broken, "shown": shown})
     elif count > 1:
-        click.echo(f"{counted(count, 'session')}, {broken} with a broken promise")
+        click.echo(f"{pluralize(count, 'session')}, {broken} with a broken promise")
     return int(broken > 0)
 
 
-@click.command(epilog=examples("flightlog loop example", "flightlog loop run --plan RALPH-LOOP-PLAN.yaml --autonomous"))
+@click.command(
+    epilog=format_examples("flightlog loop example", "flightlog loop run --plan RALPH-LOOP-PLAN.yaml --autonomous")
+)
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
 @json_option("Print the paths as JSON.")
 def example(folder: Path, *, as_json: bool) -> None:
@@ -159,60 +165,64 @@ def schema(*, as_json: bool) -> None:
 @_json
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Archive sessions after 6 months, sum them up by quarter, delete raw logs after a year."""
-    from flightlog.app.loop_retention import retain as carry_out
+    from flightlog.app.loop_retention import apply_retention as carry_out
 
     told = carry_out(open_runtime(), dry_run=dry_run, delete=yes)
     if as_json:
         print_json(told)
     else:
-        for line in told.lines():
-            click.echo(inert(line))
+        for line in told.render_lines():
+            click.echo(make_inert(line))
     return 0
 
 
-def _told(state: "State", directory: Path, *, as_json: bool) -> int:
-    done = {"session": directory.name, "status": state.status, "reason": state.why, "tasks_completed": state.completed}
-    plain = (
-        f"{directory.name}: {state.status}, {counted(state.completed, 'task')} completed; {one_line(state.why, 300)}"
-    )
+def _print_result(state: "LoopState", directory: Path, *, as_json: bool) -> int:
+    done = {
+        "session": directory.name,
+        "status": state.status,
+        "reason": state.why,
+        "tasks_completed": state.completed_count,
+    }
+    completed = pluralize(state.completed_count, "task")
+    plain = f"{directory.name}: {state.status}, {completed} completed; {one_line(state.why, 300)}"
     print_json(done) if as_json else click.echo(plain)
     if state.status == "paused" and state.why.startswith("stopped by SIG"):
         return 130
     return 0 if state.status == "completed" else 1
 
 
-def _order(path: Path, *, as_json: bool) -> int:
-    from flightlog.loop.plan.load import load
-    from flightlog.loop.plan.order import order
+def _print_task_order(path: Path, *, as_json: bool) -> int:
+    from flightlog.loop.plan.load import load_plan
+    from flightlog.loop.plan.order import order_tasks
 
-    plan, _ = load(path)
-    rows = [{"task_id": task.task_id, "name": task.name, "phase": task.phase} for task in order(plan)]
+    plan, _ = load_plan(path)
+    rows = [{"task_id": task.task_id, "name": task.name, "phase": task.phase} for task in order_tasks(plan)]
     if as_json:
         print_json({"plan": plan.plan, "tasks": rows})
         return 0
     for row in rows:
-        click.echo(inert(f"{row['task_id']}\tphase {row['phase']}\t{row['name']}"))
+        click.echo(make_inert(f"{row['task_id']}\tphase {row['phase']}\t{row['name']}"))
     return 0
 
 
-def _send(written: str, what: str, why: str, *, as_json: bool) -> None:
+def _send_request(written: str, what: str, why: str, *, as_json: bool) -> None:
     from flightlog.app import loop as app
-    from flightlog.loop.run.world import Request
+    from flightlog.loop.run.world import ControlRequest
 
-    if not app.request(open_runtime(), written, Request(what, why=why)):
+    if not app.send_request(open_runtime(), written, ControlRequest(what, why=why)):
         raise Conflict(f"nobody is at work on {written}", hint=f"flightlog loop status --session {written}")
-    print_done({"session": written, "asked": what}, f"asked {written} to {what}", as_json=as_json)
+    print_outcome({"session": written, "asked": what}, f"asked {written} to {what}", as_json=as_json)
 
 
-def _tell(line: str) -> None:
+def _print_progress(line: str) -> None:
     """Say what happens on the error output; that nobody listens any more does not stop the work."""
     try:
-        click.echo(inert(line), err=True)
+        click.echo(make_inert(line), err=True)
     except OSError:
         sys.stderr = io.StringIO()
 
 
-def _terminal() -> "Any":
+def _terminal_prompt() -> "Any":
     """A way to ask the person at the terminal, if there is one."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
@@ -223,7 +233,7 @@ def _terminal() -> "Any":
     def ask(asked: "QuestionAsked", wait_s: float) -> str | None:
         if asked.question not in shown:
             shown.add(asked.question)
-            click.echo(f"{inert(asked.text)}\n  {' / '.join(asked.options)}  [{asked.safe}]: ", err=True, nl=False)
+            click.echo(f"{make_inert(asked.text)}\n  {' / '.join(asked.options)}  [{asked.safe}]: ", err=True, nl=False)
         ready, _, _ = select.select([sys.stdin], [], [], wait_s)
         if not ready:
             return None

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from flightlog.model.text import inert
+from flightlog.model.text import make_inert
 
 T = TypeVar("T")
 QUIET_S = 0.5
@@ -36,7 +36,7 @@ def read_only(command: Callable[..., T]) -> Callable[..., T]:
     return run
 
 
-def examples(*commands: str) -> str:
+def format_examples(*commands: str) -> str:
     """Show several examples below a command's help, each on a line that can be copied."""
     return "\n".join(["\b", "Examples:", *(f"  {each}" for each in commands)])
 
@@ -48,12 +48,12 @@ def print_json(value: Any) -> None:
     click.echo(as_json(value))
 
 
-def print_done(done: Any, talk: str, *, as_json: bool) -> None:
+def print_outcome(done: Any, talk: str, *, as_json: bool) -> None:
     """Say what was done: the value as JSON, or a line for a person, which is talk."""
     if as_json:
         print_json(done)
     else:
-        click.echo(inert(talk), err=True)
+        click.echo(make_inert(talk), err=True)
 
 
 def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> None:
@@ -62,7 +62,7 @@ def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, right: S
     A pipe gets plain columns without importing rich, which takes 20 ms, unless they need
     wrapping, color or the width of letters that are not ASCII.
     """
-    rows = [[inert(cell) for cell in row] for row in rows]
+    rows = [[make_inert(cell) for cell in row] for row in rows]
     plain = None if _is_drawn() else _plain_table(heads, rows, right)
     if plain is not None:
         click.echo(plain, nl=False)

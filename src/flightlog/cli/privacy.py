@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, BinaryIO
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import json_option, print_done, print_json
+from flightlog.cli.output import json_option, print_json, print_outcome
 from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.text import inert
+from flightlog.model.text import make_inert
 
 if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
-    from flightlog.privacy.detect.known import Known
-    from flightlog.privacy.stream import Located
+    from flightlog.privacy.detect.known import KnownSecrets
+    from flightlog.privacy.stream import LocatedFinding
 
 _STDIN = "-"
 
@@ -40,25 +40,25 @@ def privacy() -> None:
 @ON
 def scan(paths: tuple[str, ...], *, as_json: bool, secrets: bool, sessions: bool, on: str) -> int:
     """Report what is private in files or a session, values masked; exit 1 if there are secrets."""
-    from flightlog.app.privacy import redactor
+    from flightlog.app.privacy import make_redactor
 
     runtime = open_runtime(on=on)
     if sessions:
-        from flightlog.app.whole_archive import SECRETS, How, scanned
+        from flightlog.app.whole_archive import SECRETS, BulkExportOptions, scan_archive
         from flightlog.cli.output import Progress
 
-        listed = scanned(runtime, How(SECRETS), Progress("scanning"))
+        listed = scan_archive(runtime, BulkExportOptions(SECRETS), Progress("scanning"))
     else:
-        listed = _found(runtime, paths or (".",), redactor(runtime).known)
+        listed = _iter_findings(runtime, paths or (".",), make_redactor(runtime).known)
     worst = count = 0
     for fields in listed:
         if "error" in fields:
-            click.echo(inert(f"{fields['session']}: {fields['error']}"), err=True)
+            click.echo(make_inert(f"{fields['session']}: {fields['error']}"), err=True)
             continue
         if secrets and fields["kind"] != "secret":
             continue
         worst, count = max(worst, int(fields["kind"] == "secret")), count + 1
-        click.echo(json.dumps(fields) if as_json else _line(fields))
+        click.echo(json.dumps(fields) if as_json else _finding_line(fields))
     click.echo(f"{count} found", err=True)
     return worst
 
@@ -74,29 +74,29 @@ def redact(path: str, *, jsonl: bool, separate: bool) -> None:
     A pipe is read once: a value counts from the line in which it is recognized, and the last
     10,000 values are remembered.
     """
-    from flightlog.app.privacy import redactor
+    from flightlog.app.privacy import make_redactor
     from flightlog.privacy import stream
-    from flightlog.privacy.records import Records
+    from flightlog.privacy.records import JsonRedactor
 
     if separate and not jsonl:
         raise Invalid("--separate needs --jsonl", hint="flightlog privacy redact --jsonl --separate session.jsonl")
-    out, cleaner = sys.stdout.buffer, redactor(open_runtime())
-    records = Records(cleaner)
-    with _opened(path) as source:
+    out, cleaner = sys.stdout.buffer, make_redactor(open_runtime())
+    records = JsonRedactor(cleaner)
+    with _open_input(path) as source:
         if source.seekable() and not separate:
             begin = source.tell()
             if jsonl:
                 records.collect_values(line.rstrip(b"\r\n") for line in source)
             else:
-                for _ in stream.redacted(cleaner, source):
+                for _ in stream.redact_stream(cleaner, source):
                     pass
             source.seek(begin)
         if not jsonl:
-            out.writelines(stream.redacted(cleaner, source))
+            out.writelines(stream.redact_stream(cleaner, source))
             return
         ends: list[bytes] = []
-        read = records.separate_lines if separate else records.lines
-        for line in read(_chopped(source, ends)):
+        read = records.redact_separate_lines if separate else records.redact_lines
+        for line in read(_iter_lines_without_ends(source, ends)):
             out.write(line + ends.pop(0))
 
 
@@ -105,12 +105,12 @@ def redact(path: str, *, jsonl: bool, separate: bool) -> None:
 @json_option("Print the redacted texts as JSON.")
 def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
     """Show what would become public of PATHS, as a diff against what is there."""
-    from flightlog.app.privacy import redactor
+    from flightlog.app.privacy import make_redactor
 
-    cleaner = redactor(open_runtime())
-    for name, text in _texts(paths):
-        cleaner.known.forget()
-        clean = cleaner.text(text)
+    cleaner = make_redactor(open_runtime())
+    for name, text in _iter_texts(paths):
+        cleaner.known.forget_learned()
+        clean = cleaner.redact_string(text)
         if as_json:
             click.echo(json.dumps({"path": name, "changed": clean != text, "text": clean}))
             continue
@@ -121,7 +121,7 @@ def preview(paths: tuple[str, ...], *, as_json: bool) -> None:
             shown = (
                 row if row[:1] != "-" or row.startswith("---") else "-" + "·" * min(len(row.rstrip()) - 1, 20) + "\n"
             )
-            click.echo(inert(shown), nl=not row.endswith("\n"))
+            click.echo(make_inert(shown), nl=not row.endswith("\n"))
 
 
 @privacy.command(epilog="Example: flightlog privacy check")
@@ -141,13 +141,13 @@ def check(repository: Path, *, as_json: bool, quiet: bool, install: bool, push: 
     if install:
         for hook in guard.install_guard(git):
             click.echo(f"guard installed: {hook}", err=True)
-    verdicts = guard.check(git) if push is None else guard.check_push(git, push, sys.stdin)
+    verdicts = guard.check_repository(git) if push is None else guard.check_push(git, push, sys.stdin)
     for verdict in verdicts:
         if quiet and verdict.fine:
             continue
         words = "ok" if verdict.fine else verdict.why
         plain = f"{verdict.state}\t{verdict.path}\t{verdict.tier or '-'}\t{verdict.rule}\t{words}"
-        click.echo(msgspec.json.encode(verdict).decode() if as_json else inert(plain))
+        click.echo(msgspec.json.encode(verdict).decode() if as_json else make_inert(plain))
     return int(any(not verdict.fine for verdict in verdicts))
 
 
@@ -158,9 +158,9 @@ def rules(family: str | None, *, as_json: bool) -> None:
     """List what is looked for: rule, provider, forms."""
     import msgspec
 
-    from flightlog.privacy.detect.rules import families
+    from flightlog.privacy.detect.rules import load_rule_families
 
-    known = families()
+    known = load_rule_families()
     if family is not None and family not in known:
         raise NotFound(f"no such family of rules: {family}", hint=f"one of: {', '.join(known)}")
     for name, members in known.items():
@@ -182,10 +182,10 @@ def key() -> None:
 def show_key(*, as_json: bool) -> None:
     """Show which key is used, not the key."""
     from flightlog.app.privacy import key_path
-    from flightlog.privacy.key import fingerprint, load
+    from flightlog.privacy.key import key_fingerprint, load_key
 
     runtime = open_runtime()
-    name = fingerprint(load(key_path(runtime)))
+    name = key_fingerprint(load_key(key_path(runtime)))
     told = {"fingerprint": name, "path": str(key_path(runtime))}
     print_json(told) if as_json else click.echo(f"{name}\t{key_path(runtime)}")
 
@@ -195,10 +195,10 @@ def show_key(*, as_json: bool) -> None:
 def export_key(*, as_json: bool) -> None:
     """Print the key, to be read by `privacy key import` elsewhere; keep it as you would a password."""
     from flightlog.app.privacy import key_path
-    from flightlog.privacy.key import exported, fingerprint, load
+    from flightlog.privacy.key import encode_key, key_fingerprint, load_key
 
-    one = load(key_path(open_runtime()))
-    told = {"fingerprint": fingerprint(one), "key": exported(one)}
+    one = load_key(key_path(open_runtime()))
+    told = {"fingerprint": key_fingerprint(one), "key": encode_key(one)}
     print_json(told) if as_json else click.echo(told["key"])
 
 
@@ -208,21 +208,21 @@ def export_key(*, as_json: bool) -> None:
 def import_key(*, yes: bool, as_json: bool) -> None:
     """Read an exported key from standard input."""
     from flightlog.app.privacy import key_path
-    from flightlog.privacy.key import fingerprint, take
+    from flightlog.privacy.key import import_key, key_fingerprint
 
     runtime = open_runtime()
     if sys.stdin.isatty():
         raise Invalid("nothing to read", hint="flightlog privacy key import < key.txt")
-    name = fingerprint(take(key_path(runtime), sys.stdin.readline(), replace=yes))
-    print_done({"fingerprint": name, "path": str(key_path(runtime))}, f"key {name} is in use", as_json=as_json)
+    name = key_fingerprint(import_key(key_path(runtime), sys.stdin.readline(), replace=yes))
+    print_outcome({"fingerprint": name, "path": str(key_path(runtime))}, f"key {name} is in use", as_json=as_json)
 
 
-def _line(fields: dict[str, object]) -> str:
+def _finding_line(fields: dict[str, object]) -> str:
     place = f"{fields['path']}:{fields['line']}:{fields['offset']}"
-    return inert(f"{place}\t{fields['kind']}\t{fields['rule']}\t{fields['confidence']}\t{fields['masked']}")
+    return make_inert(f"{place}\t{fields['kind']}\t{fields['rule']}\t{fields['confidence']}\t{fields['masked']}")
 
 
-def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _iter_texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for path in paths:
         if path == _STDIN:
             yield _STDIN, sys.stdin.buffer.read().decode("utf-8", "replace")
@@ -232,23 +232,25 @@ def _texts(paths: tuple[str, ...]) -> Iterator[tuple[str, str]]:
             raise NotFound(
                 f"no such file or directory: {path}", hint="name files, directories, or - for standard input"
             )
-        for file in _files(root):
+        for file in _iter_text_files(root):
             yield str(file), file.read_text("utf-8", "replace")
 
 
-def _found(runtime: "Runtime", paths: tuple[str, ...], known: "Known") -> Iterator[dict[str, object]]:
-    from flightlog.app.privacy import fields_of
+def _iter_findings(runtime: "Runtime", paths: tuple[str, ...], known: "KnownSecrets") -> Iterator[dict[str, object]]:
+    from flightlog.app.privacy import finding_fields
     from flightlog.app.sharing import found_in_session
     from flightlog.privacy import stream
 
     for path in paths:
         if path == _STDIN:
-            known.forget()
-            places = ((_STDIN, place) for place in stream.in_text(sys.stdin.buffer, known))
-            yield from (fields_of(*each) for each in stream.learning(places, known))
+            known.forget_learned()
+            places = ((_STDIN, place) for place in stream.find_in_stream(sys.stdin.buffer, known))
+            yield from (finding_fields(*each) for each in stream.learn_while_reading(places, known))
         elif Path(path).exists():
-            for file in _files(Path(path)):
-                yield from (fields_of(*each) for each in stream.twice(partial(_in_file, file, known), known))
+            for file in _iter_text_files(Path(path)):
+                yield from (
+                    finding_fields(*each) for each in stream.read_twice(partial(_find_in_file, file, known), known)
+                )
         else:
             try:
                 found = found_in_session(runtime, path)
@@ -258,15 +260,15 @@ def _found(runtime: "Runtime", paths: tuple[str, ...], known: "Known") -> Iterat
             yield from found
 
 
-def _in_file(file: Path, known: "Known") -> "Iterator[tuple[str, Located]]":
+def _find_in_file(file: Path, known: "KnownSecrets") -> "Iterator[tuple[str, LocatedFinding]]":
     from flightlog.privacy import stream
 
     with file.open("rb") as source:
-        look = stream.in_lines if file.suffix == ".jsonl" else stream.in_text
+        look = stream.find_in_lines if file.suffix == ".jsonl" else stream.find_in_stream
         yield from ((str(file), place) for place in look(source, known))
 
 
-def _files(root: Path) -> Iterator[Path]:
+def _iter_text_files(root: Path) -> Iterator[Path]:
     for file in [root] if root.is_file() else sorted(one for one in root.rglob("*") if one.is_file()):
         if ".git" not in file.parts:
             with file.open("rb") as source:
@@ -274,7 +276,7 @@ def _files(root: Path) -> Iterator[Path]:
                     yield file
 
 
-def _opened(path: str) -> BinaryIO:
+def _open_input(path: str) -> BinaryIO:
     if path == _STDIN:
         return sys.stdin.buffer
     if not Path(path).is_file():
@@ -282,7 +284,7 @@ def _opened(path: str) -> BinaryIO:
     return Path(path).open("rb")
 
 
-def _chopped(source: BinaryIO, ends: list[bytes]) -> Iterator[bytes]:
+def _iter_lines_without_ends(source: BinaryIO, ends: list[bytes]) -> Iterator[bytes]:
     """Yield lines without their ends, keeping the ends aside: the last line may have none."""
     for line in source:
         body = line.rstrip(b"\r\n")

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import Progress, json_option, print_done, print_json, print_table
+from flightlog.cli.output import Progress, json_option, print_json, print_outcome, print_table
 from flightlog.cli.retro_feedback import feedback
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.text import counted, inert, one_line
+from flightlog.model.text import make_inert, one_line, pluralize
 
 if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
-    from flightlog.retro.room import Room
-    from flightlog.retro.state import Analysis, Pattern
+    from flightlog.retro.room import RetroStore
+    from flightlog.retro.state import Pattern, RetroAnalysis
 
 _SHOWN = 15
 _LATEST = "latest"
 _HEADS = ("id", "kind", "finding", "detail", "sure")
 
 
-class _Bare(click.Group):
+class _DefaultCommandGroup(click.Group):
     """A group whose first word may be an export: `flightlog retro EXPORT` is `flightlog retro analyze EXPORT`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -33,7 +33,7 @@ class _Bare(click.Group):
         return super().parse_args(ctx, args)
 
 
-@click.group(cls=_Bare, epilog="Example: flightlog retro export.zip")
+@click.group(cls=_DefaultCommandGroup, epilog="Example: flightlog retro export.zip")
 def retro() -> None:
     """Look back: patterns, pictures, feedback; `flightlog retro EXPORT` analyses an export."""
 
@@ -55,38 +55,38 @@ def analyze(  # noqa: PLR0913 - options
 
     At a terminal the conversation with the analyst goes on until an empty line.
     """
-    from flightlog.app.retro import find_room, open_room
-    from flightlog.app.retro_session import begin, current, draw_artifact, end, new_in
-    from flightlog.sources.exports.reading import check
+    from flightlog.app.retro import find_retro_store, open_retro_store
+    from flightlog.app.retro_session import current_session, draw_artifact, end_session, read_new_input, start_session
+    from flightlog.sources.exports.reading import check_export
 
     runtime = open_runtime()
     if export is None and resume and Path(resume).is_file():
         export, resume = resume, _LATEST
     if export is not None:
-        check(Path(export))
+        check_export(Path(export))
     if resume == _LATEST:
-        current(find_room(runtime))  # like a missing export, refused before anything is made
-    room = open_room(runtime)
-    with room.held():
-        session = begin(runtime, room, resume)
+        current_session(find_retro_store(runtime))  # like a missing export, refused before anything is made
+    room = open_retro_store(runtime)
+    with room.lock():
+        session = start_session(runtime, room, resume)
         watch = Progress("reading")
-        found = new_in(runtime, room, Path(export) if export else None, watch, sessions=sessions)
+        found = read_new_input(runtime, room, Path(export) if export else None, watch, sessions=sessions)
         watch.close()
-        analysis = found.analysis(room, runtime.zone)
+        analysis = found.load_analysis(room, runtime.zone)
         artifact = draw_artifact(room, analysis, runtime.zone) if draw and found.anything else None
         if analyst:
             tell = partial(click.echo, err=as_json)
             if not as_json:
-                _show(analysis)
-            analysis = _conversed(runtime, room, (analyst, session), analysis, say=say, tell=tell)
-        end(runtime, room)
+                _print_analysis(analysis)
+            analysis = _talk_with_analyst(runtime, room, (analyst, session), analysis, say=say, tell=tell)
+        end_session(runtime, room)
     if as_json:
         print_json(analysis)
         return
     read = found.read
     click.echo(f"session {session}: {read.new} new, {read.known} known, {read.damaged} damaged", err=True)
     if not analyst:
-        _show(analysis)
+        _print_analysis(analysis)
     if artifact is not None:
         click.echo(f"\npictures: {artifact}", err=True)
 
@@ -98,12 +98,12 @@ def analyze(  # noqa: PLR0913 - options
 @json_option()
 def patterns(*, kind: str, as_json: bool) -> None:
     """Show what the last analysis found."""
-    analysis = _last(open_runtime())
+    analysis = _load_last_analysis(open_runtime())
     chosen = [pattern for pattern in analysis.patterns if kind in ("", pattern.kind)]
     if as_json:
         print_json(chosen)
         return
-    print_table(_HEADS, _rows(chosen), right=(4,))
+    print_table(_HEADS, _pattern_rows(chosen), right=(4,))
 
 
 @retro.command(epilog="Example: flightlog retro show topic-1f2e3d4c5b")
@@ -112,23 +112,23 @@ def patterns(*, kind: str, as_json: bool) -> None:
 def show(what: str, *, as_json: bool) -> None:
     """Show a finding with its evidence, or open the place an address names."""
     runtime = open_runtime()
-    found = [pattern for pattern in _last(runtime).patterns if pattern.id.startswith(what)]
+    found = [pattern for pattern in _load_last_analysis(runtime).patterns if pattern.id.startswith(what)]
     if len(found) == 1:
         if as_json:
             print_json(found[0])
             return
-        click.echo(inert(f"{found[0].kind}: {found[0].label}\n{found[0].detail}\n"))
+        click.echo(make_inert(f"{found[0].kind}: {found[0].label}\n{found[0].detail}\n"))
         print_table(("address", "words"), [(each.address, one_line(each.text, 100)) for each in found[0].evidence])
         return
-    from flightlog.app.retro import find_room
-    from flightlog.app.retro_session import place
+    from flightlog.app.retro import find_retro_store
+    from flightlog.app.retro_session import read_evidence
 
-    rows = place(runtime, find_room(runtime), what, Path(runtime.cwd))
+    rows = read_evidence(runtime, find_retro_store(runtime), what, Path(runtime.cwd))
     if as_json:
         print_json([{"address": address, "role": role, "text": text} for address, role, text in rows])
         return
     for address, role, text in rows:
-        click.echo(f"{inert(address)} {inert(role)}\n{inert(text)}\n")
+        click.echo(f"{make_inert(address)} {make_inert(role)}\n{make_inert(text)}\n")
 
 
 @retro.command(epilog="Example: flightlog retro draw --format md")
@@ -136,13 +136,13 @@ def show(what: str, *, as_json: bool) -> None:
 @json_option("Print the path as JSON.")
 def draw(*, form: str, as_json: bool) -> None:
     """Draw the last analysis again into outputs/: one HTML file that works offline, or Markdown."""
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import open_retro_store
     from flightlog.app.retro_session import draw_artifact
 
     runtime = open_runtime()
-    analysis = _last(runtime)
-    room = open_room(runtime)
-    with room.held():
+    analysis = _load_last_analysis(runtime)
+    room = open_retro_store(runtime)
+    with room.lock():
         path = draw_artifact(room, analysis, runtime.zone, form)
     if as_json:
         print_json({"artifact": str(path)})
@@ -163,28 +163,28 @@ def set_prefs(name: str, values: str, *, as_json: bool) -> None:
     """Set a preference; a comma separates several values, an empty one takes it back."""
     import msgspec
 
-    from flightlog.app.retro import open_room
+    from flightlog.app.retro import open_retro_store
     from flightlog.retro.artifact.page import CHARTS
-    from flightlog.retro.events import Preferred
+    from flightlog.retro.events import PreferenceSet
 
     said = tuple(value.strip() for value in values.split(",") if value.strip())
     if name == "preferred_viz" and not set(said) <= set(CHARTS):
         raise Invalid(f"no such picture: {values[:40]!r}", hint=f"one of: {', '.join(CHARTS)}")
-    open_room(open_runtime()).journal.append(
-        msgspec.convert({"type": "Preferred", "name": name, "values": said}, Preferred), durable=True
+    open_retro_store(open_runtime()).journal.append(
+        msgspec.convert({"type": "Preferred", "name": name, "values": said}, PreferenceSet), durable=True
     )
     talk = "it counts from the next analysis on: flightlog retro analyze"
-    print_done({"name": name, "values": said}, talk, as_json=as_json)
+    print_outcome({"name": name, "values": said}, talk, as_json=as_json)
 
 
 @prefs.command("show", epilog="Example: flightlog retro prefs show --json")
 @json_option()
 def show_prefs(*, as_json: bool) -> None:
     """Show the preferences in force."""
-    from flightlog.app.retro import find_room
-    from flightlog.retro.room import preferences
+    from flightlog.app.retro import find_retro_store
+    from flightlog.retro.room import read_preferences
 
-    said = preferences(find_room(open_runtime()).happened())
+    said = read_preferences(find_retro_store(open_runtime()).iter_events())
     if as_json:
         print_json(said)
         return
@@ -198,15 +198,15 @@ def show_prefs(*, as_json: bool) -> None:
 @json_option()
 def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Let logs older than 90 days go; outputs, issues, drafts and feedback are never touched."""
-    from flightlog.app.retro import find_room
+    from flightlog.app.retro import find_retro_store
     from flightlog.retro import logs
 
-    room = find_room(open_runtime())
-    moves = logs.due(room.root, room.now_ms())
+    room = find_retro_store(open_runtime())
+    moves = logs.logs_due(room.root, room.now_ms())
     if moves and not dry_run:
         if not yes:
-            raise Invalid(f"{counted(len(moves), 'log')} would go", hint="flightlog retro retain --yes")
-        logs.retain(room.root, room.now_ms())
+            raise Invalid(f"{pluralize(len(moves), 'log')} would go", hint="flightlog retro retain --yes")
+        logs.remove_old_logs(room.root, room.now_ms())
     if as_json:
         print_json(moves)
         return
@@ -216,52 +216,52 @@ def retain(*, dry_run: bool, yes: bool, as_json: bool) -> None:
 retro.add_command(feedback)
 
 
-def _conversed(  # noqa: PLR0913 - who says what to whom
+def _talk_with_analyst(  # noqa: PLR0913 - who says what to whom
     runtime: "Runtime",
-    room: "Room",
+    room: "RetroStore",
     whom: tuple[str, str],
-    analysis: "Analysis",
+    analysis: "RetroAnalysis",
     *,
     say: str,
     tell: Callable[[str], object],
-) -> "Analysis":
+) -> "RetroAnalysis":
     """Hand over the findings and show what is said; at a terminal go on until an empty line."""
-    from flightlog.app.retro_session import analyst, begin_asking
-    from flightlog.retro.looking import renamed
+    from flightlog.app.retro_session import ask_analyst, make_analyst
+    from flightlog.retro.looking import apply_analyst_names
 
-    sitting = analyst(runtime, room, *whom)
-    told = begin_asking(sitting, analysis, say)
+    sitting = make_analyst(runtime, room, *whom)
+    told = ask_analyst(sitting, analysis, say)
     usd = told.usd
-    tell(f"\n{inert(told.text)}\n")
+    tell(f"\n{make_inert(told.text)}\n")
     while sys.stdin.isatty() and (more := click.prompt("you", default="", show_default=False, err=True).strip()):
-        told = sitting.say(more, analysis)
+        told = sitting.send_prompt(more, analysis)
         usd += told.usd
-        tell(f"\n{inert(told.text)}\n")
+        tell(f"\n{make_inert(told.text)}\n")
     click.echo(
         f"{usd:.2f} USD, kept in {told.path}; go on with: flightlog retro --resume --analyst {whom[0]}", err=True
     )
-    return renamed(room, analysis)
+    return apply_analyst_names(room, analysis)
 
 
-def _last(runtime: "Runtime") -> "Analysis":
-    from flightlog.app.retro import find_room
+def _load_last_analysis(runtime: "Runtime") -> "RetroAnalysis":
+    from flightlog.app.retro import find_retro_store
 
-    analysis = find_room(runtime).analysis()
+    analysis = find_retro_store(runtime).load_analysis()
     if analysis is None:
         raise NotFound("there is no analysis yet", hint="flightlog retro analyze")
     return analysis
 
 
-def _show(analysis: "Analysis") -> None:
+def _print_analysis(analysis: "RetroAnalysis") -> None:
     meta = analysis.meta
     span = f", {meta.date_range[0]} to {meta.date_range[1]}" if meta.date_range else ""
     click.echo(
-        f"{counted(meta.conversation_count, 'conversation')}{span}; {counted(len(analysis.patterns), 'finding')}\n"
+        f"{pluralize(meta.conversation_count, 'conversation')}{span}; {pluralize(len(analysis.patterns), 'finding')}\n"
     )
-    print_table(_HEADS, _rows(analysis.patterns[:_SHOWN]), right=(4,))
+    print_table(_HEADS, _pattern_rows(analysis.patterns[:_SHOWN]), right=(4,))
     if len(analysis.patterns) > _SHOWN:
         click.echo("\nall of them: flightlog retro patterns; one with its evidence: flightlog retro show ID", err=True)
 
 
-def _rows(found: "Sequence[Pattern]") -> list[tuple[str, ...]]:
+def _pattern_rows(found: "Sequence[Pattern]") -> list[tuple[str, ...]]:
     return [(each.id, each.kind, one_line(each.title, 60), each.detail, f"{each.confidence:.2f}") for each in found]

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import json_option, print_done, print_json, print_table
+from flightlog.cli.output import json_option, print_json, print_outcome, print_table
 
 _KEPT = json_option("Print the path of what was kept as JSON.")
 
@@ -22,10 +22,10 @@ def feedback() -> None:
 @_KEPT
 def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
     """Rate a finding from 1 to 5, or up or down."""
-    from flightlog.app.retro import open_room
-    from flightlog.app.retro_session import rated
+    from flightlog.app.retro import open_retro_store
+    from flightlog.app.retro_session import record_rating
 
-    _kept(rated(open_room(open_runtime()), pattern, rating, comment), as_json=as_json)
+    _print_saved(record_rating(open_retro_store(open_runtime()), pattern, rating, comment), as_json=as_json)
 
 
 @feedback.command(epilog="Example: flightlog retro feedback answer overall_value 'It saves a morning'")
@@ -35,10 +35,10 @@ def rate(pattern: str, rating: str, *, comment: str, as_json: bool) -> None:
 @_KEPT
 def answer(question: str, response: str, *, rating: int | None, as_json: bool) -> None:
     """Answer insight_accuracy, insight_actionable, missing_patterns, most_useful or overall_value."""
-    from flightlog.app.retro import open_room
-    from flightlog.app.retro_session import answered
+    from flightlog.app.retro import open_retro_store
+    from flightlog.app.retro_session import record_answer
 
-    _kept(answered(open_room(open_runtime()), question, response, rating), as_json=as_json)
+    _print_saved(record_answer(open_retro_store(open_runtime()), question, response, rating), as_json=as_json)
 
 
 @feedback.command(epilog="Example: flightlog retro feedback gap 'It misses my Rust work'")
@@ -54,33 +54,33 @@ def answer(question: str, response: str, *, rating: int | None, as_json: bool) -
 @_KEPT
 def gap(description: str, *, category: str, priority: str, as_json: bool) -> None:
     """Report what analysis did not find."""
-    from flightlog.app.retro import open_room
-    from flightlog.app.retro_session import missed
+    from flightlog.app.retro import open_retro_store
+    from flightlog.app.retro_session import record_gap
 
-    _kept(missed(open_room(open_runtime()), description, category, priority), as_json=as_json)
+    _print_saved(record_gap(open_retro_store(open_runtime()), description, category, priority), as_json=as_json)
 
 
 @feedback.command("import", epilog="Example: flightlog retro feedback import feedback.json")
 @click.argument("path", type=click.Path(exists=True, dir_okay=False))
 @_KEPT
-def take(path: str, *, as_json: bool) -> None:
+def import_feedback(path: str, *, as_json: bool) -> None:
     """Take in the ratings an artifact saved."""
-    from flightlog.app.retro import open_room
-    from flightlog.app.retro_session import imported
+    from flightlog.app.retro import open_retro_store
+    from flightlog.app.retro_session import import_ratings
 
-    _kept(imported(open_room(open_runtime()), Path(path)), as_json=as_json)
+    _print_saved(import_ratings(open_retro_store(open_runtime()), Path(path)), as_json=as_json)
 
 
 @feedback.command(epilog="Example: flightlog retro feedback summary --json")
 @json_option()
 def summary(*, as_json: bool) -> None:
     """Sum up all feedback."""
-    from flightlog.app.retro import find_room
+    from flightlog.app.retro import find_retro_store
     from flightlog.retro.events import FeedbackGiven
-    from flightlog.retro.feedback import summary as summed_up
+    from flightlog.retro.feedback import summarize_feedback as summed_up
 
     runtime = open_runtime()
-    told = summed_up(each for each in find_room(runtime).happened() if isinstance(each, FeedbackGiven))
+    told = summed_up(each for each in find_retro_store(runtime).iter_events() if isinstance(each, FeedbackGiven))
     if as_json:
         print_json(told)
         return
@@ -90,5 +90,5 @@ def summary(*, as_json: bool) -> None:
     print_table(("feedback", ""), rows)
 
 
-def _kept(path: Path, *, as_json: bool) -> None:
-    print_done({"kept": str(path)}, f"kept: {path}", as_json=as_json)
+def _print_saved(path: Path, *, as_json: bool) -> None:
+    print_outcome({"kept": str(path)}, f"kept: {path}", as_json=as_json)

@@ -12,7 +12,7 @@ import click
 
 from flightlog import __version__
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, Misconfigured, Unavailable, Unreadable
-from flightlog.model.text import inert
+from flightlog.model.text import make_inert
 
 # name: (module, attribute, one line of help)
 COMMANDS = {
@@ -54,7 +54,7 @@ EXIT_CODES: tuple[tuple[type[FlightlogError], int], ...] = (
 )
 
 
-class _Lazy(click.Group):
+class _LazyGroup(click.Group):
     """A group that imports a command when it runs, not when it is listed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -67,7 +67,7 @@ class _Lazy(click.Group):
         command = getattr(import_module(module), attribute)
         assert isinstance(command, click.Command)
         if any(name.endswith("_COMPLETE") for name in os.environ):
-            return _offering(command, cmd_name)
+            return _with_completion(command, cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -75,15 +75,15 @@ class _Lazy(click.Group):
             formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
 
 
-def _offering(command: click.Command, name: str) -> click.Command:
+def _with_completion(command: click.Command, name: str) -> click.Command:
     """While a shell asks what to offer, parameters offer ids."""
-    from flightlog.cli.completing import is_asked, taught
+    from flightlog.cli.completing import is_completing, offer_ids
 
-    return taught(command, name) if is_asked() else command
+    return offer_ids(command, name) if is_completing() else command
 
 
 @click.command(
-    cls=_Lazy,
+    cls=_LazyGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Example: flightlog up",
 )
@@ -99,7 +99,7 @@ def cli(*, debug: bool, samples: bool) -> None:
         choose_samples()
 
 
-def run(command: click.Command, name: str, args: Sequence[str]) -> int:
+def run_command(command: click.Command, name: str, args: Sequence[str]) -> int:
     """Run `command` and return its exit code; every error is told in the same form."""
     try:
         result = command.main(args=list(args), prog_name=name, standalone_mode=False)
@@ -107,15 +107,15 @@ def run(command: click.Command, name: str, args: Sequence[str]) -> int:
         error.show()
         return error.exit_code
     except click.ClickException as error:
-        _tell(name, *_as_ours(error))
+        _print_error(name, *_format_click_error(error))
         return error.exit_code
     except (FlightlogError, ModuleNotFoundError) as error:
-        said = _for_a_person(error)
+        said = _to_flightlog_error(error)
         if "--debug" in args or said is None:
             raise
-        return _failed(name, said) or run(command, name, args)
+        return _report_error(name, said) or run_command(command, name, args)
     except (click.Abort, KeyboardInterrupt):
-        _tell(name, "interrupted", "")
+        _print_error(name, "interrupted", "")
         return 130
     except SystemExit:
         # How click and rich answer when the reader of our output left, as `head` does; nothing is wrong.
@@ -123,7 +123,7 @@ def run(command: click.Command, name: str, args: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _failed(name: str, error: FlightlogError) -> int:
+def _report_error(name: str, error: FlightlogError) -> int:
     """Report an error and return its exit code; 0 if a person has given the consent that was missing."""
     from flightlog.model.errors import ConsentNeeded
 
@@ -132,7 +132,7 @@ def _failed(name: str, error: FlightlogError) -> int:
 
         if ask_consent(error):
             return 0
-    _tell(name, error.message, error.hint)
+    _print_error(name, error.message, error.hint)
     return next(code for kind, code in EXIT_CODES if isinstance(error, kind))
 
 
@@ -140,18 +140,18 @@ def run_alias(noun: str, name: str, args: Sequence[str]) -> int:
     """Run one group under the name its source document gave it."""
     command = cli.get_command(click.Context(cli), noun)
     assert command is not None
-    return run(command, name, args)
+    return run_command(command, name, args)
 
 
-def _for_a_person(error: FlightlogError | ModuleNotFoundError) -> FlightlogError | None:
+def _to_flightlog_error(error: FlightlogError | ModuleNotFoundError) -> FlightlogError | None:
     if isinstance(error, FlightlogError):
         return error
-    from flightlog.model.extras import not_installed
+    from flightlog.model.extras import missing_extra_error
 
-    return not_installed(error)
+    return missing_extra_error(error)
 
 
-def _as_ours(error: click.ClickException) -> tuple[str, str]:
+def _format_click_error(error: click.ClickException) -> tuple[str, str]:
     """What click has to say, in the form every error has here: what is wrong, then the next command."""
     said = error.format_message().strip().replace(". (Did", " (did")
     context = error.ctx if isinstance(error, click.UsageError) else None
@@ -161,7 +161,7 @@ def _as_ours(error: click.ClickException) -> tuple[str, str]:
     return (first + rest).rstrip("."), f"{context.command_path} --help" if context else ""
 
 
-def _tell(name: str, message: str, hint: str) -> None:
-    click.echo(f"{name}: {inert(message)}", err=True)
+def _print_error(name: str, message: str, hint: str) -> None:
+    click.echo(f"{name}: {make_inert(message)}", err=True)
     if hint:
-        click.echo(f"  {inert(hint)}", err=True)
+        click.echo(f"  {make_inert(hint)}", err=True)

@@ -5,30 +5,30 @@ from datetime import tzinfo
 
 import click
 
-from flightlog.archive.finder import Found
+from flightlog.archive.finder import SearchResult
 from flightlog.cli.output import print_json
 from flightlog.model.text import one_line
-from flightlog.views.story import moment
-from flightlog.views.story_forms import short
+from flightlog.views.story import format_timestamp
+from flightlog.views.story_forms import short_address
 
 EMPTY = 'nothing found; try fewer words, or the beginning of one: "migrat*"'
 
 
-def print_hits(found: Sequence[tuple[Found, str]], zone: tzinfo, *, as_json: bool) -> None:
+def print_hits(found: Sequence[tuple[SearchResult, str]], zone: tzinfo, *, as_json: bool) -> None:
     """Print where each hit stands and the passage that matched."""
     if as_json:
-        print_json({"hits": [_json(each, address) for each, address in found]})
+        print_json({"hits": [_hit_fields(each, address) for each, address in found]})
         return
     if not found:
         click.echo(EMPTY, err=True)
     for each, address in found:
-        when = moment(each.hit.at_ms or None, zone, "%Y-%m-%d %H:%M")
+        when = format_timestamp(each.hit.at_ms or None, zone, "%Y-%m-%d %H:%M")
         place = one_line(each.hit.project, 60)
-        at = short(address) if address != each.hit.session else ""
+        at = short_address(address) if address != each.hit.session else ""
         click.echo(f"{each.hit.session[:8]}{at}  {when}  {place}\n    {one_line(each.snippet, 170)}")
 
 
-def _json(found: Found, address: str) -> dict[str, object]:
+def _hit_fields(found: SearchResult, address: str) -> dict[str, object]:
     hit = found.hit
     return {
         "address": address,

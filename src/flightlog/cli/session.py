@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import examples, json_option, print_done, read_only
+from flightlog.cli.output import format_examples, json_option, print_outcome, read_only
 from flightlog.cli.places import ON
 from flightlog.model.errors import Invalid
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flightlog.model.runtime import Runtime
     from flightlog.model.session import Session
     from flightlog.views.session.outline import SessionSummary
-    from flightlog.views.story import Telling
+    from flightlog.views.story import RenderOptions
 
 
 @click.group(epilog="Example: flightlog session list")
@@ -44,7 +44,7 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
     start = since_ms(since, runtime.clock.now_ms(), runtime.zone) if since else 0
     told = [
         each
-        for each in open_archive(runtime).sessions(progress)
+        for each in open_archive(runtime).iter_summaries(progress)
         if project in each.project and max(each.ended_ms or 0, each.changed_ms if not each.ended_ms else 0) >= start
     ]
     progress.close()
@@ -59,7 +59,9 @@ def list_(*, project: str, since: str, limit: int, as_json: bool) -> None:
         click.echo("no sessions found; make one: flightlog demo; see where it looked: flightlog doctor", err=True)
 
 
-@session.command(epilog=examples("flightlog session show 2123f2df", "flightlog session show '2123f2df#1.2' --full"))
+@session.command(
+    epilog=format_examples("flightlog session show 2123f2df", "flightlog session show '2123f2df#1.2' --full")
+)
 @click.argument("address")
 @click.option("--full", is_flag=True, help="Leave nothing out.")
 @json_option("Print the session, turn or step as JSON.")
@@ -70,19 +72,19 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
     from flightlog.archive.door import open_archive
     from flightlog.cli.output import print_json
     from flightlog.cli.story import print_story
-    from flightlog.model.address import parse
+    from flightlog.model.address import parse_address
     from flightlog.views.session.timeline import find_part
-    from flightlog.views.story import Telling, passage, story
+    from flightlog.views.story import RenderOptions, render_passage, render_session
 
     runtime = open_runtime()
-    at = parse(address)
+    at = parse_address(address)
     archive = open_archive(runtime)
-    told = archive.session(at.session)
+    told = archive.read_session(at.session)
     if as_json:
         print_json(find_part(replace(told, title=told.heading), at))
         return
-    telling = Telling(runtime.zone, full, lambda said: archive.spilled(told.id, said))
-    print_story(passage(told, at, telling) if at.turn or at.lane else story(told, telling))
+    telling = RenderOptions(runtime.zone, full, lambda said: archive.read_spilled_output(told.id, said))
+    print_story(render_passage(told, at, telling) if at.turn or at.lane else render_session(told, telling))
 
 
 @session.command(epilog="Example: flightlog session follow 2123f2df")
@@ -91,24 +93,26 @@ def show(address: str, *, full: bool, as_json: bool) -> None:
 @json_option("Print one JSON object per record.")
 def follow(session_id: str | None, *, idle: float, as_json: bool) -> None:
     """Tell a session as it happens; without an id, the one that changed last."""
-    from flightlog.app import Watch
+    from flightlog.app import IdleTimer
     from flightlog.archive.door import open_archive
     from flightlog.cli.story import print_story
-    from flightlog.model.address import parse
+    from flightlog.model.address import parse_address
     from flightlog.model.damage import Damage
-    from flightlog.views.feed import Feed
+    from flightlog.views.feed import FollowFormatter
     from flightlog.views.wire import as_json_line
 
     archive = open_archive(open_runtime())
-    feed, watch = Feed(), Watch(idle)
-    for item in archive.follow(parse(session_id).session if session_id else archive.latest(), watch.pause):
-        watch.news()
+    feed, watch = FollowFormatter(), IdleTimer(idle)
+    for item in archive.follow_session(
+        parse_address(session_id).session if session_id else archive.latest_session(), watch.pause
+    ):
+        watch.reset_idle()
         if as_json:
             click.echo(as_json_line(item))
         elif isinstance(item, Damage):
             click.echo(f"damaged: {item.length:,} bytes at {item.offset:,}: {item.why}", err=True)
         else:
-            print_story(feed.lines(item))
+            print_story(feed.render_lines(item))
 
 
 @session.command(epilog="Example: flightlog session usage --by day --since 30d")
@@ -131,7 +135,7 @@ def usage(*, by: str, since: str, project: str, timezone: str, as_json: bool) ->
     from flightlog.usage.report import UsageFilter
 
     runtime = open_runtime()
-    zone = _zone(timezone) if timezone else runtime.zone
+    zone = _parse_zone(timezone) if timezone else runtime.zone
     start = since_ms(since, runtime.clock.now_ms(), zone) if since else 0
     only = UsageFilter(start, project) if since or project else None
     print_usage_report(Breakdown(by), zone, only, as_json=as_json)
@@ -145,15 +149,17 @@ def search(words: tuple[str, ...], *, limit: int, as_json: bool) -> None:
     """Find records by WORDS, "phrases", and tool: model: file: project: since: cost:."""
     from flightlog.archive.door import open_archive
     from flightlog.cli.search import print_hits
-    from flightlog.views.query import parse
+    from flightlog.views.query import parse_query
 
     runtime = open_runtime()
     zone = runtime.zone
-    query = parse(" ".join(_typed(word) for word in words), lambda said: since_ms(said, runtime.clock.now_ms(), zone))
-    print_hits(open_archive(runtime).search(query, limit), zone, as_json=as_json)
+    query = parse_query(
+        " ".join(_restore_quotes(word) for word in words), lambda said: since_ms(said, runtime.clock.now_ms(), zone)
+    )
+    print_hits(open_archive(runtime).search_records(query, limit), zone, as_json=as_json)
 
 
-def _typed(word: str) -> str:
+def _restore_quotes(word: str) -> str:
     """The shell took the quotes away: a word with a space in it was a phrase."""
     if " " not in word or '"' in word:
         return word
@@ -162,7 +168,7 @@ def _typed(word: str) -> str:
 
 
 @session.command(
-    epilog=examples(
+    epilog=format_examples(
         "flightlog session export 2123f2df --format html --output session.html",
         "flightlog session export 2123f2df --atif --output trajectory/",
         "flightlog session export --all --format parquet --output rows/",
@@ -188,10 +194,10 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
 
     from flightlog.app import write_export
     from flightlog.archive.door import open_archive
-    from flightlog.cli.trajectory import print_removed, removed_fields
-    from flightlog.model.address import parse
-    from flightlog.views.export import exported
-    from flightlog.views.story import Telling
+    from flightlog.cli.trajectory import print_redaction, redaction_fields
+    from flightlog.model.address import parse_address
+    from flightlog.views.export import export_session
+    from flightlog.views.story import RenderOptions
 
     runtime = open_runtime(on=given["on"])
     target = Path(output) if output is not None else None
@@ -205,37 +211,37 @@ def export(session_id: str | None, *, form: str, atif: str | None, output: str |
     if given["as_json"] and target is None:
         raise click.UsageError("--json says what was written: give --output, or --format json for the session as JSON")
     archive = open_archive(runtime)
-    told = archive.session(parse(session_id).session)
+    told = archive.read_session(parse_address(session_id).session)
     if atif:
         from flightlog.cli.trajectory import write_trajectory
 
         write_trajectory(runtime, archive, told, atif, output=target, given=given)
         return 0
-    telling = Telling(runtime.zone, full=True, spilled=lambda said: archive.spilled(told.id, said))
-    redacted = _redacted(runtime, archive, told, form, telling) if redact else None
-    removed = removed_fields(redacted)
-    body = redacted.value if redacted else exported(told, form, telling)
+    telling = RenderOptions(runtime.zone, full=True, spilled=lambda said: archive.read_spilled_output(told.id, said))
+    redacted = _export_redacted(runtime, archive, told, form, telling) if redact else None
+    removed = redaction_fields(redacted)
+    body = redacted.value if redacted else export_session(told, form, telling)
     if target is None:
         click.echo(body, nl=False)
     else:
         write_export(target, body)
         done = {"session": told.id, "format": form, "output": str(target), "files": 1}
-        print_done(done | removed, f"written: {target}", as_json=given["as_json"])
-    print_removed(removed, told.id)
+        print_outcome(done | removed, f"written: {target}", as_json=given["as_json"])
+    print_redaction(removed, told.id)
     return 0
 
 
-def _redacted(
-    runtime: "Runtime", archive: "Archive", session: "Session", form: str, telling: "Telling"
+def _export_redacted(
+    runtime: "Runtime", archive: "Archive", session: "Session", form: str, telling: "RenderOptions"
 ) -> "Redacted[str]":
     from msgspec.structs import replace
 
     from flightlog.app.sharing import redact_session, rescan_page
-    from flightlog.views.export import exported
+    from flightlog.views.export import export_session
 
     document, cleaner = redact_session(runtime, archive, session)
     telling = replace(telling, spilled=document.value.outputs.get)
-    page = document.map(lambda redacted: exported(redacted.session, form, telling))
+    page = document.map(lambda redacted: export_session(redacted.session, form, telling))
     return page if form == "json" else rescan_page(page, cleaner, html=form == "html")
 
 
@@ -253,7 +259,7 @@ def since_ms(said: str, now_ms: int, zone: tzinfo) -> int:
         raise Invalid(f"not a time: {said[:40]!r}", hint="write 2026-11-01, 2026-11-01T13:00, 7d or 12h") from None
 
 
-def _zone(name: str) -> tzinfo:
+def _parse_zone(name: str) -> tzinfo:
     from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
     try:
@@ -262,7 +268,7 @@ def _zone(name: str) -> tzinfo:
         raise Invalid(f"no such time zone: {name[:40]!r}", hint="write UTC or a name like Europe/Berlin") from None
 
 
-def _title(summary: "SessionSummary") -> str:
+def _summary_title(summary: "SessionSummary") -> str:
     return summary.title or ("(warm-up only)" if summary.steps else "(no prompt)")
 
 
@@ -271,20 +277,20 @@ def _print_list(shown: "Sequence[SessionSummary]", zone: tzinfo) -> None:
 
     from flightlog.cli.output import print_table
     from flightlog.model.usage import format_cost
-    from flightlog.views.story import moment
+    from flightlog.views.story import format_timestamp
 
     print_table(
         ["session", "last active", "turns", "steps", "tokens", "cost", "project", "title"],
         [
             [
                 each.session[:8],
-                moment(each.ended_ms or each.changed_ms, zone, "%Y-%m-%d %H:%M"),
+                format_timestamp(each.ended_ms or each.changed_ms, zone, "%Y-%m-%d %H:%M"),
                 str(each.turns),
                 str(each.steps),
                 f"{each.usage.total:,}",
                 format_cost(each.cost),
                 Path(each.project).name,
-                ("(damaged) " if each.damaged else "") + _title(each),
+                ("(damaged) " if each.damaged else "") + _summary_title(each),
             ]
             for each in shown
         ],

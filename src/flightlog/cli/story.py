@@ -4,24 +4,24 @@ from collections.abc import Iterable
 
 import click
 
-from flightlog.views.story import Kind, Line
+from flightlog.views.story import TranscriptLine, TranscriptLineKind
 from flightlog.views.story_forms import text_lines
 
-_STYLES: dict[Kind, dict[str, str | bool]] = {
-    Kind.TITLE: {"bold": True},
-    Kind.FACT: {"dim": True},
-    Kind.TURN: {"fg": "green", "bold": True},
-    Kind.PROMPT: {"bold": True},
-    Kind.STEP: {"dim": True},
-    Kind.THINKING: {"dim": True, "italic": True},
-    Kind.CALL: {"fg": "cyan"},
-    Kind.FAILURE: {"fg": "red"},
-    Kind.NOTE: {"fg": "yellow"},
-    Kind.LANE: {"fg": "magenta"},
+_STYLES: dict[TranscriptLineKind, dict[str, str | bool]] = {
+    TranscriptLineKind.TITLE: {"bold": True},
+    TranscriptLineKind.FACT: {"dim": True},
+    TranscriptLineKind.TURN: {"fg": "green", "bold": True},
+    TranscriptLineKind.PROMPT: {"bold": True},
+    TranscriptLineKind.STEP: {"dim": True},
+    TranscriptLineKind.THINKING: {"dim": True, "italic": True},
+    TranscriptLineKind.CALL: {"fg": "cyan"},
+    TranscriptLineKind.FAILURE: {"fg": "red"},
+    TranscriptLineKind.NOTE: {"fg": "yellow"},
+    TranscriptLineKind.LANE: {"fg": "magenta"},
 }
 
 
-def print_story(lines: Iterable[Line]) -> None:
+def print_story(lines: Iterable[TranscriptLine]) -> None:
     """Print paragraph by paragraph; click drops the colours where nobody sees them."""
     for line in lines:
         for text in text_lines(line):

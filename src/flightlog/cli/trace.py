@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import Progress, examples, json_option, print_json, print_table
+from flightlog.cli.output import Progress, format_examples, json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from flightlog.app.tracing.blame import Line
+    from flightlog.app.tracing.blame import BlameLine
     from flightlog.app.tracing.trace import Trace
 
 SHOWN = 8
@@ -19,7 +19,9 @@ _PLACE = re.compile(r"(?P<file>.+?)(?::(?P<first>\d{1,9})(?:-(?P<last>\d{1,9}))?
 
 
 @click.command(
-    epilog=examples("flightlog trace '2123f2df#1.4'", "flightlog trace HEAD", "flightlog trace task:session-001/T1")
+    epilog=format_examples(
+        "flightlog trace '2123f2df#1.4'", "flightlog trace HEAD", "flightlog trace task:session-001/T1"
+    )
 )
 @click.argument("address")
 @click.option("--all", "every", is_flag=True, help="Show every one of a kind, not only the first few.")
@@ -31,26 +33,26 @@ def trace(address: str, *, every: bool, as_json: bool) -> int:
     commit, RUN/session_01/request_003, an id. Where two kinds begin alike, write the kind before it:
     commit:2123f2df. A link that leads nowhere is said; exit 3 then.
     """
-    from flightlog.app.tracing.ground import Ground
-    from flightlog.app.tracing.trace import trace as follow
+    from flightlog.app.tracing.ground import TraceContext
+    from flightlog.app.tracing.trace import build_trace as follow
 
     progress = Progress("reading sessions")
-    told = follow(address, Ground(open_runtime(), progress=progress))
+    told = follow(address, TraceContext(open_runtime(), progress=progress))
     progress.close()
     if as_json:
         print_json(told)
     else:
-        _show(told, every=every)
+        _print_trace(told, every=every)
     return 3 if told.broken else 0
 
 
-@click.command(epilog=examples("flightlog blame src/shop.py:12", "flightlog blame src/shop.py:1-40 --json"))
+@click.command(epilog=format_examples("flightlog blame src/shop.py:12", "flightlog blame src/shop.py:1-40 --json"))
 @click.argument("place", metavar="FILE[:LINE[-LINE]]")
 @json_option()
 def blame(place: str, *, as_json: bool) -> None:
     """Say which prompt wrote a line, committed or not."""
-    from flightlog.app.tracing.blame import blamed
-    from flightlog.app.tracing.ground import Ground
+    from flightlog.app.tracing.blame import attribute_lines
+    from flightlog.app.tracing.ground import TraceContext
 
     said = _PLACE.fullmatch(place)
     assert said is not None, "the pattern takes every text"
@@ -58,25 +60,28 @@ def blame(place: str, *, as_json: bool) -> None:
     last = int(said["last"] or 0) or (first if said["first"] else 0)
     path = Path(said["file"])
     progress = Progress("reading sessions")
-    lines = blamed(
-        path, first, last, Ground(open_runtime(), path.resolve().parent if path.exists() else None, progress=progress)
+    lines = attribute_lines(
+        path,
+        first,
+        last,
+        TraceContext(open_runtime(), path.resolve().parent if path.exists() else None, progress=progress),
     )
     progress.close()
     if as_json:
         print_json(lines)
     elif len(lines) == 1:
-        _show_line(place, lines[0])
+        _print_line(place, lines[0])
     else:
-        print_table(("line", "step", "commit", "prompt", "text"), [_row(each) for each in lines], right=(0,))
+        print_table(("line", "step", "commit", "prompt", "text"), [_blame_row(each) for each in lines], right=(0,))
 
 
-def _show(told: "Trace", *, every: bool) -> None:
+def _print_trace(told: "Trace", *, every: bool) -> None:
     from flightlog.model.links import KINDS
     from flightlog.model.text import one_line
 
     rows = []
     for kind in KINDS:
-        own = told.of(kind)
+        own = told.items_of_kind(kind)
         shown = own if every else own[:SHOWN]
         rows += [
             (kind if not at else "", each.address, each.near, one_line(each.title, WIDTH))
@@ -92,7 +97,7 @@ def _show(told: "Trace", *, every: bool) -> None:
         click.echo(one_line(f"broken: {each.by} names {each.names}: {each.why}", 300), err=True)
 
 
-def _show_line(place: str, line: "Line") -> None:
+def _print_line(place: str, line: "BlameLine") -> None:
     from flightlog.model.text import one_line
 
     click.echo(one_line(f"{place}  {line.text}", 200))
@@ -104,13 +109,13 @@ def _show_line(place: str, line: "Line") -> None:
         click.echo(f"next: flightlog trace '{line.step}'", err=True)
 
 
-def _short(step: str) -> str:
+def _shorten_step(step: str) -> str:
     session, mark, rest = step.partition("#")
     return f"{session[:8]}{mark}{rest}" if step else "-"
 
 
-def _row(line: "Line") -> tuple[str, ...]:
+def _blame_row(line: "BlameLine") -> tuple[str, ...]:
     from flightlog.model.text import one_line
 
     prompt = one_line(line.prompt, 40) or "-"
-    return str(line.number), _short(line.step), line.commit[:8] or "-", prompt, line.text
+    return str(line.number), _shorten_step(line.step), line.commit[:8] or "-", prompt, line.text

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import examples, json_option
+from flightlog.cli.output import format_examples, json_option
 from flightlog.model.errors import ConsentNeeded, Invalid
-from flightlog.model.text import inert
+from flightlog.model.text import make_inert
 
 
-@click.command(epilog=examples("flightlog trust --yes", "flightlog trust runs/their-run"))
+@click.command(epilog=format_examples("flightlog trust --yes", "flightlog trust runs/their-run"))
 @click.argument("target", default=".")
 @click.option("--yes", is_flag=True, help="Allow what is shown.")
 @click.option("--revoke", is_flag=True, help="Take consent back.")
@@ -30,10 +30,10 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
         raise Invalid("--yes and --revoke cannot go together", hint="leave one of them out")
     found = consent.find_target(runtime, target)
     if revoke:
-        click.echo("consent taken back" if consent.revoke(runtime, found) else "there was no consent", err=True)
+        click.echo("consent taken back" if consent.revoke_consent(runtime, found) else "there was no consent", err=True)
         click.echo("training rows keep their words until: flightlog dataset strip-words --yes", err=True)
     if yes:
-        consent.grant(runtime, found)
+        consent.grant_consent(runtime, found)
     found = consent.find_target(runtime, target)
     report: dict[str, Any] = {found.kind: found.name, "allows": found.allows, "trusted": found.trusted}
     if found.kind == "repository":
@@ -41,7 +41,7 @@ def trust(target: str, *, yes: bool, revoke: bool, as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(report, default=str))
     else:
-        _print(report)
+        _print_report(report)
     return 0 if found.trusted else 1
 
 
@@ -50,7 +50,7 @@ def ask_consent(needed: ConsentNeeded) -> bool:
     _print_effects(needed.effects, err=True)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return False
-    click.echo(inert(needed.message), err=True)
+    click.echo(make_inert(needed.message), err=True)
     try:
         agreed = click.confirm("Allow exactly this?", default=False, err=True)
     except click.Abort:
@@ -62,7 +62,7 @@ def ask_consent(needed: ConsentNeeded) -> bool:
     return agreed
 
 
-def _print(report: dict[str, Any]) -> None:
+def _print_report(report: dict[str, Any]) -> None:
     _print_effects(report["allows"], err=False)
     for name, allowed in report.get("dataset", {}).get("sources", {}).items():
         click.echo(f"training rows by {name}: {', '.join(allowed) or 'no'}", err=True)
@@ -74,4 +74,4 @@ def _print(report: dict[str, Any]) -> None:
 
 def _print_effects(effects: Any, *, err: bool) -> None:
     for name, value in effects.items():
-        click.echo(inert(f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}"), err=err)
+        click.echo(make_inert(f"{name} = {json.dumps(value, default=str, ensure_ascii=False)}"), err=err)

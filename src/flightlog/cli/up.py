@@ -20,23 +20,23 @@ if TYPE_CHECKING:
 @click.pass_context
 def up(context: click.Context, *, serve: bool | None, as_json: bool) -> None:
     """Say true things about your own sessions, each with its next command."""
-    from flightlog.app.overview import overview
+    from flightlog.app.overview import build_overview
     from flightlog.cli.output import Progress, print_json
 
     runtime = open_runtime()
     progress = Progress("reading sessions")
-    told = overview(runtime, progress)
+    told = build_overview(runtime, progress)
     progress.close()
     if as_json:
         print_json(told)
     else:
-        _print(told, runtime.zone)
+        _print_overview(told, runtime.zone)
     watched = sys.stdout.isatty() and sys.stdin.isatty() and not as_json
     if serve or (serve is None and watched):
-        _serve(context, asked_for=bool(serve))
+        _open_pages(context, asked_for=bool(serve))
 
 
-def _serve(context: click.Context, *, asked_for: bool) -> None:
+def _open_pages(context: click.Context, *, asked_for: bool) -> None:
     """Open the pages; where they are not installed, say so only to somebody who asked."""
     from flightlog.model.errors import Unavailable
 
@@ -52,12 +52,12 @@ def _serve(context: click.Context, *, asked_for: bool) -> None:
             raise
 
 
-def _print(told: "Overview", zone: "tzinfo") -> None:
-    from flightlog.model.text import inert
-    from flightlog.views.overview import facts
+def _print_overview(told: "Overview", zone: "tzinfo") -> None:
+    from flightlog.model.text import make_inert
+    from flightlog.views.overview import iter_facts
 
     if told.sample:
         click.echo("No sessions on this machine yet. These were recorded with Claude Code and ship with flightlog.\n")
-    for fact in facts(told, zone):
-        click.echo(inert(fact.text))
-        click.secho(f"    {inert(fact.next)}", fg="cyan")
+    for fact in iter_facts(told, zone):
+        click.echo(make_inert(fact.text))
+        click.secho(f"    {make_inert(fact.next)}", fg="cyan")

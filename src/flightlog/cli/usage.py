@@ -6,7 +6,7 @@ from datetime import tzinfo
 import click
 
 from flightlog.cli.output import print_table
-from flightlog.model.text import counted, inert
+from flightlog.model.text import make_inert, pluralize
 from flightlog.model.usage import Breakdown, UsageRow, format_cost
 from flightlog.usage.prices import PRICES_FROM
 from flightlog.usage.report import UsageFilter, UsageReport
@@ -31,10 +31,10 @@ def print_usage_report(by: Breakdown, zone: tzinfo, only: UsageFilter | None = N
 def print_usage(report: UsageReport) -> None:
     """Print rows, the total, and the differences to what the clients counted."""
     is_session = report.by is Breakdown.SESSION
-    rows = [_cells(row, row.key[:8] if is_session else row.key) for row in report.rows if row.responses]
+    rows = [_usage_cells(row, row.key[:8] if is_session else row.key) for row in report.rows if row.responses]
     print_table(
         [report.by.value, "input", "output", "cache read", "cache write", "cost"],
-        [*rows, _cells(report.total, "total")],
+        [*rows, _usage_cells(report.total, "total")],
         right=(1, 2, 3, 4, 5),
     )
     gaps = report.gaps
@@ -46,13 +46,13 @@ def print_usage(report: UsageReport) -> None:
             right=(1, 2),
         )
     if report.damaged:
-        click.echo(f"{counted(report.damaged, 'damaged span')} not counted: flightlog doctor", err=True)
+        click.echo(f"{pluralize(report.damaged, 'damaged span')} not counted: flightlog doctor", err=True)
     if report.total.unpriced:
-        click.echo(f"no price known for: {inert(', '.join(report.total.unpriced))}", err=True)
+        click.echo(f"no price known for: {make_inert(', '.join(report.total.unpriced))}", err=True)
     click.echo(f"prices: {PRICES_FROM['source']}, {PRICES_FROM['date']}", err=True)
 
 
-def _cells(row: UsageRow, key: str) -> list[str]:
+def _usage_cells(row: UsageRow, key: str) -> list[str]:
     usage = row.usage
     return [
         key or "?",

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from flightlog.app import open_runtime
-from flightlog.cli.output import examples, json_option
+from flightlog.cli.output import format_examples, json_option
 from flightlog.model.errors import Invalid
 from flightlog.model.runtime import Runtime
 
@@ -18,7 +18,7 @@ CODES = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 
 
-@click.command(epilog=examples("flightlog watch", "flightlog watch --once --json"))
+@click.command(epilog=format_examples("flightlog watch", "flightlog watch --once --json"))
 @click.option(
     "--every", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, help="Seconds between looks."
 )
@@ -30,19 +30,19 @@ def watch(every: float, *, once: bool, as_json: bool) -> None:
         raise Invalid("--json needs --once", hint="flightlog watch --once --json")
     runtime = open_runtime()
     if once or not sys.stdout.isatty():
-        from flightlog.cli.status import print_board
+        from flightlog.cli.status import print_dashboard
 
-        print_board(runtime, as_json=as_json)
+        print_dashboard(runtime, as_json=as_json)
         return
-    with _screen():
+    with _full_screen():
         while True:
             size = os.get_terminal_size()
-            _draw(_looked(runtime, size.columns, size.lines), size.lines)
-            if _pressed(every) in {b"q", b"Q", b"\x03", b"\x1b"}:
+            _draw_screen(_dashboard_lines(runtime, size.columns, size.lines), size.lines)
+            if _read_key(every) in {b"q", b"Q", b"\x03", b"\x1b"}:
                 return
 
 
-def painted(lines: Sequence[Any], *, color: bool) -> list[str]:
+def paint_lines(lines: Sequence[Any], *, color: bool) -> list[str]:
     """Lines as a terminal shows them."""
     return [
         f"\x1b[{CODES[each.color]}m{each.text}\x1b[0m" if color and each.color and each.text else each.text
@@ -50,16 +50,16 @@ def painted(lines: Sequence[Any], *, color: bool) -> list[str]:
     ]
 
 
-def _looked(runtime: Runtime, width: int, height: int) -> Sequence[Any]:
+def _dashboard_lines(runtime: Runtime, width: int, height: int) -> Sequence[Any]:
     from flightlog.app.live import watch_here
-    from flightlog.live.board import Screen, board
+    from flightlog.live.board import TerminalSize, dashboard_lines
 
-    return board(watch_here(runtime), Screen(width, height - 1, runtime.zone))
+    return dashboard_lines(watch_here(runtime), TerminalSize(width, height - 1, runtime.zone))
 
 
-def _draw(lines: Sequence[Any], height: int) -> None:
+def _draw_screen(lines: Sequence[Any], height: int) -> None:
     """Draw over what is there, line by line: nothing flickers over a slow line."""
-    shown = painted(lines, color=not os.environ.get("NO_COLOR"))[: height - 1]
+    shown = paint_lines(lines, color=not os.environ.get("NO_COLOR"))[: height - 1]
     foot = "\x1b[2mq ends\x1b[0m" if not os.environ.get("NO_COLOR") else "q ends"
     body = "".join(f"{line}\x1b[K\r\n" for line in shown)
     sys.stdout.write(f"\x1b[H{body}{foot}\x1b[K\x1b[J")
@@ -67,7 +67,7 @@ def _draw(lines: Sequence[Any], height: int) -> None:
 
 
 @contextlib.contextmanager
-def _screen() -> Iterator[None]:
+def _full_screen() -> Iterator[None]:
     """A screen of our own, keys as they are pressed; all of it given back, whatever happens."""
     import termios
     import tty
@@ -86,7 +86,7 @@ def _screen() -> Iterator[None]:
             termios.tcsetattr(keys, termios.TCSADRAIN, before)
 
 
-def _pressed(seconds: float) -> bytes:
+def _read_key(seconds: float) -> bytes:
     if not sys.stdin.isatty():
         select.select([], [], [], seconds)
         return b""

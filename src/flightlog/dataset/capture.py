@@ -11,41 +11,48 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.archive import Archive, Recording
+from flightlog.archive import Archive, SessionFiles
 from flightlog.dataset import commits as commit_rows
-from flightlog.dataset.book import Book, read_forgotten
-from flightlog.dataset.consent import permitted, values_of
-from flightlog.dataset.layout import Place, cache_pages, write_shard
-from flightlog.dataset.memory import LaneMemory, Memory, recall, remember
-from flightlog.dataset.orchestration import row as orchestration_row
-from flightlog.dataset.rows import AnyRow, Row, encoded, key_of, rev_of, short
-from flightlog.dataset.telling import actions, chats, session_row, with_commits
-from flightlog.dataset.window import Told, begin_at, crew, search_values, tell, total
+from flightlog.dataset.book import DatasetReader, read_tombstones
+from flightlog.dataset.consent import permitted_rows, values_of
+from flightlog.dataset.layout import DatasetDirs, cache_pages, write_shard
+from flightlog.dataset.memory import SessionProgress, SubagentProgress, recall_session, remember_session
+from flightlog.dataset.orchestration import orchestration_row
+from flightlog.dataset.rows import AnyRow, Row, encode_row, key_of, rev_of, short_session_id
+from flightlog.dataset.telling import action_rows, chat_rows, session_row, with_commits
+from flightlog.dataset.window import (
+    SessionWindow,
+    next_window_start,
+    read_window,
+    search_values,
+    subagent_progress,
+    sum_session,
+)
 from flightlog.model.session import Session
-from flightlog.privacy.records import Records
-from flightlog.sources.git.history import commits, head, times
-from flightlog.store.pages import publish
+from flightlog.privacy.records import JsonRedactor
+from flightlog.sources.git.history import commit_times, head_commit, iter_commits
+from flightlog.store.pages import write_output_files
 
 _RECENT_COMMITS = 50
 
 
-class Options(Struct, frozen=True):
+class ExtractOptions(Struct, frozen=True):
     """What the project said yes to."""
 
     words: bool = False
     local_cache: bool = False
 
 
-class Kit(NamedTuple):
+class ExtractContext(NamedTuple):
     """What a capture works with."""
 
-    place: Place
+    place: DatasetDirs
     archive: Archive
-    records: Records
-    options: Options
+    records: JsonRedactor
+    options: ExtractOptions
 
 
-class Work(Struct, frozen=True):
+class ExtractResult(Struct, frozen=True):
     """What a capture did and what it took, in counts."""
 
     session: str
@@ -57,66 +64,68 @@ class Work(Struct, frozen=True):
     shard: str = ""
 
 
-def capture(kit: Kit, recording: Recording) -> Work:
+def capture_session(kit: ExtractContext, recording: SessionFiles) -> ExtractResult:
     """Write what is new of a session since it was last captured."""
-    known = recall(kit.place.state, recording.session)
-    restarted = Memory(shards=known.shards, searched=known.searched)
+    known = recall_session(kit.place.state_dir, recording.session)
+    restarted = SessionProgress(shards=known.shards, searched=known.searched)
     memory = known if known.words == kit.options.words else restarted
-    told = tell(kit.archive, recording, memory)
+    told = read_window(kit.archive, recording, memory)
     if told is None:
-        memory, told = restarted, tell(kit.archive, recording, restarted)
+        memory, told = restarted, read_window(kit.archive, recording, restarted)
     assert told is not None, "a session can always be told from its beginning"
-    return _captured(kit, recording, (memory, told, None))
+    return _write_rows(kit, recording, (memory, told, None))
 
 
-def capture_whole(kit: Kit, recording: Recording, book: Book) -> Work:
+def capture_whole_session(kit: ExtractContext, recording: SessionFiles, book: DatasetReader) -> ExtractResult:
     """Tell all of a session and write what the book lacks."""
-    known = recall(kit.place.state, recording.session)
+    known = recall_session(kit.place.state_dir, recording.session)
     if (
         known.stamp == stamp_of(recording)
         and known.words == kit.options.words
-        and _is_in(book, known, recording.session)
+        and _is_captured(book, known, recording.session)
     ):
-        return Work(recording.session)
-    memory = Memory(shards=known.shards, searched=known.searched)
-    told = tell(kit.archive, recording, memory)
+        return ExtractResult(recording.session)
+    memory = SessionProgress(shards=known.shards, searched=known.searched)
+    told = read_window(kit.archive, recording, memory)
     assert told is not None, "a session can always be told from its beginning"
-    return _captured(kit, recording, (memory, told, book))
+    return _write_rows(kit, recording, (memory, told, book))
 
 
-def stamp_of(recording: Recording) -> str:
+def stamp_of(recording: SessionFiles) -> str:
     """Say how a session's files stand."""
     return " ".join(f"{file.lane}:{file.size}" for file in sorted(recording.files, key=lambda file: file.path))
 
 
-def _is_in(book: Book, known: Memory, session: str) -> bool:
+def _is_captured(book: DatasetReader, known: SessionProgress, session: str) -> bool:
     row = book.rows.get(f"session:{session}")
-    return book.forgotten.covers({"kind": "session", "session": session}) or (
+    return book.forgotten.covers_row({"kind": "session", "session": session}) or (
         row is not None and rev_of(row) >= known.rev
     )
 
 
-def _captured(kit: Kit, recording: Recording, what: tuple[Memory, Told, Book | None]) -> Work:
+def _write_rows(
+    kit: ExtractContext, recording: SessionFiles, what: tuple[SessionProgress, SessionWindow, DatasetReader | None]
+) -> ExtractResult:
     place, records, options = kit.place, kit.records, kit.options
     memory, told, book = what
     searched = search_values(recording, memory.searched, records)
-    forgotten = book.forgotten if book is not None else read_forgotten(place.tracked)
-    is_forgotten = forgotten.covers({"kind": "session", "session": recording.session})
+    forgotten = book.forgotten if book is not None else read_tombstones(place.tracked_dir)
+    is_forgotten = forgotten.covers_row({"kind": "session", "session": recording.session})
     if is_forgotten or (not told.session.turns and not told.session.lanes):
-        return Work(recording.session, records_read=told.records)
-    lanes = crew(told, memory, recording)
-    made = _made(place, told, memory, lanes)
+        return ExtractResult(recording.session, records_read=told.records)
+    lanes = subagent_progress(told, memory, recording)
+    made = _build_rows(place, told, memory, lanes)
     stripped = (
-        replace(row, value=forgotten.stripped(row.value)) for row in permitted(made, records, words=options.words)
+        replace(row, value=forgotten.strip_row(row.value)) for row in permitted_rows(made, records, words=options.words)
     )
-    redacted = [row for row in stripped if not forgotten.covers(row.value)]
+    redacted = [row for row in stripped if not forgotten.covers_row(row.value)]
     written = [row for row in redacted if _is_fresh(row.value, memory.written, book)]
     rows, fresh = values_of(redacted), values_of(written)
-    path = write_shard(place, short(recording.session), fresh, memory.shards, records) if fresh else None
+    path = write_shard(place, short_session_id(recording.session), fresh, memory.shards, records) if fresh else None
     if fresh and options.local_cache:
-        publish(place.root, cache_pages(fresh), durable=False)
+        write_output_files(place.root, cache_pages(fresh), durable=False)
     after = replace(
-        _after(kit, told, memory, rows, recording),
+        _next_progress(kit, told, memory, rows, recording),
         lanes=lanes,
         stamp=stamp_of(recording),
         words=options.words,
@@ -124,8 +133,8 @@ def _captured(kit: Kit, recording: Recording, what: tuple[Memory, Told, Book | N
         searched=searched,
         rev=max((rev_of(row) for row in rows if row["kind"] == "session"), default=memory.rev),
     )
-    remember(place.state, recording.session, after)
-    return Work(
+    remember_session(place.state_dir, recording.session, after)
+    return ExtractResult(
         recording.session,
         rows=len(fresh),
         secrets=sum(row.secrets for row in written),
@@ -136,50 +145,56 @@ def _captured(kit: Kit, recording: Recording, what: tuple[Memory, Told, Book | N
     )
 
 
-def _made(place: Place, told: Told, memory: Memory, lanes: Mapping[str, LaneMemory]) -> list[AnyRow]:
+def _build_rows(
+    place: DatasetDirs, told: SessionWindow, memory: SessionProgress, lanes: Mapping[str, SubagentProgress]
+) -> list[AnyRow]:
     """Make the rows of what was told."""
     top, session = str(place.repository.top), told.session
-    rows, links = _commits(place, session)
+    rows, links = _session_commits(place, session)
     by_chat: dict[str, list[str]] = {}
     for name, (_, chat_id) in links.items():
         by_chat.setdefault(chat_id, []).append(name[:12])
-    for turn, chat in chats(session, top):
+    for turn, chat in chat_rows(session, top):
         rows.append(with_commits(chat, by_chat.get(chat.id, [])))
-        rows += actions(session, turn, top)
-    rows += [action for lane in session.lanes for turn in lane.turns for action in actions(session, turn, top, lane.id)]
+        rows += action_rows(session, turn, top)
+    rows += [
+        action for lane in session.lanes for turn in lane.turns for action in action_rows(session, turn, top, lane.id)
+    ]
     agents = {name: (lane.began_ms, lane.agent) for name, lane in lanes.items()}
     led = orchestration_row(session.id, agents, (tool for lane in lanes.values() for tool in lane.tools))
-    whole = total(told, memory.before, session.turns, top)
-    whole = replace(whole, commits=_joined(whole.commits, links))
+    whole = sum_session(told, memory.before, session.turns, top)
+    whole = replace(whole, commits=_merge_names(whole.commits, links))
     return [*rows, *([led] if led else []), session_row(session, whole, [lane.agent for lane in lanes.values()])]
 
 
-def _commits(place: Place, session: Session) -> tuple[list[AnyRow], dict[str, commit_rows.Maker]]:
+def _session_commits(place: DatasetDirs, session: Session) -> tuple[list[AnyRow], dict[str, commit_rows.Maker]]:
     """Return the commits that turns of this session made."""
-    tip = head(place.repository) if commit_rows.mentions_commits(session.turns) else ""
+    tip = head_commit(place.repository) if commit_rows.mentions_commits(session.turns) else ""
     if not tip:
         return [], {}
-    recent = list(commits(place.repository, [tip], limit=_RECENT_COMMITS))
-    links = commit_rows.makers(session, recent)
+    recent = list(iter_commits(place.repository, [tip], limit=_RECENT_COMMITS))
+    links = commit_rows.find_makers(session, recent)
     made = [commit for commit in recent if commit.hash in links]
-    parents = times(place.repository, [commit.parents[0] for commit in made if commit.parents])
-    return commit_rows.rows(made, links, parents), links
+    parents = commit_times(place.repository, [commit.parents[0] for commit in made if commit.parents])
+    return commit_rows.build_rows(made, links, parents), links
 
 
-def _is_fresh(row: Row, written: Mapping[str, str], book: Book | None) -> bool:
+def _is_fresh(row: Row, written: Mapping[str, str], book: DatasetReader | None) -> bool:
     if book is not None:
-        return not book.has(row)
-    return written.get(key_of(row)) != _digest(row)
+        return not book.contains_row(row)
+    return written.get(key_of(row)) != _hash_row(row)
 
 
-def _after(kit: Kit, told: Told, memory: Memory, rows: Sequence[Row], recording: Recording) -> Memory:
+def _next_progress(
+    kit: ExtractContext, told: SessionWindow, memory: SessionProgress, rows: Sequence[Row], recording: SessionFiles
+) -> SessionProgress:
     """Return what to remember of turns: the last may still grow, the others are done with."""
-    written = {key_of(row): _digest(row) for row in rows}
-    begin = begin_at(told, recording)
+    written = {key_of(row): _hash_row(row) for row in rows}
+    begin = next_window_start(told, recording)
     lanes = {key: digest for key, digest in memory.written.items() if key.startswith("action:")}
     if begin is None:
         return replace(memory, written={**lanes, **written})
-    before = total(told, memory.before, told.done_turns, str(kit.place.repository.top))
+    before = sum_session(told, memory.before, told.closed_turns, str(kit.place.repository.top))
     made = [name for row in rows if row["kind"] == "session" for name in row["commits"]]
     path, start, uuid = begin
     return replace(
@@ -187,12 +202,12 @@ def _after(kit: Kit, told: Told, memory: Memory, rows: Sequence[Row], recording:
         path=path,
         start=start,
         uuid=uuid,
-        before=replace(before, commits=made, title=kit.records.redactor.text(before.title)),
+        before=replace(before, commits=made, title=kit.records.redactor.redact_string(before.title)),
         written={key: written[key] for key in map(key_of, _open_rows(told, rows))},
     )
 
 
-def _open_rows(told: Told, rows: Sequence[Row]) -> Iterable[Row]:
+def _open_rows(told: SessionWindow, rows: Sequence[Row]) -> Iterable[Row]:
     """Leave out the rows of turns that are done: nobody will ask for them again."""
     calls = {f"action-{call.id}" for turn in told.open_turns for step in turn.steps for call in step.calls}
     uuids = {turn.uuid for turn in told.open_turns}
@@ -208,9 +223,9 @@ def _open_rows(told: Told, rows: Sequence[Row]) -> Iterable[Row]:
             yield row
 
 
-def _joined(known: Sequence[str], links: Iterable[str]) -> list[str]:
+def _merge_names(known: Sequence[str], links: Iterable[str]) -> list[str]:
     return list(dict.fromkeys([*known, *(name[:12] for name in links)]))
 
 
-def _digest(row: Row) -> str:
-    return hashlib.sha256(encoded(row)).hexdigest()[:16]
+def _hash_row(row: Row) -> str:
+    return hashlib.sha256(encode_row(row)).hexdigest()[:16]

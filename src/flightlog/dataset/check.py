@@ -11,27 +11,27 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.dataset.book import Book, base_files, read_book, read_files, shard_files
+from flightlog.dataset.book import DatasetReader, base_files, read_dataset, read_files, shard_files
 from flightlog.dataset.compact import base_texts, is_generation
-from flightlog.dataset.layout import PENDING, Place, prepare, write_bodies
-from flightlog.dataset.rows import complaint
-from flightlog.dataset.shards import indented, is_whole, named, session_of
+from flightlog.dataset.layout import PENDING, DatasetDirs, prepare_dataset, write_bodies
+from flightlog.dataset.rows import schema_problem
+from flightlog.dataset.shards import indent_lines, is_whole, name_shard, shard_session
 from flightlog.model.damage import Incident, IncidentKind
-from flightlog.model.pages import Page, Tier
-from flightlog.model.text import counted
+from flightlog.model.pages import OutputFile, Tier
+from flightlog.model.text import pluralize
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.hits import MEDIUM, SECRET
-from flightlog.privacy.records import Records
-from flightlog.privacy.redact import masked
-from flightlog.sources.git.repository import ignores
+from flightlog.privacy.records import JsonRedactor
+from flightlog.privacy.redact import mask_value
+from flightlog.sources.git.repository import is_ignored
 from flightlog.store import files
-from flightlog.store.pages import publish
+from flightlog.store.pages import write_output_files
 
 FILE_BYTES_MAX = 50_000_000
 _EACH_MAX = 20
 
 
-class Finding(Struct, frozen=True):
+class DatasetProblem(Struct, frozen=True):
     """One thing that is not as it should be; a note is not wrong, only worth knowing."""
 
     what: IncidentKind
@@ -41,14 +41,21 @@ class Finding(Struct, frozen=True):
     is_note: bool = False
 
 
-def check(place: Place) -> list[Finding]:
+def check_dataset(place: DatasetDirs) -> list[DatasetProblem]:
     """Look at everything."""
-    book = read_book(place.tracked)
-    found = [*_git(place), *_files(place), *_damage(book), *_schema(book), *_ids(book), *_links(book)]
-    return [*found, *_secrets(place)]
+    book = read_dataset(place.tracked_dir)
+    found = [
+        *_check_gitignore(place),
+        *_check_files(place),
+        *_check_damage(book),
+        *_check_schema(book),
+        *_check_ids(book),
+        *_check_links(book),
+    ]
+    return [*found, *_check_secrets(place)]
 
 
-def incidents(found: Iterable[Finding], now_ms: int) -> Iterator[Incident]:
+def find_incidents(found: Iterable[DatasetProblem], now_ms: int) -> Iterator[Incident]:
     """Yield what is wrong, so that somebody can report it; what is only a note is not."""
     for each in found:
         if not each.is_note:
@@ -57,85 +64,91 @@ def incidents(found: Iterable[Finding], now_ms: int) -> Iterator[Incident]:
             yield Incident(each.what, now_ms, "dataset", places)
 
 
-def fix(place: Place, records: Records) -> list[str]:
+def fix_dataset(place: DatasetDirs, records: JsonRedactor) -> list[str]:
     """Put right what can be; return what was done. Doing it twice is doing it once."""
-    done = [f"made {path}" for path in prepare(place, records)]
-    for path in [*base_files(place.tracked), *shard_files(place.tracked)]:
+    done = [f"made {path}" for path in prepare_dataset(place, records)]
+    for path in [*base_files(place.tracked_dir), *shard_files(place.tracked_dir)]:
         body = path.read_bytes() if path.exists() else b""
         rows = [line for line in body.split(b"\n") if line.strip()]
         found = read_files([path])
-        if not found.damage and records.clean(rows).text.encode() == body:
+        if not found.damage and records.redact_to_clean(rows).text.encode() == body:
             continue
         aside = files.set_aside(path, place.root / "damaged")
         sound = sorted(version.line for version in found.lines.values())
-        if path.parent == place.pending:
-            made = named(session_of(path.name), indented(sound, len(sound)), path.name[:10])
+        if path.parent == place.pending_dir:
+            made = name_shard(shard_session(path.name), indent_lines(sound, len(sound)), path.name[:10])
             write_bodies(place, [made] if sound else [], records)
-            files.remove([path])
+            files.remove_files([path])
         else:
             lines = base_texts(found).get(path.name, sound)
-            publish(place.tracked, [Page(path.name, Tier.TRACKED, records.clean(lines))])
-        done.append(f"copied aside as {aside}, {counted(len(sound), 'sound row')} of it written anew: {path.name}")
+            write_output_files(place.tracked_dir, [OutputFile(path.name, Tier.TRACKED, records.redact_to_clean(lines))])
+        done.append(f"copied aside as {aside}, {pluralize(len(sound), 'sound row')} of it written anew: {path.name}")
     return done
 
 
-def _git(place: Place) -> Iterator[Finding]:
-    if ignores(place.repository, place.pending / "x.jsonl"):
+def _check_gitignore(place: DatasetDirs) -> Iterator[DatasetProblem]:
+    if is_ignored(place.repository, place.pending_dir / "x.jsonl"):
         find = "git check-ignore -v .git-ml/tracked/x.jsonl"
-        yield Finding("ignored", PENDING, "git ignores the training rows", find)
+        yield DatasetProblem("ignored", PENDING, "git ignores the training rows", find)
 
 
-def _files(place: Place) -> Iterator[Finding]:
-    for path in [*base_files(place.tracked), *shard_files(place.tracked)]:
+def _check_files(place: DatasetDirs) -> Iterator[DatasetProblem]:
+    for path in [*base_files(place.tracked_dir), *shard_files(place.tracked_dir)]:
         if path.exists() and path.stat().st_size > FILE_BYTES_MAX:
             text = f"{path.stat().st_size:,} bytes, more than {FILE_BYTES_MAX:,}"
-            yield Finding("size", path.name, text, "flightlog dataset retain --dry-run")
-    for path in shard_files(place.tracked):
+            yield DatasetProblem("size", path.name, text, "flightlog dataset retain --dry-run")
+    for path in shard_files(place.tracked_dir):
         if not is_whole(path.name, path.read_bytes()):
-            yield Finding("changed", path.name, "does not hold what its name says", "git log -- " + str(path))
+            yield DatasetProblem("changed", path.name, "does not hold what its name says", "git log -- " + str(path))
     if not is_generation(place):
         text = "the base files were changed since they were compacted, as a merge does"
-        yield Finding("generation", "tracked", text, "flightlog dataset tracked compact", is_note=True)
+        yield DatasetProblem("generation", "tracked", text, "flightlog dataset tracked compact", is_note=True)
 
 
-def _damage(book: Book) -> Iterator[Finding]:
+def _check_damage(book: DatasetReader) -> Iterator[DatasetProblem]:
     for one in book.damage[:_EACH_MAX]:
         where = f"{Path(one.path).name} at {one.offset:,}"
-        yield Finding("damage", where, one.why, "flightlog dataset check --fix")
+        yield DatasetProblem("damage", where, one.why, "flightlog dataset check --fix")
 
 
-def _schema(book: Book) -> Iterator[Finding]:
-    wrong = ((key, why) for key, line in book.kept().items() if (why := complaint(line)))
+def _check_schema(book: DatasetReader) -> Iterator[DatasetProblem]:
+    wrong = ((key, why) for key, line in book.live_lines().items() if (why := schema_problem(line)))
     for number, (key, why) in enumerate(wrong):
         if number < _EACH_MAX:
             _, _, name = key.partition(":")
             find = f"grep -rn {shlex.quote(name.partition(':')[0])}" if name else "grep -rnv '\"id\"'"
-            yield Finding("schema", key, why, f"{find} .git-ml/tracked", is_note=True)
+            yield DatasetProblem("schema", key, why, f"{find} .git-ml/tracked", is_note=True)
 
 
-def _ids(book: Book) -> Iterator[Finding]:
-    ids = Counter((str(row.get("kind")), str(row.get("id"))) for key, row in book.rows.items() if key not in book.gone)
+def _check_ids(book: DatasetReader) -> Iterator[DatasetProblem]:
+    ids = Counter(
+        (str(row.get("kind")), str(row.get("id"))) for key, row in book.rows.items() if key not in book.removed_keys
+    )
     for (kind, name), times in sorted(ids.items()):
         if times > 1 and kind in ("chat", "session", "commit"):
-            yield Finding("id", f"{kind} {name}", f"{times} different rows have this id", "flightlog dataset stats")
+            yield DatasetProblem(
+                "id", f"{kind} {name}", f"{times} different rows have this id", "flightlog dataset stats"
+            )
 
 
-def _links(book: Book) -> Iterator[Finding]:
-    chats = {str(row.get("id")) for row in book.of("chat")}
-    lost = [row for row in book.of("action") if row.get("chat_id") and str(row["chat_id"]) not in chats]
+def _check_links(book: DatasetReader) -> Iterator[DatasetProblem]:
+    chats = {str(row.get("id")) for row in book.rows_of_kind("chat")}
+    lost = [row for row in book.rows_of_kind("action") if row.get("chat_id") and str(row["chat_id"]) not in chats]
     if lost:
-        text = f"{counted(len(lost), 'action')} of chats that are not here, {lost[0]['chat_id']} among them"
-        yield Finding("link", "actions", text, "flightlog dataset pull", is_note=True)
-    for row in book.of("update"):
+        text = f"{pluralize(len(lost), 'action')} of chats that are not here, {lost[0]['chat_id']} among them"
+        yield DatasetProblem("link", "actions", text, "flightlog dataset pull", is_note=True)
+    for row in book.rows_of_kind("update"):
         if str(row.get("of")) not in book.rows:
-            yield Finding("link", str(row.get("id")), f"judges {row.get('of')}, which is not here", "", is_note=True)
+            yield DatasetProblem(
+                "link", str(row.get("id")), f"judges {row.get('of')}, which is not here", "", is_note=True
+            )
 
 
-def _secrets(place: Place) -> Iterator[Finding]:
-    for path in [*base_files(place.tracked), *shard_files(place.tracked)]:
+def _check_secrets(place: DatasetDirs) -> Iterator[DatasetProblem]:
+    for path in [*base_files(place.tracked_dir), *shard_files(place.tracked_dir)]:
         data = path.read_bytes() if path.exists() else b""
-        for found in engine.find(data):
+        for found in engine.find_private_values(data):
             if found.kind == SECRET and found.weight >= MEDIUM:
                 line = data.count(b"\n", 0, found.start) + 1
-                text = f"line {line} holds what looks like a secret: {masked(found.value)}"
-                yield Finding("secret", path.name, text, "flightlog dataset check --fix")
+                text = f"line {line} holds what looks like a secret: {mask_value(found.value)}"
+                yield DatasetProblem("secret", path.name, text, "flightlog dataset check --fix")

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 from flightlog.dataset.layout import ROOT
-from flightlog.dataset.rows import AnyRow, CommitRow, UpdateRow, chat_name, moment, short
-from flightlog.dataset.telling import ended_ms, uuid_of
+from flightlog.dataset.rows import AnyRow, CommitRow, UpdateRow, chat_name, format_row_time, short_session_id
+from flightlog.dataset.telling import turn_end_ms, uuid_of
 from flightlog.model.session import Session, ToolCall, Turn
 from flightlog.sources.git.history import FILES_MAX, Commit
 
@@ -21,43 +21,47 @@ _SLACK_MS = 2_000
 Maker = tuple[str, str]  # session, chat
 
 
-def makers(session: Session, commits: Iterable[Commit]) -> dict[str, Maker]:
+def find_makers(session: Session, commits: Iterable[Commit]) -> dict[str, Maker]:
     """Say which of these commits the turns of `session` made."""
     known = list(commits)
     found: dict[str, Maker] = {}
     for turn in session.turns:
         chat = chat_name(session.id, uuid_of(turn), turn.at_ms)
-        for call in _commands(turn):
+        for call in _commit_calls(turn):
             named = _NAMED.findall(call.output[:_OUTPUT_CHARS])
             for commit in known:
-                if any(commit.hash.startswith(name) for name in named) or _at_that_time(call, turn, commit):
+                if any(commit.hash.startswith(name) for name in named) or _is_during_call(call, turn, commit):
                     found.setdefault(commit.hash, (session.id, chat))
     return found
 
 
 def mentions_commits(turns: Iterable[Turn]) -> bool:
     """Whether a turn may have made a commit at all."""
-    return any(True for turn in turns for _ in _commands(turn))
+    return any(True for turn in turns for _ in _commit_calls(turn))
 
 
-def rows(commits: Iterable[Commit], made_by: Mapping[str, Maker], times: Mapping[str, int]) -> list[AnyRow]:
+def build_rows(commits: Iterable[Commit], made_by: Mapping[str, Maker], times: Mapping[str, int]) -> list[AnyRow]:
     """Return a row for each commit that is not only about the dataset, and what it says of others."""
     told: list[AnyRow] = []
     for commit in commits:
         if commit.files and all(name.startswith(f"{ROOT}/") for name in commit.files):
             continue
-        told.append(_row(commit, made_by.get(commit.hash), times.get(commit.parents[0] if commit.parents else "")))
-        if commit.reverts:
-            told += judged(f"commit:{commit.reverts}", {"reverted": True, "reverted_by": commit.hash}, commit.at_ms)
+        told.append(
+            _commit_row(commit, made_by.get(commit.hash), times.get(commit.parents[0] if commit.parents else ""))
+        )
+        if commit.reverted_commit:
+            told += judgment_rows(
+                f"commit:{commit.reverted_commit}", {"reverted": True, "reverted_by": commit.hash}, commit.at_ms
+            )
     return told
 
 
-def judged(key: str, values: Mapping[str, object], at_ms: int) -> list[AnyRow]:
+def judgment_rows(key: str, values: Mapping[str, object], at_ms: int) -> list[AnyRow]:
     """Return later judgements of a row as rows of their own."""
     return [
         UpdateRow(
             id=f"update-{field}-{at_ms}-{key}"[:120],
-            timestamp=moment(at_ms),
+            timestamp=format_row_time(at_ms),
             of=key,
             field=field,
             value=value,
@@ -67,12 +71,12 @@ def judged(key: str, values: Mapping[str, object], at_ms: int) -> list[AnyRow]:
     ]
 
 
-def _row(commit: Commit, maker: Maker | None, before_ms: int | None) -> CommitRow:
+def _commit_row(commit: Commit, maker: Maker | None, before_ms: int | None) -> CommitRow:
     local = datetime.fromisoformat(commit.at)
     return CommitRow(
         id=commit.hash[:12],
         hash=commit.hash,
-        timestamp=moment(commit.at_ms),
+        timestamp=format_row_time(commit.at_ms),
         message=commit.message,
         message_chars=len(commit.message),
         files_changed=list(commit.files[:FILES_MAX]),
@@ -86,12 +90,12 @@ def _row(commit: Commit, maker: Maker | None, before_ms: int | None) -> CommitRo
         rev=1 if maker else 0,
         files_left_out=max(len(commit.files) - FILES_MAX, 0),
         seconds_since_last_commit=(commit.at_ms - before_ms) // 1000 if before_ms is not None else None,
-        session_id=short(maker[0]) if maker else None,
+        session_id=short_session_id(maker[0]) if maker else None,
         related_chats=[maker[1]] if maker else [],
     )
 
 
-def _commands(turn: Turn) -> Iterable[ToolCall]:
+def _commit_calls(turn: Turn) -> Iterable[ToolCall]:
     for step in turn.steps:
         for call in step.calls:
             command = (call.ran_input or call.input).get("command") or (call.ran_input or call.input).get("cmd")
@@ -99,6 +103,6 @@ def _commands(turn: Turn) -> Iterable[ToolCall]:
                 yield call
 
 
-def _at_that_time(call: ToolCall, turn: Turn, commit: Commit) -> bool:
+def _is_during_call(call: ToolCall, turn: Turn, commit: Commit) -> bool:
     started = call.started_ms or turn.at_ms or 0
-    return started - _SLACK_MS <= commit.at_ms <= (call.ended_ms or ended_ms(turn)) + _SLACK_MS
+    return started - _SLACK_MS <= commit.at_ms <= (call.ended_ms or turn_end_ms(turn)) + _SLACK_MS

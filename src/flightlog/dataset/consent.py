@@ -6,12 +6,12 @@ for is a secret that is written.
 
 from collections.abc import Iterable, Mapping
 
-from flightlog.dataset.rows import WITHHELD, AnyRow, Row, SessionRow, plain
+from flightlog.dataset.rows import WITHHELD, AnyRow, Row, SessionRow, to_dict
 from flightlog.dataset.telling import INPUT_CHARS, OUTPUT_CHARS, RESULT_CHARS
 from flightlog.model.pages import Redacted
 from flightlog.model.session import TITLE_WIDTH
-from flightlog.model.text import shorten
-from flightlog.privacy.records import Records
+from flightlog.model.text import shorten_text
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import count_each
 
 WORDS = ("input", "output", "summary", "message", "result_summary", "feedback_comment")
@@ -25,12 +25,12 @@ _LIMITS = {
 }
 
 
-def permitted(rows: Iterable[AnyRow | Row], records: Records, *, words: bool) -> list[Redacted[Row]]:
+def permitted_rows(rows: Iterable[AnyRow | Row], records: JsonRedactor, *, words: bool) -> list[Redacted[Row]]:
     """Return rows as they may be written, each with how much was removed from it."""
-    given = [(row if isinstance(row, dict) else plain(row), _limits(row)) for row in rows]
-    whole = [_uncounted(row, limits) if words else withheld(row) for row, limits in given]
-    redacted = count_each(whole, records.value(whole))
-    return [_shortened(row, *about) for row, about in zip(redacted, given, strict=True)]
+    given = [(row if isinstance(row, dict) else to_dict(row), _text_limits(row)) for row in rows]
+    whole = [_drop_counts(row, limits) if words else withhold_words(row) for row, limits in given]
+    redacted = count_each(whole, records.redact_value(whole))
+    return [_shorten_texts(row, *about) for row, about in zip(redacted, given, strict=True)]
 
 
 def values_of(rows: Iterable[Redacted[Row]]) -> list[Row]:
@@ -38,7 +38,7 @@ def values_of(rows: Iterable[Redacted[Row]]) -> list[Row]:
     return [row.value for row in rows]
 
 
-def withheld(row: Row) -> Row:
+def withhold_words(row: Row) -> Row:
     """Return a row without its words; how many there were stays."""
     made = dict(row)
     for name in WORDS:
@@ -55,12 +55,12 @@ def withheld(row: Row) -> Row:
     return made
 
 
-def _limits(row: AnyRow | Row) -> dict[str, int]:
+def _text_limits(row: AnyRow | Row) -> dict[str, int]:
     """Return how long each text of a row may be; the summary of a session of ours is its title."""
     return _LIMITS | {"summary": TITLE_WIDTH} if isinstance(row, SessionRow) else _LIMITS
 
 
-def _uncounted(row: Row, limits: Mapping[str, int]) -> Row:
+def _drop_counts(row: Row, limits: Mapping[str, int]) -> Row:
     """Return a row without the counts of its words; a text that will be cut keeps its count."""
     made = {name: value for name, value in row.items() if name != "target_chars"}
     for name in WORDS:
@@ -69,12 +69,12 @@ def _uncounted(row: Row, limits: Mapping[str, int]) -> Row:
     return made
 
 
-def _shortened(redacted: Redacted[Row], before: Row, limits: Mapping[str, int]) -> Redacted[Row]:
+def _shorten_texts(redacted: Redacted[Row], before: Row, limits: Mapping[str, int]) -> Redacted[Row]:
     """Return a redacted row with its long texts cut."""
     # Names of kinds are ours; a redactor that took one for something else must not break the row.
     made = {**redacted.value, "kind": before["kind"]}
     for name, limit in limits.items():
         text = made.get(name)
         if isinstance(text, str):
-            made[name] = shorten(redacted.map(lambda _, text=text: text), limit).value  # type: ignore[misc]
+            made[name] = shorten_text(redacted.map(lambda _, text=text: text), limit).value  # type: ignore[misc]
     return redacted.map(lambda _: made)

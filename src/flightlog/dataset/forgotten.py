@@ -8,14 +8,23 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
-from flightlog.dataset.consent import withheld
-from flightlog.dataset.rows import WITHHELD, Row, TombstoneRow, encoded, key_of, moment, plain, short
+from flightlog.dataset.consent import withhold_words
+from flightlog.dataset.rows import (
+    WITHHELD,
+    Row,
+    TombstoneRow,
+    encode_row,
+    format_row_time,
+    key_of,
+    short_session_id,
+    to_dict,
+)
 
 _NEVER = frozenset({"tombstone", "generation"})
 _FILE_ACTIONS = frozenset({"read", "edit"})  # their target is the name of a file, which is not a word
 
 
-class Forgotten:
+class TombstoneRules:
     """The rules of every tombstone met so far."""
 
     def __init__(self) -> None:
@@ -28,22 +37,22 @@ class Forgotten:
         self._times: set[tuple[str, str]] = set()
         self._silent_until = ""
 
-    def add(self, row: Row) -> None:
+    def add_tombstone(self, row: Row) -> None:
         """Take one more tombstone into account; fields of the wrong type are left out."""
         if row.get("of"):
             self.keys.add(str(row["of"]))
-        session = short(str(row.get("session") or ""))
+        session = short_session_id(str(row.get("session") or ""))
         since, before = str(row.get("since") or ""), str(row.get("before") or "")
         if session:
             (self._sessions if row.get("whole") is True else self._untitled).add(session)
-        self._chats.update(_texts(row.get("chats")))
-        self._lanes.update(_texts(row.get("lanes")))
+        self._chats.update(_only_texts(row.get("chats")))
+        self._lanes.update(_only_texts(row.get("lanes")))
         if before and row.get("words") == WITHHELD:
             self._silent_until = max(self._silent_until, before)
         elif before:
             self._times.add((since, before))
 
-    def covers(self, row: Row) -> bool:
+    def covers_row(self, row: Row) -> bool:
         """Return whether a row is gone."""
         kind = str(row.get("kind"))
         if kind in _NEVER:
@@ -52,22 +61,22 @@ class Forgotten:
             return True
         return (
             key_of(row) in self.keys
-            or (kind != "commit" and session_of(row) in self._sessions)  # a commit is the repository's own
+            or (kind != "commit" and short_session_of(row) in self._sessions)  # a commit is the repository's own
             or (kind == "chat" and str(row.get("id")) in self._chats)
             or (kind == "action" and (str(row.get("chat_id")) in self._chats or str(row.get("lane")) in self._lanes))
             or all(map(self._is_in_time, _times_of(row)))
         )
 
-    def stripped(self, row: Row) -> Row:
+    def strip_row(self, row: Row) -> Row:
         """Return a row without what was forgotten of it; the same object if nothing was."""
         times = _times_of(row)
         is_silent = bool(self._silent_until) and times[0] <= self._silent_until  # also a row that says no time
         is_partly_gone = row.get("kind") == "session" and (
-            session_of(row) in self._untitled or any(map(self._is_in_time, times))
+            short_session_of(row) in self._untitled or any(map(self._is_in_time, times))
         )
         if str(row.get("kind")) in _NEVER or not (is_silent or is_partly_gone):
             return row
-        made = withheld(row)
+        made = withhold_words(row)
         if made.get("kind") == "action" and str(made.get("action_type")) not in _FILE_ACTIONS and made.get("target"):
             made["target_chars"] = len(str(made["target"]))
             made["target"] = None
@@ -77,24 +86,26 @@ class Forgotten:
         kind, _, rest = key.partition(":")
         name, _, more = rest.partition(":")
         session = {"action": more.partition(":")[0], "session": name, "orchestration": name}.get(kind, "")
-        return key in self.keys or name in self._chats or (bool(session) and short(session) in self._sessions)
+        return (
+            key in self.keys or name in self._chats or (bool(session) and short_session_id(session) in self._sessions)
+        )
 
     def _is_in_time(self, written: str) -> bool:
         return any(since <= written < before for since, before in self._times) if written else False
 
 
-def mark(why: str, now_ms: int, **rule: Any) -> Row:
+def make_tombstone(why: str, now_ms: int, **rule: Any) -> Row:
     """Return a tombstone: `of` a row, or with a rule: `session`, `whole`, `chats`, `lanes`, `since`, `before`, `words`.
 
     The same row or rule has the same mark.
     """
-    name = hashlib.sha256(encoded(rule)).hexdigest()[:12]
-    return plain(TombstoneRow(id=f"forget-{name}", timestamp=moment(now_ms), why=why, rev=now_ms, **rule))
+    name = hashlib.sha256(encode_row(rule)).hexdigest()[:12]
+    return to_dict(TombstoneRow(id=f"forget-{name}", timestamp=format_row_time(now_ms), why=why, rev=now_ms, **rule))
 
 
-def session_of(row: Row) -> str:
+def short_session_of(row: Row) -> str:
     """Return the short id of the session that a row belongs to; empty where it says none."""
-    return short(str(row.get("session") or row.get("session_id") or ""))
+    return short_session_id(str(row.get("session") or row.get("session_id") or ""))
 
 
 def _times_of(row: Row) -> list[str]:
@@ -104,5 +115,5 @@ def _times_of(row: Row) -> list[str]:
     return [str(row.get("timestamp") or "")]
 
 
-def _texts(value: Any) -> Iterable[str]:
+def _only_texts(value: Any) -> Iterable[str]:
     return [each for each in value if isinstance(each, str)] if isinstance(value, list) else []

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from flightlog.dataset.layout import TRACKED
 from flightlog.dataset.rows import BASES
-from flightlog.sources.git.repository import Repository, asked, git
+from flightlog.sources.git.repository import Repository, git_output, run_git
 from flightlog.store import files, settings_file
 from flightlog.store.git.command import PersonGit, find_hooks_folder
 
@@ -37,7 +37,7 @@ exit 0
 """
 
 
-class Change(Struct, frozen=True):
+class HookFileChange(Struct, frozen=True):
     """One file and what it is to hold; None takes it away."""
 
     path: Path
@@ -45,65 +45,67 @@ class Change(Struct, frozen=True):
     mode: int = 0o755
 
 
-def plan(repository: Repository, command: str) -> list[Change]:
+def plan_hooks(repository: Repository, command: str) -> list[HookFileChange]:
     """Return what would change to have the hooks."""
     top = repository.top
     wanted = [
-        Change(top / "scripts" / "ml_data_collector.py", SCRIPT.encode()),
-        Change(top / "scripts" / "ml-session-capture-hook.sh", CAPTURE.encode()),
-        Change(_hook(repository), _post_commit(command).encode()),
-        Change(_attributes(repository), _with_attributes(_attributes(repository)), 0o644),
+        HookFileChange(top / "scripts" / "ml_data_collector.py", SCRIPT.encode()),
+        HookFileChange(top / "scripts" / "ml-session-capture-hook.sh", CAPTURE.encode()),
+        HookFileChange(_hook_path(repository), _post_commit(command).encode()),
+        HookFileChange(_attributes_path(repository), _with_attributes(_attributes_path(repository)), 0o644),
     ]
     for change in wanted[:2]:
-        files.contained(top, change.path)
-    return [change for change in wanted if _held(change.path) != change.body]
+        files.ensure_contained(top, change.path)
+    return [change for change in wanted if _read_hook(change.path) != change.body]
 
 
-def plan_removal(repository: Repository) -> list[Change]:
+def plan_removal(repository: Repository) -> list[HookFileChange]:
     """Return what would change to have no hooks; files that are no longer ours stay."""
     ours = (
         repository.top / "scripts" / "ml_data_collector.py",
         repository.top / "scripts" / "ml-session-capture-hook.sh",
-        _hook(repository),
+        _hook_path(repository),
     )
-    gone = [Change(path, None) for path in ours if MARK.encode() in (_held(path) or b"")]
-    attributes = _attributes(repository)
-    rest = _without_attributes(_held(attributes) or b"")
-    changed = [Change(attributes, rest or None, 0o644)] if rest != (_held(attributes) or b"") else []
+    gone = [HookFileChange(path, None) for path in ours if MARK.encode() in (_read_hook(path) or b"")]
+    attributes = _attributes_path(repository)
+    rest = _without_attributes(_read_hook(attributes) or b"")
+    changed = [HookFileChange(attributes, rest or None, 0o644)] if rest != (_read_hook(attributes) or b"") else []
     return [*gone, *changed]
 
 
-def apply(repository: Repository, changes: list[Change], command: str) -> None:
+def apply_changes(repository: Repository, changes: list[HookFileChange], command: str) -> None:
     """Carry out a plan."""
     removing = any(change.body is None for change in changes)
     for change in changes:
         before = change.path.with_name(f"{change.path.name}.{_BEFORE}")
         if change.body is None:
-            settings_file.remove(change.path)
+            settings_file.remove_with_dir(change.path)
             if before.exists():
-                files.renamed(before, change.path.name)
+                files.rename_file(before, change.path.name)
             continue
-        is_hook = change.path == _hook(repository)
+        is_hook = change.path == _hook_path(repository)
         if is_hook and change.path.exists() and MARK.encode() not in change.path.read_bytes() and not before.exists():
-            files.renamed(change.path, before.name)
-        files.replace(change.path, change.body, mode=change.mode)
+            files.rename_file(change.path, before.name)
+        files.replace_file(change.path, change.body, mode=change.mode)
     if removing:
-        asked(repository, "config", "--local", "--remove-section", f"merge.{DRIVER}")
+        git_output(repository, "config", "--local", "--remove-section", f"merge.{DRIVER}")
     else:
-        git(repository, "config", "--local", f"merge.{DRIVER}.name", "training rows, each once")
-        git(repository, "config", "--local", f"merge.{DRIVER}.driver", f"{command} dataset tracked merge %O %A %B %P")
+        run_git(repository, "config", "--local", f"merge.{DRIVER}.name", "training rows, each once")
+        run_git(
+            repository, "config", "--local", f"merge.{DRIVER}.driver", f"{command} dataset tracked merge %O %A %B %P"
+        )
 
 
-def _hook(repository: Repository) -> Path:
+def _hook_path(repository: Repository) -> Path:
     return find_hooks_folder(PersonGit(repository.top, repository.trusted)) / "post-commit"
 
 
-def _attributes(repository: Repository) -> Path:
+def _attributes_path(repository: Repository) -> Path:
     return repository.common / "info" / "attributes"
 
 
 def _with_attributes(path: Path) -> bytes:
-    kept = _without_attributes(_held(path) or b"")
+    kept = _without_attributes(_read_hook(path) or b"")
     lines = [f"{MARK}", *(f"{TRACKED}/{name} merge={DRIVER}" for name in BASES.values())]
     return kept + "".join(f"{line}\n" for line in lines).encode()
 
@@ -114,7 +116,7 @@ def _without_attributes(held: bytes) -> bytes:
     return "".join(kept).encode("utf-8", "surrogateescape")
 
 
-def _held(path: Path) -> bytes | None:
+def _read_hook(path: Path) -> bytes | None:
     return path.read_bytes() if path.is_file() else None
 
 

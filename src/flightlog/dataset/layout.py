@@ -16,15 +16,15 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.dataset.book import base_files, read_forgotten
-from flightlog.dataset.rows import Row, encoded
-from flightlog.dataset.shards import column, day_of, named, session_of
-from flightlog.model.pages import Page, Tier
+from flightlog.dataset.book import base_files, read_tombstones
+from flightlog.dataset.rows import Row, encode_row
+from flightlog.dataset.shards import day_of, name_shard, shard_column, shard_session
+from flightlog.model.pages import OutputFile, Tier
 from flightlog.privacy import tiers
-from flightlog.privacy.records import Records
+from flightlog.privacy.records import JsonRedactor
 from flightlog.sources.git.repository import Repository
-from flightlog.store.files import contained, create
-from flightlog.store.pages import publish
+from flightlog.store.files import create_file, ensure_contained
+from flightlog.store.pages import write_output_files
 
 ROOT = ".git-ml"
 TRACKED = f"{ROOT}/tracked"
@@ -34,15 +34,15 @@ KEPT_OPEN = ".gitkeep"
 CACHED = {"chat": "chats", "session": "sessions", "action": "actions"}
 
 
-class Place(Struct, frozen=True):
+class DatasetDirs(Struct, frozen=True):
     """The dataset of one work tree."""
 
     repository: Repository
 
     def __post_init__(self) -> None:
         """Refuse a dataset that a symbolic link puts outside the repository."""
-        for path in (self.root, self.tracked, self.pending):
-            contained(self.repository.top, path)
+        for path in (self.root, self.tracked_dir, self.pending_dir):
+            ensure_contained(self.repository.top, path)
 
     @property
     def root(self) -> Path:
@@ -50,64 +50,66 @@ class Place(Struct, frozen=True):
         return self.repository.top / ROOT
 
     @property
-    def tracked(self) -> Path:
+    def tracked_dir(self) -> Path:
         """What git tracks of it."""
         return self.repository.top / TRACKED
 
     @property
-    def pending(self) -> Path:
+    def pending_dir(self) -> Path:
         """The shards."""
         return self.repository.top / PENDING
 
     @property
-    def state(self) -> Path:
+    def state_dir(self) -> Path:
         """What this clone remembers."""
         return self.repository.common / "flightlog" / "dataset"
 
 
-def prepare(place: Place, records: Records) -> list[Path]:
+def prepare_dataset(place: DatasetDirs, records: JsonRedactor) -> list[Path]:
     """Make what is missing; what is there stays as it is. From now on this clone collects, on any branch."""
-    if not (place.state / "collecting").exists():
-        create(place.state / "collecting", b"")
-    layout = tiers.layout("dataset")
+    if not (place.state_dir / "collecting").exists():
+        create_file(place.state_dir / "collecting", b"")
+    layout = tiers.layout_of("dataset")
     wanted = {
-        ".gitignore": tiers.gitignore(layout, root=""),
-        ".gitattributes": tiers.gitattributes(layout, root=""),
+        ".gitignore": tiers.render_gitignore(layout, root=""),
+        ".gitattributes": tiers.render_gitattributes(layout, root=""),
         "tracked/pending/.gitkeep": "",
     }
     missing = {name: text for name, text in wanted.items() if not (place.root / name).exists()}
-    pages = [Page(name, Tier.TRACKED, records.redactor.clean(text)) for name, text in missing.items()]
-    return publish(place.root, pages)
+    pages = [OutputFile(name, Tier.TRACKED, records.redactor.redact_as_clean(text)) for name, text in missing.items()]
+    return write_output_files(place.root, pages)
 
 
-def write_shard(place: Place, session: str, rows: Sequence[Row], number: int, records: Records) -> Path | None:
+def write_shard(
+    place: DatasetDirs, session: str, rows: Sequence[Row], number: int, records: JsonRedactor
+) -> Path | None:
     """Write rows as one shard; they were redacted, and are looked at once more on the way. Forgotten rows are left out.
 
     `number` counts the shards of a session. Returns None when there is such a shard already, or nothing to write.
     """
-    forgotten = read_forgotten(place.tracked)
-    rows = [forgotten.stripped(row) for row in rows if not forgotten.covers(row)]
+    forgotten = read_tombstones(place.tracked_dir)
+    rows = [forgotten.strip_row(row) for row in rows if not forgotten.covers_row(row)]
     if not rows:
         return None
-    clean = records.clean_rows(list(rows), column(number, session))
+    clean = records.redact_rows(list(rows), shard_column(number, session))
     day = max(map(day_of, rows), default="")
-    name = named(session, clean.text.encode("utf-8", "replace"), day).name
-    written = publish(place.tracked, [Page(f"pending/{name}", Tier.TRACKED, clean)])
+    name = name_shard(session, clean.text.encode("utf-8", "replace"), day).name
+    written = write_output_files(place.tracked_dir, [OutputFile(f"pending/{name}", Tier.TRACKED, clean)])
     return written[0] if written else None
 
 
-def write_bodies(place: Place, bodies: Iterable[tuple[str, bytes]], records: Records) -> list[Path]:
+def write_bodies(place: DatasetDirs, bodies: Iterable[tuple[str, bytes]], records: JsonRedactor) -> list[Path]:
     """Write shards that were made elsewhere; one in which something private is found gets another name."""
     pages = []
     for name, body in bodies:
-        clean = records.clean(line for line in body.split(b"\n") if line.strip())
+        clean = records.redact_to_clean(line for line in body.split(b"\n") if line.strip())
         text = clean.text.encode("utf-8", "replace")
-        final = name if text == body else named(session_of(name), text, name[:10]).name
-        pages.append(Page(f"pending/{final}", Tier.TRACKED, clean))
-    return publish(place.tracked, pages)
+        final = name if text == body else name_shard(shard_session(name), text, name[:10]).name
+        pages.append(OutputFile(f"pending/{final}", Tier.TRACKED, clean))
+    return write_output_files(place.tracked_dir, pages)
 
 
-def cache_pages(rows: Iterable[Row]) -> list[Page]:
+def cache_pages(rows: Iterable[Row]) -> list[OutputFile]:
     """Lay out the document's one file for each row, private, for whoever wants it besides."""
     pages = []
     for row in rows:
@@ -115,12 +117,12 @@ def cache_pages(rows: Iterable[Row]) -> list[Page]:
         name = "".join(char if char.isalnum() or char in "._-" else "-" for char in str(row["id"]))[:120]
         day = "" if folder == "sessions" else f"{str(row.get('timestamp', ''))[:10]}/"
         if folder:
-            text = encoded({**row, "made_by": "flightlog"}).decode() + "\n"
-            pages.append(Page(f"{folder}/{day}{name}.json", Tier.PRIVATE, text))
+            text = encode_row({**row, "made_by": "flightlog"}).decode() + "\n"
+            pages.append(OutputFile(f"{folder}/{day}{name}.json", Tier.PRIVATE, text))
     return pages
 
 
-def total_bytes(place: Place) -> int:
+def total_bytes(place: DatasetDirs) -> int:
     """Return how large the tracked files are."""
-    files = [*base_files(place.tracked), *place.pending.glob("*.jsonl")]
+    files = [*base_files(place.tracked_dir), *place.pending_dir.glob("*.jsonl")]
     return sum(path.stat().st_size for path in files if path.exists())

@@ -2,45 +2,45 @@
 
 from collections.abc import Iterator
 
-from flightlog.dataset.book import Book
-from flightlog.dataset.rows import Row, chat_name, short
+from flightlog.dataset.book import DatasetReader
+from flightlog.dataset.rows import Row, chat_name, short_session_id
 from flightlog.dataset.telling import uuid_of
 from flightlog.model.address import Address
-from flightlog.model.links import Link
+from flightlog.model.links import TraceLink
 from flightlog.model.session import Session
 from flightlog.views.session.timeline import iter_steps
 
 _KINDS = ("session", "chat", "action", "orchestration", "commit")
 
 
-class Rows:
+class DatasetLinks:
     """The rows of a dataset."""
 
-    def __init__(self, book: Book) -> None:
+    def __init__(self, book: DatasetReader) -> None:
         """Offer the rows of `book` that are not gone."""
-        self._rows = [row for kind in _KINDS for row in book.of(kind)]
+        self._rows = [row for kind in _KINDS for row in book.rows_of_kind(kind)]
 
-    def find(self, written: str) -> Iterator[Link]:
+    def find_links(self, written: str) -> Iterator[TraceLink]:
         """Yield the rows whose id, or hash, begins with `written`, each with its session as far as the row says it."""
         for row in self._rows:
             if str(row.get("id", "")).startswith(written) or str(row.get("hash", "")).startswith(written):
                 said = str(row.get("session") or row.get("session_id") or "")
-                yield _link(row, (said,) if said else ())
+                yield _row_link(row, (said,) if said else ())
 
-    def of(self, session: Session) -> Iterator[Link]:
+    def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the rows that tell of `session`, each at its turn or step."""
         turns = {chat_name(session.id, uuid_of(turn), turn.at_ms): turn.number for turn in session.turns}
         places = {f"action-{call.id}": str(at) for at, step in iter_steps(session) for call in step.calls}
         for row in self._rows:
             if row["kind"] in {"session", "orchestration"} and row.get("session") == session.id:
-                yield _link(row, (session.id,))
-            elif str(row.get("session_id") or "") == short(session.id):
-                at = _place(row, session.id, turns, places)
+                yield _row_link(row, (session.id,))
+            elif str(row.get("session_id") or "") == short_session_id(session.id):
+                at = _row_address(row, session.id, turns, places)
                 if at:
-                    yield _link(row, (at,))
+                    yield _row_link(row, (at,))
 
 
-def _place(row: Row, session: str, turns: dict[str, int], places: dict[str, str]) -> str:
+def _row_address(row: Row, session: str, turns: dict[str, int], places: dict[str, str]) -> str:
     match row["kind"]:
         case "action":
             return places.get(str(row["id"]), "")
@@ -51,6 +51,6 @@ def _place(row: Row, session: str, turns: dict[str, int], places: dict[str, str]
     return str(Address(session, number)) if number else ""
 
 
-def _link(row: Row, at: tuple[str, ...]) -> Link:
+def _row_link(row: Row, at: tuple[str, ...]) -> TraceLink:
     commit = str(row.get("hash") or row.get("related_commit") or "")
-    return Link("row", str(row["id"]), str(row["kind"]), at, (("commit", commit),) if commit else ())
+    return TraceLink("row", str(row["id"]), str(row["kind"]), at, (("commit", commit),) if commit else ())

@@ -10,26 +10,26 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from flightlog.dataset.rows import AgentUse
-from flightlog.dataset.telling import Before
+from flightlog.dataset.rows import SubagentUsage
+from flightlog.dataset.telling import EarlierTurns
 from flightlog.model.damage import UNREADABLE
-from flightlog.model.ids import checked
+from flightlog.model.ids import check_id
 from flightlog.store import files
 
 VERSION = 1
 T = TypeVar("T")
 
 
-class LaneMemory(Struct, frozen=True):
+class SubagentProgress(Struct, frozen=True):
     """A subagent as it was last told."""
 
     size: int
     began_ms: int
-    agent: AgentUse
+    agent: SubagentUsage
     tools: list[str] = []
 
 
-class Searched(Struct, frozen=True):
+class SearchProgress(Struct, frozen=True):
     """How far a file was searched for private values, and where the lines begin that hold some.
 
     Places instead of values: nothing private is stored a second time.
@@ -39,7 +39,7 @@ class Searched(Struct, frozen=True):
     places: list[int] = []
 
 
-class Memory(Struct, frozen=True):
+class SessionProgress(Struct, frozen=True):
     """What was captured of a session: where its last turns begin, what came before, what was written."""
 
     path: str = ""
@@ -47,16 +47,16 @@ class Memory(Struct, frozen=True):
     uuid: str = ""
     stamp: str = ""
     words: bool = False
-    before: Before = Before()
+    before: EarlierTurns = EarlierTurns()
     written: dict[str, str] = {}
-    lanes: dict[str, LaneMemory] = {}
+    lanes: dict[str, SubagentProgress] = {}
     shards: int = 0
     rev: int = 0
-    searched: dict[str, Searched] = {}
+    searched: dict[str, SearchProgress] = {}
     v: int = VERSION
 
 
-class Clone(Struct, frozen=True):
+class CloneState(Struct, frozen=True):
     """What was captured of the repository itself, and what is safe elsewhere."""
 
     head: str = ""
@@ -66,40 +66,40 @@ class Clone(Struct, frozen=True):
     pushed: str = ""
 
 
-def recall(folder: Path, session: str) -> Memory:
+def recall_session(folder: Path, session: str) -> SessionProgress:
     """Return what is remembered of a session; nothing when that is damaged or of another version."""
-    found = _read(folder / "sessions" / f"{checked(session)}.json", Memory)
-    return found if found is not None and found.v == VERSION else Memory()
+    found = _read_file(folder / "sessions" / f"{check_id(session)}.json", SessionProgress)
+    return found if found is not None and found.v == VERSION else SessionProgress()
 
 
-def remember(folder: Path, session: str, memory: Memory) -> None:
+def remember_session(folder: Path, session: str, memory: SessionProgress) -> None:
     """Keep what was captured of a session; a power cut may lose it."""
-    path = folder / "sessions" / f"{checked(session)}.json"
-    files.replace(path, msgspec.json.encode(memory), durable=False)
+    path = folder / "sessions" / f"{check_id(session)}.json"
+    files.replace_file(path, msgspec.json.encode(memory), durable=False)
 
 
-def writer(folder: Path, new: str = "") -> str:
+def writer_name(folder: Path, new: str = "") -> str:
     """Return this clone's own name, `new` if it has none yet; two who ask at once get the same."""
     path = folder / "writer"
     if new and not path.exists():
-        files.create(path, checked(new).encode() + b"\n")
+        files.create_file(path, check_id(new).encode() + b"\n")
     try:
-        return checked(path.read_text().strip())
+        return check_id(path.read_text().strip())
     except OSError:
         return "somebody"
 
 
-def recall_clone(folder: Path) -> Clone:
+def recall_clone(folder: Path) -> CloneState:
     """Return what is remembered of the repository."""
-    return _read(folder / "clone.json", Clone) or Clone()
+    return _read_file(folder / "clone.json", CloneState) or CloneState()
 
 
-def remember_clone(folder: Path, clone: Clone) -> None:
+def remember_clone(folder: Path, clone: CloneState) -> None:
     """Keep what is known of the repository."""
-    files.replace(folder / "clone.json", msgspec.json.encode(clone), durable=False)
+    files.replace_file(folder / "clone.json", msgspec.json.encode(clone), durable=False)
 
 
-def _read(path: Path, kind: type[T]) -> T | None:
+def _read_file(path: Path, kind: type[T]) -> T | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except (OSError, *UNREADABLE):

@@ -17,7 +17,7 @@ FOLDERS = {"chats": "chat", "sessions": "session", "actions": "action"}
 _BYTES_MAX = 16 << 20
 
 
-def files(root: Path) -> Iterator[tuple[str, Path]]:
+def iter_legacy_files(root: Path) -> Iterator[tuple[str, Path]]:
     """Yield each file of the older layouts and the kind of row it is."""
     for folder, kind in FOLDERS.items():
         for path in sorted((root / folder).rglob("*.json")):
@@ -25,7 +25,7 @@ def files(root: Path) -> Iterator[tuple[str, Path]]:
                 yield kind, path
 
 
-def row(kind: str, path: Path) -> Row | None:
+def read_legacy_row(kind: str, path: Path) -> Row | None:
     """Read one file as a row; None when it is not one."""
     try:
         said = msgspec.json.decode(path.read_bytes())
@@ -33,7 +33,7 @@ def row(kind: str, path: Path) -> Row | None:
         return None
     if not isinstance(said, dict) or said.get("made_by") == "flightlog":
         return None
-    return as_row(kind, said)
+    return convert_legacy_row(kind, said)
 
 
 def is_ours(path: Path) -> bool:
@@ -47,75 +47,75 @@ def is_ours(path: Path) -> bool:
     return isinstance(said, dict) and said.get("made_by") == "flightlog"
 
 
-def as_row(kind: str, said: dict[str, Any]) -> Row | None:
+def convert_legacy_row(kind: str, said: dict[str, Any]) -> Row | None:
     """Return an older record under today's names; None when it has no id."""
-    made = {"chat": _chat, "session": _session, "action": _action}.get(kind, dict)(said)
+    made = {"chat": _legacy_chat, "session": _legacy_session, "action": _legacy_action}.get(kind, dict)(said)
     return {"kind": kind, **made} if made.get("id") or made.get("hash") or made.get("session") else None
 
 
-def _chat(said: dict[str, Any]) -> Row:
+def _legacy_chat(said: dict[str, Any]) -> Row:
     asked, answered = said.get("input", said.get("query")), said.get("output", said.get("response"))
-    referenced, modified = _names(said, "files_referenced"), _names(said, "files_modified")
+    referenced, modified = _name_list(said, "files_referenced"), _name_list(said, "files_modified")
     made: Row = {
         "id": said.get("id", ""),
-        "timestamp": _time(said.get("timestamp")),
+        "timestamp": _normalize_time(said.get("timestamp")),
         "session_id": str(said.get("session_id") or ""),
         "input": asked,
         "output": answered,
-        "tools": _names(said, "tools") or _names(said, "tools_used"),
-        "files": _names(said, "files") or list(dict.fromkeys([*referenced, *modified])),
+        "tools": _name_list(said, "tools") or _name_list(said, "tools_used"),
+        "files": _name_list(said, "files") or list(dict.fromkeys([*referenced, *modified])),
         "input_chars": len(asked or ""),
         "output_chars": len(answered or ""),
         "uuid": str(said.get("uuid") or ""),
         "rev": 0,
     }
-    return made | _some(said, ("files_modified", "duration_seconds", "resulted_in_commit", "related_commit"))
+    return made | _present_fields(said, ("files_modified", "duration_seconds", "resulted_in_commit", "related_commit"))
 
 
-def _session(said: dict[str, Any]) -> Row:
+def _legacy_session(said: dict[str, Any]) -> Row:
     name = said.get("session") or said.get("session_id") or said.get("id") or ""
     chats = said.get("chat_ids") or said.get("chats") or []
     summary = said.get("summary")
     made: Row = {
         "id": said.get("id") or name,
-        "started_at": _time(said.get("started_at") or said.get("timestamp")),
-        "ended_at": _time(said.get("ended_at") or said.get("timestamp")),
+        "started_at": _normalize_time(said.get("started_at") or said.get("timestamp")),
+        "ended_at": _normalize_time(said.get("ended_at") or said.get("timestamp")),
         "summary": summary,
         "chat_count": said.get("chat_count", said.get("exchanges", len(chats) if isinstance(chats, list) else 0)),
-        "commits": _names(said, "commits"),
+        "commits": _name_list(said, "commits"),
         "session": name,
         "agent": str(said.get("agent") or "claude-code"),
         "rev": 0,
         "summary_chars": len(summary or ""),
     }
-    return made | _some(said, ("duration_seconds", "files_modified"))
+    return made | _present_fields(said, ("duration_seconds", "files_modified"))
 
 
-def _action(said: dict[str, Any]) -> Row:
+def _legacy_action(said: dict[str, Any]) -> Row:
     target = str(said.get("target") or "")
     made: Row = {
         "id": said.get("id", ""),
-        "timestamp": _time(said.get("timestamp")),
+        "timestamp": _normalize_time(said.get("timestamp")),
         "session_id": str(said.get("session_id") or ""),
         "action_type": str(said.get("action_type") or "other"),
         "target": target,
         "target_chars": 0 if said.get("action_type") in ("read", "edit") else len(target),
     }
-    return made | _some(said, ("success", "result_summary"))
+    return made | _present_fields(said, ("success", "result_summary"))
 
 
-def _names(said: dict[str, Any], field: str) -> list[str]:
+def _name_list(said: dict[str, Any], field: str) -> list[str]:
     value = said.get(field)
     if isinstance(value, dict):
         return [str(name) for name in value]
     return [str(name) for name in value] if isinstance(value, list) else []
 
 
-def _some(said: dict[str, Any], names: tuple[str, ...]) -> Row:
+def _present_fields(said: dict[str, Any], names: tuple[str, ...]) -> Row:
     return {name: said[name] for name in names if said.get(name) is not None}
 
 
-def _time(said: Any) -> str:
+def _normalize_time(said: Any) -> str:
     """Write a time as the document does where that is only a matter of form."""
     text = str(said or "")
     return f"{text[:19]}Z" if len(text) >= 19 and text[10] == "T" and text[19:20] in ("", ".", "Z") else text

@@ -11,14 +11,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.dataset.book import Book, read_blobs, read_book, shard_files
-from flightlog.dataset.layout import PENDING, TRACKED, Place, write_bodies
-from flightlog.dataset.memory import recall_clone, remember_clone, writer
+from flightlog.dataset.book import DatasetReader, read_blobs, read_dataset, shard_files
+from flightlog.dataset.layout import PENDING, TRACKED, DatasetDirs, write_bodies
+from flightlog.dataset.memory import recall_clone, remember_clone, writer_name
 from flightlog.dataset.rows import rev_of
-from flightlog.dataset.shards import GONE, free_number, indented, named
-from flightlog.privacy.records import Records
+from flightlog.dataset.shards import GONE, free_number, indent_lines, name_shard
+from flightlog.privacy.records import JsonRedactor
 from flightlog.sources.git import own_ref
-from flightlog.sources.git.repository import Repository, asked, blobs, current_branch, tree_files
+from flightlog.sources.git.repository import Repository, current_branch, git_output, read_blob_contents, tree_files
 from flightlog.store import files
 from flightlog.store.git.command import GitError
 
@@ -26,7 +26,7 @@ REFS = "refs/flightlog/dataset"
 GATHERED = "refs/flightlog/gathered"
 
 
-class Pushed(Struct, frozen=True):
+class PushResult(Struct, frozen=True):
     """What a push did."""
 
     ref: str
@@ -35,7 +35,7 @@ class Pushed(Struct, frozen=True):
     shards: int
 
 
-class Pulled(Struct, frozen=True):
+class PullResult(Struct, frozen=True):
     """What a pull brought."""
 
     writers: int
@@ -43,7 +43,7 @@ class Pulled(Struct, frozen=True):
     shard: str
 
 
-class Safety(Struct, frozen=True):
+class RemoteSafety(Struct, frozen=True):
     """What of this work tree is safe elsewhere; times in milliseconds since 1970, 0 for never."""
 
     last_record_ms: int
@@ -52,25 +52,25 @@ class Safety(Struct, frozen=True):
     shards_unsafe: int
 
 
-def push(place: Place, remote: str, now_ms: int) -> Pushed:
+def push_shards(place: DatasetDirs, remote: str, now_ms: int) -> PushResult:
     """Put every shard of this work tree on this writer's ref and push it."""
-    ref = f"{REFS}/{writer(place.state)}"
-    held = _names(place.repository, ref)
-    new = {path.name: path.read_bytes() for path in shard_files(place.tracked) if path.name not in held}
-    _put(place, ref, {f"{PENDING}/{name}": body for name, body in new.items()})
-    with _reached(remote):
-        commit = own_ref.send(place.repository, remote, ref)
-    clone = recall_clone(place.state)
+    ref = f"{REFS}/{writer_name(place.state_dir)}"
+    held = _shard_names(place.repository, ref)
+    new = {path.name: path.read_bytes() for path in shard_files(place.tracked_dir) if path.name not in held}
+    _store_shards(place, ref, {f"{PENDING}/{name}": body for name, body in new.items()})
+    with _explain_git_error(remote):
+        commit = own_ref.push_ref(place.repository, remote, ref)
+    clone = recall_clone(place.state_dir)
     # What was put on the ref while the remote was away counts only now.
     there, before = (tree_files(place.repository, each, PENDING) if each else {} for each in (commit, clone.pushed))
     sent = {path: blob for path, blob in there.items() if path not in before}
-    last = max(_last_ms(read_blobs(_bodies(place.repository, sent))), clone.pushed_rev)
-    remember_clone(place.state, replace(clone, pushed_ms=now_ms, pushed_rev=last, pushed=commit))
-    return Pushed(ref, remote, commit, len(there))
+    last = max(_last_ms(read_blobs(_read_bodies(place.repository, sent))), clone.pushed_rev)
+    remember_clone(place.state_dir, replace(clone, pushed_ms=now_ms, pushed_rev=last, pushed=commit))
+    return PushResult(ref, remote, commit, len(there))
 
 
 @contextmanager
-def _reached(remote: str) -> Iterator[None]:
+def _explain_git_error(remote: str) -> Iterator[None]:
     try:
         yield
     except GitError as error:
@@ -80,63 +80,63 @@ def _reached(remote: str) -> Iterator[None]:
         raise GitError(error.message, hint=hint, said=error.said) from error
 
 
-def _put(place: Place, ref: str, new: dict[str, bytes]) -> None:
-    index = place.state / f"index-{files.process_tag()}"
-    files.ensure_dir(place.state)
+def _store_shards(place: DatasetDirs, ref: str, new: dict[str, bytes]) -> None:
+    index = place.state_dir / f"index-{files.process_tag()}"
+    files.ensure_dir(place.state_dir)
     try:
-        own_ref.put(place.repository, ref, new, index)
+        own_ref.commit_to_ref(place.repository, ref, new, index)
     finally:
-        files.remove([index])
+        files.remove_files([index])
 
 
-def pull(place: Place, remote: str, records: Records) -> Pulled:
+def pull_rows(place: DatasetDirs, remote: str, records: JsonRedactor) -> PullResult:
     """Gather every writer's rows, and write those this work tree lacks."""
-    with _reached(remote):
-        refs = own_ref.gather(place.repository, remote, REFS, GATHERED)
+    with _explain_git_error(remote):
+        refs = own_ref.fetch_refs(place.repository, remote, REFS, GATHERED)
     found: dict[str, str] = {}
     for ref in refs:
         found |= tree_files(place.repository, ref, TRACKED)
-    here = read_book(place.tracked)
-    theirs = read_blobs(_bodies(place.repository, found))
+    here = read_dataset(place.tracked_dir)
+    theirs = read_blobs(_read_bodies(place.repository, found))
     for row in here.rows.values():
         if row.get("kind") == "tombstone":
-            theirs.forgotten.add(row)
-    lines = sorted(line for line in theirs.kept().values() if not here.has(msgspec.json.decode(line)))
+            theirs.forgotten.add_tombstone(row)
+    lines = sorted(line for line in theirs.live_lines().values() if not here.contains_row(msgspec.json.decode(line)))
     if not lines:
-        return Pulled(len(refs), 0, "")
-    number = free_number(path.read_bytes()[:100] for path in shard_files(place.tracked))
+        return PullResult(len(refs), 0, "")
+    number = free_number(path.read_bytes()[:100] for path in shard_files(place.tracked_dir))
     day = max(str(row.get("timestamp") or row.get("ended_at") or "")[:10] for row in theirs.rows.values())
     # A capture reads tombstones from shards of that name alone.
     marks = f"{GONE}-" if any(row.get("kind") == "tombstone" for row in theirs.rows.values()) else ""
-    made = named(f"{marks}pulled-{writer(place.state)}", indented(lines, number), day)
+    made = name_shard(f"{marks}pulled-{writer_name(place.state_dir)}", indent_lines(lines, number), day)
     write_bodies(place, [made], records)
-    return Pulled(len(refs), len(lines), made.name)
+    return PullResult(len(refs), len(lines), made.name)
 
 
-def safety(place: Place) -> Safety:
+def measure_safety(place: DatasetDirs) -> RemoteSafety:
     """Say what would be lost if this machine went now: what is on no remote branch and on no pushed ref."""
-    here = read_book(place.tracked)
-    clone = recall_clone(place.state)
-    upstream = asked(place.repository, "rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
+    here = read_dataset(place.tracked_dir)
+    clone = recall_clone(place.state_dir)
+    upstream = git_output(place.repository, "rev-parse", "--abbrev-ref", "--symbolic-full-name", "@{upstream}")
     # A branch that was pushed without naming it upstream is there as well.
     theirs = upstream or f"refs/remotes/origin/{current_branch(place.repository)}"
     tracked = tree_files(place.repository, theirs, TRACKED)
-    pushed = _names(place.repository, clone.pushed) if clone.pushed else set()
+    pushed = _shard_names(place.repository, clone.pushed) if clone.pushed else set()
     safe = {path.rpartition("/")[2] for path in tracked} | pushed
-    shards = [path.name for path in shard_files(place.tracked)]
-    known = read_blobs(_bodies(place.repository, tracked)) if tracked else Book()
+    shards = [path.name for path in shard_files(place.tracked_dir)]
+    known = read_blobs(_read_bodies(place.repository, tracked)) if tracked else DatasetReader()
     last_safe = max(_last_ms(known), clone.pushed_rev)
-    return Safety(_last_ms(here), last_safe, len(shards), sum(name not in safe for name in shards))
+    return RemoteSafety(_last_ms(here), last_safe, len(shards), sum(name not in safe for name in shards))
 
 
-def _names(repository: Repository, ref: str) -> set[str]:
+def _shard_names(repository: Repository, ref: str) -> set[str]:
     return {path.rpartition("/")[2] for path in tree_files(repository, ref, PENDING)}
 
 
-def _bodies(repository: Repository, files: dict[str, str]) -> dict[str, bytes]:
-    bodies = blobs(repository, files.values())
+def _read_bodies(repository: Repository, files: dict[str, str]) -> dict[str, bytes]:
+    bodies = read_blob_contents(repository, files.values())
     return {path: bodies[blob] for path, blob in files.items() if blob in bodies}
 
 
-def _last_ms(book: Book) -> int:
+def _last_ms(book: DatasetReader) -> int:
     return max((rev_of(row) for row in book.rows.values() if row.get("kind") == "session"), default=0)

@@ -32,7 +32,7 @@ COUNTED = ("session", "chat", "action", "commit", "orchestration")
 WITHHELD, REDACTED = "withheld", "redacted"
 
 
-class StepUse(Struct, frozen=True, array_like=True):
+class StepUsage(Struct, frozen=True, array_like=True):
     """One model response: its id, tokens, and model where it is not the row's. One id is one response, in any row."""
 
     id: str
@@ -90,7 +90,7 @@ class ChatRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     by: str = "human"
     model: str = ""
     files_modified: list[str] = []
-    steps: list[StepUse] = []
+    steps: list[StepUsage] = []
     resulted_in_commit: bool = False
     related_commit: str = ""
     rewound: bool = False
@@ -115,7 +115,7 @@ class ActionRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field
     rev: int = 0
 
 
-class AgentUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class SubagentUsage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A subagent of a session."""
 
     id: str
@@ -128,10 +128,10 @@ class AgentUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     cost_usd: float = 0.0
     warmup: bool = False
     succeeded: bool = True
-    steps: list[StepUse] = []
+    steps: list[StepUsage] = []
 
 
-class Batch(Struct, frozen=True, kw_only=True):
+class AgentBatch(Struct, frozen=True, kw_only=True):
     """Subagents that ran together, or one after the other."""
 
     execution_type: str
@@ -156,8 +156,8 @@ class OrchestrationRow(Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     unique_tools: int
     total_duration_ms: int
     success_rate: float
-    batches: list[Batch]
-    agents: list[AgentUse]
+    batches: list[AgentBatch]
+    agents: list[SubagentUsage]
 
 
 class CommitRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="kind", tag="commit"):
@@ -216,13 +216,13 @@ class TombstoneRow(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_fi
 
 AnyRow = SessionRow | ChatRow | ActionRow | OrchestrationRow | CommitRow | UpdateRow | TombstoneRow
 ROWS: tuple[type[Struct], ...] = AnyRow.__args__
-_KINDS: tuple[type[Struct], ...] = (*ROWS, AgentUse, Batch)
+_KINDS: tuple[type[Struct], ...] = (*ROWS, SubagentUsage, AgentBatch)
 NAMES = frozenset(("kind", *(name for each in _KINDS for name in each.__struct_encode_fields__)))
 """The names of all fields. None of them says that its value is a secret."""
 _decoder = msgspec.json.Decoder(AnyRow)
 
 
-def plain(row: AnyRow) -> Row:
+def to_dict(row: AnyRow) -> Row:
     """Return a row as plain values, in the order of its fields."""
     made = msgspec.to_builtins(row)
     assert isinstance(made, dict)
@@ -232,18 +232,18 @@ def plain(row: AnyRow) -> Row:
     return made
 
 
-def encoded(row: Row) -> bytes:
+def encode_row(row: Row) -> bytes:
     """Return the one line of a row."""
     return msgspec.json.encode(row)
 
 
-def based(line: bytes, kind: str) -> bytes:
+def base_line(line: bytes, kind: str) -> bytes:
     """Return a row's line as its base file holds it, whose name says the kind."""
     said = b'{"kind":' + msgspec.json.encode(kind) + b","
     return b"{" + line.removeprefix(said) if line.startswith(said) else line
 
 
-def complaint(line: bytes) -> str:
+def schema_problem(line: bytes) -> str:
     """Say what is wrong with a row by its schema; empty when nothing is, or when its kind is not ours."""
     try:
         _decoder.decode(line)
@@ -281,21 +281,21 @@ def rev_of(row: Mapping[str, Any]) -> int:
     return rev if isinstance(rev, int) else 0
 
 
-def short(session: str) -> str:
+def short_session_id(session: str) -> str:
     """Shorten a session id as the document does, where its beginning is drawn at random."""
     parts = session.split("-")
     is_drawn = [len(part) for part in parts] == [8, 4, 4, 4, 12] and parts[2][:1] in "45"
     return parts[0] if is_drawn else session
 
 
-def moment(at_ms: int | None) -> str:
+def format_row_time(at_ms: int | None) -> str:
     """Write a time as the document does."""
     return datetime.fromtimestamp((at_ms or 0) / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def session_name(session: str, started_ms: int | None) -> str:
     """Name a session as the document does: day and id."""
-    return f"{moment(started_ms)[:10]}_{short(session)}"
+    return f"{format_row_time(started_ms)[:10]}_{short_session_id(session)}"
 
 
 def chat_name(session: str, uuid: str, at_ms: int | None) -> str:

@@ -14,9 +14,9 @@ from flightlog.dataset.rows import ROWS, Row
 _FIELD = re.compile(r"at `\$\.(\w+)")
 
 
-def sound(row: Row) -> Row:
+def drop_invalid_fields(row: Row) -> Row:
     """Return a row whose fields have the types its kind says, and an id."""
-    shape = _shapes().get(str(row.get("kind")))
+    shape = _optional_schemas().get(str(row.get("kind")))
     found = row
     while shape is not None:
         try:
@@ -31,7 +31,7 @@ def sound(row: Row) -> Row:
 
 
 @functools.cache
-def _shapes() -> dict[str, type[Any]]:
+def _optional_schemas() -> dict[str, type[Any]]:
     """The kinds of rows with no field required."""
     return {
         str(kind.__struct_config__.tag): msgspec.defstruct(

@@ -31,13 +31,13 @@ class Shard(NamedTuple):
     body: bytes
 
 
-def indented(lines: Iterable[bytes], number: int) -> bytes:
+def indent_lines(lines: Iterable[bytes], number: int) -> bytes:
     """Return lines as a shard holds them."""
-    margin = b" " * column(number)
+    margin = b" " * shard_column(number)
     return b"".join(margin + line + b"\n" for line in lines)
 
 
-def column(number: int, session: str = "") -> int:
+def shard_column(number: int, session: str = "") -> int:
     """Return where the lines of the shard with this number in its session begin; 0 is for base files."""
     begin = int.from_bytes(hashlib.sha256(session.encode("utf-8", "replace")).digest()[:4], "big") if session else 0
     return 1 + (begin + number * _STRIDE) % COLUMNS
@@ -46,10 +46,10 @@ def column(number: int, session: str = "") -> int:
 def free_number(bodies: Iterable[bytes]) -> int:
     """Return a number whose column none of these shards begins at, if there is one."""
     taken = {len(body) - len(body.lstrip(b" ")) for body in bodies}
-    return next((number for number in range(COLUMNS) if column(number) not in taken), 0)
+    return next((number for number in range(COLUMNS) if shard_column(number) not in taken), 0)
 
 
-def named(session: str, body: bytes, day: str) -> Shard:
+def name_shard(session: str, body: bytes, day: str) -> Shard:
     """Name a shard's body."""
     safe = re.sub(r"[^A-Za-z0-9._-]", "-", session).strip("-.")[:60] or "rows"
     return Shard(f"{day or '1970-01-01'}-{safe}-{hashlib.sha256(body).hexdigest()[:12]}.jsonl", body)
@@ -61,13 +61,13 @@ def is_whole(name: str, body: bytes) -> bool:
     return found is not None and found["sha"] == hashlib.sha256(body).hexdigest()[:12]
 
 
-def session_of(name: str) -> str:
+def shard_session(name: str) -> str:
     """Return the session a shard is named after."""
     found = _NAME.fullmatch(name)
     return found["session"] if found else ""
 
 
-def foldable(sizes: Iterable[tuple[str, int]]) -> list[str]:
+def choose_foldable(sizes: Iterable[tuple[str, int]]) -> list[str]:
     """Choose shards that may be folded into one: none of them makes up half of it."""
     ordered = sorted(sizes, key=lambda pair: (pair[1], pair[0]))
     while len(ordered) >= FOLD_AT_LEAST:

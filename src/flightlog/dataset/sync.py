@@ -10,20 +10,20 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.archive import Archive, Recording
+from flightlog.archive import Archive, SessionFiles
 from flightlog.dataset import commits as commit_rows
 from flightlog.dataset import older
-from flightlog.dataset.book import Book, read_book
-from flightlog.dataset.capture import Kit, Work, capture_whole
-from flightlog.dataset.consent import permitted, values_of
-from flightlog.dataset.layout import CACHED, ROOT, Place, cache_pages, prepare, write_shard
-from flightlog.dataset.memory import recall, recall_clone, remember, remember_clone, writer
+from flightlog.dataset.book import DatasetReader, read_dataset
+from flightlog.dataset.capture import ExtractContext, ExtractResult, capture_whole_session
+from flightlog.dataset.consent import permitted_rows, values_of
+from flightlog.dataset.layout import CACHED, ROOT, DatasetDirs, cache_pages, prepare_dataset, write_shard
+from flightlog.dataset.memory import recall_clone, recall_session, remember_clone, remember_session, writer_name
 from flightlog.dataset.rows import AnyRow, Row
 from flightlog.dataset.window import search_values
 from flightlog.model.pages import Redacted
-from flightlog.sources.git.history import commits, head, times
+from flightlog.sources.git.history import commit_times, head_commit, iter_commits
 from flightlog.sources.git.repository import current_branch, default_branch, tree_files
-from flightlog.store.pages import publish
+from flightlog.store.pages import write_output_files
 
 _NEW_COMMITS_MAX = 500
 
@@ -41,58 +41,60 @@ class SyncReport(Struct, frozen=True):
     personal: int = 0
 
 
-def sync(kit: Kit, recordings: Iterable[Recording], default: str = "") -> SyncReport:
+def sync_dataset(kit: ExtractContext, recordings: Iterable[SessionFiles], default: str = "") -> SyncReport:
     """Write every row of the repository that its files lack."""
-    prepared = prepare(kit.place, kit.records) if may_prepare(kit.place, default) else []
-    book = read_book(kit.place.tracked)
+    prepared = prepare_dataset(kit.place, kit.records) if may_prepare(kit.place, default) else []
+    book = read_dataset(kit.place.tracked_dir)
     sessions = list(recordings)
     # All sessions before the first row: what one of them says is a secret is none in any other row.
     for recording in sessions:
-        _searched(kit, recording)
-    done: list[Work] = [capture_whole(kit, recording, book) for recording in sessions]
+        _search_session(kit, recording)
+    done: list[ExtractResult] = [capture_whole_session(kit, recording, book) for recording in sessions]
     shards = [work.shard for work in done if work.shard]
-    old = _imported(kit, book)
+    old = _import_legacy_rows(kit, book)
     told = _all_commits(kit, book)
     rows = sum(work.rows for work in done) + len(old) + len(told)
-    shards += [name for name in (_written(kit, "older", old), _written(kit, "commits", told)) if name]
+    shards += [
+        name for name in (_write_unowned_rows(kit, "older", old), _write_unowned_rows(kit, "commits", told)) if name
+    ]
     if kit.options.local_cache:
-        _cached(kit.place)
-    counted: list[Work | Redacted[Row]] = [*done, *old, *told]
+        _write_cache(kit.place)
+    counted: list[ExtractResult | Redacted[Row]] = [*done, *old, *told]
     secrets, personal = sum(each.secrets for each in counted), sum(each.personal for each in counted)
     return SyncReport(len(sessions), rows, tuple(shards), len(old), kit.options.words, len(prepared), secrets, personal)
 
 
-def _searched(kit: Kit, recording: Recording) -> None:
+def _search_session(kit: ExtractContext, recording: SessionFiles) -> None:
     """Learn the private values of a session, and remember how far it was searched."""
-    known = recall(kit.place.state, recording.session)
+    known = recall_session(kit.place.state_dir, recording.session)
     found = search_values(recording, known.searched, kit.records)
     if found != known.searched:
-        remember(kit.place.state, recording.session, replace(known, searched=found))
+        remember_session(kit.place.state_dir, recording.session, replace(known, searched=found))
 
 
-def _cached(place: Place) -> None:
+def _write_cache(place: DatasetDirs) -> None:
     """Write the document's one file a row for every row there is, as it stands; what others wrote there stays."""
-    book = read_book(place.tracked)
-    pages = cache_pages(row for kind in CACHED for row in book.of(kind))
-    publish(place.root, (page for page in pages if older.is_ours(place.root / page.path)), durable=False)
+    book = read_dataset(place.tracked_dir)
+    pages = cache_pages(row for kind in CACHED for row in book.rows_of_kind(kind))
+    write_output_files(place.root, (page for page in pages if older.is_ours(place.root / page.path)), durable=False)
 
 
-def sync_commits(kit: Kit, sessions: Iterable[Recording] = ()) -> int:
+def sync_commits(kit: ExtractContext, sessions: Iterable[SessionFiles] = ()) -> int:
     """Write the commits that are new since the last time, without what is private in `sessions`; return how many."""
-    clone = recall_clone(kit.place.state)
-    tip = head(kit.place.repository)
+    clone = recall_clone(kit.place.state_dir)
+    tip = head_commit(kit.place.repository)
     if not tip or tip == clone.head:
         return 0
     for recording in sessions:
-        _searched(kit, recording)
+        _search_session(kit, recording)
     known = [clone.head] if clone.head else []
-    rows = permitted(_commit_rows(kit, [tip], known, _NEW_COMMITS_MAX), kit.records, words=kit.options.words)
-    _written(kit, "commits", rows)
-    remember_clone(kit.place.state, replace(recall_clone(kit.place.state), head=tip))
+    rows = permitted_rows(_commit_rows(kit, [tip], known, _NEW_COMMITS_MAX), kit.records, words=kit.options.words)
+    _write_unowned_rows(kit, "commits", rows)
+    remember_clone(kit.place.state_dir, replace(recall_clone(kit.place.state_dir), head=tip))
     return len(rows)
 
 
-def belonging(archive: Archive, place: Place) -> Iterator[Recording]:
+def iter_own_sessions(archive: Archive, place: DatasetDirs) -> Iterator[SessionFiles]:
     """Yield the sessions of this work tree: those that began inside it.
 
     All transcripts in one of the agent's folders began in one directory, or in two whose names the agent
@@ -103,8 +105,8 @@ def belonging(archive: Archive, place: Place) -> Iterator[Recording]:
     for recording in archive.recordings.values():
         folder = str(Path(recording.files[0].path).parent)
         if folder not in looked:
-            looked[folder] = _alike(archive.cwd(recording), top)
-        if looked[folder] and is_inside(archive.cwd(recording), top):
+            looked[folder] = _may_be_inside(archive.first_cwd(recording), top)
+        if looked[folder] and is_inside(archive.first_cwd(recording), top):
             yield recording
 
 
@@ -117,7 +119,7 @@ def is_inside(cwd: str, top: Path) -> bool:
     return not any((each / ".git").exists() for each in between)
 
 
-def may_prepare(place: Place, default: str = "") -> bool:
+def may_prepare(place: DatasetDirs, default: str = "") -> bool:
     """Whether files with fixed names may be made here without standing in the way of a checkout elsewhere."""
     main = default or default_branch(place.repository)
     if current_branch(place.repository) in (main, ""):
@@ -126,40 +128,42 @@ def may_prepare(place: Place, default: str = "") -> bool:
     return not any(tree_files(place.repository, ref, ROOT) for ref in refs)
 
 
-def _alike(cwd: str, top: Path) -> bool:
+def _may_be_inside(cwd: str, top: Path) -> bool:
     """Whether the agent could have named its folder after a directory inside `top`."""
     named, ours = ("".join(char if char.isalnum() else "-" for char in text) for text in (cwd, str(top)))
     return named.startswith(ours)
 
 
-def _imported(kit: Kit, book: Book) -> list[Redacted[Row]]:
-    found = (older.row(kind, path) for kind, path in older.files(kit.place.root))
-    rows = permitted(filter(None, found), kit.records, words=kit.options.words)
-    return [row for row in rows if not book.has(row.value)]
+def _import_legacy_rows(kit: ExtractContext, book: DatasetReader) -> list[Redacted[Row]]:
+    found = (older.read_legacy_row(kind, path) for kind, path in older.iter_legacy_files(kit.place.root))
+    rows = permitted_rows(filter(None, found), kit.records, words=kit.options.words)
+    return [row for row in rows if not book.contains_row(row.value)]
 
 
-def _all_commits(kit: Kit, book: Book) -> list[Redacted[Row]]:
-    tip = head(kit.place.repository)
+def _all_commits(kit: ExtractContext, book: DatasetReader) -> list[Redacted[Row]]:
+    tip = head_commit(kit.place.repository)
     if not tip:
         return []
-    rows = permitted(_commit_rows(kit, [tip], [], 0), kit.records, words=kit.options.words)
-    remember_clone(kit.place.state, replace(recall_clone(kit.place.state), head=tip))
-    return [row for row in rows if not book.has(row.value)]
+    rows = permitted_rows(_commit_rows(kit, [tip], [], 0), kit.records, words=kit.options.words)
+    remember_clone(kit.place.state_dir, replace(recall_clone(kit.place.state_dir), head=tip))
+    return [row for row in rows if not book.contains_row(row.value)]
 
 
-def _commit_rows(kit: Kit, tips: list[str], known: list[str], limit: int) -> list[AnyRow]:
-    found = list(commits(kit.place.repository, tips, known, limit))
+def _commit_rows(kit: ExtractContext, tips: list[str], known: list[str], limit: int) -> list[AnyRow]:
+    found = list(iter_commits(kit.place.repository, tips, known, limit))
     there = {commit.hash: commit.at_ms for commit in found}
     parents = {commit.parents[0] for commit in found if commit.parents}
-    others = times(kit.place.repository, sorted(parents - there.keys()))
-    return commit_rows.rows(found, {}, there | others)
+    others = commit_times(kit.place.repository, sorted(parents - there.keys()))
+    return commit_rows.build_rows(found, {}, there | others)
 
 
-def _written(kit: Kit, what: str, rows: list[Redacted[Row]]) -> str:
+def _write_unowned_rows(kit: ExtractContext, what: str, rows: list[Redacted[Row]]) -> str:
     """Write rows that belong to no session of this machine, under a name no other clone will use."""
     if not rows:
         return ""
-    clone = recall_clone(kit.place.state)
-    path = write_shard(kit.place, f"{what}-{writer(kit.place.state)}", values_of(rows), clone.shards, kit.records)
-    remember_clone(kit.place.state, replace(clone, shards=clone.shards + 1))
+    clone = recall_clone(kit.place.state_dir)
+    path = write_shard(
+        kit.place, f"{what}-{writer_name(kit.place.state_dir)}", values_of(rows), clone.shards, kit.records
+    )
+    remember_clone(kit.place.state_dir, replace(clone, shards=clone.shards + 1))
     return path.name if path else ""

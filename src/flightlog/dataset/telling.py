@@ -14,17 +14,17 @@ from msgspec.structs import replace
 
 from flightlog.dataset.rows import (
     ActionRow,
-    AgentUse,
     AnyRow,
     ChatRow,
     SessionRow,
-    StepUse,
+    StepUsage,
+    SubagentUsage,
     chat_name,
-    moment,
+    format_row_time,
     session_name,
-    short,
+    short_session_id,
 )
-from flightlog.model.events import PromptKind, words
+from flightlog.model.events import PromptKind, text_of
 from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
 from flightlog.views.session.edits import changed_file
 
@@ -44,7 +44,7 @@ FILE_FIELDS = ("file_path", "notebook_path", "path")
 _BY = {PromptKind.HUMAN: "human", PromptKind.TASK: "task", PromptKind.COMMAND: "command"}
 
 
-class Before(Struct, frozen=True):
+class EarlierTurns(Struct, frozen=True):
     """What earlier turns of a session add to its row."""
 
     chats: int = 0
@@ -61,29 +61,29 @@ class Before(Struct, frozen=True):
     title: str = ""
 
 
-def chats(session: Session, top: str) -> Iterator[tuple[Turn, ChatRow]]:
+def chat_rows(session: Session, top: str) -> Iterator[tuple[Turn, ChatRow]]:
     """Yield a row for each turn."""
     for turn in session.turns:
-        yield turn, _chat(session, turn, top)
+        yield turn, _chat_row(session, turn, top)
 
 
-def actions(session: Session, turn: Turn, top: str, lane: str = "") -> Iterator[ActionRow]:
+def action_rows(session: Session, turn: Turn, top: str, lane: str = "") -> Iterator[ActionRow]:
     """Yield a row for each tool call of a turn."""
     chat_id = "" if lane else chat_name(session.id, uuid_of(turn), turn.at_ms)
     for step in turn.steps:
         for call in step.calls:
-            yield _action(session, step, call, top, (chat_id, lane))
+            yield _action_row(session, step, call, top, (chat_id, lane))
 
 
-def session_row(session: Session, total: Before, crew: Sequence[AgentUse]) -> SessionRow:
+def session_row(session: Session, total: EarlierTurns, crew: Sequence[SubagentUsage]) -> SessionRow:
     """Return the row of a session whose turns add up to `total`, with its subagents."""
     started = total.started_ms or session.started_ms
     title = " ".join((total.title or session.title).split())
     ended = session.ended_ms or started or 0
     return SessionRow(
         id=session_name(session.id, started),
-        started_at=moment(started),
-        ended_at=moment(ended),
+        started_at=format_row_time(started),
+        ended_at=format_row_time(ended),
         summary=title,
         chat_count=total.chats,
         commits=total.commits,
@@ -106,7 +106,7 @@ def session_row(session: Session, total: Before, crew: Sequence[AgentUse]) -> Se
     )
 
 
-def added(before: Before, turns: Iterable[Turn], top: str) -> Before:
+def add_turns(before: EarlierTurns, turns: Iterable[Turn], top: str) -> EarlierTurns:
     """Return the sum of `before` and more turns."""
     tools = Counter(before.tools)
     files = dict.fromkeys(before.files)
@@ -124,7 +124,7 @@ def added(before: Before, turns: Iterable[Turn], top: str) -> Before:
                 calls, failed = calls + 1, failed + call.is_error
                 tools[call.name] += 1
                 if changed_file(call) and not call.is_error:
-                    files.setdefault(relative(changed_file(call), top))
+                    files.setdefault(relative_path(changed_file(call), top))
     return replace(
         before,
         chats=before.chats + chats,
@@ -139,15 +139,15 @@ def added(before: Before, turns: Iterable[Turn], top: str) -> Before:
     )
 
 
-def use(step: Step, model: str) -> StepUse:
+def step_usage(step: Step, model: str) -> StepUsage:
     """Return a response's tokens, and its model where that is not `model`."""
     spent = step.usage
     name = step.message_id or step.request_id
     tokens = (spent.input, spent.output, spent.cache_read, spent.cache_write_5m, spent.cache_write_1h)
-    return StepUse(name, *tokens, "" if step.model == model else step.model)
+    return StepUsage(name, *tokens, "" if step.model == model else step.model)
 
 
-def relative(path: str, top: str) -> str:
+def relative_path(path: str, top: str) -> str:
     """Return a path as the repository names it; one outside stays as it is."""
     inside = path == top or path.startswith(top.rstrip("/") + "/")
     return posixpath.relpath(path, top) if top and inside else path
@@ -161,7 +161,7 @@ def with_commits(row: AnyRow, commits: Iterable[str]) -> AnyRow:
     return replace(row, resulted_in_commit=True, related_commit=made[-1])
 
 
-def ended_ms(turn: Turn) -> int:
+def turn_end_ms(turn: Turn) -> int:
     """Return when the last thing known of a turn happened."""
     times = [turn.at_ms or 0, *(item.at_ms or 0 for item in turn.items)]
     times += [call.ended_ms or call.started_ms or 0 for step in turn.steps for call in step.calls]
@@ -178,17 +178,17 @@ def action_type(tool: str) -> str:
     return _TYPES.get(tool, "other")
 
 
-def _chat(session: Session, turn: Turn, top: str) -> ChatRow:
+def _chat_row(session: Session, turn: Turn, top: str) -> ChatRow:
     calls = [call for step in turn.steps for call in step.calls]
-    files = [relative(name, top) for name in map(_file, calls) if name]
-    modified = [relative(name, top) for name in map(changed_file, calls) if name]
+    files = [relative_path(name, top) for name in map(_call_file, calls) if name]
+    modified = [relative_path(name, top) for name in map(changed_file, calls) if name]
     said = turn.text
-    answer = next((text for step in reversed(turn.steps) if (text := words(step.content))), "")
+    answer = next((text for step in reversed(turn.steps) if (text := text_of(step.content))), "")
     model = turn.steps[0].model if turn.steps else ""
     return ChatRow(
         id=chat_name(session.id, uuid_of(turn), turn.at_ms),
-        timestamp=moment(turn.at_ms),
-        session_id=short(session.id),
+        timestamp=format_row_time(turn.at_ms),
+        session_id=short_session_id(session.id),
         input=said,
         output=answer,
         tools=list(dict.fromkeys(call.name for call in calls)),
@@ -196,24 +196,24 @@ def _chat(session: Session, turn: Turn, top: str) -> ChatRow:
         input_chars=len(said),
         output_chars=len(answer),
         uuid=uuid_of(turn),
-        rev=max(ended_ms(turn) - (turn.at_ms or 0), 0),
+        rev=max(turn_end_ms(turn) - (turn.at_ms or 0), 0),
         model=model,
         by=_BY.get(turn.kind, "client") if turn.kind else "client",
         files_modified=list(dict.fromkeys(modified))[:FILES_MAX],
-        steps=[use(step, model) for step in turn.steps],
+        steps=[step_usage(step, model) for step in turn.steps],
         rewound=turn.rewound,
     )
 
 
-def _action(session: Session, step: Step, call: ToolCall, top: str, place: tuple[str, str]) -> ActionRow:
+def _action_row(session: Session, step: Step, call: ToolCall, top: str, place: tuple[str, str]) -> ActionRow:
     given = call.ran_input or call.input
     started, ended = call.started_ms or step.at_ms or 0, call.ended_ms or 0
     output = call.output
-    target, said = _target(given, top)
+    target, said = _call_target(given, top)
     return ActionRow(
         id=f"action-{call.id}",
-        timestamp=moment(started),
-        session_id=short(session.id),
+        timestamp=format_row_time(started),
+        session_id=short_session_id(session.id),
         action_type=action_type(call.name),
         target=target,
         target_chars=said,
@@ -227,17 +227,17 @@ def _action(session: Session, step: Step, call: ToolCall, top: str, place: tuple
     )
 
 
-def _target(given: dict[str, Any], top: str) -> tuple[str | None, int]:
+def _call_target(given: dict[str, Any], top: str) -> tuple[str | None, int]:
     """Say what a tool was used on, and how long that is where it is words and not the name of a file."""
     for name in _TARGETS:
         value = given.get(name)
         if isinstance(value, str) and value:
             is_file = name in FILE_FIELDS
-            return (relative(value, top), 0) if is_file else (value, len(value))
+            return (relative_path(value, top), 0) if is_file else (value, len(value))
     return None, 0
 
 
-def _file(call: ToolCall) -> str:
+def _call_file(call: ToolCall) -> str:
     given = call.ran_input or call.input
     value = given.get("file_path") or given.get("notebook_path")
     return value if isinstance(value, str) else ""

@@ -17,13 +17,13 @@ from pathlib import Path
 from flightlog.lab import config as configs
 from flightlog.lab.config import RunConfig
 from flightlog.lab.events import RunEvent
-from flightlog.lab.plan import Planned, plan
-from flightlog.lab.state import State, add, fold
+from flightlog.lab.plan import PlannedSession, plan_sessions
+from flightlog.lab.state import RunState, add_event, fold_run
 from flightlog.model.errors import Conflict, Invalid, NotFound
-from flightlog.privacy.tiers import gitignore, layout
+from flightlog.privacy.tiers import layout_of, render_gitignore
 from flightlog.store import files
-from flightlog.store.copies import new_dir
-from flightlog.store.files import replace
+from flightlog.store.copies import create_dir
+from flightlog.store.files import replace_file
 from flightlog.store.journal import Journal
 
 JOURNAL = ".journal.jsonl"
@@ -34,7 +34,7 @@ LOCK = ".lock"
 SOURCE = ".source"
 
 
-class Book:
+class RunStore:
     """A run's directory, its journal and its state, kept together."""
 
     def __init__(self, path: Path, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
@@ -43,7 +43,7 @@ class Book:
         self.config, self.config_digest = read_config(path)
         self._journal: Journal[RunEvent] = Journal(path / JOURNAL, RunEvent, now=now, new_id=new_id)
         self._lock = threading.Lock()
-        self.state: State = fold(self._journal.read()) if (path / JOURNAL).exists() else State()
+        self.state: RunState = fold_run(self._journal.read_records()) if (path / JOURNAL).exists() else RunState()
 
     @property
     def name(self) -> str:
@@ -51,53 +51,53 @@ class Book:
         return self.path.name
 
     @property
-    def shadow(self) -> Path:
+    def shadow_dir(self) -> Path:
         """The shadow repository of the work tree."""
         return self.path / SHADOW
 
     @property
-    def scratch(self) -> Path:
+    def scratch_dir(self) -> Path:
         """What belongs to a running process and not to the run: private trees, the agent's own files."""
         return self.path.with_name(f".work-{self.path.name}")
 
-    def planned(self) -> tuple[Planned, ...]:
+    def planned_sessions(self) -> tuple[PlannedSession, ...]:
         """Every session the run is to have."""
-        return plan(self.config, self.state.added)
+        return plan_sessions(self.config, self.state.added)
 
-    def look_again(self) -> None:
+    def reload(self) -> None:
         """Know also what other processes wrote down meanwhile."""
         with self._lock:
-            self.state = fold(self._journal.read())
+            self.state = fold_run(self._journal.read_records())
 
-    def note(self, event: RunEvent, *, durable: bool = False) -> None:
+    def append(self, event: RunEvent, *, durable: bool = False) -> None:
         """Write down what happened, and know it from now on."""
         with self._lock:
-            add(self.state, self._journal.append(event, durable=durable))
+            add_event(self.state, self._journal.append(event, durable=durable))
 
 
-def create(
+def create_run(
     path: Path,
     config: RunConfig,
     *,
     now: Callable[[], str],
     new_id: Callable[[], str],
     remember: Callable[[str], None],
-) -> Book:
+) -> RunStore:
     """Make a run's directory with its frozen configuration; one that is there is an error.
 
     `remember` gets the digest of the configuration, by which the run is later known to be the person's own.
     """
-    if not new_dir(path) and any(each.name[:1] != "." or each.suffix != ".tmp" for each in path.iterdir()):
+    if not create_dir(path) and any(each.name[:1] != "." or each.suffix != ".tmp" for each in path.iterdir()):
         # One that died before its configuration was there left an empty directory, or half a file of ours.
         hint = f"choose another --run-name, or take it up again: flightlog lab run --resume {path.name}"
         raise Conflict(f"there is a run of this name: {path}", hint=hint)
     # Runs hold what was said and done: git sees none of it, unless somebody decides otherwise.
-    files.create(path.parent / ".gitignore", gitignore(layout("lab"), root="").encode())
+    files.create_file(path.parent / ".gitignore", render_gitignore(layout_of("lab"), root="").encode())
     # With an id of the run's own in it, the digest names this run and no other of the same configuration.
-    text = f"# run {new_id()}\n{configs.frozen(config)}".encode()
-    remember(_digest(text))
-    replace(path / CONFIG, text)
-    return Book(path, now=now, new_id=new_id)
+    text = f"# run {new_id()}\n{configs.dump_run_config(config)}".encode()
+    remember(_hash_config(text))
+    replace_file(path / CONFIG, text)
+    return RunStore(path, now=now, new_id=new_id)
 
 
 def read_config(path: Path) -> tuple[RunConfig, str]:
@@ -106,21 +106,21 @@ def read_config(path: Path) -> tuple[RunConfig, str]:
         data = (path / CONFIG).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"no such run: {path}", hint="flightlog lab list") from None
-    return configs.parse(data.decode("utf-8")), _digest(data)
+    return configs.parse_run_config(data.decode("utf-8")), _hash_config(data)
 
 
-def _digest(data: bytes) -> str:
+def _hash_config(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def find(runs_dir: Path, written: str) -> Path:
+def find_run(runs_dir: Path, written: str) -> Path:
     """Find a run by its path, its name, or the beginning of its name."""
     given = Path(written)
     if (given / CONFIG).is_file():
         return given.resolve()
     if (runs_dir / written / CONFIG).is_file() and "/" not in written:
-        return files.contained(runs_dir, runs_dir / written).resolve()
-    matches = [path for path in paths(runs_dir) if path.name.startswith(written)]
+        return files.ensure_contained(runs_dir, runs_dir / written).resolve()
+    matches = [path for path in list_run_paths(runs_dir) if path.name.startswith(written)]
     if len(matches) > 1:
         raise Invalid(
             f"several runs begin with {written[:60]!r}",
@@ -128,10 +128,10 @@ def find(runs_dir: Path, written: str) -> Path:
         )
     if not matches or not written:
         raise NotFound(f"no such run: {written[:60]!r} in {runs_dir}", hint="flightlog lab list")
-    return files.contained(runs_dir, matches[0])
+    return files.ensure_contained(runs_dir, matches[0])
 
 
-def paths(runs_dir: Path) -> list[Path]:
+def list_run_paths(runs_dir: Path) -> list[Path]:
     """List the runs of a directory, by name."""
     if not runs_dir.is_dir():
         return []

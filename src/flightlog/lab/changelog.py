@@ -11,44 +11,46 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from flightlog.lab.changes import Interval
-from flightlog.store.trees import Change, Trees
-from flightlog.views.atif.steps import stamp
+from flightlog.lab.changes import ChangeInterval
+from flightlog.store.trees import TreeChange, WorkTreeSnapshots
+from flightlog.views.atif.steps import format_timestamp
 
 _PART = re.compile(rb"^diff --git ", re.MULTILINE)
 _PREFIX = re.compile(rb'^(--- |\+\+\+ )("?)[ab]/')
 _HUNK = (b"@@ ", b"GIT binary patch")
 
 
-def entries(trees: Trees, interval: Interval, head: dict[str, Any], step_id: int | None) -> Iterator[dict[str, Any]]:
+def iter_changelog_entries(
+    trees: WorkTreeSnapshots, interval: ChangeInterval, head: dict[str, Any], step_id: int | None
+) -> Iterator[dict[str, Any]]:
     """Yield the lines of one interval; `head` names the session."""
     if interval.before == interval.after:
         return
-    changes = trees.diff(interval.before or None, interval.after)
+    changes = trees.diff_snapshots(interval.before or None, interval.after)
     if not changes:
         return
-    parts = _parts(trees.patch(interval.before or None, interval.after))
+    parts = _split_patch(trees.patch_between(interval.before or None, interval.after))
     for change in changes:
-        patch = b"".join(parts.get(_header(change), []))
+        patch = b"".join(parts.get(_diff_header(change), []))
         yield {
             **head,
-            "timestamp": stamp(interval.at_ms),
+            "timestamp": format_timestamp(interval.at_ms),
             "step_id": step_id,
             "file_path": change.path.encode("utf-8", "replace").decode(),
-            **_told(_without_prefix(patch, change)),
+            **_patch_fields(_without_prefix(patch, change)),
             "diff_stats": {"added": change.added or 0, "removed": change.removed or 0},
             "kind": change.kind,
             **({"old_path": change.old_path} if change.kind == "renamed" else {}),
             "binary": change.added is None,
-            "attribution": interval.attributed(change.path),
-            **_owner(interval),
-            "blob_before": _blob(change.old_id),
-            "blob_after": _blob(change.id),
+            "attribution": interval.attribution_of(change.path),
+            **_owner_fields(interval),
+            "blob_before": _blob_or_none(change.old_id),
+            "blob_after": _blob_or_none(change.id),
             "snapshot": interval.after,
         }
 
 
-def _owner(interval: Interval) -> dict[str, Any]:
+def _owner_fields(interval: ChangeInterval) -> dict[str, Any]:
     owner = interval.owner
     if owner is None:
         return {"message_id": None, "tool_call_ids": []}
@@ -56,14 +58,14 @@ def _owner(interval: Interval) -> dict[str, Any]:
     return {"message_id": owner.step.message_id, "tool_call_ids": [call.id for call in owner.step.calls], **lane}
 
 
-def _told(patch: bytes) -> dict[str, str]:
+def _patch_fields(patch: bytes) -> dict[str, str]:
     try:
         return {"diff": patch.decode("utf-8")}
     except UnicodeDecodeError:
         return {"diff": base64.b64encode(patch).decode(), "diff_encoding": "base64"}
 
 
-def _parts(patch: bytes) -> dict[bytes, list[bytes]]:
+def _split_patch(patch: bytes) -> dict[bytes, list[bytes]]:
     """Cut a patch into files, by the line that names them; a file that became a link has two parts."""
     starts = [found.start() for found in _PART.finditer(patch)]
     parts: dict[bytes, list[bytes]] = {}
@@ -73,12 +75,12 @@ def _parts(patch: bytes) -> dict[bytes, list[bytes]]:
     return parts
 
 
-def _header(change: Change) -> bytes:
+def _diff_header(change: TreeChange) -> bytes:
     old = change.old_path if change.kind == "renamed" else change.path
-    return b"diff --git " + _quoted("a/" + old) + b" " + _quoted("b/" + change.path)
+    return b"diff --git " + _quote_git_path("a/" + old) + b" " + _quote_git_path("b/" + change.path)
 
 
-def _quoted(path: str) -> bytes:
+def _quote_git_path(path: str) -> bytes:
     """Write a path as git does: odd bytes as escapes, in quotes."""
     raw = os.fsencode(path)
     named = {7: "a", 8: "b", 9: "t", 10: "n", 11: "v", 12: "f", 13: "r", 34: '"', 92: "\\"}
@@ -89,18 +91,18 @@ def _quoted(path: str) -> bytes:
     return raw if said == raw else b'"' + said + b'"'
 
 
-def _without_prefix(patch: bytes, change: Change) -> bytes:
+def _without_prefix(patch: bytes, change: TreeChange) -> bytes:
     """Take `a/` and `b/` off the head of each part, and all of the head where it says nothing more."""
     cut = _PART.split(patch)[1:]
     return b"".join(_one_without_prefix(b"diff --git " + part, change) for part in cut)
 
 
-def _one_without_prefix(part: bytes, change: Change) -> bytes:
+def _one_without_prefix(part: bytes, change: TreeChange) -> bytes:
     lines = part.splitlines(keepends=True)
     body = next((at for at, line in enumerate(lines) if line.startswith(_HUNK)), len(lines))
     head = [_PREFIX.sub(rb"\1\2", line) for line in lines[:body]]
     head[0] = head[0].replace(b' "a/', b' "').replace(b' "b/', b' "')
-    plain_names = _header(change).count(b'"') == 0
+    plain_names = _diff_header(change).count(b'"') == 0
     if plain_names:
         old = change.old_path if change.kind == "renamed" else change.path
         head[0] = b"diff --git " + os.fsencode(old) + b" " + os.fsencode(change.path) + b"\n"
@@ -110,5 +112,5 @@ def _one_without_prefix(part: bytes, change: Change) -> bytes:
     return b"".join(head + lines[body:])
 
 
-def _blob(object_id: str) -> str | None:
+def _blob_or_none(object_id: str) -> str | None:
     return None if set(object_id) == {"0"} else object_id

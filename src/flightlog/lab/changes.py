@@ -12,8 +12,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from flightlog.lab.events import Saved
-from flightlog.lab.told import SIDE, Call, lanes_of
+from flightlog.lab.events import SnapshotSaved
+from flightlog.lab.told import SIDE, ApiCall, steps_by_thread
 from flightlog.model.session import Session, Step, ToolCall
 from flightlog.views.session.edits import changed_file
 
@@ -22,37 +22,39 @@ _DELEGATES = frozenset({"Agent", "Task"})
 _READERS = frozenset({"Read", "Grep", "Glob", "LS", "WebFetch", "WebSearch", "ToolSearch", "ListAgents"})
 
 
-class Owner(Struct, frozen=True):
+class ChangeOwner(Struct, frozen=True):
     """A step of a thread."""
 
     lane: str
     step: Step
 
 
-class Interval(Struct, frozen=True):
+class ChangeInterval(Struct, frozen=True):
     """What lies between two saved trees: whose step it belongs to, and how surely."""
 
     before: str
     after: str
-    owner: Owner | None
+    owner: ChangeOwner | None
     attribution: Attribution
     at_ms: int
     has_background: bool = False
 
-    def attributed(self, path: str) -> Attribution:
+    def attribution_of(self, path: str) -> Attribution:
         """How surely a change of one file is the owner's: a file its own tool names is not only the background's."""
-        if self.attribution == "background" and self.owner and _names(self.owner.step, path):
+        if self.attribution == "background" and self.owner and _step_names_path(self.owner.step, path):
             return "shared"
         return self.attribution
 
 
-def intervals(start: str, saved: Sequence[Saved], calls: Sequence[Call], session: Session | None) -> Iterator[Interval]:
+def iter_intervals(
+    start: str, saved: Sequence[SnapshotSaved], calls: Sequence[ApiCall], session: Session | None
+) -> Iterator[ChangeInterval]:
     """Read the trees of one session in order; `start` is what it found."""
     timeline = _Timeline(calls, session, hooked=any(each.call_id for each in saved))
     before = start
     last = 0
     for each in sorted(saved, key=lambda one: (one.request == 0, one.request)):
-        yield timeline.between(before, each, last)
+        yield timeline.interval_between(before, each, last)
         before = each.tree
         last = each.request or last
 
@@ -60,13 +62,13 @@ def intervals(start: str, saved: Sequence[Saved], calls: Sequence[Call], session
 class _Timeline:
     """The steps of a session by the requests between which their tools ran."""
 
-    def __init__(self, calls: Sequence[Call], session: Session | None, *, hooked: bool) -> None:
-        steps = lanes_of(session) if session else {}
-        owners = {step.message_id: Owner(lane, step) for lane, own in steps.items() for step in own}
+    def __init__(self, calls: Sequence[ApiCall], session: Session | None, *, hooked: bool) -> None:
+        steps = steps_by_thread(session) if session else {}
+        owners = {step.message_id: ChangeOwner(lane, step) for lane, own in steps.items() for step in own}
         self._captured = bool(calls)
         self._hooked = hooked
         self._all = sorted(owners.values(), key=lambda owner: owner.step.at_ms or 0)
-        self._open: list[tuple[int, float, Owner]] = []
+        self._open: list[tuple[int, float, ChangeOwner]] = []
         following: dict[str, float] = {}
         for call in sorted(calls, key=lambda one: -one.index):
             owner = owners.get(call.message_id)
@@ -74,7 +76,7 @@ class _Timeline:
                 self._open.append((call.index, following.get(call.lane, float("inf")), owner))
             following[call.lane] = call.index
 
-    def between(self, before: str, saved: Saved, last: int) -> Interval:
+    def interval_between(self, before: str, saved: SnapshotSaved, last: int) -> ChangeInterval:
         """Say whose the time between request `last` and the one that saved this tree is."""
         until = saved.request or float("inf")
         if not self._captured:
@@ -84,28 +86,28 @@ class _Timeline:
         writing = [owner for owner in open_now if _may_write(owner.step)]
         behind = self._in_background(last)
         latest = max((each for each in self._open if each[0] <= last), key=lambda one: one[0], default=None)
-        owner = _nearest(writing, saved.lane) or (latest[2] if latest else None)
+        owner = _nearest_owner(writing, saved.lane) or (latest[2] if latest else None)
         if behind or not writing:
-            return Interval(before, saved.tree, owner, "background", saved.at_ms, has_background=behind)
-        return Interval(before, saved.tree, owner, "exact" if len(writing) == 1 else "shared", saved.at_ms)
+            return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=behind)
+        return ChangeInterval(before, saved.tree, owner, "exact" if len(writing) == 1 else "shared", saved.at_ms)
 
-    def _after_call(self, before: str, saved: Saved) -> Interval:
+    def _after_call(self, before: str, saved: SnapshotSaved) -> ChangeInterval:
         """Without requests: a tree saved after a tool call is that call's step's, unless others were at work."""
         found = [(owner, call) for owner in self._all for call in owner.step.calls if call.id == saved.call_id]
         if not saved.call_id or not found:
             last = self._all[-1] if self._all else None
-            return Interval(before, saved.tree, last, "background" if self._hooked else "shared", saved.at_ms)
+            return ChangeInterval(before, saved.tree, last, "background" if self._hooked else "shared", saved.at_ms)
         owner, call = found[0]
         earlier = self._all[: self._all.index(owner)]
         if any(_leaves_running(each) for one in earlier for each in one.step.calls):
-            return Interval(before, saved.tree, owner, "background", saved.at_ms, has_background=True)
+            return ChangeInterval(before, saved.tree, owner, "background", saved.at_ms, has_background=True)
         beside = [
             each
             for one in self._all
             for each in one.step.calls
-            if one is not owner and each.name not in _DELEGATES | _READERS and _overlap(call, each)
+            if one is not owner and each.name not in _DELEGATES | _READERS and _calls_overlap(call, each)
         ]
-        return Interval(before, saved.tree, owner, "shared" if beside else "exact", saved.at_ms)
+        return ChangeInterval(before, saved.tree, owner, "shared" if beside else "exact", saved.at_ms)
 
     def _in_background(self, last: int) -> bool:
         """Whether a shell was left running by a step before."""
@@ -117,7 +119,7 @@ class _Timeline:
         )
 
 
-def _nearest(writing: Sequence[Owner], lane: str) -> Owner | None:
+def _nearest_owner(writing: Sequence[ChangeOwner], lane: str) -> ChangeOwner | None:
     """Of several, the one whose thread asks next."""
     return next((owner for owner in writing if owner.lane == lane), writing[0] if writing else None)
 
@@ -129,11 +131,11 @@ def _may_write(step: Step) -> bool:
 def _leaves_running(call: ToolCall) -> bool:
     given = call.ran_input or call.input
     if call.name == "Bash":
-        return bool(given.get("run_in_background")) or "backgroundTaskId" in _detail(call)
+        return bool(given.get("run_in_background")) or "backgroundTaskId" in _background_detail(call)
     return False
 
 
-def _overlap(one: ToolCall, other: ToolCall) -> bool:
+def _calls_overlap(one: ToolCall, other: ToolCall) -> bool:
     """Whether two calls ran at the same time, as far as their records say when."""
     times = (one.started_ms, one.ended_ms, other.started_ms, other.ended_ms)
     if any(each is None for each in times):
@@ -142,9 +144,9 @@ def _overlap(one: ToolCall, other: ToolCall) -> bool:
     return began < other_ended and other_began < ended
 
 
-def _detail(call: ToolCall) -> dict[str, object]:
+def _background_detail(call: ToolCall) -> dict[str, object]:
     return call.detail if isinstance(call.detail, dict) and call.detail.get("backgroundTaskId") else {}
 
 
-def _names(step: Step, path: str) -> bool:
+def _step_names_path(step: Step, path: str) -> bool:
     return any(name == path or name.endswith("/" + path) for name in map(changed_file, step.calls))

@@ -13,72 +13,85 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.lab import rebuilt
-from flightlog.lab.book import Book
+from flightlog.lab.book import RunStore
 from flightlog.lab.config import EVERY_TOOL, TOOLS, RunConfig, SessionConfig
-from flightlog.lab.events import RunEnded, RunStarted, Saved, SessionCounted, SessionEnded, SessionStarted
+from flightlog.lab.events import (
+    RunEnded,
+    RunSessionEnded,
+    RunSessionStarted,
+    RunSessionSummarized,
+    RunStarted,
+    SnapshotSaved,
+)
 from flightlog.lab.layout import as_json, meta_page
-from flightlog.lab.lineage import Lineage
-from flightlog.lab.plan import directory
-from flightlog.lab.told import lanes_of, rebuilt_of
-from flightlog.model.known import Known
-from flightlog.model.pages import Page, Tier
+from flightlog.lab.lineage import StepJoin
+from flightlog.lab.plan import session_dir_name
+from flightlog.lab.told import rebuilt_of, steps_by_thread
+from flightlog.model.known import ThreadContext
+from flightlog.model.pages import OutputFile, Tier
 from flightlog.model.session import Note, NoteKind, Session
-from flightlog.sources.api.dumps import rebuilt_pages
+from flightlog.sources.api.dumps import build_rebuilt_files
 from flightlog.store.copies import copy_tree
-from flightlog.store.files import inside, replace
-from flightlog.store.pages import publish
-from flightlog.views.atif.emit import Bundle, trajectory
+from flightlog.store.files import replace_file, resolve_inside
+from flightlog.store.pages import write_output_files
+from flightlog.views.atif.emit import TrajectoryBundle, build_trajectory
 
 TAG = "collected"
 SAVED = "collected from a transcript, with the trees that were saved after its tool calls"
 NOTE = "collected from a transcript: changes are rebuilt from tool calls, what shell commands changed is not known"
 
 
-class Recorded(Struct, frozen=True):
+class CollectedSession(Struct, frozen=True):
     """A recorded session: `files` are its transcripts by their names in a run, `saved` the trees that were saved."""
 
     session: Session
     files: Mapping[str, bytes]
-    known: Mapping[str, Known]
-    saved: tuple[Saved, ...] = ()
+    known: Mapping[str, ThreadContext]
+    saved: tuple[SnapshotSaved, ...] = ()
     shadow: Path | None = None
 
 
-def collect(path: Path, recorded: Recorded, write: Callable[[Path, RunConfig], Book]) -> Book:
+def collect_run(path: Path, recorded: CollectedSession, write: Callable[[Path, RunConfig], RunStore]) -> RunStore:
     """Make the run at `path` of one recorded session."""
     session, files, known = recorded.session, recorded.files, recorded.known
-    book = write(path, _config(path.name, recorded))
+    book = write(path, _build_config(path.name, recorded))
     if recorded.shadow is not None:
-        copy_tree(recorded.shadow, book.shadow)
-    folder = book.path / directory(1)
+        copy_tree(recorded.shadow, book.shadow_dir)
+    folder = book.path / session_dir_name(1)
     for name, data in files.items():
-        replace(inside(folder, name), data, durable=False)
-    bundle = trajectory(session, known=known)
-    for name, data in bundle.files():
-        replace(inside(folder, name), data, durable=False)
-    lineage = Lineage(session, bundle.documents, [], [])
-    publish(folder, [Page("uuid_map.json", Tier.PRIVATE, as_json(lineage.map(frozenset())))], durable=False)
-    publish(folder, rebuilt_pages(rebuilt_of(folder, session.id)), durable=False)
-    entries = list(changes(session, lineage))
+        replace_file(resolve_inside(folder, name), data, durable=False)
+    bundle = build_trajectory(session, known=known)
+    for name, data in bundle.iter_files():
+        replace_file(resolve_inside(folder, name), data, durable=False)
+    lineage = StepJoin(session, bundle.documents, [], [])
+    write_output_files(
+        folder, [OutputFile("uuid_map.json", Tier.PRIVATE, as_json(lineage.build_uuid_map(frozenset())))], durable=False
+    )
+    write_output_files(folder, build_rebuilt_files(rebuilt_of(folder, session.id)), durable=False)
+    entries = list(list_tool_changes(session, lineage))
     lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
-    replace(book.path / "state_changelog.jsonl", lines, durable=False)
-    _journalled(book, recorded, bundle, len(entries))
-    publish(book.path, [meta_page(book.name, book.config, book.state)])
+    replace_file(book.path / "state_changelog.jsonl", lines, durable=False)
+    _write_journal(book, recorded, bundle, len(entries))
+    write_output_files(book.path, [meta_page(book.name, book.config, book.state)])
     return book
 
 
-def changes(session: Session, lineage: Lineage) -> list[dict[str, Any]]:
+def list_tool_changes(session: Session, lineage: StepJoin) -> list[dict[str, Any]]:
     """What the tool calls of a session say they changed, in order."""
     placed = [
         (step.at_ms or 0, lane, step, lineage.step_id(lane, step))
-        for lane, steps in lanes_of(session).items()
+        for lane, steps in steps_by_thread(session).items()
         for step in steps
     ]
     placed.sort(key=lambda one: one[0])
-    return [entry for _, lane, step, number in placed for entry in rebuilt.entries(lane, step, number, session.cwd)]
+    return [
+        entry
+        for _, lane, step, number in placed
+        for entry in rebuilt.iter_reported_changes(lane, step, number, session.cwd)
+    ]
 
 
-def _config(name: str, recorded: Recorded) -> RunConfig:
+def _build_config(name: str, recorded: CollectedSession) -> RunConfig:
     session = recorded.session
     prompt = next((turn.text for turn in session.turns if turn.text.strip()), "") or "(no prompt on record)"
     models = [step.model for step in session.steps if step.model]
@@ -96,18 +109,18 @@ def _config(name: str, recorded: Recorded) -> RunConfig:
     )
 
 
-def _journalled(book: Book, recorded: Recorded, bundle: Bundle, writes: int) -> None:
+def _write_journal(book: RunStore, recorded: CollectedSession, bundle: TrajectoryBundle, writes: int) -> None:
     session, saved = recorded.session, recorded.saved
-    steps = [step for own in lanes_of(session).values() for step in own]
+    steps = [step for own in steps_by_thread(session).values() for step in own]
     costs = [step.cost.usd for step in steps if step.cost.usd is not None]
     notes = [item for turn in session.turns for item in turn.items if isinstance(item, Note)]
-    name = directory(1)
-    book.note(RunStarted(book.name, "", session.agent, session.version, "", SAVED if saved else NOTE))
-    book.note(SessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
+    name = session_dir_name(1)
+    book.append(RunStarted(book.name, "", session.agent, session.version, "", SAVED if saved else NOTE))
+    book.append(RunSessionStarted(name, 1, session.id, saved[0].tree if saved else ""))
     for each in saved:
-        book.note(each)
-    book.note(SessionEnded(name, 1, "completed", saved[-1].tree if saved else ""))
-    counted = SessionCounted(
+        book.append(each)
+    book.append(RunSessionEnded(name, 1, "completed", saved[-1].tree if saved else ""))
+    counted = RunSessionSummarized(
         session=name,
         attempt=1,
         step_count=len(bundle.main.steps),
@@ -119,5 +132,5 @@ def _journalled(book: Book, recorded: Recorded, bundle: Bundle, writes: int) -> 
         cost_usd=sum(costs) if costs else None,
         cost_source="transcript, price table" if costs else "unknown",
     )
-    book.note(counted)
-    book.note(RunEnded(TAG, ""), durable=True)
+    book.append(counted)
+    book.append(RunEnded(TAG, ""), durable=True)

@@ -26,7 +26,7 @@ from flightlog.agents.scripted.scenario import Scenario
 from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Misconfigured
 from flightlog.model.ids import is_safe
-from flightlog.model.text import meant
+from flightlog.model.text import suggest_name
 
 TOOLS = ("Read", "Grep", "Glob", "Bash", "Write", "Edit")
 EVERY_TOOL = "default"  # whatever the client offers by itself; the others are allowed without asking
@@ -50,10 +50,10 @@ class SessionConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Refuse what no session can be."""
-        _at_least("session_index", self.session_index, 1)
-        _at_least("count", self.count, 1)
-        _at_least("max_turns", self.max_turns, 1)
-        _above("max_budget_usd", self.max_budget_usd)
+        _require_at_least("session_index", self.session_index, 1)
+        _require_at_least("count", self.count, 1)
+        _require_at_least("max_turns", self.max_turns, 1)
+        _require_positive("max_budget_usd", self.max_budget_usd)
         if not self.prompt.strip():
             raise ValueError("a session needs a prompt")
         if self.fork_from is not None and not 1 <= self.fork_from < self.session_index:
@@ -134,10 +134,10 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("session_index counts from 1 without a gap, in order")
         if not self.sessions:
             raise ValueError("a run needs at least one session")
-        _at_least("max_turns", self.max_turns, 1)
-        _at_least("max_parallel", self.max_parallel, 1)
-        _above("max_budget_usd", self.max_budget_usd)
-        _above("session_timeout_seconds", self.session_timeout_seconds)
+        _require_at_least("max_turns", self.max_turns, 1)
+        _require_at_least("max_parallel", self.max_parallel, 1)
+        _require_positive("max_budget_usd", self.max_budget_usd)
+        _require_positive("session_timeout_seconds", self.session_timeout_seconds)
         if self.engine == "command" and not self.command:
             raise ValueError("engine `command` needs `command`, a list of words")
         if self.engine == "scripted" and self.scenario is None:
@@ -151,25 +151,27 @@ class RunConfig(Struct, frozen=True, forbid_unknown_fields=True):
 _KINDS = (RunConfig, SessionConfig, AgentConfig, CommandConfig, VerifierConfig)
 
 
-def parse(
+def parse_run_config(
     text: str, overrides: Mapping[str, Any] | None = None, scenario: Callable[[str], Scenario] | None = None
 ) -> RunConfig:
     """Read a configuration, `overrides` taking the place of what it says; a `scenario` that is a name is looked up."""
-    data = _mapping(text) | dict(overrides or {})
+    data = _load_mapping(text) | dict(overrides or {})
     if scenario is not None and isinstance(data.get("scenario"), str):
         data["scenario"] = msgspec.to_builtins(scenario(data["scenario"]))
     try:
         return msgspec.convert(data, RunConfig)
     except msgspec.ValidationError as error:
-        raise Misconfigured(f"the run configuration cannot be used: {error}", hint=_nearest(str(error))) from error
+        raise Misconfigured(
+            f"the run configuration cannot be used: {error}", hint=_unknown_field_hint(str(error))
+        ) from error
 
 
 def tags_of(text: str) -> list[Any]:
     """Return the tags that a configuration gives itself."""
-    return _mapping(text).get("tags") or []
+    return _load_mapping(text).get("tags") or []
 
 
-def _mapping(text: str) -> dict[str, Any]:
+def _load_mapping(text: str) -> dict[str, Any]:
     try:
         data = read_yaml(text)
     except YAMLError as error:
@@ -179,28 +181,28 @@ def _mapping(text: str) -> dict[str, Any]:
     return data
 
 
-def frozen(config: RunConfig) -> str:
+def dump_run_config(config: RunConfig) -> str:
     """Write the configuration as the run keeps it."""
     writer = YAML()
     writer.indent(mapping=2, sequence=4, offset=2)
     writer.width = 120
     out = io.StringIO()
-    writer.dump(_quoted(msgspec.to_builtins(config)), out)
+    writer.dump(_quote_odd_texts(msgspec.to_builtins(config)), out)
     return out.getvalue()
 
 
-def _quoted(value: Any) -> Any:
+def _quote_odd_texts(value: Any) -> Any:
     """Mark texts with characters that YAML would fold or lose, so that they are written as escapes."""
     if isinstance(value, dict):
-        return {key: _quoted(each) for key, each in value.items()}
+        return {key: _quote_odd_texts(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_quoted(each) for each in value]
+        return [_quote_odd_texts(each) for each in value]
     if isinstance(value, str) and _ODD.search(value):
         return DoubleQuotedScalarString(value)
     return value
 
 
-def _nearest(message: str) -> str:
+def _unknown_field_hint(message: str) -> str:
     found = re.search(r"unknown field `(.+?)`", message)
     if found is None:
         return "every field: docs/reference/run-config.md"
@@ -208,14 +210,16 @@ def _nearest(message: str) -> str:
     kinds = {"sessions": SessionConfig, "agents": AgentConfig, "verifiers": VerifierConfig}
     kind = RunConfig if inner is None else kinds.get(inner[1], CommandConfig)
     everywhere = sorted({name for each in _KINDS for name in each.__struct_fields__})
-    return meant(found[1], kind.__struct_fields__, meant(found[1], everywhere, meant("", kind.__struct_fields__)))
+    return suggest_name(
+        found[1], kind.__struct_fields__, suggest_name(found[1], everywhere, suggest_name("", kind.__struct_fields__))
+    )
 
 
-def _at_least(name: str, value: int | None, least: int) -> None:
+def _require_at_least(name: str, value: int | None, least: int) -> None:
     if value is not None and value < least:
         raise ValueError(f"{name} is at least {least}")
 
 
-def _above(name: str, value: float | None) -> None:
+def _require_positive(name: str, value: float | None) -> None:
     if value is not None and value <= 0:
         raise ValueError(f"{name} is above 0")

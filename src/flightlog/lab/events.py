@@ -9,11 +9,11 @@ again is a second attempt, and the first stays on record. Trees are snapshots in
 from msgspec import Struct
 
 
-class Event(Struct, frozen=True, tag_field="kind", tag="event"):
+class RunEventBase(Struct, frozen=True, tag_field="kind", tag="event"):
     """What all events of a run have in common: a tag."""
 
 
-class RunStarted(Event, frozen=True, tag="run_started"):
+class RunStarted(RunEventBase, frozen=True, tag="run_started"):
     """A run was set up: its configuration is frozen, nothing was asked yet."""
 
     run_name: str
@@ -26,13 +26,13 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     isolation_note: str = ""
 
 
-class RunTaken(Event, frozen=True, tag="run_taken"):
+class RunResumed(RunEventBase, frozen=True, tag="run_taken"):
     """A process took the run up, the first one or one after a crash."""
 
     process: str
 
 
-class CommandRan(Event, frozen=True, tag="command_ran"):
+class CommandRan(RunEventBase, frozen=True, tag="command_ran"):
     """A command before or after the sessions ended."""
 
     phase: str
@@ -42,14 +42,14 @@ class CommandRan(Event, frozen=True, tag="command_ran"):
     output: str = ""
 
 
-class BaselineTaken(Event, frozen=True, tag="baseline_taken"):
+class BaselineSaved(RunEventBase, frozen=True, tag="baseline_taken"):
     """The work directory as it was before the first session."""
 
     tree: str
     notes: tuple[str, ...] = ()
 
 
-class Effect(Struct, frozen=True):
+class SideEffect(Struct, frozen=True):
     """Something a session did that going back does not undo; turn 0 is nobody's in particular."""
 
     turn: int
@@ -57,7 +57,7 @@ class Effect(Struct, frozen=True):
     what: str
 
 
-class Branched(Event, frozen=True, tag="branched"):
+class BranchCreated(RunEventBase, frozen=True, tag="branched"):
     """The run is a replay: its first session goes on from turn `turn` of another run's session.
 
     What it needs of the other run (the request as recorded, the words until then) lies in `.source`;
@@ -82,13 +82,13 @@ class Branched(Event, frozen=True, tag="branched"):
     allow_drift: bool = False
     request: int = 0
     betas: str = ""
-    effects: tuple[Effect, ...] = ()
+    effects: tuple[SideEffect, ...] = ()
     scrubbed: bool = False
     rebuilt: str = ""
     cursor: bool = False
 
 
-class Certified(Event, frozen=True, tag="certified"):
+class BranchCertified(RunEventBase, frozen=True, tag="certified"):
     """The first request of a branch was compared with the recorded one, before it was sent."""
 
     session: str
@@ -100,7 +100,7 @@ class Certified(Event, frozen=True, tag="certified"):
     refused: bool = False
 
 
-class Verified(Event, frozen=True, tag="verified"):
+class SessionVerified(RunEventBase, frozen=True, tag="verified"):
     """A verifier looked at the files a session left."""
 
     session: str
@@ -112,7 +112,7 @@ class Verified(Event, frozen=True, tag="verified"):
     output: str = ""
 
 
-class SessionStarted(Event, frozen=True, tag="session_started"):
+class RunSessionStarted(RunEventBase, frozen=True, tag="session_started"):
     """An agent is about to be started; `tree` is what it finds."""
 
     session: str
@@ -124,7 +124,7 @@ class SessionStarted(Event, frozen=True, tag="session_started"):
     private: bool = False
 
 
-class AgentStarted(Event, frozen=True, tag="agent_started"):
+class AgentStarted(RunEventBase, frozen=True, tag="agent_started"):
     """The agent's process, named so that no other has the name."""
 
     session: str
@@ -132,7 +132,7 @@ class AgentStarted(Event, frozen=True, tag="agent_started"):
     process: str
 
 
-class Saved(Event, frozen=True, tag="saved"):
+class SnapshotSaved(RunEventBase, frozen=True, tag="saved"):
     """The work tree was saved: when request `request` was on its way, or, with 0, at the end.
 
     Without captured requests it is saved after tool call `call_id`, and `request` only counts.
@@ -147,7 +147,7 @@ class Saved(Event, frozen=True, tag="saved"):
     call_id: str = ""
 
 
-class Spent(Event, frozen=True, tag="spent"):
+class CostRecorded(RunEventBase, frozen=True, tag="spent"):
     """A response was paid for."""
 
     session: str
@@ -156,7 +156,7 @@ class Spent(Event, frozen=True, tag="spent"):
     message_id: str = ""
 
 
-class SessionEnded(Event, frozen=True, tag="session_ended"):
+class RunSessionEnded(RunEventBase, frozen=True, tag="session_ended"):
     """An agent came to its end and everything it left was taken in."""
 
     session: str
@@ -170,7 +170,7 @@ class SessionEnded(Event, frozen=True, tag="session_ended"):
     session_id: str = ""
 
 
-class SessionCounted(Event, frozen=True, tag="session_counted"):
+class RunSessionSummarized(RunEventBase, frozen=True, tag="session_counted"):
     """What an ended session amounts to, counted once from what it left; its pages are written."""
 
     session: str
@@ -187,21 +187,21 @@ class SessionCounted(Event, frozen=True, tag="session_counted"):
     captured_requests: int = 0
 
 
-class SessionSkipped(Event, frozen=True, tag="session_skipped"):
+class RunSessionSkipped(RunEventBase, frozen=True, tag="session_skipped"):
     """A session could not be started."""
 
     session: str
     why: str
 
 
-class ReplicatesAdded(Event, frozen=True, tag="replicates_added"):
+class ReplicatesAdded(RunEventBase, frozen=True, tag="replicates_added"):
     """More sessions were asked for that start where session `session_index` did."""
 
     session_index: int
     count: int
 
 
-class Resampled(Event, frozen=True, tag="resampled"):
+class SamplesUpdated(RunEventBase, frozen=True, tag="resampled"):
     """How a batch of samples stands: the answers it has, the errors, and what it cost so far."""
 
     batch: str
@@ -211,13 +211,13 @@ class Resampled(Event, frozen=True, tag="resampled"):
     unpriced: int = 0
 
 
-class TreeSettled(Event, frozen=True, tag="tree_settled"):
+class WorkTreeRestored(RunEventBase, frozen=True, tag="tree_settled"):
     """The work directory was brought to a tree."""
 
     tree: str
 
 
-class RunEnded(Event, frozen=True, tag="run_ended"):
+class RunEnded(RunEventBase, frozen=True, tag="run_ended"):
     """No session is left that could run; `stop_reason` is `completed` or why it stopped early."""
 
     stop_reason: str
@@ -226,21 +226,21 @@ class RunEnded(Event, frozen=True, tag="run_ended"):
 
 RunEvent = (
     RunStarted
-    | RunTaken
+    | RunResumed
     | CommandRan
-    | BaselineTaken
-    | Branched
-    | Certified
-    | Verified
-    | SessionStarted
+    | BaselineSaved
+    | BranchCreated
+    | BranchCertified
+    | SessionVerified
+    | RunSessionStarted
     | AgentStarted
-    | Saved
-    | Spent
-    | SessionEnded
-    | SessionCounted
-    | SessionSkipped
+    | SnapshotSaved
+    | CostRecorded
+    | RunSessionEnded
+    | RunSessionSummarized
+    | RunSessionSkipped
     | ReplicatesAdded
-    | Resampled
-    | TreeSettled
+    | SamplesUpdated
+    | WorkTreeRestored
     | RunEnded
 )

@@ -15,12 +15,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.lab.book import Book
+from flightlog.lab.book import RunStore
 from flightlog.lab.layout import run_meta
-from flightlog.lab.plan import Planned
-from flightlog.lab.reading import Reading, trees_of
+from flightlog.lab.plan import PlannedSession
+from flightlog.lab.reading import RunSession, trees_of
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.events import Text, Thinking, words
+from flightlog.model.events import Text, Thinking, text_of
 from flightlog.model.session import Step, ToolCall
 
 _FORM = re.compile(
@@ -30,7 +30,7 @@ _FORM = re.compile(
 )
 
 
-class Where(Struct, frozen=True):
+class RunAddress(Struct, frozen=True):
     """A place in a run; 0 means the whole."""
 
     run: str
@@ -40,12 +40,12 @@ class Where(Struct, frozen=True):
     turn: int = 0
 
 
-def parse(written: str) -> Where:
+def parse_run_address(written: str) -> RunAddress:
     """Read a place as a person writes it."""
     found = _FORM.fullmatch(written)
     if found is None:
         raise Invalid(f"not a place in a run: {written[:80]!r}", hint="write RUN, RUN#SESSION or RUN#SESSION.TURN")
-    return Where(
+    return RunAddress(
         found["run"],
         int(found["session"] or 0),
         int(found["replicate"] or 0),
@@ -54,28 +54,28 @@ def parse(written: str) -> Where:
     )
 
 
-def inspected(book: Book, where: Where, programs: str) -> dict[str, Any]:
+def inspect_address(book: RunStore, where: RunAddress, programs: str) -> dict[str, Any]:
     """Tell what is at a place."""
     if not where.session:
-        return _run(book, programs)
-    read = Reading(book, _planned(book, where), trees_of(book, programs))
-    return _step(read, where) if where.turn else _session(read, where.lane)
+        return _inspect_run(book, programs)
+    read = RunSession(book, _find_planned_session(book, where), trees_of(book, programs))
+    return _inspect_step(read, where) if where.turn else _inspect_session(read, where.lane)
 
 
-def _run(book: Book, programs: str) -> dict[str, Any]:
+def _inspect_run(book: RunStore, programs: str) -> dict[str, Any]:
     meta = run_meta(book.name, book.config, book.state)
     trees, state = trees_of(book, programs), book.state
-    ended = [state.last(each.name) for each in book.planned()]
+    ended = [state.last_attempt(each.name) for each in book.planned_sessions()]
     done = [each for each in ended if each is not None and each.ended is not None]
     changes = []
     if trees is not None and state.baseline and state.baseline.tree and done and done[-1].ended:
-        changes = trees.diff(state.baseline.tree, done[-1].ended.tree)
+        changes = trees.diff_snapshots(state.baseline.tree, done[-1].ended.tree)
     files = [{"path": each.path, "kind": each.kind, "added": each.added, "removed": each.removed} for each in changes]
     return {"what": "run", **meta, "file_changes": files, "unrecognised_events": state.unrecognised}
 
 
-def _planned(book: Book, where: Where) -> Planned:
-    same = [each for each in book.planned() if each.index == where.session]
+def _find_planned_session(book: RunStore, where: RunAddress) -> PlannedSession:
+    same = [each for each in book.planned_sessions() if each.index == where.session]
     if not same:
         raise NotFound(
             f"{book.name} has no session {where.session}", hint=f"it has sessions 1 to {len(book.config.sessions)}"
@@ -89,36 +89,36 @@ def _planned(book: Book, where: Where) -> Planned:
     return found[0]
 
 
-def _session(read: Reading, lane: str) -> dict[str, Any]:
+def _inspect_session(read: RunSession, lane: str) -> dict[str, Any]:
     meta = run_meta(read.book.name, read.book.config, read.book.state)
     own = next(each for each in meta["sessions"] if each["session_dir"] == read.planned.name)
     changed: dict[str | None, int] = {}
-    for entry in read.changes():
+    for entry in read.iter_changes():
         changed[entry["message_id"]] = changed.get(entry["message_id"], 0) + 1
     turns = [
         {
             "turn": number,
             "message_id": step.message_id,
             "at_ms": step.at_ms,
-            "text": words(step.content),
+            "text": text_of(step.content),
             "tools": [call.name for call in step.calls],
             "cost_usd": step.cost.usd,
             "files_changed": changed.get(step.message_id, 0),
         }
-        for number, step in enumerate(read.steps(lane), 1)
+        for number, step in enumerate(read.own_steps(lane), 1)
     ]
-    threads = {name: len(read.steps(name)) for name in read.lanes() if name}
+    threads = {name: len(read.own_steps(name)) for name in read.list_threads() if name}
     prompt = read.book.config.sessions[read.planned.index - 1].prompt
     return {"what": "session", **own, "prompt": prompt, "lane": lane, "turns": turns, "subagents": threads}
 
 
-def _step(read: Reading, where: Where) -> dict[str, Any]:
-    steps = read.steps(where.lane)
+def _inspect_step(read: RunSession, where: RunAddress) -> dict[str, Any]:
+    steps = read.own_steps(where.lane)
     if where.turn > len(steps):
         has = f"it has {len(steps)}" + (f" in {where.lane}" if where.lane else "")
         raise NotFound(f"{read.planned.name} has no turn {where.turn}", hint=has)
     step = steps[where.turn - 1]
-    mapped = read.lineage.map(read.copied) if read.lineage else {"turns": [], "subagents": {}}
+    mapped = read.lineage.build_uuid_map(read.inherited_message_ids) if read.lineage else {"turns": [], "subagents": {}}
     rows = mapped["subagents"].get(where.lane, []) if where.lane else mapped["turns"]
     return {
         "what": "step",
@@ -129,18 +129,18 @@ def _step(read: Reading, where: Where) -> dict[str, Any]:
         "model": step.model,
         "thinking": [block.text for block in step.content if isinstance(block, Thinking) and block.text],
         "text": [block.text for block in step.content if isinstance(block, Text)],
-        "tools": [_tool(call) for call in step.calls],
+        "tools": [_tool_call_fields(call) for call in step.calls],
         "stop_reason": step.stop_reason,
         "usage": step.usage,
         "cost_usd": step.cost.usd,
         "cost_source": step.cost.source.value,
-        "request": _request(read, step),
-        "changes": list(read.changes(step)),
+        "request": _request_fields(read, step),
+        "changes": list(read.iter_changes(step)),
         "lineage": rows[where.turn - 1] if rows else None,
     }
 
 
-def _tool(call: ToolCall) -> dict[str, Any]:
+def _tool_call_fields(call: ToolCall) -> dict[str, Any]:
     return {
         "id": call.id,
         "name": call.name,
@@ -152,8 +152,8 @@ def _tool(call: ToolCall) -> dict[str, Any]:
     }
 
 
-def _request(read: Reading, step: Step) -> dict[str, Any] | None:
-    call = read.lineage.call(step) if read.lineage else None
+def _request_fields(read: RunSession, step: Step) -> dict[str, Any] | None:
+    call = read.lineage.find_request(step) if read.lineage else None
     if call is None:
         return None
     exchange = call.exchange
@@ -168,14 +168,14 @@ def _request(read: Reading, step: Step) -> dict[str, Any] | None:
         "status": exchange.response.status if exchange.response else None,
         "request_id": exchange.response.request_id if exchange.response else None,
         "first_byte_ms": exchange.response.first_byte_ms if exchange.response else None,
-        "system_and_tools": _shape(read, call.index),
+        "system_and_tools": _system_and_tools(read, call.index),
     }
 
 
-def _shape(read: Reading, index: int) -> dict[str, Any]:
+def _system_and_tools(read: RunSession, index: int) -> dict[str, Any]:
     exchange = next(each.exchange for each in read.calls if each.index == index)
     try:
-        body = json.loads(read.exchanges.sent(exchange))
+        body = json.loads(read.exchanges.sent_body(exchange))
     except (ValueError, NotFound):
         return {}
     tools = body.get("tools") if isinstance(body, dict) else None

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 
-def below(metas: Sequence[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
+def iter_run_tree(metas: Sequence[dict[str, Any]]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Runs in order, each with its branches below it; a branch whose source is gone stands for itself."""
     names = {meta["run_name"] for meta in metas}
     branches: dict[str, list[dict[str, Any]]] = {}

@@ -9,17 +9,17 @@ from pathlib import PurePath
 from typing import Any
 
 from flightlog.lab.config import RunConfig
-from flightlog.lab.events import Verified
-from flightlog.lab.plan import Planned, plan
-from flightlog.lab.state import Attempt, State
-from flightlog.model.pages import Page, Tier
+from flightlog.lab.events import SessionVerified
+from flightlog.lab.plan import PlannedSession, plan_sessions
+from flightlog.lab.state import RunState, SessionAttempt
+from flightlog.model.pages import OutputFile, Tier
 
 _EARLY = frozenset({"max_turns", "budget_exhausted", "rate_limited", "auth_error", "timeout", "interrupted", "error"})
 
 
-def run_meta(name: str, config: RunConfig, state: State) -> dict[str, Any]:
+def run_meta(name: str, config: RunConfig, state: RunState) -> dict[str, Any]:
     """Everything about a run as a whole, in the source document's words."""
-    sessions = [_session(config, each, state) for each in plan(config, state.added)]
+    sessions = [_session_meta(config, each, state) for each in plan_sessions(config, state.added)]
     begun = [each for each in sessions if each["started_at"]]
     started = state.started
     costs = [each["total_cost_usd"] for each in begun if each["total_cost_usd"] is not None]
@@ -56,29 +56,29 @@ def run_meta(name: str, config: RunConfig, state: State) -> dict[str, Any]:
         "total_file_writes": sum(each["file_writes"] for each in sessions),
         "total_compaction_events": sum(each["compaction_count"] for each in sessions),
         "total_subagent_invocations": sum(each["subagent_count"] for each in sessions),
-        "errors": _errors(sessions, state),
+        "errors": _list_errors(sessions, state),
         "left_out": list(state.baseline.notes) if state.baseline else [],
-        **_replay(state),
+        **_replay_fields(state),
     }
 
 
-def _resample_cost(state: State) -> float | None:
+def _resample_cost(state: RunState) -> float | None:
     """What samples cost beside the sessions; not known where the price of one is not."""
     batches = state.resampled.values()
     return None if any(each.unpriced for each in batches) else round(sum(each.usd for each in batches), 9)
 
 
-def _replay(state: State) -> dict[str, Any]:
-    branch, last = state.branch, state.last("session_01")
+def _replay_fields(state: RunState) -> dict[str, Any]:
+    branch, last = state.branch, state.last_attempt("session_01")
     if branch is None:
         return {}
     verdict = last.certificate.verdict if last and last.certificate else None
     return {"replay_source": branch.source_run, "replay_turn": branch.turn, "replay_verdict": verdict}
 
 
-def meta_page(name: str, config: RunConfig, state: State) -> Page:
+def meta_page(name: str, config: RunConfig, state: RunState) -> OutputFile:
     """The page of that."""
-    return Page("run_meta.json", Tier.PRIVATE, as_json(run_meta(name, config, state)))
+    return OutputFile("run_meta.json", Tier.PRIVATE, as_json(run_meta(name, config, state)))
 
 
 def as_json(value: Any) -> str:
@@ -86,8 +86,8 @@ def as_json(value: Any) -> str:
     return json.dumps(value, indent=2, ensure_ascii=True) + "\n"
 
 
-def _session(config: RunConfig, planned: Planned, state: State) -> dict[str, Any]:
-    last = state.last(planned.name)
+def _session_meta(config: RunConfig, planned: PlannedSession, state: RunState) -> dict[str, Any]:
+    last = state.last_attempt(planned.name)
     given = config.sessions[planned.index - 1]
     replicas = {"replicate": planned.replicate, "replicate_count": planned.count} if planned.replicate else {}
     return {
@@ -97,9 +97,9 @@ def _session(config: RunConfig, planned: Planned, state: State) -> dict[str, Any
         "session_id": last.session_id if last else None,
         "resumed_from": (last.parent_id or None) if last else None,
         "fork_from": given.fork_from,
-        **_counts(last),
-        "verifiers": [_verified(each) for each in last.verified] if last else [],
-        "stop_reason": _stop(planned, state),
+        **_session_counts(last),
+        "verifiers": [_verifier_fields(each) for each in last.verified] if last else [],
+        "stop_reason": _stop_reason(planned, state),
         "ended_early": last.stop_reason in _EARLY if last and last.ended else None,
         "error": (last.ended.error or None) if last and last.ended else state.skipped.get(planned.name),
         "exit_code": last.ended.exit_code if last and last.ended else None,
@@ -110,12 +110,12 @@ def _session(config: RunConfig, planned: Planned, state: State) -> dict[str, Any
     }
 
 
-def _verified(said: Verified) -> dict[str, Any]:
+def _verifier_fields(said: SessionVerified) -> dict[str, Any]:
     keys = ("name", "passed", "exit_code", "seconds", "output")
     return {key: getattr(said, key) for key in keys}
 
 
-def _counts(last: Attempt | None) -> dict[str, Any]:
+def _session_counts(last: SessionAttempt | None) -> dict[str, Any]:
     counted = last.counted if last else None
     spent = last.spent_usd if last else 0.0
     return {
@@ -133,14 +133,14 @@ def _counts(last: Attempt | None) -> dict[str, Any]:
     }
 
 
-def _stop(planned: Planned, state: State) -> str:
-    last = state.last(planned.name)
+def _stop_reason(planned: PlannedSession, state: RunState) -> str:
+    last = state.last_attempt(planned.name)
     if last is not None:
         return last.stop_reason or "running"
     return "skipped" if planned.name in state.skipped else "pending"
 
 
-def _errors(sessions: list[dict[str, Any]], state: State) -> list[dict[str, Any]]:
+def _list_errors(sessions: list[dict[str, Any]], state: RunState) -> list[dict[str, Any]]:
     said = [{"session": each["session_dir"], "error": each["error"]} for each in sessions if each["error"]]
     said += [
         {"session": None, "error": f"the {each.phase}-run command {each.number} ended with {each.exit_code}"}

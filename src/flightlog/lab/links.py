@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 
-from flightlog.lab.book import Book
-from flightlog.lab.plan import Planned
-from flightlog.lab.reading import Reading, trees_of
-from flightlog.lab.resampling.layout import RESAMPLES, files
-from flightlog.model.links import Link
+from flightlog.lab.book import RunStore
+from flightlog.lab.plan import PlannedSession
+from flightlog.lab.reading import RunSession, trees_of
+from flightlog.lab.resampling.layout import RESAMPLES, iter_sample_files
+from flightlog.model.links import TraceLink
 from flightlog.model.session import Session
 from flightlog.views.session.edits import LineEdit, fingerprint_lines
 from flightlog.views.session.timeline import iter_steps
@@ -16,96 +16,98 @@ from flightlog.views.session.timeline import iter_steps
 _HUNK = re.compile(r"^@@ -\S+ \+(\d+)", re.MULTILINE)
 
 
-class Runs:
+class RunLinks:
     """The sessions of some runs."""
 
-    def __init__(self, books: Sequence[Book], programs: str) -> None:
+    def __init__(self, books: Sequence[RunStore], programs: str) -> None:
         """Offer what stands in these runs; `programs` is where git is."""
         self._programs = programs
-        self._sessions: dict[str, tuple[Book, Planned]] = {}
+        self._sessions: dict[str, tuple[RunStore, PlannedSession]] = {}
         for book in books:
-            for planned in book.planned():
-                last = book.state.last(planned.name)
+            for planned in book.planned_sessions():
+                last = book.state.last_attempt(planned.name)
                 if last is not None and last.session_id:
                     self._sessions[last.session_id] = (book, planned)
 
-    def find(self, written: str) -> Iterator[Link]:
+    def find_links(self, written: str) -> Iterator[TraceLink]:
         """Yield sessions of runs, or requests in them, whose address begins with `written`."""
         for session, (book, planned) in self._sessions.items():
             name = f"{book.name}/{planned.name}"
             if written.startswith((f"{name}/", "req_")):
-                told = self.session(session)
-                links = self.of(told) if told else ()
-                yield from (one for one in links if one.kind != "run" and _is_meant(one, written))
+                told = self.read_session(session)
+                links = self.links_for_session(told) if told else ()
+                yield from (one for one in links if one.kind != "run" and _matches_address(one, written))
             elif name.startswith(written):
-                yield _run(book, planned, session)
+                yield _run_link(book, planned, session)
 
-    def starting(self, written: str) -> list[str]:
+    def sessions_starting_with(self, written: str) -> list[str]:
         """Return the ids of sessions in runs that begin with `written`."""
         return [session for session in self._sessions if session.startswith(written)]
 
-    def session(self, session: str) -> Session | None:
+    def read_session(self, session: str) -> Session | None:
         """Tell a session of a run."""
         found = self._sessions.get(session)
-        return Reading(*found, None).session if found else None
+        return RunSession(*found, None).session if found else None
 
-    def of(self, session: Session) -> Iterator[Link]:
+    def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the run a session belongs to, its requests and its changes, each at its step."""
         found = self._sessions.get(session.id)
         if found is None:
             return
         book, planned = found
-        yield _run(book, planned, session.id)
-        reading = Reading(book, planned, trees_of(book, self._programs))
+        yield _run_link(book, planned, session.id)
+        reading = RunSession(book, planned, trees_of(book, self._programs))
         lineage = reading.lineage
         for at, step in iter_steps(session):
-            call = lineage.call(step) if lineage else None
+            call = lineage.find_request(step) if lineage else None
             if call is not None:
                 name = f"{book.name}/{planned.name}/request_{call.index:03d}"
-                yield Link("request", name, step.request_id, (str(at),))
-                yield from _samples(book, planned, call.index, str(at))
+                yield TraceLink("request", name, step.request_id, (str(at),))
+                yield from _sample_links(book, planned, call.index, str(at))
 
-    def edits(self, session: Session) -> tuple[LineEdit, ...] | None:
+    def edits_of_session(self, session: Session) -> tuple[LineEdit, ...] | None:
         """Return what the files of a run say a session wrote; None for a session of no run."""
         found = self._sessions.get(session.id)
-        return tuple(_edits(Reading(*found, trees_of(found[0], self._programs)), session)) if found else None
+        return tuple(_iter_edits(RunSession(*found, trees_of(found[0], self._programs)), session)) if found else None
 
 
-def _is_meant(link: Link, written: str) -> bool:
+def _matches_address(link: TraceLink, written: str) -> bool:
     return written in {link.address, link.title} or (link.kind == "sample" and link.address.startswith(written))
 
 
-def _samples(book: Book, planned: Planned, request: int, at: str) -> Iterator[Link]:
+def _sample_links(book: RunStore, planned: PlannedSession, request: int, at: str) -> Iterator[TraceLink]:
     """The answers that were asked for again, as recorded or changed, at the step of the request."""
     base = f"request_{request:03d}"
     for folder in sorted((book.path / planned.name / RESAMPLES).glob(f"{base}*")):
         if folder.name != base and not folder.name.startswith(f"{base}_v"):
             continue
-        for number, is_error, _ in files(folder):
+        for number, is_error, _ in iter_sample_files(folder):
             name = f"{book.name}/{planned.name}/{folder.name}/sample_{number:02d}"
-            yield Link("sample", name, "no answer came" if is_error else "", (at,))
+            yield TraceLink("sample", name, "no answer came" if is_error else "", (at,))
 
 
-def _run(book: Book, planned: Planned, session: str) -> Link:
+def _run_link(book: RunStore, planned: PlannedSession, session: str) -> TraceLink:
     branch = book.state.branch
     names = (("run", f"{branch.source_run}/{branch.source_dir}"),) if branch is not None and planned.index == 1 else ()
-    last = book.state.last(planned.name)
-    return Link("run", f"{book.name}/{planned.name}", last.stop_reason if last else "", (session,), names)
+    last = book.state.last_attempt(planned.name)
+    return TraceLink("run", f"{book.name}/{planned.name}", last.stop_reason if last else "", (session,), names)
 
 
-def _edits(reading: Reading, session: Session) -> Iterator[LineEdit]:
+def _iter_edits(reading: RunSession, session: Session) -> Iterator[LineEdit]:
     """What the files themselves say was written; a change nobody's step made has no place in a session."""
     places = {step.message_id: str(at) for at, step in iter_steps(session)}
     top = session.cwd.rstrip("/")
-    for change in reading.changes():
+    for change in reading.iter_changes():
         at = places.get(str(change.get("message_id")))
         if at is not None:
             path = f"{top}/{change['file_path']}"
-            for line, added in _added(str(change.get("diff", ""))):
-                yield LineEdit(at, _ms(str(change.get("timestamp", ""))), path, line, fingerprint_lines(added))
+            for line, added in _added_lines(str(change.get("diff", ""))):
+                yield LineEdit(
+                    at, _parse_ms_or_zero(str(change.get("timestamp", ""))), path, line, fingerprint_lines(added)
+                )
 
 
-def _added(diff: str) -> Iterator[tuple[int, list[str]]]:
+def _added_lines(diff: str) -> Iterator[tuple[int, list[str]]]:
     hunks = list(_HUNK.finditer(diff))
     ends = [each.start() for each in hunks[1:]] + [len(diff)]
     for hunk, end in zip(hunks, ends, strict=True):
@@ -115,7 +117,7 @@ def _added(diff: str) -> Iterator[tuple[int, list[str]]]:
         yield 1, []
 
 
-def _ms(stamp: str) -> int:
+def _parse_ms_or_zero(stamp: str) -> int:
     try:
         return int(datetime.fromisoformat(stamp).timestamp() * 1000)
     except ValueError:

@@ -17,7 +17,7 @@ from msgspec import Struct
 from flightlog.lab.config import RunConfig, SessionConfig
 
 
-class Planned(Struct, frozen=True):
+class PlannedSession(Struct, frozen=True):
     """One session to run: its directory's name, and the sessions it continues in words and in files."""
 
     name: str
@@ -29,51 +29,55 @@ class Planned(Struct, frozen=True):
     added: bool = False
 
     @property
-    def needs(self) -> frozenset[str]:
+    def required_sessions(self) -> frozenset[str]:
         """The sessions that must be finished first."""
         return frozenset({self.parent, self.tree_of} - {""})
 
 
-def plan(config: RunConfig, added: Mapping[int, int] | None = None) -> tuple[Planned, ...]:
+def plan_sessions(config: RunConfig, added: Mapping[int, int] | None = None) -> tuple[PlannedSession, ...]:
     """List every session of a run, in order; `added` are more replicates, by the session's index."""
     more = added or {}
     return tuple(
-        each for session in config.sessions for each in _replicates(config, session, more.get(session.session_index, 0))
+        each
+        for session in config.sessions
+        for each in _plan_replicates(config, session, more.get(session.session_index, 0))
     )
 
 
-def ready(planned: Collection[Planned], done: Collection[str], left: Collection[str]) -> list[Planned]:
+def ready_sessions(
+    planned: Collection[PlannedSession], done: Collection[str], left: Collection[str]
+) -> list[PlannedSession]:
     """The sessions among `left` that wait for nothing any more."""
-    return [each for each in planned if each.name in left and each.needs <= set(done)]
+    return [each for each in planned if each.name in left and each.required_sessions <= set(done)]
 
 
-def directory(index: int, replicate: int = 0) -> str:
+def session_dir_name(index: int, replicate: int = 0) -> str:
     """Name a session's directory; replicate 0 is a session that has none."""
     return f"session_{index:02d}" + (f"_r{replicate:02d}" if replicate else "")
 
 
-def trunk(planned: Collection[Planned]) -> Planned:
+def final_session(planned: Collection[PlannedSession]) -> PlannedSession:
     """The session whose tree is the run's: the last one, its first replicate."""
     last = max(each.index for each in planned)
     return next(each for each in planned if each.index == last)
 
 
-def _replicates(config: RunConfig, session: SessionConfig, added: int) -> Iterator[Planned]:
+def _plan_replicates(config: RunConfig, session: SessionConfig, added: int) -> Iterator[PlannedSession]:
     before = session.session_index - 1
     forked = session.fork_from or (1 if config.session_mode == "forked" and before else None)
     chained = before if config.session_mode == "chained" else 0
-    parent = _first(config, forked or chained)
-    tree_of = _first(config, forked or before)
+    parent = _first_dir_name(config, forked or chained)
+    tree_of = _first_dir_name(config, forked or before)
     for number in range(1, session.count + 1):
         replicate = number if session.count > 1 else 0
-        name = directory(session.session_index, replicate)
-        yield Planned(name, session.session_index, replicate, session.count + added, parent, tree_of)
+        name = session_dir_name(session.session_index, replicate)
+        yield PlannedSession(name, session.session_index, replicate, session.count + added, parent, tree_of)
     last = session.count if session.count > 1 else 0
     for number in range(last + 1, last + added + 1):
-        name = directory(session.session_index, number)
-        yield Planned(name, session.session_index, number, session.count + added, parent, tree_of, added=True)
+        name = session_dir_name(session.session_index, number)
+        yield PlannedSession(name, session.session_index, number, session.count + added, parent, tree_of, added=True)
 
 
-def _first(config: RunConfig, index: int) -> str:
+def _first_dir_name(config: RunConfig, index: int) -> str:
     """The directory of a session that others follow; nothing for session 0."""
-    return directory(index, 1 if config.sessions[index - 1].count > 1 else 0) if index else ""
+    return session_dir_name(index, 1 if config.sessions[index - 1].count > 1 else 0) if index else ""

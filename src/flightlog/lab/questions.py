@@ -7,75 +7,91 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
-from flightlog.lab.book import Book
+from flightlog.lab.book import RunStore
 from flightlog.lab.layout import run_meta
-from flightlog.lab.plan import Planned
-from flightlog.lab.reading import Reading, trees_of
-from flightlog.lab.resampling.events import BatchBegun
-from flightlog.lab.resampling.reading import Sample, journal_events, samples, variants
-from flightlog.lab.statistics.actions import Action, of_response, of_step
-from flightlog.lab.statistics.divergence import Way
-from flightlog.lab.statistics.gathering import Branch, Known, Recorded, branched, resampled, sessions_of
-from flightlog.lab.statistics.groups import Question
+from flightlog.lab.plan import PlannedSession
+from flightlog.lab.reading import RunSession, trees_of
+from flightlog.lab.resampling.events import BatchStarted
+from flightlog.lab.resampling.reading import Sample, journal_events, list_samples, list_variants
+from flightlog.lab.statistics.actions import Action, action_of_response, action_of_step
+from flightlog.lab.statistics.divergence import ActionPath
+from flightlog.lab.statistics.gathering import (
+    BranchTrial,
+    RecordedAction,
+    SampleContext,
+    question_from_sessions,
+    questions_from_branches,
+    questions_from_samples,
+)
+from flightlog.lab.statistics.groups import ComparisonQuestion
 from flightlog.lab.told import exchanges_of
 from flightlog.model.errors import FlightlogError
-from flightlog.sources.api.sse import answer
+from flightlog.sources.api.sse import decode_response
 
 PAIR = 2
 
 
-class Taste(Struct, frozen=True):
+class ComparisonOptions(Struct, frozen=True):
     """How actions are told apart, and where programs are."""
 
     told_by: Callable[[Action], Action]
     programs: str
 
 
-def of_samples(book: Book, taste: Taste, *, prefix: str = "") -> list[Question]:
+def sample_questions(book: RunStore, taste: ComparisonOptions, *, prefix: str = "") -> list[ComparisonQuestion]:
     """The requests of a run that were asked again; `prefix` leads from where the places are read to the run."""
-    found = samples(book.path)
+    found = list_samples(book.path)
     if not found:
         return []
     stopped = {
         (target.session, target.request, target.variant)
         for event in journal_events(book.path)
-        if isinstance(event, BatchBegun) and event.limits.until_width is not None
+        if isinstance(event, BatchStarted) and event.limits.until_width is not None
         for target in event.targets
     }
-    known = Known(_recorded(book, found), variants(book.path), stopped, book.config.work_dir, prefix, taste.told_by)
-    return resampled(found, known)
+    known = SampleContext(
+        _load_recorded_actions(book, found),
+        list_variants(book.path),
+        stopped,
+        book.config.work_dir,
+        prefix,
+        taste.told_by,
+    )
+    return questions_from_samples(found, known)
 
 
-def of_sessions(books: Sequence[Book]) -> list[Question]:
+def session_questions(books: Sequence[RunStore]) -> list[ComparisonQuestion]:
     """The sessions of several runs, or of one with replicates, that ended more than once."""
     told = [(book.name, run_meta(book.name, book.config, book.state)["sessions"]) for book in books]
     last = max((len(book.config.sessions) for book in books), default=0)
-    questions = [sessions_of(told, index) for index in range(1, last + 1)]
+    questions = [question_from_sessions(told, index) for index in range(1, last + 1)]
     return [each for each in questions if sum(len(group.trials) for group in each.groups) >= PAIR]
 
 
-def of_branches(books: Sequence[Book], taste: Taste) -> list[Question]:
+def branch_questions(books: Sequence[RunStore], taste: ComparisonOptions) -> list[ComparisonQuestion]:
     """The turns that some of these runs go back to."""
-    return branched(_branches(books, taste))
+    return questions_from_branches(_iter_branches(books, taste))
 
 
-def ways(books: Sequence[Book], taste: Taste) -> Iterator[Way]:
+def iter_action_paths(books: Sequence[RunStore], taste: ComparisonOptions) -> Iterator[ActionPath]:
     """What each session of these runs did, action by action, with its place."""
     for book in books:
         trees = trees_of(book, taste.programs)
-        for planned in book.planned():
-            if book.state.last(planned.name) is not None:
-                yield _way(book, planned, Reading(book, planned, trees), taste)
+        for planned in book.planned_sessions():
+            if book.state.last_attempt(planned.name) is not None:
+                yield _build_action_path(book, planned, RunSession(book, planned, trees), taste)
 
 
-def _way(book: Book, planned: Planned, read: Reading, taste: Taste) -> Way:
+def _build_action_path(
+    book: RunStore, planned: PlannedSession, read: RunSession, taste: ComparisonOptions
+) -> ActionPath:
     branch = book.state.branch if planned.index == 1 else None
-    steps = tuple(taste.told_by(of_step(each, book.config.work_dir)) for each in read.steps())
+    steps = tuple(taste.told_by(action_of_step(each, book.config.work_dir)) for each in read.own_steps())
     begins = (branch.source_run, branch.source_dir, branch.turn - 1) if branch else None
-    return Way(book.name, planned.name, steps, begins)
+    return ActionPath(book.name, planned.name, steps, begins)
 
 
-def _branches(books: Sequence[Book], taste: Taste) -> Iterator[Branch]:
+def _iter_branches(books: Sequence[RunStore], taste: ComparisonOptions) -> Iterator[BranchTrial]:
     names = {book.name: book for book in books}
     for book in books:
         branch = book.state.branch
@@ -84,21 +100,23 @@ def _branches(books: Sequence[Book], taste: Taste) -> Iterator[Branch]:
         said = run_meta(book.name, book.config, book.state)["sessions"][0]
         if not said["finished_at"]:
             continue
-        first = _step(book, book.planned()[0].name, 1, taste)
+        first = _action_at_turn(book, book.planned_sessions()[0].name, 1, taste)
         source = names.get(branch.source_run)
-        then = _step(source, branch.source_dir, branch.turn, taste) if source else None
-        yield Branch(book.name, (branch.source_run, branch.source_dir, branch.turn), branch.prompt, said, first, then)
+        then = _action_at_turn(source, branch.source_dir, branch.turn, taste) if source else None
+        yield BranchTrial(
+            book.name, (branch.source_run, branch.source_dir, branch.turn), branch.prompt, said, first, then
+        )
 
 
-def _step(book: Book, session: str, turn: int, taste: Taste) -> Action | None:
-    planned = next((each for each in book.planned() if each.name == session), None)
-    if planned is None or book.state.last(session) is None:
+def _action_at_turn(book: RunStore, session: str, turn: int, taste: ComparisonOptions) -> Action | None:
+    planned = next((each for each in book.planned_sessions() if each.name == session), None)
+    if planned is None or book.state.last_attempt(session) is None:
         return None
-    steps = Reading(book, planned, trees_of(book, taste.programs)).steps()
-    return taste.told_by(of_step(steps[turn - 1], book.config.work_dir)) if turn <= len(steps) else None
+    steps = RunSession(book, planned, trees_of(book, taste.programs)).own_steps()
+    return taste.told_by(action_of_step(steps[turn - 1], book.config.work_dir)) if turn <= len(steps) else None
 
 
-def _recorded(book: Book, found: Sequence[Sample]) -> dict[tuple[str, int], Recorded]:
+def _load_recorded_actions(book: RunStore, found: Sequence[Sample]) -> dict[tuple[str, int], RecordedAction]:
     """What each request that was asked again was answered with the first time."""
     wanted: dict[str, set[int]] = {}
     for each in found:
@@ -106,19 +124,19 @@ def _recorded(book: Book, found: Sequence[Sample]) -> dict[tuple[str, int], Reco
     told = {}
     for session, requests in wanted.items():
         exchanges = exchanges_of(book.path / session)
-        for exchange in exchanges.read():
+        for exchange in exchanges.read_exchanges():
             if exchange.index in requests:
                 try:
-                    message = answer(exchanges.received(exchange)).message
+                    message = decode_response(exchanges.response_body(exchange)).message
                 except FlightlogError:
                     message = None
                 if message:
-                    told[session, exchange.index] = _then(message, book.config.work_dir)
+                    told[session, exchange.index] = _recorded_action(message, book.config.work_dir)
     return told
 
 
-def _then(message: dict[str, object], work_dir: str) -> Recorded:
+def _recorded_action(message: dict[str, object], work_dir: str) -> RecordedAction:
     content = message.get("content")
     blocks = [each for each in content if isinstance(each, dict)] if isinstance(content, list) else []
-    action = of_response(blocks, str(message.get("stop_reason") or ""), work_dir)
-    return Recorded(action, str(message.get("model") or ""))
+    action = action_of_response(blocks, str(message.get("stop_reason") or ""), work_dir)
+    return RecordedAction(action, str(message.get("model") or ""))

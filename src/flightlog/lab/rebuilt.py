@@ -15,14 +15,14 @@ PATCH = "the client's patch"
 WORDS = "the words of the call"
 
 
-def entries(lane: str, step: Step, step_id: int | None, cwd: str) -> Iterator[dict[str, Any]]:
+def iter_reported_changes(lane: str, step: Step, step_id: int | None, cwd: str) -> Iterator[dict[str, Any]]:
     """Yield what the calls of one step say they changed."""
     for call in step.calls:
         path = changed_file(call)
         if not path or call.is_error or call.denied or call.result is None:
             continue
         name = path.removeprefix(cwd.rstrip("/") + "/") if cwd else path
-        diff, source = _diff(call, name)
+        diff, source = _diff_and_source(call, name)
         told = diff_of_call(call)
         yield {
             "session_index": 1,
@@ -40,21 +40,21 @@ def entries(lane: str, step: Step, step_id: int | None, cwd: str) -> Iterator[di
         }
 
 
-def _diff(call: ToolCall, name: str) -> tuple[str, str]:
+def _diff_and_source(call: ToolCall, name: str) -> tuple[str, str]:
     detail = call.detail if isinstance(call.detail, dict) else {}
     hunks = detail.get("structuredPatch")
     content = detail.get("content")
     if detail.get("type") == "create" and isinstance(content, str):
-        return _created(name, content), PATCH
+        return _created_file_diff(name, content), PATCH
     if isinstance(hunks, list) and hunks and all(map(_is_whole, hunks)):
-        body = "".join(_hunk(hunk) for hunk in hunks)
+        body = "".join(_render_hunk(hunk) for hunk in hunks)
         return f"--- {name}\n+++ {name}\n{body}", PATCH
     told = diff_of_call(call)
     lines = [f"{line.sign.value}{line.text}\n" for line in told.lines if line.sign.value in "+-"] if told else []
     return f"--- {name}\n+++ {name}\n" + "".join(lines), WORDS
 
 
-def _created(name: str, content: str) -> str:
+def _created_file_diff(name: str, content: str) -> str:
     lines = content.splitlines(keepends=True)
     count = f"1,{len(lines)}" if len(lines) != 1 else "1"
     body = "".join("+" + line for line in lines)
@@ -72,6 +72,6 @@ def _has_lines(hunk: dict[str, Any]) -> bool:
     return isinstance(hunk.get("lines"), list) and all(isinstance(line, str) for line in hunk["lines"])
 
 
-def _hunk(hunk: dict[str, Any]) -> str:
+def _render_hunk(hunk: dict[str, Any]) -> str:
     head = f"@@ -{hunk['oldStart']},{hunk['oldLines']} +{hunk['newStart']},{hunk['newLines']} @@\n"
     return head + "".join(line + "\n" for line in hunk["lines"])

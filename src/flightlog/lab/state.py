@@ -11,21 +11,21 @@ from msgspec import Struct, field
 
 from flightlog.lab import events as lab
 from flightlog.model.damage import Damage
-from flightlog.store.journal import Record, Unrecognised
+from flightlog.store.journal import JournalRecord, UnknownEvent
 
 _OfSession = (
-    lab.SessionStarted
+    lab.RunSessionStarted
     | lab.AgentStarted
-    | lab.Saved
-    | lab.Spent
-    | lab.SessionEnded
-    | lab.SessionCounted
-    | lab.Certified
-    | lab.Verified
+    | lab.SnapshotSaved
+    | lab.CostRecorded
+    | lab.RunSessionEnded
+    | lab.RunSessionSummarized
+    | lab.BranchCertified
+    | lab.SessionVerified
 )
 
 
-class Attempt(Struct):
+class SessionAttempt(Struct):
     """One try at one session."""
 
     session: str
@@ -37,13 +37,13 @@ class Attempt(Struct):
     parent_id: str = ""
     private: bool = False
     process: str = ""
-    saved: list[lab.Saved] = field(default_factory=list)
+    saved: list[lab.SnapshotSaved] = field(default_factory=list)
     spent_usd: float = 0.0
-    ended: lab.SessionEnded | None = None
-    counted: lab.SessionCounted | None = None
+    ended: lab.RunSessionEnded | None = None
+    counted: lab.RunSessionSummarized | None = None
     finished_at: str = ""
-    certificate: lab.Certified | None = None
-    verified: list[lab.Verified] = field(default_factory=list)
+    certificate: lab.BranchCertified | None = None
+    verified: list[lab.SessionVerified] = field(default_factory=list)
 
     @property
     def stop_reason(self) -> str:
@@ -51,7 +51,7 @@ class Attempt(Struct):
         return self.ended.stop_reason if self.ended else ""
 
 
-class State(Struct):
+class RunState(Struct):
     """A run as its journal tells it."""
 
     started: lab.RunStarted | None = None
@@ -59,24 +59,24 @@ class State(Struct):
     finished_at: str = ""
     taken: int = 0
     process: str = ""
-    baseline: lab.BaselineTaken | None = None
-    branch: lab.Branched | None = None
+    baseline: lab.BaselineSaved | None = None
+    branch: lab.BranchCreated | None = None
     commands: list[lab.CommandRan] = field(default_factory=list)
-    attempts: dict[str, list[Attempt]] = field(default_factory=dict)
+    attempts: dict[str, list[SessionAttempt]] = field(default_factory=dict)
     skipped: dict[str, str] = field(default_factory=dict)
     added: dict[int, int] = field(default_factory=dict)
-    resampled: dict[str, lab.Resampled] = field(default_factory=dict)
+    resampled: dict[str, lab.SamplesUpdated] = field(default_factory=dict)
     tree: str = ""
     ended: lab.RunEnded | None = None
     damage: list[Damage] = field(default_factory=list)
     unrecognised: int = 0
 
-    def last(self, session: str) -> Attempt | None:
+    def last_attempt(self, session: str) -> SessionAttempt | None:
         """The latest attempt at a session."""
         return self.attempts[session][-1] if self.attempts.get(session) else None
 
     @property
-    def in_flight(self) -> list[Attempt]:
+    def in_flight(self) -> list[SessionAttempt]:
         """Attempts that began and have no end on record."""
         return [tries[-1] for tries in self.attempts.values() if tries[-1].ended is None]
 
@@ -86,75 +86,77 @@ class State(Struct):
         return sum(each.spent_usd for tries in self.attempts.values() for each in tries)
 
 
-def fold(records: Iterable[Record[lab.RunEvent] | Unrecognised | Damage]) -> State:
+def fold_run(records: Iterable[JournalRecord[lab.RunEvent] | UnknownEvent | Damage]) -> RunState:
     """Fold a whole journal."""
-    state = State()
+    state = RunState()
     for record in records:
         match record:
             case Damage():
                 state.damage.append(record)
-            case Unrecognised():
+            case UnknownEvent():
                 state.unrecognised += 1
-            case Record():
-                add(state, record)
+            case JournalRecord():
+                add_event(state, record)
             case _:
                 assert_never(record)
     return state
 
 
-def add(state: State, record: Record[lab.RunEvent]) -> None:
+def add_event(state: RunState, record: JournalRecord[lab.RunEvent]) -> None:
     """Take one more event into account."""
     event = record.event
     match event:
         case lab.RunStarted():
             state.started, state.started_at = event, record.ts
-        case lab.RunTaken():
+        case lab.RunResumed():
             state.taken, state.process, state.ended, state.finished_at = state.taken + 1, event.process, None, ""
-        case lab.CommandRan() | lab.SessionSkipped() | lab.ReplicatesAdded() | lab.Resampled():
-            _beside(state, event)
-        case lab.BaselineTaken():
+        case lab.CommandRan() | lab.RunSessionSkipped() | lab.ReplicatesAdded() | lab.SamplesUpdated():
+            _add_run_event(state, event)
+        case lab.BaselineSaved():
             state.baseline, state.tree = event, event.tree
-        case lab.Branched():
+        case lab.BranchCreated():
             state.branch = event
-        case lab.TreeSettled():
+        case lab.WorkTreeRestored():
             state.tree = event.tree
         case lab.RunEnded():
             state.ended, state.tree, state.finished_at = event, event.tree, record.ts
         case (
-            lab.SessionStarted()
+            lab.RunSessionStarted()
             | lab.AgentStarted()
-            | lab.Saved()
-            | lab.Spent()
-            | lab.SessionEnded()
-            | lab.SessionCounted()
-            | lab.Certified()
-            | lab.Verified()
+            | lab.SnapshotSaved()
+            | lab.CostRecorded()
+            | lab.RunSessionEnded()
+            | lab.RunSessionSummarized()
+            | lab.BranchCertified()
+            | lab.SessionVerified()
         ):
-            _of_session(state, event, record.ts)
+            _add_session_event(state, event, record.ts)
         case _:
             assert_never(event)
 
 
-def _beside(state: State, event: lab.CommandRan | lab.SessionSkipped | lab.ReplicatesAdded | lab.Resampled) -> None:
+def _add_run_event(
+    state: RunState, event: lab.CommandRan | lab.RunSessionSkipped | lab.ReplicatesAdded | lab.SamplesUpdated
+) -> None:
     match event:
         case lab.CommandRan():
             state.commands.append(event)
-        case lab.SessionSkipped():
+        case lab.RunSessionSkipped():
             state.skipped[event.session] = event.why
         case lab.ReplicatesAdded():
             state.added[event.session_index] = state.added.get(event.session_index, 0) + event.count
-        case lab.Resampled():
+        case lab.SamplesUpdated():
             state.resampled[event.batch] = event
         case _:
             assert_never(event)
 
 
-def _of_session(state: State, event: _OfSession, at: str) -> None:
+def _add_session_event(state: RunState, event: _OfSession, at: str) -> None:
     tries = state.attempts.setdefault(event.session, [])
-    if isinstance(event, lab.SessionStarted):
+    if isinstance(event, lab.RunSessionStarted):
         state.skipped.pop(event.session, None)
         place = (event.session_id, event.tree, at, event.parent, event.parent_id, event.private)
-        tries.append(Attempt(event.session, event.attempt, *place))
+        tries.append(SessionAttempt(event.session, event.attempt, *place))
         return
     attempt = next((each for each in reversed(tries) if each.number == event.attempt), None)
     if attempt is None:
@@ -162,17 +164,17 @@ def _of_session(state: State, event: _OfSession, at: str) -> None:
     match event:
         case lab.AgentStarted():
             attempt.process = event.process
-        case lab.Saved():
+        case lab.SnapshotSaved():
             attempt.saved.append(event)
-        case lab.Spent():
+        case lab.CostRecorded():
             attempt.spent_usd += event.usd
-        case lab.Certified():
+        case lab.BranchCertified():
             attempt.certificate = event
-        case lab.Verified():
+        case lab.SessionVerified():
             attempt.verified.append(event)
-        case lab.SessionCounted():
+        case lab.RunSessionSummarized():
             attempt.counted = event
-        case lab.SessionEnded():
+        case lab.RunSessionEnded():
             attempt.ended, attempt.finished_at = event, at
             attempt.session_id = event.session_id or attempt.session_id
         case _:

@@ -12,17 +12,17 @@ from msgspec import Struct
 
 from flightlog.archive.growing import list_session_folder
 from flightlog.model.errors import FlightlogError
-from flightlog.model.exchange import Context, Exchange
+from flightlog.model.exchange import Exchange, RequestOrigin
 from flightlog.model.session import Session, Step
-from flightlog.sources.api.rebuild import Rebuilt, rebuilt
-from flightlog.sources.api.sse import answer
-from flightlog.store.exchanges import Exchanges
+from flightlog.sources.api.rebuild import RebuiltRequest, rebuild_requests
+from flightlog.sources.api.sse import decode_response
+from flightlog.store.exchanges import ExchangeStore
 
 EXCHANGES = ".exchanges"
 SIDE = "(side)"
 
 
-class Call(Struct, frozen=True):
+class ApiCall(Struct, frozen=True):
     """One request of a session: in which lane, and the message it was answered with, if it was."""
 
     exchange: Exchange
@@ -35,23 +35,27 @@ class Call(Struct, frozen=True):
         return self.exchange.index
 
 
-def exchanges_of(folder: Path) -> Exchanges:
+def exchanges_of(folder: Path) -> ExchangeStore:
     """Open what was captured of a session, for reading."""
-    return Exchanges(folder / EXCHANGES, now=_never, new_id=_never)
+    return ExchangeStore(folder / EXCHANGES, now=_never, new_id=_never)
 
 
-def calls_of(exchanges: Exchanges) -> list[Call]:
+def calls_of(exchanges: ExchangeStore) -> list[ApiCall]:
     """List the requests of a session in order, each with the message that answered it."""
-    return [Call(each, _lane(each), _message_id(exchanges, each)) for each in exchanges.read()]
+    return [ApiCall(each, _thread_name(each), _message_id(exchanges, each)) for each in exchanges.read_exchanges()]
 
 
-def rebuilt_of(folder: Path, session_id: str) -> list[Rebuilt]:
+def rebuilt_of(folder: Path, session_id: str) -> list[RebuiltRequest]:
     """The requests of a session nobody captured, in order, as its transcripts tell them."""
-    found = [each for file in list_session_folder(folder, session_id) for each in rebuilt(_records(Path(file.path)))]
+    found = [
+        each
+        for file in list_session_folder(folder, session_id)
+        for each in rebuild_requests(_read_records(Path(file.path)))
+    ]
     return sorted(found, key=lambda each: each.at)
 
 
-def _records(path: Path) -> Iterator[dict[str, Any]]:
+def _read_records(path: Path) -> Iterator[dict[str, Any]]:
     for line in path.read_bytes().splitlines():
         try:
             record = json.loads(line)
@@ -61,7 +65,7 @@ def _records(path: Path) -> Iterator[dict[str, Any]]:
             yield record
 
 
-def lanes_of(session: Session) -> dict[str, tuple[Step, ...]]:
+def steps_by_thread(session: Session) -> dict[str, tuple[Step, ...]]:
     """The steps of each thread, the main one under the empty name."""
     return {"": session.steps} | {
         lane.id: tuple(step for turn in lane.turns for step in turn.steps) for lane in session.lanes
@@ -72,22 +76,22 @@ def message_ids(session: Session | None) -> frozenset[str]:
     """Every response a session holds."""
     if session is None:
         return frozenset()
-    return frozenset(step.message_id for steps in lanes_of(session).values() for step in steps)
+    return frozenset(step.message_id for steps in steps_by_thread(session).values() for step in steps)
 
 
-def _lane(exchange: Exchange) -> str:
+def _thread_name(exchange: Exchange) -> str:
     match exchange.request.context:
-        case Context.MAIN:
+        case RequestOrigin.MAIN:
             return ""
-        case Context.SUBAGENT:
+        case RequestOrigin.SUBAGENT:
             return exchange.request.agent_id or "(unnamed subagent)"
         case _:
             return SIDE
 
 
-def _message_id(exchanges: Exchanges, exchange: Exchange) -> str:
+def _message_id(exchanges: ExchangeStore, exchange: Exchange) -> str:
     try:
-        message = answer(exchanges.received(exchange)).message
+        message = decode_response(exchanges.response_body(exchange)).message
     except FlightlogError:
         return ""
     return str((message or {}).get("id") or "")

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import pairwise
 from typing import NamedTuple
 
-from flightlog.live.state import Billing, Forecast, Limits, Window
-from flightlog.model.usage import BLOCK_MS, HOUR_MS, Row, response
+from flightlog.live.state import Billing, Forecast, VendorLimits, VendorWindow
+from flightlog.model.usage import BLOCK_MS, HOUR_MS, UsageLine, row_to_response
 from flightlog.usage.digest import UsageBucket
 from flightlog.usage.prices import price
 
@@ -22,7 +22,7 @@ SLOPE_LEAST_MS = 5 * MINUTE_MS
 SAME_WINDOW_MS = 600_000
 
 
-class Spend(NamedTuple):
+class Payment(NamedTuple):
     """An amount somebody pays, and when."""
 
     first_ms: int
@@ -31,7 +31,7 @@ class Spend(NamedTuple):
     tokens: int
 
 
-class Sample(NamedTuple):
+class LimitSample(NamedTuple):
     """How full the five-hour window was at a moment."""
 
     at_ms: int
@@ -39,48 +39,48 @@ class Sample(NamedTuple):
     resets_ms: int
 
 
-class Known(NamedTuple):
+class ProfileLimits(NamedTuple):
     """What is known of a profile besides what it spent."""
 
-    limits: Limits | None
-    samples: Sequence[Sample]
+    limits: VendorLimits | None
+    samples: Sequence[LimitSample]
     budget_usd: float | None = None
 
 
-def divided(tally: UsageBucket, cuts: Sequence[int], rows: Iterable[Row]) -> list[Spend]:
+def divide_tally(tally: UsageBucket, cuts: Sequence[int], rows: Iterable[UsageLine]) -> list[Payment]:
     """Divide a tally at times; the parts add up to it whatever the rows say."""
     edges = [0, *(cut for cut in sorted(cuts) if tally.first_ms < cut <= tally.last_ms), 1 << 62]
     mine = [row for row in rows if row.model == tally.model and tally.first_ms <= row.at_ms <= tally.last_ms]
-    parts: list[Spend] = []
+    parts: list[Payment] = []
     usd_left, tokens_left = tally.usd or 0.0, tally.usage.total
     for begin, end in pairwise(edges):
         inside = [row for row in mine if begin <= row.at_ms < end]
         usd, tokens = usd_left, tokens_left
         if end != edges[-1]:
-            usd = min(sum(_usd(row) for row in inside), usd_left)
+            usd = min(sum(_row_cost(row) for row in inside), usd_left)
             tokens = min(sum(sum(row[3:8]) for row in inside), tokens_left)
         times = [row.at_ms for row in inside] or [max(begin, tally.first_ms)]
-        parts.append(Spend(min(times), max(times), usd, tokens))
+        parts.append(Payment(min(times), max(times), usd, tokens))
         usd_left, tokens_left = usd_left - usd, tokens_left - tokens
     return parts
 
 
-def billing(spends: Sequence[Spend], known: Known, now_ms: int, zone: tzinfo) -> Billing:
+def compute_billing(spends: Sequence[Payment], known: ProfileLimits, now_ms: int, zone: tzinfo) -> Billing:
     """Sum up for one profile; the day and the week are rounded with those of the others, by `shared_out`."""
-    start, end, official = _block(spends, known.limits, now_ms)
+    start, end, official = _running_block(spends, known.limits, now_ms)
     block = [each for each in spends if start <= each.last_ms < end]
     cost = sum(each.usd for each in block)
     tokens = sum(each.tokens for each in block)
     elapsed_ms = max(now_ms - min((max(each.first_ms, start) for each in block), default=now_ms), BURN_LEAST_MS)
     window = known.limits.five_hour if known.limits and official else None
-    week, midnight = now_ms - WEEK_MS, _midnight(now_ms, zone)
+    week, midnight = now_ms - WEEK_MS, _midnight_ms(now_ms, zone)
     burn = cost / elapsed_ms * HOUR_MS if block else 0.0
     percent = window.used_percent if window else None
     return Billing(
         cost_today=sum(each.usd for each in spends if each.last_ms >= midnight),
-        burn_rate_per_hour=cents(burn),
+        burn_rate_per_hour=round_cents(burn),
         budget_remaining=max(end - now_ms, 0) // MINUTE_MS if block or official else 0,
-        budget_percent_used=int(percent if percent is not None else min(_share(now_ms, start, end), 100)),
+        budget_percent_used=int(percent if percent is not None else min(_percent_elapsed(now_ms, start, end), 100)),
         reset_time=datetime.fromtimestamp(end / 1000, tz=UTC).strftime("%H:%M"),
         total_tokens=tokens,
         tokens_per_minute=int(tokens / elapsed_ms * MINUTE_MS) if block else None,
@@ -88,20 +88,22 @@ def billing(spends: Sequence[Spend], known: Known, now_ms: int, zone: tzinfo) ->
         last_fetched=now_ms,
         block_start=start,
         block_end=end,
-        block_cost=cents(cost),
+        block_cost=round_cents(cost),
         week_cost=sum(each.usd for each in spends if each.last_ms >= week),
         week_start=week,
         cost_source="ledger",
         budget_source="statusline" if percent is not None else "time of the block",
         limits=known.limits,
-        forecast=forecast(known, (start, end), (cost, burn), now_ms),
+        forecast=forecast_exhaustion(known, (start, end), (cost, burn), now_ms),
     )
 
 
-def forecast(known: Known, span: tuple[int, int], spent: tuple[float, float], now_ms: int) -> Forecast | None:
+def forecast_exhaustion(
+    known: ProfileLimits, span: tuple[int, int], spent: tuple[float, float], now_ms: int
+) -> Forecast | None:
     """When the window is used up at this rate: by the vendor's own percentage, else by the person's budget."""
     (_, end), (cost, burn) = span, spent
-    line = _line([each for each in known.samples if abs(each.resets_ms - end) <= SAME_WINDOW_MS])
+    line = _fit_line([each for each in known.samples if abs(each.resets_ms - end) <= SAME_WINDOW_MS])
     if line is not None:
         level, slope = line[0] + line[1] * now_ms, line[1]
         source = "statusline"
@@ -114,17 +116,17 @@ def forecast(known: Known, span: tuple[int, int], spent: tuple[float, float], no
     return Forecast(at if at < end else None, round(level + slope * max(end - now_ms, 0), 1), source)
 
 
-def official(window: Window | None, now_ms: int) -> Window | None:
+def running_window(window: VendorWindow | None, now_ms: int) -> VendorWindow | None:
     """A window of the vendor's, while it runs."""
     return window if window is not None and (window.resets_at or 0) > now_ms else None
 
 
-def cents(usd: float) -> float:
+def round_cents(usd: float) -> float:
     """An amount as money is written."""
     return round(usd + 0.0, 2)
 
 
-def shared_out(amounts: Sequence[float]) -> list[float]:
+def split_cost(amounts: Sequence[float]) -> list[float]:
     """Amounts as money is written, each to the cent and all together to the cent of their sum."""
     exact = [100 * each for each in amounts]
     whole = [int(each) for each in exact]
@@ -134,14 +136,14 @@ def shared_out(amounts: Sequence[float]) -> list[float]:
     return [each / 100 for each in whole]
 
 
-def _usd(row: Row) -> float:
-    told = response(row)
+def _row_cost(row: UsageLine) -> float:
+    told = row_to_response(row)
     return price(told.model, told.usage, told.at_ms).usd or 0.0
 
 
-def _block(spends: Sequence[Spend], limits: Limits | None, now_ms: int) -> tuple[int, int, bool]:
+def _running_block(spends: Sequence[Payment], limits: VendorLimits | None, now_ms: int) -> tuple[int, int, bool]:
     """The running window: the vendor's, else the ledger's rule, else the one that would begin now."""
-    window = official(limits.five_hour if limits else None, now_ms)
+    window = running_window(limits.five_hour if limits else None, now_ms)
     if window is not None and window.resets_at:
         return window.resets_at - BLOCK_MS, window.resets_at, True
     start = end = 0
@@ -155,7 +157,7 @@ def _block(spends: Sequence[Spend], limits: Limits | None, now_ms: int) -> tuple
     return start, end, False
 
 
-def _line(samples: Sequence[Sample]) -> tuple[float, float] | None:
+def _fit_line(samples: Sequence[LimitSample]) -> tuple[float, float] | None:
     """Percent over time as a straight line, by least squares over the last while; None while it does not rise."""
     if not samples:
         return None
@@ -169,11 +171,11 @@ def _line(samples: Sequence[Sample]) -> tuple[float, float] | None:
     return (mean - slope * (mean_at + last), slope) if slope > 0 else None
 
 
-def _share(now_ms: int, start: int, end: int) -> float:
+def _percent_elapsed(now_ms: int, start: int, end: int) -> float:
     return 100 * (now_ms - start) / (end - start)
 
 
-def _midnight(now_ms: int, zone: tzinfo) -> int:
+def _midnight_ms(now_ms: int, zone: tzinfo) -> int:
     here = datetime.fromtimestamp(now_ms / 1000, tz=UTC).astimezone(zone)
     day = here.replace(hour=0, minute=0, second=0, microsecond=0)
     # A zone that follows the machine's rules knows the offset of that hour, not of this one.

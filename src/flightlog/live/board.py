@@ -9,10 +9,10 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from flightlog.live.gather import Live
-from flightlog.live.layout import ago
-from flightlog.live.profiles import LEAVE_AT, URGENT_AT, advice, urgency
-from flightlog.live.state import AuthProfile, RuntimeSession, Window
+from flightlog.live.gather import LiveState
+from flightlog.live.layout import format_age
+from flightlog.live.profiles import LEAVE_AT, URGENT_AT, profile_urgency, rank_profiles
+from flightlog.live.state import AuthProfile, RuntimeSession, VendorWindow
 from flightlog.model.text import one_line
 
 WIDTH_LEAST = 40
@@ -22,14 +22,14 @@ _ORDER = {"critical": 0, "warning": 1, "unknown": 2, "healthy": 3}
 _COLOURS = {"critical": "red", "warning": "yellow", "healthy": "green"}
 
 
-class Line(NamedTuple):
+class DashboardLine(NamedTuple):
     """A line, and the colour it is shown in, if any."""
 
     text: str
     color: str = ""
 
 
-class Screen(NamedTuple):
+class TerminalSize(NamedTuple):
     """How much room there is; a height of 0 is as much as is needed."""
 
     width: int
@@ -37,71 +37,75 @@ class Screen(NamedTuple):
     zone: tzinfo
 
 
-class Shape(NamedTuple):
+class ColumnLayout(NamedTuple):
     """Which columns stand to the right, and which go first where there is too little room."""
 
     right: tuple[int, ...]
     dropped: tuple[int, ...]
 
 
-def board(lives: Sequence[Live], screen: Screen) -> list[Line]:
+def dashboard_lines(lives: Sequence[LiveState], screen: TerminalSize) -> list[DashboardLine]:
     """Lay out everything that runs here, the worst first."""
     profiles = [each for live in lives for each in live.state.auth_profiles]
     sessions = sorted(
         (each for live in lives for each in live.state.sessions),
-        key=lambda each: (_ORDER.get(each.health.status, 2), -_active(each), each.session_id),
+        key=lambda each: (_ORDER.get(each.health.status, 2), -_last_activity(each), each.session_id),
     )
     labels = {each.profile_id: each.label for each in profiles}
     now_ms = max((live.now_ms for live in lives), default=0)
-    lines = [_title(sessions, profiles, now_ms, screen), Line("")]
-    lines += _profiles(profiles, now_ms, screen)
-    lines += [Line(""), *_sessions(sessions, labels, now_ms, screen)]
-    foot = [Line(one_line(f"not read: {live.broken}", 200), "red") for live in lives if live.broken]
-    foot += [Line(one_line(said, 200), "yellow") for said in [room(profiles)] if said]
-    lines = _fitted(lines, len(foot), screen)
-    return [Line(_cut(each.text, screen.width), each.color) for each in [*lines, *foot]]
+    lines = [_title_line(sessions, profiles, now_ms, screen), DashboardLine("")]
+    lines += _profile_lines(profiles, now_ms, screen)
+    lines += [DashboardLine(""), *_session_lines(sessions, labels, now_ms, screen)]
+    foot = [DashboardLine(one_line(f"not read: {live.broken}", 200), "red") for live in lives if live.broken]
+    foot += [DashboardLine(one_line(said, 200), "yellow") for said in [switch_advice(profiles)] if said]
+    lines = _fit_height(lines, len(foot), screen)
+    return [DashboardLine(_truncate(each.text, screen.width), each.color) for each in [*lines, *foot]]
 
 
-def room(profiles: Sequence[AuthProfile]) -> str:
+def switch_advice(profiles: Sequence[AuthProfile]) -> str:
     """Say which profile to go to, when one that is in use is nearly used up."""
-    pressed = [each for each in profiles if urgency(each) >= LEAVE_AT]
-    ranked = advice(profiles)
+    pressed = [each for each in profiles if profile_urgency(each) >= LEAVE_AT]
+    ranked = rank_profiles(profiles)
     if not pressed or ranked[0][1] >= LEAVE_AT:
         return "every profile is nearly used up" if pressed else ""
-    worst = max(pressed, key=urgency)
-    how = "now" if urgency(worst) >= URGENT_AT else "soon"
+    worst = max(pressed, key=profile_urgency)
+    how = "now" if profile_urgency(worst) >= URGENT_AT else "soon"
     return f"{worst.label} is nearly used up: go to {ranked[0][0].label} {how} (flightlog live swap)"
 
 
-def _title(sessions: Sequence[RuntimeSession], profiles: Sequence[AuthProfile], now_ms: int, screen: Screen) -> Line:
+def _title_line(
+    sessions: Sequence[RuntimeSession], profiles: Sequence[AuthProfile], now_ms: int, screen: TerminalSize
+) -> DashboardLine:
     clock = datetime.fromtimestamp(now_ms / 1000, tz=UTC).astimezone(screen.zone).strftime("%H:%M:%S")
     today = sum(each.billing.cost_today for each in profiles)
     burn = sum(each.billing.burn_rate_per_hour for each in profiles)
     count = f"{len(sessions)} running" if sessions else "nothing runs"
-    return Line(f"flightlog {clock}  {count}  today ${today:,.2f}  ${burn:,.2f}/h", "bold")
+    return DashboardLine(f"flightlog {clock}  {count}  today ${today:,.2f}  ${burn:,.2f}/h", "bold")
 
 
-def _profiles(profiles: Sequence[AuthProfile], now_ms: int, screen: Screen) -> list[Line]:
+def _profile_lines(profiles: Sequence[AuthProfile], now_ms: int, screen: TerminalSize) -> list[DashboardLine]:
     rows: list[tuple[str, ...]] = [("PROFILE", "TODAY", "BLOCK", "WEEK", "PER HOUR", "5-HOUR LIMIT", "7-DAY LIMIT")]
     for each in profiles:
         told = each.billing
         limits = told.limits
-        five = _limit(limits.five_hour if limits else None, now_ms, "%H:%M", screen.zone)
+        five = _format_limit(limits.five_hour if limits else None, now_ms, "%H:%M", screen.zone)
         if told.forecast is not None and told.forecast.exhausted_at:
-            five += f" out {_clock(told.forecast.exhausted_at, '%H:%M', screen.zone)}"
+            five += f" out {_format_clock(told.forecast.exhausted_at, '%H:%M', screen.zone)}"
         rows.append(
             (
                 each.label,
                 *(f"${usd or 0:,.2f}" for usd in (told.cost_today, told.block_cost, told.week_cost)),
                 f"${told.burn_rate_per_hour:,.2f}",
-                five or f"resets {_clock(told.block_end or 0, '%H:%M', screen.zone)} by our count",
-                _limit(limits.seven_day if limits else None, now_ms, "%a %H:%M", screen.zone) or "-",
+                five or f"resets {_format_clock(told.block_end or 0, '%H:%M', screen.zone)} by our count",
+                _format_limit(limits.seven_day if limits else None, now_ms, "%a %H:%M", screen.zone) or "-",
             )
         )
-    return _table(rows, Shape(right=(1, 2, 3, 4), dropped=(2, 3, 4, 6)), screen, {})
+    return _table_lines(rows, ColumnLayout(right=(1, 2, 3, 4), dropped=(2, 3, 4, 6)), screen, {})
 
 
-def _sessions(sessions: Sequence[RuntimeSession], labels: dict[str, str], now_ms: int, screen: Screen) -> list[Line]:
+def _session_lines(
+    sessions: Sequence[RuntimeSession], labels: dict[str, str], now_ms: int, screen: TerminalSize
+) -> list[DashboardLine]:
     rows = [("SESSION", "PROJECT", "PROFILE", "MODEL", "CONTEXT", "COST", "LIFE", "SEEN", "HEALTH")]
     colours = {}
     for each in sessions:
@@ -120,15 +124,21 @@ def _sessions(sessions: Sequence[RuntimeSession], labels: dict[str, str], now_ms
                 f"{each.context.percent_used}%{near}",
                 "-" if cost is None else f"${cost:,.2f}",
                 each.health.lifecycle or "-",
-                ago(now_ms - _active(each)),
+                format_age(now_ms - _last_activity(each)),
                 ", ".join(each.health.issues) or each.health.status,
             )
         )
-    shape = Shape(right=(4, 5, 7), dropped=(7, 3, 6, 2, 5))
-    return _table(rows, shape, screen, colours) if sessions else [Line("Start an agent and it appears here.")]
+    shape = ColumnLayout(right=(4, 5, 7), dropped=(7, 3, 6, 2, 5))
+    return (
+        _table_lines(rows, shape, screen, colours)
+        if sessions
+        else [DashboardLine("Start an agent and it appears here.")]
+    )
 
 
-def _table(rows: Sequence[tuple[str, ...]], shape: Shape, screen: Screen, colours: dict[int, str]) -> list[Line]:
+def _table_lines(
+    rows: Sequence[tuple[str, ...]], shape: ColumnLayout, screen: TerminalSize, colours: dict[int, str]
+) -> list[DashboardLine]:
     """Columns as wide as they need; where there is too little room some go, then the widest are narrowed."""
     clean = [[one_line(cell, 60) for cell in row] for row in rows]
     widths = {at: max(len(row[at]) for row in clean) for at in range(len(rows[0]))}
@@ -147,32 +157,32 @@ def _table(rows: Sequence[tuple[str, ...]], shape: Shape, screen: Screen, colour
             one_line(row[at], width).rjust(width) if at in shape.right else one_line(row[at], width).ljust(width)
             for at, width in widths.items()
         ]
-        lines.append(Line(" ".join(cells).rstrip(), colours.get(number, "dim" if number == 0 else "")))
+        lines.append(DashboardLine(" ".join(cells).rstrip(), colours.get(number, "dim" if number == 0 else "")))
     return lines
 
 
-def _fitted(lines: list[Line], foot: int, screen: Screen) -> list[Line]:
+def _fit_height(lines: list[DashboardLine], foot: int, screen: TerminalSize) -> list[DashboardLine]:
     most = screen.height - foot
     if not screen.height or len(lines) <= most:
         return lines
     hidden = len(lines) - most + 1
-    return [*lines[: most - 1], Line(f"… {hidden} more; flightlog status shows them all", "dim")]
+    return [*lines[: most - 1], DashboardLine(f"… {hidden} more; flightlog status shows them all", "dim")]
 
 
-def _cut(text: str, width: int) -> str:
+def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _limit(window: Window | None, now_ms: int, form: str, zone: tzinfo) -> str:
+def _format_limit(window: VendorWindow | None, now_ms: int, form: str, zone: tzinfo) -> str:
     if window is None or window.used_percent is None or (window.resets_at or 0) <= now_ms:
         return ""
-    aged = f" ({ago(now_ms - window.as_of)} old)" if window.as_of and now_ms - window.as_of > 300_000 else ""
-    return f"{window.used_percent:.0f}% until {_clock(window.resets_at or 0, form, zone)}{aged}"
+    aged = f" ({format_age(now_ms - window.as_of)} old)" if window.as_of and now_ms - window.as_of > 300_000 else ""
+    return f"{window.used_percent:.0f}% until {_format_clock(window.resets_at or 0, form, zone)}{aged}"
 
 
-def _clock(at_ms: int, form: str, zone: tzinfo) -> str:
+def _format_clock(at_ms: int, form: str, zone: tzinfo) -> str:
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form)
 
 
-def _active(session: RuntimeSession) -> int:
+def _last_activity(session: RuntimeSession) -> int:
     return session.metadata.last_activity if session.metadata else 0

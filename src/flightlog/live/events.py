@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from flightlog.model.damage import Damage
-from flightlog.store.journal import Record, Unrecognised
+from flightlog.store.journal import JournalRecord, UnknownEvent
 
 
-class Billed(Struct, frozen=True, tag="billed"):
+class ProfileBilled(Struct, frozen=True, tag="billed"):
     """From `since_ms` on a session is paid by a profile; 0 is from its beginning."""
 
     session: str
@@ -21,14 +21,14 @@ class Billed(Struct, frozen=True, tag="billed"):
     method: str
 
 
-class Bound(Struct, frozen=True, tag="bound"):
+class AccountBound(Struct, frozen=True, tag="bound"):
     """An account, known by its print, was recognised as a profile's."""
 
     profile: str
     fingerprint: str
 
 
-class Edited(Struct, frozen=True, tag="edited"):
+class ProfileEdited(Struct, frozen=True, tag="edited"):
     """What a person says about a profile in the file, absorbed."""
 
     profile: str
@@ -38,48 +38,48 @@ class Edited(Struct, frozen=True, tag="edited"):
     config_dirs: tuple[str, ...] = ()
 
 
-class Archived(Struct, frozen=True, tag="archived"):
+class SessionArchived(Struct, frozen=True, tag="archived"):
     """A session left the file; its text went to the archive."""
 
     session: str
     why: str
 
 
-Event = Billed | Bound | Edited | Archived
+Event = ProfileBilled | AccountBound | ProfileEdited | SessionArchived
 
 
-class Book(Struct):
+class BillingHistory(Struct):
     """What the journal says."""
 
     segments: dict[str, list[tuple[int, str, str]]] = {}
     """By session: from when on, which profile, found how."""
     prints: dict[str, str] = {}
-    edits: dict[str, Edited] = {}
+    edits: dict[str, ProfileEdited] = {}
 
-    def add(self, event: Event) -> None:
+    def add_event(self, event: Event) -> None:
         """Take one more event into account."""
         match event:
-            case Billed():
+            case ProfileBilled():
                 parts = self.segments.setdefault(event.session, [])
                 parts.append((event.since_ms, event.profile, event.method))
                 parts.sort()
-            case Bound():
+            case AccountBound():
                 self.prints[event.fingerprint] = event.profile
-            case Edited():
+            case ProfileEdited():
                 self.edits[event.profile] = event
-            case Archived():
+            case SessionArchived():
                 pass
 
-    def paid_by(self, session: str, at_ms: int) -> str:
+    def payer_at(self, session: str, at_ms: int) -> str:
         """The profile that paid for a session at a time; empty when nobody knows."""
         parts = self.segments.get(session, [])
         return next((profile for since, profile, _ in reversed(parts) if since <= at_ms), parts[0][1] if parts else "")
 
 
-def folded(records: Iterable[Record[Event] | Unrecognised | Damage]) -> Book:
+def fold_history(records: Iterable[JournalRecord[Event] | UnknownEvent | Damage]) -> BillingHistory:
     """Fold a journal."""
-    book = Book({}, {}, {})
+    book = BillingHistory({}, {}, {})
     for record in records:
-        if isinstance(record, Record):
-            book.add(record.event)
+        if isinstance(record, JournalRecord):
+            book.add_event(record.event)
     return book

@@ -2,7 +2,7 @@
 
 from msgspec import Struct
 
-from flightlog.live.state import Health, Thresholds
+from flightlog.live.state import SessionHealth, Thresholds
 
 SYNCED_MS = 60_000
 LIVE_MS = 3_600_000
@@ -16,7 +16,7 @@ _AT_WORK |= {"PreCompact", "PostCompact", "PermissionDenied"}
 _WAITS = {"PermissionRequest", "Notification", "Elicitation"}
 
 
-class Signs(Struct):
+class HealthSignals(Struct):
     """What was seen of a session."""
 
     now_ms: int
@@ -38,16 +38,16 @@ class Signs(Struct):
         return max(self.event_ms, self.changed_ms)
 
 
-def defaults() -> Thresholds:
+def default_thresholds() -> Thresholds:
     """What holds where a person set nothing."""
     return Thresholds(
         context_warning_percent=70, compaction_percent=78, budget_warning_percent=80, transcript_stale_minutes=5
     )
 
 
-def effective(*said: Thresholds | None) -> Thresholds:
+def effective_thresholds(*said: Thresholds | None) -> Thresholds:
     """Thresholds, the later over the earlier, over what holds by default."""
-    found = defaults()
+    found = default_thresholds()
     for each in said:
         for name in Thresholds.__struct_fields__ if each is not None else ():
             if getattr(each, name) is not None:
@@ -55,7 +55,7 @@ def effective(*said: Thresholds | None) -> Thresholds:
     return found
 
 
-def lifecycle(signs: Signs) -> str:
+def lifecycle_of(signs: HealthSignals) -> str:
     """Where in its life a session is."""
     if signs.last_event == "SessionEnd" and signs.changed_ms <= signs.event_ms + SYNCED_MS:
         return ENDED
@@ -70,25 +70,25 @@ def lifecycle(signs: Signs) -> str:
     return STARTING if signs.pid_alive or signs.last_event == "SessionStart" else UNKNOWN
 
 
-def is_live(signs: Signs) -> bool:
+def is_live(signs: HealthSignals) -> bool:
     """Whether it belongs among the live ones."""
-    stage = lifecycle(signs)
+    stage = lifecycle_of(signs)
     recent = signs.now_ms - signs.activity_ms < LIVE_MS
     return stage != ENDED and (recent or (signs.pid_alive is True))
 
 
-def is_stale(signs: Signs, thresholds: Thresholds) -> bool:
+def is_stale(signs: HealthSignals, thresholds: Thresholds) -> bool:
     """Whether the transcript stands still while the session does not."""
     limit_ms = (thresholds.transcript_stale_minutes or 0) * MINUTE_MS
     return signs.transcript_exists and signs.now_ms - signs.changed_ms > limit_ms
 
 
-def at_risk(signs: Signs, thresholds: Thresholds) -> bool:
+def is_at_risk(signs: HealthSignals, thresholds: Thresholds) -> bool:
     """Whether words may be lost: it works and nothing is written."""
-    return is_stale(signs, thresholds) and lifecycle(signs) == WORKING
+    return is_stale(signs, thresholds) and lifecycle_of(signs) == WORKING
 
 
-def health(signs: Signs, thresholds: Thresholds) -> Health:
+def judge_health(signs: HealthSignals, thresholds: Thresholds) -> SessionHealth:
     """Judge; the reasons stand with the worst first."""
     critical: list[str] = []
     warning: list[str] = []
@@ -96,11 +96,11 @@ def health(signs: Signs, thresholds: Thresholds) -> Health:
         critical.append("Transcript missing")
     if signs.secrets:
         critical.append("Secrets detected")
-    if at_risk(signs, thresholds):
+    if is_at_risk(signs, thresholds):
         warning.append("Nothing written while it works")
     if signs.percent_used >= (thresholds.context_warning_percent or 0):
         warning.append("Context near compaction")
-    if lifecycle(signs) == ORPHANED:
+    if lifecycle_of(signs) == ORPHANED:
         warning.append("Orphan: ended without a word")
     warning += signs.cost_issues
     if not signs.has_hooks and signs.has_messages:
@@ -109,4 +109,4 @@ def health(signs: Signs, thresholds: Thresholds) -> Health:
         warning.append("runtime-state.yaml cannot be read")
     known = signs.transcript_exists or signs.has_hooks or signs.pid_alive is not None
     status = "critical" if critical else "warning" if warning else "healthy" if known else "unknown"
-    return Health(status, [*critical, *warning], signs.now_ms, lifecycle(signs))
+    return SessionHealth(status, [*critical, *warning], signs.now_ms, lifecycle_of(signs))

@@ -10,7 +10,7 @@ ROOM: Final = "live"
 _SECRETS = "Secrets detected"
 
 
-def incidents(sessions: Sequence[RuntimeSession], broken: str, now_ms: int) -> Iterator[Incident]:
+def find_incidents(sessions: Sequence[RuntimeSession], broken: str, now_ms: int) -> Iterator[Incident]:
     """Yield each session whose health is critical, and a state file that cannot be read."""
     for each in sessions:
         if each.health.status == "critical":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from flightlog.live.events import Archived, Event
+from flightlog.live.events import Event, SessionArchived
 from flightlog.live.file.runtime_state import KEEP_DAYS, OWN
 from flightlog.live.layout import LOG, NOT_SESSIONS
 from flightlog.model.ids import is_safe
@@ -27,38 +27,38 @@ def archive_removed(folder: Path, journal: Journal[Event], removed: Sequence[tup
     """Keep the text of sessions that left the file."""
     for session, text in removed:
         line = msgspec.json.encode({"sessionId": session, "archivedAt": now_ms, "yaml": text})
-        lines.append(folder / ARCHIVE / "sessions.jsonl", line)
-        journal.append(Archived(session, "no longer live"))
+        lines.append_line(folder / ARCHIVE / "sessions.jsonl", line)
+        journal.append(SessionArchived(session, "no longer live"))
 
 
 def clean_up(folder: Path, home: Path, now_ms: int) -> list[str]:
     """Compress the archive, take away pages and marks of sessions long gone; return their names."""
-    _compress(folder / ARCHIVE / "sessions.jsonl", now_ms)
+    _compress_log(folder / ARCHIVE / "sessions.jsonl", now_ms)
     gone = []
     for path in sorted(folder.glob("*.json")):
         if path.name not in NOT_SESSIONS and is_safe(path.stem) and _is_old(path, now_ms):
-            settings_file.remove(path)
+            settings_file.remove_with_dir(path)
             gone.append(path.stem)
     marks = home / "live"
     for path in sorted(marks.iterdir()) if marks.is_dir() else ():
         if _is_old(path, now_ms):
-            settings_file.remove(path)
+            settings_file.remove_with_dir(path)
     for place in (folder, folder / OWN):
         if place.is_dir():
-            files.sweep(place, _SWEEP_S, now_ms / 1000)
+            files.remove_stale_temps(place, _SWEEP_S, now_ms / 1000)
     return gone
 
 
 def log_line(folder: Path, text: str) -> None:
     """Append to the log; above 200 KB only the last lines stay."""
     path = folder / LOG
-    lines.append(path, text.encode("utf-8", "replace").replace(b"\n", b" "))
+    lines.append_line(path, text.encode("utf-8", "replace").replace(b"\n", b" "))
     if path.stat().st_size > LOG_BYTES_MAX:
         kept = path.read_bytes().splitlines()[-LOG_LINES_KEPT:]
-        files.replace(path, b"\n".join(kept) + b"\n", durable=False)
+        files.replace_file(path, b"\n".join(kept) + b"\n", durable=False)
 
 
-def _compress(path: Path, now_ms: int) -> None:
+def _compress_log(path: Path, now_ms: int) -> None:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -67,8 +67,8 @@ def _compress(path: Path, now_ms: int) -> None:
         import zstandard  # noqa: PLC0415 - loaded after each turn, needed once a week
 
         name = f"sessions-{now_ms}.jsonl.zst"
-        files.replace(path.with_name(name), zstandard.ZstdCompressor(level=10).compress(data))
-    settings_file.remove(path)
+        files.replace_file(path.with_name(name), zstandard.ZstdCompressor(level=10).compress(data))
+    settings_file.remove_with_dir(path)
 
 
 def _is_old(path: Path, now_ms: int) -> bool:

@@ -14,10 +14,10 @@ from msgspec import Struct
 
 from flightlog.live import health as healths
 from flightlog.live.health import LIVE_MS
-from flightlog.live.state import AuthProfile, RuntimeSession, RuntimeState, wire
+from flightlog.live.state import AuthProfile, RuntimeSession, RuntimeState, to_wire
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.ids import is_safe
-from flightlog.model.pages import Page, Tier
+from flightlog.model.pages import OutputFile, Tier
 
 SHARED = "billing-shared.json"
 SUMMARY = "sessions.json"
@@ -27,7 +27,7 @@ NOT_SESSIONS = {SHARED, SUMMARY, "config.json"}
 _OLD_BYTES_MAX = 1 << 20
 
 
-class Launched(Struct, rename="camel"):
+class LaunchInfo(Struct, rename="camel"):
     """How a session was started, and who pays."""
 
     auth_profile: str
@@ -40,28 +40,28 @@ class Launched(Struct, rename="camel"):
     cli_version: str
 
 
-def session_page(session: RuntimeSession, launched: Launched, state: RuntimeState, template: str) -> Page:
+def session_page(session: RuntimeSession, launched: LaunchInfo, state: RuntimeState, template: str) -> OutputFile:
     """The health cache of one session; the status line shows it."""
-    return _page(f"{session.session_id}.json", session_body(session, launched, state, template))
+    return _json_page(f"{session.session_id}.json", session_body(session, launched, state, template))
 
 
-def session_body(session: RuntimeSession, launched: Launched, state: RuntimeState, template: str) -> dict[str, Any]:
+def session_body(session: RuntimeSession, launched: LaunchInfo, state: RuntimeState, template: str) -> dict[str, Any]:
     """What that page says."""
-    profile = state.profile(session.auth_profile)
-    told = wire(session)
+    profile = state.find_profile(session.auth_profile)
+    told = to_wire(session)
     if "transcript" in told:
         told["transcript"].pop("lastModifiedAgo", None)
-    thresholds = healths.effective(state.thresholds, profile.thresholds if profile else None)
+    thresholds = healths.effective_thresholds(state.thresholds, profile.thresholds if profile else None)
     return {
         **told,
-        "launch": wire(launched),
-        "billing": wire(profile.billing) if profile else {},
-        "thresholds": wire(thresholds),
+        "launch": to_wire(launched),
+        "billing": to_wire(profile.billing) if profile else {},
+        "thresholds": to_wire(thresholds),
         "statusline": {"template": template} if template else {},
     }
 
 
-def mark(session: RuntimeSession, launched: Launched, template: str) -> int:
+def fingerprint_session(session: RuntimeSession, launched: LaunchInfo, template: str) -> int:
     """A print of what happened to a session; billing moves with every session of a profile, and so does the clock."""
     parts = [getattr(session, name) for name in RuntimeSession.__struct_fields__ if name not in _NOT_MARKED]
     size = session.transcript.size_bytes if session.transcript else 0
@@ -70,12 +70,12 @@ def mark(session: RuntimeSession, launched: Launched, template: str) -> int:
     return zlib.crc32(msgspec.msgpack.encode([parts, how, last, size, launched, template]))
 
 
-def shared_pages(state: RuntimeState, now_ms: int, template: str) -> list[Page]:
+def shared_pages(state: RuntimeState, now_ms: int, template: str) -> list[OutputFile]:
     """The pages about all sessions."""
     used = max(state.auth_profiles, key=lambda each: each.metadata.last_used, default=None)
     return [
-        _page(SHARED, _shared(state, used, template)),
-        _page(SUMMARY, _summary(state, used, now_ms)),
+        _json_page(SHARED, _shared_billing(state, used, template)),
+        _json_page(SUMMARY, _summarize_state(state, used, now_ms)),
     ]
 
 
@@ -97,16 +97,16 @@ def old_billing(folder: Path) -> dict[str, Any] | None:
     return told if isinstance(told, dict) else None
 
 
-def marked(home: Path, config_dir: Path) -> list[str]:
+def sessions_with_status_line(home: Path, config_dir: Path) -> list[str]:
     """Sessions whose status line was shown, of one configuration directory."""
     try:
         names = [each for each in (home / "live").iterdir() if is_safe(each.name)]
     except OSError:
         return []
-    return [each.name for each in names if _content(each) == str(config_dir)]
+    return [each.name for each in names if _read_content(each) == str(config_dir)]
 
 
-def ago(age_ms: int) -> str:
+def format_age(age_ms: int) -> str:
     """How long ago, in one coarse unit."""
     seconds = max(age_ms, 0) // 1000
     for unit, length in (("d", 86_400), ("h", 3_600), ("m", 60)):
@@ -115,24 +115,24 @@ def ago(age_ms: int) -> str:
     return "<1m"
 
 
-def _content(path: Path) -> str:
+def _read_content(path: Path) -> str:
     try:
         return path.read_bytes()[:4096].decode("utf-8", "surrogateescape")
     except OSError:
         return ""
 
 
-def _shared(state: RuntimeState, used: AuthProfile | None, template: str) -> dict[str, Any]:
+def _shared_billing(state: RuntimeState, used: AuthProfile | None, template: str) -> dict[str, Any]:
     if used is None:
         return {}
     launch = {"label": used.label, "authProfile": used.profile_id} if len(state.auth_profiles) == 1 else {}
-    billing: dict[str, Any] = wire(used.billing)
-    thresholds = wire(healths.effective(state.thresholds, used.thresholds))
+    billing: dict[str, Any] = to_wire(used.billing)
+    thresholds = to_wire(healths.effective_thresholds(state.thresholds, used.thresholds))
     more = {"billing": billing, "launch": launch, "thresholds": thresholds}
     return billing | more | ({"statusline": {"template": template}} if template else {})
 
 
-def _summary(state: RuntimeState, used: AuthProfile | None, now_ms: int) -> dict[str, Any]:
+def _summarize_state(state: RuntimeState, used: AuthProfile | None, now_ms: int) -> dict[str, Any]:
     sessions = state.sessions
     recent = [each for each in sessions if each.metadata and now_ms - each.metadata.last_activity < LIVE_MS]
     return {
@@ -163,6 +163,6 @@ def _summary(state: RuntimeState, used: AuthProfile | None, now_ms: int) -> dict
     }
 
 
-def _page(name: str, body: dict[str, Any]) -> Page:
+def _json_page(name: str, body: dict[str, Any]) -> OutputFile:
     text = msgspec.json.format(msgspec.json.encode(body), indent=2).decode()
-    return Page(name, Tier.PRIVATE, text + "\n")
+    return OutputFile(name, Tier.PRIVATE, text + "\n")

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from flightlog.agents import source_of
 from flightlog.agents.claude_code.hooks import ClientStatus, read_new_status
-from flightlog.archive import Recording
-from flightlog.live.billing import Sample
-from flightlog.live.state import Git, Limits, Tmux
+from flightlog.archive import SessionFiles
+from flightlog.live.billing import LimitSample
+from flightlog.live.state import GitStatus, TmuxPane, VendorLimits
 from flightlog.model.errors import FlightlogError
 from flightlog.sources.hook_log import read_new_hook_records
 from flightlog.sources.protocol import TranscriptTail
@@ -30,7 +30,7 @@ SECRETS_BYTES_MAX = 32 << 20
 _STATUS = ("status", "--porcelain=v2", "--branch", "-uno")
 
 
-class Memo(Struct):
+class ObservedSession(Struct):
     """What is known of a session, and how far its files were read."""
 
     session: str
@@ -48,24 +48,24 @@ class Memo(Struct):
     secrets_at: dict[str, int] = {}
     secrets: dict[str, int] = {}
     secrets_ms: int = 0
-    git: Git | None = None
+    git: GitStatus | None = None
     page_print: int = 0
     page_ms: int = 0
     lines: dict[str, str] = {}
-    tmux: Tmux | None = None
+    tmux: TmuxPane | None = None
     tmux_ms: int = 0
 
 
-class Memory(Struct):
+class ObserverState(Struct):
     """All memos, and what was seen of each profile's limits."""
 
-    sessions: dict[str, Memo] = {}
-    limits: dict[str, Limits] = {}
-    samples: dict[str, list[Sample]] = {}
+    sessions: dict[str, ObservedSession] = {}
+    limits: dict[str, VendorLimits] = {}
+    samples: dict[str, list[LimitSample]] = {}
     cleaned_ms: int = 0
 
 
-def look(memo: Memo, folder: str, recording: Recording | None) -> list[ClientStatus]:
+def update_observation(memo: ObservedSession, folder: str, recording: SessionFiles | None) -> list[ClientStatus]:
     """Bring a memo up to date; return the payloads that are new."""
     records, memo.hooks_at = read_new_hook_records(folder, memo.hooks_at)
     for record in records:
@@ -80,7 +80,7 @@ def look(memo: Memo, folder: str, recording: Recording | None) -> list[ClientSta
     return fresh
 
 
-def _read_transcript(memo: Memo, tail: TranscriptTail) -> None:
+def _read_transcript(memo: ObservedSession, tail: TranscriptTail) -> None:
     grew = tail.end not in {0, memo.transcript_at}  # it ends at 0 when it cannot be read
     memo.transcript_at = tail.end
     if not grew:
@@ -92,20 +92,20 @@ def _read_transcript(memo: Memo, tail: TranscriptTail) -> None:
     memo.said = f"{tail.last_role}, {tail.last_bytes:,} bytes" if tail.last_role else ""
 
 
-def alive(memo: Memo) -> bool | None:
+def is_alive(memo: ObservedSession) -> bool | None:
     """Whether the agent's process still runs; None when we were never told which it is."""
     launch = memo.told.launch if memo.told else None
     if launch is None or not launch.pid:
         return None
     if not launch.pid_started:
-        return Path(f"/proc/{launch.pid}").exists() or _answers(launch.pid)
+        return Path(f"/proc/{launch.pid}").exists() or _accepts_signal(launch.pid)
     try:
         return int(Path(f"/proc/{launch.pid}/stat").read_bytes().rpartition(b")")[2].split()[19]) == launch.pid_started
     except (OSError, ValueError, IndexError):
         return False
 
 
-def _answers(pid: int) -> bool:
+def _accepts_signal(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -115,12 +115,12 @@ def _answers(pid: int) -> bool:
     return True
 
 
-def look_at_git(wanted: Iterable[tuple[Memo, str]], now_ms: int, trusts: Callable[[Path], bool]) -> None:
+def observe_git(wanted: Iterable[tuple[ObservedSession, str]], now_ms: int, trusts: Callable[[Path], bool]) -> None:
     """Ask git about work trees not asked about lately, all at once; a slow one is left for the next time.
 
     `trusts` says whether the person allowed what a project configures; an old git runs in no other.
     """
-    due: dict[str, list[Memo]] = {}
+    due: dict[str, list[ObservedSession]] = {}
     for memo, folder in wanted:
         if folder and Path(folder).is_dir() and now_ms - (memo.git.last_checked or 0 if memo.git else 0) > GIT_EVERY_MS:
             due.setdefault(folder, []).append(memo)
@@ -129,17 +129,19 @@ def look_at_git(wanted: Iterable[tuple[Memo, str]], now_ms: int, trusts: Callabl
     running = {}
     for folder in due:
         with suppress(FlightlogError):
-            running[folder] = PersonGit(Path(folder), trusts(Path(folder))).start(*_STATUS, limit_s=GIT_LIMIT_S)
+            running[folder] = PersonGit(Path(folder), trusts(Path(folder))).start_git(*_STATUS, limit_s=GIT_LIMIT_S)
     for folder, process in running.items():
         with suppress(GitError):
-            answer = process.answer()
-            found = _git(answer.out.decode("utf-8", "replace"), now_ms) if answer.code == 0 else Git()
+            answer = process.wait_for_answer()
+            found = (
+                _parse_git_status(answer.out.decode("utf-8", "replace"), now_ms) if answer.code == 0 else GitStatus()
+            )
             for memo in due[folder]:
                 memo.git = found
 
 
-def _git(said: str, now_ms: int) -> Git:
-    found = Git(dirty=0, last_checked=now_ms)
+def _parse_git_status(said: str, now_ms: int) -> GitStatus:
+    found = GitStatus(dirty=0, last_checked=now_ms)
     for line in said.splitlines():
         if line.startswith("# branch.head "):
             found.branch = line.removeprefix("# branch.head ")
@@ -151,7 +153,7 @@ def _git(said: str, now_ms: int) -> Git:
     return found
 
 
-def look_for_secrets(memo: Memo, recording: Recording, now_ms: int) -> None:
+def search_secrets(memo: ObservedSession, recording: SessionFiles, now_ms: int) -> None:
     """Search what was written since the last search; only counts by rule are kept."""
     from flightlog.privacy.stream import secret_counts  # noqa: PLC0415 - its rules take a while to read
 

@@ -4,8 +4,8 @@ import os
 import stat
 from collections.abc import Iterable
 
-from flightlog.live.observe import GIT_LIMIT_S, Memo
-from flightlog.live.state import Tmux
+from flightlog.live.observe import GIT_LIMIT_S, ObservedSession
+from flightlog.live.state import TmuxPane
 from flightlog.model.text import one_line
 
 PANES_EVERY_MS = 30_000
@@ -14,24 +14,24 @@ _FORMAT = _SEPARATOR.join(f"#{{{name}}}" for name in ("pane_id", "pane_width", "
 _NAME_CHARS_MAX = 64
 
 
-def look_at_panes(memos: Iterable[Memo], now_ms: int) -> None:
+def observe_panes(memos: Iterable[ObservedSession], now_ms: int) -> None:
     """Bring what is known of each session's pane up to date; a server that is gone leaves the pane's id."""
-    due: dict[str, list[Memo]] = {}
+    due: dict[str, list[ObservedSession]] = {}
     for memo in memos:
         launch = memo.told.launch if memo.told else None
         if launch is None or not launch.tmux_pane:
             memo.tmux = None
             continue
         if memo.tmux is None or memo.tmux.pane != launch.tmux_pane or now_ms - memo.tmux_ms > PANES_EVERY_MS:
-            memo.tmux, memo.tmux_ms = Tmux(launch.tmux_pane), now_ms
+            memo.tmux, memo.tmux_ms = TmuxPane(launch.tmux_pane), now_ms
             due.setdefault(launch.tmux.partition(",")[0], []).append(memo)
     for socket, mine in due.items():
-        panes = _panes(socket)
+        panes = _list_panes(socket)
         for memo in mine:
             memo.tmux = panes.get(memo.tmux.pane, memo.tmux) if memo.tmux else None
 
 
-def _panes(socket: str) -> dict[str, Tmux]:
+def _list_panes(socket: str) -> dict[str, TmuxPane]:
     if not _is_ours(socket):
         return {}
     command = ["tmux", "-S", socket, "list-panes", "-a", "-F", f"{_FORMAT}{_SEPARATOR}#{{session_name}}"]
@@ -42,13 +42,15 @@ def _panes(socket: str) -> dict[str, Tmux]:
         done = subprocess.run(command, env=clean, capture_output=True, timeout=GIT_LIMIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return {}
-    return dict(_read(line) for line in done.stdout.decode("utf-8", "replace").splitlines() if line.count("\t") >= 4)
+    return dict(
+        _parse_pane(line) for line in done.stdout.decode("utf-8", "replace").splitlines() if line.count("\t") >= 4
+    )
 
 
-def _read(line: str) -> tuple[str, Tmux]:
+def _parse_pane(line: str) -> tuple[str, TmuxPane]:
     pane, width, height, window, session = line.split(_SEPARATOR, 4)
     shown = one_line(session, _NAME_CHARS_MAX)
-    return pane, Tmux(pane, shown, window, *(int(each) if each.isdecimal() else None for each in (width, height)))
+    return pane, TmuxPane(pane, shown, window, *(int(each) if each.isdecimal() else None for each in (width, height)))
 
 
 def _is_ours(socket: str) -> bool:

@@ -18,7 +18,7 @@ BURN_FULL_USD = 20.0
 LEAVE_AT, URGENT_AT = 80.0, 95.0
 
 
-class Found(NamedTuple):
+class ProfileMatch(NamedTuple):
     """The profile, how it was found, and whether the print was new to it."""
 
     profile: str
@@ -26,7 +26,7 @@ class Found(NamedTuple):
     learn: str = ""
 
 
-class Sight(NamedTuple):
+class ProfileHints(NamedTuple):
     """What is known of a session at one moment."""
 
     launch: StatusLaunch
@@ -35,31 +35,31 @@ class Sight(NamedTuple):
     now_ms: int = 0
 
 
-def recognise(sight: Sight, profiles: Sequence[AuthProfile], current: str = "") -> Found:
+def match_profile(sight: ProfileHints, profiles: Sequence[AuthProfile], current: str = "") -> ProfileMatch:
     """Say which profile pays."""
     account = sight.launch.account
     if account:
         known = next((each for each in profiles if each.billing_fingerprint == account), None)
         if known is not None:
-            return Found(known.profile_id, "fingerprint")
-    claim = _claimed(sight, profiles)
+            return ProfileMatch(known.profile_id, "fingerprint")
+    claim = _match_claim(sight, profiles)
     if account:
-        return _learned(account, claim, profiles)
+        return _assign_account(account, claim, profiles)
     if sight.week_reset_ms:
-        window = _by_window(sight, profiles, current)
+        window = _match_by_window(sight, profiles, current)
         if window is not None:
             return window
     if claim is not None:
         return claim
-    return Found(current or DEFAULT_PROFILE, "default")
+    return ProfileMatch(current or DEFAULT_PROFILE, "default")
 
 
-def advice(profiles: Sequence[AuthProfile]) -> list[tuple[AuthProfile, float]]:
+def rank_profiles(profiles: Sequence[AuthProfile]) -> list[tuple[AuthProfile, float]]:
     """Profiles by how pressing it is to leave them, the one with most room first."""
-    return sorted(((each, urgency(each)) for each in profiles), key=lambda pair: (pair[1], pair[0].profile_id))
+    return sorted(((each, profile_urgency(each)) for each in profiles), key=lambda pair: (pair[1], pair[0].profile_id))
 
 
-def urgency(profile: AuthProfile) -> float:
+def profile_urgency(profile: AuthProfile) -> float:
     """From 0, all room, to 100, none; what is unknown counts as free."""
     limits = profile.billing.limits
     week = (limits.seven_day.used_percent or 0.0) if limits and limits.seven_day else 0.0
@@ -68,49 +68,49 @@ def urgency(profile: AuthProfile) -> float:
     return WEEK_SHARE * min(week, 100.0) + BLOCK_SHARE * min(block, 100.0) + BURN_SHARE * burn
 
 
-def _claimed(sight: Sight, profiles: Sequence[AuthProfile]) -> Found | None:
+def _match_claim(sight: ProfileHints, profiles: Sequence[AuthProfile]) -> ProfileMatch | None:
     """What a person said: variable, alias, configuration directory, path, in this order."""
     launch = sight.launch
     if launch.profile:
-        return Found(launch.profile, "env")
+        return ProfileMatch(launch.profile, "env")
     for each in profiles:
         if launch.alias and launch.alias in (each.aliases or []):
-            return Found(each.profile_id, "alias")
+            return ProfileMatch(each.profile_id, "alias")
     for each in profiles:
         if launch.config_dir and launch.config_dir in [part.rstrip("/") for part in each.config_dirs or []]:
-            return Found(each.profile_id, "config")
+            return ProfileMatch(each.profile_id, "config")
     for each in profiles:
-        if sight.project and any(_fits(sight.project, pattern) for pattern in each.path_patterns or []):
-            return Found(each.profile_id, "path")
+        if sight.project and any(_matches_pattern(sight.project, pattern) for pattern in each.path_patterns or []):
+            return ProfileMatch(each.profile_id, "path")
     return None
 
 
-def _fits(path: str, pattern: str) -> bool:
+def _matches_pattern(path: str, pattern: str) -> bool:
     bare = pattern.rstrip("/").removesuffix("/**").removesuffix("/*")
     return fnmatch(path, pattern) or path == bare or path.startswith(bare + "/")
 
 
-def _learned(account: str, claim: Found | None, profiles: Sequence[AuthProfile]) -> Found:
+def _assign_account(account: str, claim: ProfileMatch | None, profiles: Sequence[AuthProfile]) -> ProfileMatch:
     """A print nobody has: it belongs to who claims the session, unless they have another."""
     name = claim.profile if claim else DEFAULT_PROFILE
     owner = next((each for each in profiles if each.profile_id == name), None)
     free = owner is None or not owner.billing_fingerprint
     if free and (claim is not None or owner is not None or not profiles):
-        return Found(name, claim.method if claim else "fingerprint", account)
-    return Found(f"account-{account.rpartition('-')[2][:4]}", "fingerprint", account)
+        return ProfileMatch(name, claim.method if claim else "fingerprint", account)
+    return ProfileMatch(f"account-{account.rpartition('-')[2][:4]}", "fingerprint", account)
 
 
-def _by_window(sight: Sight, profiles: Sequence[AuthProfile], current: str) -> Found | None:
+def _match_by_window(sight: ProfileHints, profiles: Sequence[AuthProfile], current: str) -> ProfileMatch | None:
     """Without a print, the end of the week's window tells accounts apart: it stays until it is over."""
     ends = {each.profile_id: _week_end(each) for each in profiles}
     for name, end in ends.items():
         if end and abs(end - sight.week_reset_ms) <= SAME_WINDOW_MS:
-            return Found(name, "fingerprint")
+            return ProfileMatch(name, "fingerprint")
     if current and ends.get(current, 0) > sight.now_ms:
         number = 2
         while f"account-{number}" in ends:
             number += 1
-        return Found(f"account-{number}", "fingerprint")
+        return ProfileMatch(f"account-{number}", "fingerprint")
     return None
 
 

@@ -17,7 +17,7 @@ DEFAULT_LABEL = "Primary Account"
 T = TypeVar("T")
 
 
-class Window(Struct, rename="camel"):
+class VendorWindow(Struct, rename="camel"):
     """A limit as the vendor states it."""
 
     used_percent: float | None = None
@@ -26,11 +26,11 @@ class Window(Struct, rename="camel"):
     as_of: int | None = None
 
 
-class Limits(Struct, rename="camel"):
+class VendorLimits(Struct, rename="camel"):
     """The vendor's own limits, from the status line's payload."""
 
-    five_hour: Window | None = None
-    seven_day: Window | None = None
+    five_hour: VendorWindow | None = None
+    seven_day: VendorWindow | None = None
 
 
 class Forecast(Struct, rename="camel"):
@@ -72,7 +72,7 @@ class Billing(Struct, rename="camel"):
     week_start: int | None = None
     cost_source: str | None = None
     budget_source: str | None = None
-    limits: Limits | None = None
+    limits: VendorLimits | None = None
     forecast: Forecast | None = None
 
 
@@ -99,7 +99,7 @@ class AuthProfile(Struct, rename="camel"):
     thresholds: Thresholds | None = None
 
 
-class Health(Struct, rename="camel"):
+class SessionHealth(Struct, rename="camel"):
     """How a session is, why, and where in its life."""
 
     status: str = "unknown"
@@ -108,7 +108,7 @@ class Health(Struct, rename="camel"):
     lifecycle: str | None = None
 
 
-class ModelFact(Struct, rename="camel"):
+class ModelInfo(Struct, rename="camel"):
     """Which model, and how sure."""
 
     value: str = "unknown"
@@ -116,7 +116,7 @@ class ModelFact(Struct, rename="camel"):
     confidence: int | None = None
 
 
-class Context(Struct, rename="camel"):
+class ContextUsage(Struct, rename="camel"):
     """The context up to compaction, not up to the window's end."""
 
     tokens_used: int = 0
@@ -126,7 +126,7 @@ class Context(Struct, rename="camel"):
     near_compaction: bool | None = None
 
 
-class Git(Struct, rename="camel"):
+class GitStatus(Struct, rename="camel"):
     """The working copy."""
 
     branch: str | None = None
@@ -136,7 +136,7 @@ class Git(Struct, rename="camel"):
     last_checked: int | None = None
 
 
-class TranscriptFact(Struct, rename="camel"):
+class TranscriptInfo(Struct, rename="camel"):
     """The session's own file; no words of it."""
 
     exists: bool = False
@@ -172,7 +172,7 @@ class SessionCost(Struct, rename="camel"):
     client_as_of: int | None = None
 
 
-class Swap(Struct, rename="camel"):
+class ProfileSwitch(Struct, rename="camel"):
     """From when on another profile paid."""
 
     auth_profile: str
@@ -180,7 +180,7 @@ class Swap(Struct, rename="camel"):
     cost: float | None = None
 
 
-class Tmux(Struct, rename="camel"):
+class TmuxPane(Struct, rename="camel"):
     """Where on the screen it runs."""
 
     pane: str = ""
@@ -197,16 +197,16 @@ class RuntimeSession(Struct, rename="camel"):
     auth_profile: str = DEFAULT_PROFILE
     project_path: str = ""
     transcript_path: str = ""
-    health: Health = field(default_factory=Health)
-    model: ModelFact = field(default_factory=ModelFact)
-    context: Context = field(default_factory=Context)
-    git: Git | None = None
-    transcript: TranscriptFact | None = None
+    health: SessionHealth = field(default_factory=SessionHealth)
+    model: ModelInfo = field(default_factory=ModelInfo)
+    context: ContextUsage = field(default_factory=ContextUsage)
+    git: GitStatus | None = None
+    transcript: TranscriptInfo | None = None
     alerts: Alerts | None = None
     metadata: SessionMetadata | None = None
     cost: SessionCost | None = None
-    swaps: list[Swap] | None = None
-    tmux: Tmux | None = None
+    swaps: list[ProfileSwitch] | None = None
+    tmux: TmuxPane | None = None
     formatted_strings: dict[str, str] | None = None
     """The status line as last gathered, without colour, by `width40` to `width200`."""
 
@@ -220,7 +220,7 @@ class RuntimeState(Struct, rename="camel"):
     metadata: bool | None = None
     """Whether the file shall say its version, counts and where to find a session."""
 
-    def profile(self, profile_id: str) -> AuthProfile | None:
+    def find_profile(self, profile_id: str) -> AuthProfile | None:
         """The profile of that id."""
         return next((each for each in self.auth_profiles if each.profile_id == profile_id), None)
 
@@ -242,25 +242,25 @@ def with_freshness(profile: AuthProfile, now_ms: int) -> AuthProfile:
     return profile
 
 
-def wire(value: Any) -> Any:
+def to_wire(value: Any) -> Any:
     """A state as plain values, what is unknown left out."""
     plain = msgspec.to_builtins(value)
-    return _known(plain)
+    return _drop_unknown_keys(plain)
 
 
-def lenient(kind: type[T], plain: dict[str, Any], required: str = "") -> T:
+def convert_leniently(kind: type[T], plain: dict[str, Any], required: str = "") -> T:
     """Read what a person may have edited: a value of the wrong kind counts as not there."""
     for _ in range(50):
         try:
             return msgspec.convert(plain, kind, strict=False)
         except msgspec.ValidationError as error:
             path = str(error).rpartition("at `$.")[2].rstrip("`").split("[")[0].split(".")
-            if not _without(plain, path):
+            if not _drop_path(plain, path):
                 break
     return msgspec.convert({required: str(plain.get(required))} if required else {}, kind)
 
 
-def _without(plain: dict[str, Any], path: list[str]) -> bool:
+def _drop_path(plain: dict[str, Any], path: list[str]) -> bool:
     *above, last = path
     for name in above:
         inner = plain.get(name)
@@ -270,7 +270,7 @@ def _without(plain: dict[str, Any], path: list[str]) -> bool:
     return plain.pop(last, path) is not path
 
 
-def _known(plain: Any) -> Any:
+def _drop_unknown_keys(plain: Any) -> Any:
     if isinstance(plain, dict):
-        return {key: _known(value) for key, value in plain.items() if value is not None}
-    return [_known(each) for each in plain] if isinstance(plain, list) else plain
+        return {key: _drop_unknown_keys(value) for key, value in plain.items() if value is not None}
+    return [_drop_unknown_keys(each) for each in plain] if isinstance(plain, list) else plain

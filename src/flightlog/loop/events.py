@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from flightlog.loop.plan.schema import Budgets, Config
+from flightlog.loop.plan.schema import Budgets, LoopConfig
 
 Result = Literal["success", "failure", "timeout", "interrupted", "limited", "budget"]
 
 
-class SessionStarted(Struct, frozen=True, tag_field="kind", tag="session_start"):
+class LoopStarted(Struct, frozen=True, tag_field="kind", tag="session_start"):
     """A session begins; everything that decides how it goes is in here or in the plan beside it."""
 
     session_id: str
@@ -22,7 +22,7 @@ class SessionStarted(Struct, frozen=True, tag_field="kind", tag="session_start")
     plan: str
     plan_digest: str
     tasks_total: int
-    config: Config
+    config: LoopConfig
     budgets: Budgets
     autonomous: bool = False
     context: dict[str, Any] = {}
@@ -31,7 +31,7 @@ class SessionStarted(Struct, frozen=True, tag_field="kind", tag="session_start")
     mark: str = ""
 
 
-class RunnerTook(Struct, frozen=True, tag_field="kind", tag="runner_took"):
+class RunnerAcquired(Struct, frozen=True, tag_field="kind", tag="runner_took"):
     """A runner holds the session from here on; one with a lower epoch is fenced."""
 
     runner: str
@@ -62,7 +62,7 @@ class TaskStarted(Struct, frozen=True, tag_field="kind", tag="task_start"):
     agent_session: str = ""
 
 
-class UsageNoted(Struct, frozen=True, tag_field="kind", tag="usage"):
+class UsageRecorded(Struct, frozen=True, tag_field="kind", tag="usage"):
     """One answer of a model; `usd` is None when its price is not known."""
 
     task: str
@@ -74,7 +74,7 @@ class UsageNoted(Struct, frozen=True, tag_field="kind", tag="usage"):
     calls: int = 1
 
 
-class Reported(Struct, frozen=True, tag_field="kind", tag="report"):
+class TaskReported(Struct, frozen=True, tag_field="kind", tag="report"):
     """One line a task wrote to `$FLIGHTLOG_REPORT`."""
 
     task: str
@@ -107,7 +107,7 @@ class AttemptEnded(Struct, frozen=True, tag_field="kind", tag="attempt_end"):
     said: str = ""
 
 
-class Verified(Struct, frozen=True, tag_field="kind", tag="verify"):
+class TaskVerified(Struct, frozen=True, tag_field="kind", tag="verify"):
     """What the verify commands said: each with its exit code; None is a tool that is not there."""
 
     task: str
@@ -128,7 +128,7 @@ class TaskEnded(Struct, frozen=True, tag_field="kind", tag="task_complete"):
     why: str = ""
 
 
-class Recovering(Struct, frozen=True, tag_field="kind", tag="error_recovery"):
+class RecoveryStarted(Struct, frozen=True, tag_field="kind", tag="error_recovery"):
     """What is done about a failure."""
 
     task: str
@@ -138,7 +138,7 @@ class Recovering(Struct, frozen=True, tag_field="kind", tag="error_recovery"):
     wait_s: float = 0.0
 
 
-class BreakerMoved(Struct, frozen=True, tag_field="kind", tag="breaker"):
+class BreakerChanged(Struct, frozen=True, tag_field="kind", tag="breaker"):
     """The breaker changed its state."""
 
     before: str
@@ -147,7 +147,7 @@ class BreakerMoved(Struct, frozen=True, tag_field="kind", tag="breaker"):
     action: str = ""
 
 
-class Alerted(Struct, frozen=True, tag_field="kind", tag="alert"):
+class AlertRaised(Struct, frozen=True, tag_field="kind", tag="alert"):
     """A condition that only asks to be told, or one that could not be evaluated."""
 
     condition: str
@@ -188,33 +188,33 @@ class MilestoneReached(Struct, frozen=True, tag_field="kind", tag="milestone"):
     name: str
 
 
-class Waited(Struct, frozen=True, tag_field="kind", tag="waiting"):
+class WaitStarted(Struct, frozen=True, tag_field="kind", tag="waiting"):
     """The loop waits for a time to come."""
 
     until: float
     why: str
 
 
-class Paused(Struct, frozen=True, tag_field="kind", tag="runtime_paused"):
+class LoopPaused(Struct, frozen=True, tag_field="kind", tag="runtime_paused"):
     """The session rests; it can be resumed."""
 
     why: str
 
 
-class Stopped(Struct, frozen=True, tag_field="kind", tag="runtime_stopped"):
+class LoopStopped(Struct, frozen=True, tag_field="kind", tag="runtime_stopped"):
     """A person or a signal stopped the session in the middle; it can be resumed."""
 
     why: str
 
 
-class Resumed(Struct, frozen=True, tag_field="kind", tag="runtime_resumed"):
+class LoopResumed(Struct, frozen=True, tag_field="kind", tag="runtime_resumed"):
     """The session goes on after it rested."""
 
     why: str = ""
     budgets: Budgets | None = None
 
 
-class SessionEnded(Struct, frozen=True, tag_field="kind", tag="execution_complete"):
+class LoopEnded(Struct, frozen=True, tag_field="kind", tag="execution_complete"):
     """Nothing more will happen: completed, or in error with the reason."""
 
     status: Literal["completed", "error"]
@@ -222,25 +222,25 @@ class SessionEnded(Struct, frozen=True, tag_field="kind", tag="execution_complet
 
 
 Event = (
-    SessionStarted
-    | RunnerTook
+    LoopStarted
+    | RunnerAcquired
     | DecisionMade
     | TaskStarted
-    | UsageNoted
-    | Reported
+    | UsageRecorded
+    | TaskReported
     | AttemptEnded
-    | Verified
+    | TaskVerified
     | TaskEnded
-    | Recovering
-    | BreakerMoved
-    | Alerted
+    | RecoveryStarted
+    | BreakerChanged
+    | AlertRaised
     | QuestionAsked
     | QuestionAnswered
     | GateChecked
     | MilestoneReached
-    | Waited
-    | Paused
-    | Stopped
-    | Resumed
-    | SessionEnded
+    | WaitStarted
+    | LoopPaused
+    | LoopStopped
+    | LoopResumed
+    | LoopEnded
 )

@@ -9,7 +9,7 @@ import re
 from msgspec import Struct
 
 from flightlog.model.errors import Invalid
-from flightlog.model.ids import checked
+from flightlog.model.ids import check_id
 
 _FORM = re.compile(
     r"(?P<session>[^#@]*)(?:@(?P<lane>[^#@]+))?(?:#(?P<turn>[1-9]\d{0,8})(?:\.(?P<step>[1-9]\d{0,8}))?)?", re.ASCII
@@ -32,7 +32,7 @@ class Address(Struct, frozen=True):
         return f"{self.session}{lane}{turn}{step}"
 
 
-def parse(written: str) -> Address:
+def parse_address(written: str) -> Address:
     """Read an address, refusing anything that could be a path or act on a terminal."""
     match = _FORM.fullmatch(written)
     if match is None:
@@ -42,5 +42,5 @@ def parse(written: str) -> Address:
         )
     lane = match["lane"]
     return Address(
-        checked(match["session"]), int(match["turn"] or 0), int(match["step"] or 0), checked(lane) if lane else ""
+        check_id(match["session"]), int(match["turn"] or 0), int(match["step"] or 0), check_id(lane) if lane else ""
     )

@@ -29,14 +29,14 @@ def read_yaml(text: str, kind: Literal["safe", "rt"] = "safe") -> Any:
     from ruamel.yaml.error import YAMLError  # noqa: PLC0415
 
     try:
-        for _ in yaml_events(text):
+        for _ in iter_yaml_events(text):
             pass
         return YAML(typ=kind, pure=True).load(text)
     except (ValueError, RecursionError) as error:  # a date or a number that Python refuses ends in a ValueError
         raise YAMLError(str(error)) from error
 
 
-def yaml_events(text: str) -> Iterator[Any]:
+def iter_yaml_events(text: str) -> Iterator[Any]:
     """Yield the parser's events of `text`; raise `ValueError` as soon as a limit is exceeded."""
     from ruamel.yaml import YAML  # noqa: PLC0415 - as above
 
@@ -115,10 +115,10 @@ class Incident(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         """Replace evidence that may be text."""
-        force_setattr(self, "evidence", tuple(map(_place, self.evidence)))
+        force_setattr(self, "evidence", tuple(map(_safe_location, self.evidence)))
 
 
-def _place(text: str) -> str:
+def _safe_location(text: str) -> str:
     import hashlib  # noqa: PLC0415 - loads OpenSSL, for which no usage report waits
 
     digest = hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()

@@ -42,17 +42,17 @@ class Image(Struct, frozen=True, tag="image"):
     data: str = ""
 
 
-class Other(Struct, frozen=True, tag="other"):
+class UnknownBlock(Struct, frozen=True, tag="other"):
     """A kind of content this version has not met."""
 
     kind: str
     text: str = ""
 
 
-Block = Text | Thinking | ToolUse | Image | Other
+Block = Text | Thinking | ToolUse | Image | UnknownBlock
 
 
-def words(content: tuple[Block, ...]) -> str:
+def text_of(content: tuple[Block, ...]) -> str:
     """Return the text of some content, a line for each block."""
     return "\n".join(block.text for block in content if isinstance(block, Text))
 
@@ -70,7 +70,7 @@ class PromptKind(enum.Enum):
     INTERRUPTION = "interruption"
 
 
-class Prompted(Struct, frozen=True):
+class UserPrompt(Struct, frozen=True):
     """Somebody spoke to the model."""
 
     kind: PromptKind
@@ -78,7 +78,7 @@ class Prompted(Struct, frozen=True):
     interrupted_message: str = ""
 
 
-class Replied(Struct, frozen=True):
+class AssistantReply(Struct, frozen=True):
     """A line of a model response; several lines share one `message_id`."""
 
     message_id: str
@@ -95,7 +95,7 @@ class Replied(Struct, frozen=True):
     effort: str = ""
 
 
-class ToolReturned(Struct, frozen=True):
+class ToolResult(Struct, frozen=True):
     """A tool answered."""
 
     call_id: str
@@ -107,14 +107,14 @@ class ToolReturned(Struct, frozen=True):
     detail: Any = None
 
 
-class InputRewritten(Struct, frozen=True):
+class ToolInputRewritten(Struct, frozen=True):
     """A hook changed a tool's input before it ran."""
 
     call_id: str
     input: dict[str, Any]
 
 
-class Compacted(Struct, frozen=True):
+class ContextCompacted(Struct, frozen=True):
     """The client replaced the context by a summary."""
 
     trigger: str
@@ -122,7 +122,7 @@ class Compacted(Struct, frozen=True):
     tokens_after: int
 
 
-class ApiFailed(Struct, frozen=True):
+class ApiError(Struct, frozen=True):
     """A request failed and was tried again, or given up."""
 
     message: str
@@ -131,53 +131,53 @@ class ApiFailed(Struct, frozen=True):
     cut: bool = False
 
 
-class Requested(Struct, frozen=True):
+class RequestLogged(Struct, frozen=True):
     """The client noted down a request it sent."""
 
     request_ref: str
 
 
-class ContextGiven(Struct, frozen=True):
+class ContextInjected(Struct, frozen=True):
     """The client put something into the model's context."""
 
     kind: str
     text: str = ""
 
 
-class CostStated(Struct, frozen=True):
+class ClientTotalReported(Struct, frozen=True):
     """The client wrote down its own running total."""
 
     totals: ClientTotals
 
 
-class Titled(Struct, frozen=True):
+class SessionTitled(Struct, frozen=True):
     """The session got a name."""
 
     text: str
     by_person: bool = False
 
 
-class Summarised(Struct, frozen=True):
+class SessionSummarized(Struct, frozen=True):
     """A title for the session that holds record `leaf`, wherever that session's file is."""
 
     leaf: str
     text: str
 
 
-class Noted(Struct, frozen=True):
+class ClientNote(Struct, frozen=True):
     """A remark of the client that belongs in the story."""
 
     kind: str
     text: str = ""
 
 
-class Kept(Struct, frozen=True):
+class Ignored(Struct, frozen=True):
     """A known record that carries nothing for the story."""
 
     kind: str
 
 
-class Unknown(Struct, frozen=True):
+class UnknownRecord(Struct, frozen=True):
     """A record type this version has not met."""
 
     kind: str
@@ -185,24 +185,24 @@ class Unknown(Struct, frozen=True):
 
 
 Event = (
-    Prompted
-    | Replied
-    | ToolReturned
-    | InputRewritten
-    | Compacted
-    | ApiFailed
-    | Requested
-    | ContextGiven
-    | CostStated
-    | Titled
-    | Summarised
-    | Noted
-    | Kept
-    | Unknown
+    UserPrompt
+    | AssistantReply
+    | ToolResult
+    | ToolInputRewritten
+    | ContextCompacted
+    | ApiError
+    | RequestLogged
+    | ContextInjected
+    | ClientTotalReported
+    | SessionTitled
+    | SessionSummarized
+    | ClientNote
+    | Ignored
+    | UnknownRecord
 )
 
 
-class Scene(Struct, frozen=True):
+class RecordContext(Struct, frozen=True):
     """Where a record was made."""
 
     cwd: str = ""
@@ -226,7 +226,7 @@ class Entry(Struct, frozen=True):
     at_ms: int | None = None
     order_ms: int = 0
     lane: str = ""
-    scene: Scene = Scene()
+    scene: RecordContext = RecordContext()
     key: str = ""
     path: str = ""
     offset: int = 0
@@ -234,7 +234,7 @@ class Entry(Struct, frozen=True):
     extra: tuple[str, ...] = ()
 
 
-class LaneFacts(Struct, frozen=True):
+class SubagentInfo(Struct, frozen=True):
     """What stands beside a subagent's transcript: its kind, its task, the call that started it."""
 
     lane: str

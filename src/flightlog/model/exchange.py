@@ -20,7 +20,7 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
-class Context(enum.Enum):
+class RequestOrigin(enum.Enum):
     """Who asked: the session itself, one of its subagents, or the client on the side (titles, probes)."""
 
     MAIN = "main"
@@ -28,7 +28,7 @@ class Context(enum.Enum):
     SIDE = "side"
 
 
-class Ending(enum.Enum):
+class ResponseOutcome(enum.Enum):
     """How a response ended.
 
     `open`: not ended when it was last written (the recorder may have died); `cut`: the upstream
@@ -42,7 +42,7 @@ class Ending(enum.Enum):
     UNANSWERED = "unanswered"
 
 
-class Body(Struct, frozen=True):
+class BodyRef(Struct, frozen=True):
     """A body that is kept: its digest, its size, and the pieces its bytes are joined from.
 
     A request that repeats another (exchange `base`) names only what is new: its pieces are the
@@ -57,16 +57,16 @@ class Body(Struct, frozen=True):
     tail: int = 0
 
 
-class Request(Struct, frozen=True, tag="requested"):
+class ApiRequest(Struct, frozen=True, tag="requested"):
     """What was asked. `sent` is the body that went upstream; `given` the client's own where a rewrite changed it."""
 
     index: int
-    context: Context
+    context: RequestOrigin
     method: str
     path: str
     headers: dict[str, str]
-    sent: Body
-    given: Body | None = None
+    sent: BodyRef
+    given: BodyRef | None = None
     agent_id: str = ""
     session_id: str = ""
     model: str = ""
@@ -76,15 +76,15 @@ class Request(Struct, frozen=True, tag="requested"):
     replaced: tuple[str, ...] = ()
 
 
-class Response(Struct, frozen=True, tag="answered"):
+class ApiResponse(Struct, frozen=True, tag="answered"):
     """What came back. `encoding` names a compression the copy could not be freed of."""
 
     index: int
     status: int
     headers: dict[str, str]
     request_id: str
-    ending: Ending
-    body: Body | None = None
+    ending: ResponseOutcome
+    body: BodyRef | None = None
     encoding: str = ""
     first_byte_ms: float = 0.0
     total_ms: float = 0.0
@@ -96,8 +96,8 @@ class Exchange(Struct, frozen=True):
     """A request and its response, which is missing while none is on record."""
 
     at: str
-    request: Request
-    response: Response | None = None
+    request: ApiRequest
+    response: ApiResponse | None = None
 
     @property
     def index(self) -> int:

@@ -14,7 +14,7 @@ EXTRAS = {
 }
 
 
-def not_installed(error: ModuleNotFoundError) -> Unavailable | None:
+def missing_extra_error(error: ModuleNotFoundError) -> Unavailable | None:
     """What a person can do about a package that is not there; None where no extra brings it: a bug of ours."""
     name = (error.name or "").partition(".")[0]
     if name not in EXTRAS:
@@ -23,12 +23,12 @@ def not_installed(error: ModuleNotFoundError) -> Unavailable | None:
 
 
 @contextmanager
-def optional() -> Iterator[None]:
+def optional_import() -> Iterator[None]:
     """Load what an extra brings; where it is not installed, that is said."""
     try:
         yield
     except ModuleNotFoundError as error:
-        told = not_installed(error)
+        told = missing_extra_error(error)
         if told is None:
             raise
         raise told from None

@@ -15,7 +15,7 @@ def is_safe(name: str) -> bool:
     return _SAFE.fullmatch(name) is not None
 
 
-def checked(name: str) -> str:
+def check_id(name: str) -> str:
     """Return `name`, or refuse it: no separators, no control characters, at most 128 characters."""
     if not is_safe(name):
         raise Invalid(

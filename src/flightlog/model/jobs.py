@@ -19,11 +19,11 @@ class Job(Struct, frozen=True):
     shared: bytes = b""
 
 
-class Lost(Exception):
+class JobError(Exception):
     """A job could not be carried out anywhere; the message says why."""
 
 
-class Jobs(Protocol):
+class JobExecutor(Protocol):
     """Where jobs are carried out."""
 
     async def submit(self, job: Job) -> bytes:

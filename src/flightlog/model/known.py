@@ -5,7 +5,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class Context(Struct, frozen=True):
+class ContextItem(Struct, frozen=True):
     """Something the client put into the model's context by itself: where it works, the date, a list of skills."""
 
     kind: str
@@ -13,7 +13,7 @@ class Context(Struct, frozen=True):
     at_ms: int | None = None
 
 
-class Known(Struct, frozen=True):
+class ThreadContext(Struct, frozen=True):
     """What the model of one thread was given, and what of the thread is a copy.
 
     `tools` are the definitions as the API was told them (name, description, input_schema);
@@ -24,4 +24,4 @@ class Known(Struct, frozen=True):
     tools: tuple[dict[str, Any], ...] = ()
     system: str = ""
     copied: frozenset[str] = frozenset()
-    context: tuple[Context, ...] = ()
+    context: tuple[ContextItem, ...] = ()

@@ -29,7 +29,7 @@ KINDS = {
 }
 
 
-class Link(Struct, frozen=True):
+class TraceLink(Struct, frozen=True):
     """One thing: its kind and address, where in sessions it stands, and what else it names outright."""
 
     kind: str
@@ -39,13 +39,13 @@ class Link(Struct, frozen=True):
     names: tuple[tuple[str, str], ...] = ()
 
 
-class Offer(Protocol):
+class LinkProvider(Protocol):
     """What a room can say about its own things."""
 
-    def find(self, written: str) -> Iterable[Link]:
+    def find_links(self, written: str) -> Iterable[TraceLink]:
         """Yield the things whose address begins with `written`; their places may be whole sessions."""
 
-    def of(self, session: Session) -> Iterable[Link]:
+    def links_for_session(self, session: Session) -> Iterable[TraceLink]:
         """Yield the things that stand in `session`, each with its exact places."""
 
 
@@ -54,16 +54,16 @@ HERE, SAME_TURN, SAME_SESSION, SAME_COMMIT = "here", "same turn", "same session"
 NEARNESS = (HERE, SAME_TURN, SAME_SESSION, SAME_COMMIT)
 
 
-def near(one: Address, other: Address) -> str:
+def relation_between(one: Address, other: Address) -> str:
     """Say how near two places are; nothing when they are in different sessions."""
     if one.session != other.session:
         return ""
-    if _holds(one, other) or _holds(other, one):
+    if _contains_address(one, other) or _contains_address(other, one):
         return HERE
     return SAME_TURN if (one.lane, one.turn) == (other.lane, other.turn) else SAME_SESSION
 
 
-def _holds(outer: Address, inner: Address) -> bool:
+def _contains_address(outer: Address, inner: Address) -> bool:
     if not outer.turn and not outer.lane:
         return True
     same_turn = (outer.lane, outer.turn) == (inner.lane, inner.turn)

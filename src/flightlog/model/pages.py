@@ -46,7 +46,7 @@ class Redacted(Struct, Generic[T], frozen=True):
         return cast("Redacted[U]", replace(self, value=make(self.value)))
 
 
-class Page(Struct, frozen=True):
+class OutputFile(Struct, frozen=True):
     """One file of a layout, as a value; `store.pages` puts it on disk."""
 
     path: str

@@ -9,14 +9,14 @@ import enum
 from msgspec import Struct
 
 
-class Deed(enum.Enum):
+class RetentionAction(enum.Enum):
     """What happens to an item, from mild to final."""
 
     ARCHIVE = "archive"
     DELETE = "delete"
 
 
-class Rule(Struct, frozen=True):
+class RetentionRule(Struct, frozen=True):
     """Items of `kind` come to this after so many days.
 
     `summary` names the page that must tell of an item before it is deleted; `{year}`, `{quarter}` and
@@ -25,20 +25,20 @@ class Rule(Struct, frozen=True):
 
     kind: str
     after_days: int
-    deed: Deed
+    deed: RetentionAction
     summary: str = ""
 
 
-class Policy(Struct, frozen=True):
+class RetentionPolicy(Struct, frozen=True):
     """The rules of one room; names below `untouched` are a person's own and are never planned for."""
 
     room: str
-    rules: tuple[Rule, ...]
+    rules: tuple[RetentionRule, ...]
     untouched: tuple[str, ...] = ()
     archive: str = "archive"
 
 
-class Item(Struct, frozen=True):
+class RetentionItem(Struct, frozen=True):
     """Something that grows old: a file or directory named from the room's root, or a row named by its id."""
 
     name: str
@@ -47,19 +47,19 @@ class Item(Struct, frozen=True):
     size: int = 0
 
 
-class Move(Struct, frozen=True):
+class RetentionMove(Struct, frozen=True):
     """One thing to do; `target` is where an archived item goes, `summary` what must be there before."""
 
-    item: Item
-    deed: Deed
+    item: RetentionItem
+    deed: RetentionAction
     age_days: int
     target: str = ""
     summary: str = ""
 
 
-class Outcome(Struct, frozen=True):
+class RetentionResult(Struct, frozen=True):
     """What was done, and what was left with the reason why."""
 
-    done: tuple[Move, ...]
-    left: tuple[tuple[Move, str], ...] = ()
+    done: tuple[RetentionMove, ...]
+    left: tuple[tuple[RetentionMove, str], ...] = ()
     summaries: tuple[str, ...] = ()

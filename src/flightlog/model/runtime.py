@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from flightlog.model.jobs import Job, Jobs
+from flightlog.model.jobs import Job, JobExecutor
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -46,7 +46,7 @@ class JobExecutors(Struct, frozen=True):
     """Opens executors of jobs at one place, for a number of jobs at once."""
 
     is_local: bool
-    open: Callable[[int], AbstractAsyncContextManager[Jobs]]
+    open: Callable[[int], AbstractAsyncContextManager[JobExecutor]]
     # For callers without an event loop: each job gives a future.
     open_in_thread: "Callable[[int], AbstractContextManager[Callable[[Job], Future[bytes]]]]"
 

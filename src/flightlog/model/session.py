@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.model.damage import Damage
-from flightlog.model.events import Block, Image, PromptKind, words
+from flightlog.model.events import Block, Image, PromptKind, text_of
 from flightlog.model.text import one_line
 from flightlog.model.usage import ClientTotals, Cost, Usage
 
@@ -59,7 +59,7 @@ class ToolCall(Struct, frozen=True):
     @property
     def output(self) -> str:
         """The text that came back."""
-        return words(self.result or ())
+        return text_of(self.result or ())
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -104,10 +104,10 @@ class Turn(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The words of the prompt."""
-        return words(self.prompt)
+        return text_of(self.prompt)
 
 
-class Lane(Struct, frozen=True):
+class Subagent(Struct, frozen=True):
     """A subagent's own thread."""
 
     id: str
@@ -131,7 +131,7 @@ class Session(Struct, frozen=True):
     started_ms: int | None
     ended_ms: int | None
     turns: tuple[Turn, ...]
-    lanes: tuple[Lane, ...]
+    lanes: tuple[Subagent, ...]
     client: ClientTotals | None
     unknown: tuple[tuple[str, int], ...] = ()
     unknown_fields: tuple[tuple[str, int], ...] = ()

@@ -27,18 +27,18 @@ _TAG = re.compile(r"<(?:secret|person):[a-z0-9-]+:[0-9a-f]+>")
 _TAG_CHARS_MAX = 80  # the longest rule name has 40 characters
 
 
-def inert(text: str) -> str:
+def make_inert(text: str) -> str:
     """Return `text` so that printing it can only show it."""
-    return UNSAFE.sub(_picture, _sequences().sub("", text.replace("\r\n", "\n")))
+    return UNSAFE.sub(_control_picture, _escape_sequences().sub("", text.replace("\r\n", "\n")))
 
 
 def one_line(text: str, width: int) -> str:
     """Return `text` inert, on one line of at most `width` characters."""
-    line = " ".join(inert(text[: width * 8]).split())
+    line = " ".join(make_inert(text[: width * 8]).split())
     return line if len(line) <= width else line[: _outside_tag(line, max(width - 1, 0)).start] + "…"
 
 
-def shorten(text: "Redacted[str]", limit: int, keep: Literal["start", "end"] = "start") -> "Redacted[str]":
+def shorten_text(text: "Redacted[str]", limit: int, keep: Literal["start", "end"] = "start") -> "Redacted[str]":
     """Return the start or the end of redacted text, at most `limit` characters with the mark of the cut.
 
     Every short text of a shareable or tracked output is made here: text that is cut before it is
@@ -62,29 +62,29 @@ def _outside_tag(text: str, at: int) -> slice:
 
 
 @functools.cache
-def _sequences() -> re.Pattern[str]:
+def _escape_sequences() -> re.Pattern[str]:
     """Compiled when first needed: a usage report as JSON is not kept waiting."""
     return re.compile(_SEQUENCES, re.VERBOSE)
 
 
-def _picture(match: re.Match[str]) -> str:
+def _control_picture(match: re.Match[str]) -> str:
     code = ord(match.group())
     if code < 0x20:
         return chr(0x2400 + code)
     return "␡" if code == 0x7F else f"<U+{code:04X}>"
 
 
-def counted(number: int, thing: str) -> str:
+def pluralize(number: int, thing: str) -> str:
     """Write a number of things."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
 
 
-def describe_removed(secrets: int, personal: int) -> str:
+def describe_redaction(secrets: int, personal: int) -> str:
     """Return how much a redaction removed: `9 secrets and 2 personal details removed`."""
-    return f"{counted(secrets, 'secret')} and {counted(personal, 'personal detail')} removed"
+    return f"{pluralize(secrets, 'secret')} and {pluralize(personal, 'personal detail')} removed"
 
 
-def meant(word: str, known: Iterable[str], otherwise: str = "") -> str:
+def suggest_name(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """What to do about a word that is not known: the nearest one that is, or `otherwise`, or all there are."""
     import difflib  # noqa: PLC0415 - for a typing error alone
 

@@ -136,7 +136,7 @@ class UsageRow(Struct, frozen=True):
     last_ms: int
 
 
-class Response(Struct, frozen=True):
+class ModelResponse(Struct, frozen=True):
     """One recorded line of one model response, reduced to what accounting needs."""
 
     message_id: str
@@ -150,7 +150,7 @@ class Response(Struct, frozen=True):
     aborted: bool = False
 
 
-class Row(NamedTuple):
+class UsageLine(NamedTuple):
     """A `Response` as plain values: cheap to make, to sort and to send to another process."""
 
     message_id: str
@@ -174,9 +174,9 @@ class Row(NamedTuple):
         return self.input + self.cache_read + self.cache_write_5m + self.cache_write_1h
 
 
-def response(row: Row) -> Response:
+def row_to_response(row: UsageLine) -> ModelResponse:
     """Return the model's value for `row`."""
-    return Response(
+    return ModelResponse(
         row.message_id,
         row.session,
         row.model,
@@ -196,10 +196,10 @@ def response(row: Row) -> Response:
     )
 
 
-def row_of(said: Response) -> Row:
+def response_to_row(said: ModelResponse) -> UsageLine:
     """Return `said` as a row."""
     use = said.usage
-    return Row(
+    return UsageLine(
         said.message_id,
         said.session,
         said.model,

@@ -19,10 +19,10 @@ from flightlog.model.pages import Tier
 from flightlog.privacy import tiers
 from flightlog.privacy.detect import engine
 from flightlog.privacy.detect.hits import MEDIUM, SECRET
-from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.known import KnownSecrets
 from flightlog.privacy.detect.meter import UNJUDGED
-from flightlog.privacy.redact import masked
-from flightlog.privacy.stream import in_text
+from flightlog.privacy.redact import mask_value
+from flightlog.privacy.stream import find_in_stream
 from flightlog.store import files, settings_file
 from flightlog.store.git.command import GitError, PersonGit, find_hooks_folder
 
@@ -48,7 +48,7 @@ _NUL_OR_NOT = b"\0" + b"x" * 255
 _ASCII_ALONE = bytes(byte if byte in b"\t\n\r" or 32 <= byte < 127 else 0 for byte in range(256))
 
 
-class Verdict(Struct, frozen=True):
+class GuardVerdict(Struct, frozen=True):
     """What the guard says of one file, or of the message of a commit."""
 
     path: str
@@ -59,40 +59,40 @@ class Verdict(Struct, frozen=True):
     why: str = ""
 
 
-def check(git: PersonGit) -> list[Verdict]:
+def check_repository(git: PersonGit) -> list[GuardVerdict]:
     """Return a verdict for each file of ours that git tracks, has staged or would add, and for staged secrets."""
-    staged = _staged(git)
-    tracked = set(_listed(git, "ls-files", "-z"))
-    addable = set(_listed(git, "ls-files", "--others", "--exclude-standard", "-z"))
-    verdicts: list[Verdict] = []
+    staged = _list_staged_blobs(git)
+    tracked = set(_list_git_names(git, "ls-files", "-z"))
+    addable = set(_list_git_names(git, "ls-files", "--others", "--exclude-standard", "-z"))
+    verdicts: list[GuardVerdict] = []
     for path in sorted(tracked | staged.keys() | addable):
         state = "staged" if path in staged else "tracked" if path in tracked else "addable"
-        kinds = list(_by_kind(path, state))
+        kinds = list(_check_kind(path, state))
         verdicts += kinds
         if state != "staged" and kinds and kinds[0].fine:
             with suppress(OSError), (git.folder / path).open("rb") as source:
-                verdicts += _in_content(source, path, state)
+                verdicts += _check_content(source, path, state)
     blobs = ((blob, path) for path, blob in staged.items())
-    return [*verdicts, *_in_names(staged, "staged"), *_in_objects(git, blobs, "staged")]
+    return [*verdicts, *_check_names(staged, "staged"), *_check_objects(git, blobs, "staged")]
 
 
-def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[Verdict]:
+def check_push(git: PersonGit, remote: str, lines: Iterable[str]) -> list[GuardVerdict]:
     """Return what must not leave with a push: secrets in files, file names and messages, and files of ours.
 
     `lines` are those git gives a pre-push hook. Looked at is what is new to `remote`: every version of each file.
     """
-    tips, known = _pushed(git, lines)
+    tips, known = _read_pushed_refs(git, lines)
     if not tips:
         return []
     glob = [] if re.search(r"[][*?\\]", remote) else [f"--remotes={remote}"]
     new = [*tips, "--not", *known, *glob]
-    commits = git.start("rev-list", *new, "--", limit_s=_LIMIT_S).finish()
+    commits = git.start_git("rev-list", *new, "--", limit_s=_LIMIT_S).finish_command()
     words = ("diff-tree", "--stdin", "--no-commit-id", "-r", "-c", "--root", "-z", "--no-renames", "--diff-filter=A")
-    added = git.start(*words, "--name-only", limit_s=_LIMIT_S).finish(commits)
+    added = git.start_git(*words, "--name-only", limit_s=_LIMIT_S).finish_command(commits)
     names = sorted({*added.decode("utf-8", "surrogateescape").split("\0")} - {""})
-    kinds = (verdict for path in names for verdict in _by_kind(path, "pushed") if not verdict.fine)
-    by_name = islice(chain(kinds, _in_names(names, "pushed")), _VERDICTS_MAX)
-    return [*by_name, *_in_objects(git, _new_objects(git, new), "pushed")]
+    kinds = (verdict for path in names for verdict in _check_kind(path, "pushed") if not verdict.fine)
+    by_name = islice(chain(kinds, _check_names(names, "pushed")), _VERDICTS_MAX)
+    return [*by_name, *_check_objects(git, _iter_new_objects(git, new), "pushed")]
 
 
 def install_guard(git: PersonGit, *, command: str = "flightlog") -> list[Path]:
@@ -103,10 +103,10 @@ def install_guard(git: PersonGit, *, command: str = "flightlog") -> list[Path]:
         hook = folder / name
         before = folder / f"{name}.{_BEFORE}"
         if hook.exists() and _MARK not in hook.read_text(errors="replace") and not before.exists():
-            files.renamed(hook, before.name)
-        script = _script(name, command).encode()
+            files.rename_file(hook, before.name)
+        script = _hook_script(name, command).encode()
         if not hook.exists() or hook.read_bytes() != script:
-            files.replace(hook, script, mode=0o755)
+            files.replace_file(hook, script, mode=0o755)
             made.append(hook)
     return made
 
@@ -114,55 +114,57 @@ def install_guard(git: PersonGit, *, command: str = "flightlog") -> list[Path]:
 def remove_guard(git: PersonGit) -> list[Path]:
     """Take the guard out again; a hook that was there before comes back."""
     gone = []
-    for hook in guards(git):
+    for hook in list_guard_hooks(git):
         before = hook.with_name(f"{hook.name}.{_BEFORE}")
-        settings_file.remove(hook)
+        settings_file.remove_with_dir(hook)
         if before.exists():
-            files.renamed(before, hook.name)
+            files.rename_file(before, hook.name)
         gone.append(hook)
     return gone
 
 
-def guards(git: PersonGit) -> list[Path]:
+def list_guard_hooks(git: PersonGit) -> list[Path]:
     """Return where the guard stands in a repository."""
     hooks = [find_hooks_folder(git) / name for name in HOOKS]
     return [hook for hook in hooks if hook.is_file() and _MARK in hook.read_text(errors="replace")]
 
 
-def _by_kind(path: str, state: str) -> Iterator[Verdict]:
+def _check_kind(path: str, state: str) -> Iterator[GuardVerdict]:
     known = tiers.kind_of(path)
     if known is not None:
         tier, rule = known[1].tier, f"{known[0].room}: {known[1].name} ({known[1].path})"
         fine = tier is Tier.TRACKED
-        yield Verdict(path, state, tier.value, rule, fine, "" if fine else f"{tier.value} files do not belong in git")
+        yield GuardVerdict(
+            path, state, tier.value, rule, fine, "" if fine else f"{tier.value} files do not belong in git"
+        )
 
 
-def _in_names(paths: Iterable[str], state: str) -> Iterator[Verdict]:
+def _check_names(paths: Iterable[str], state: str) -> Iterator[GuardVerdict]:
     """Search file names, all at once: no detector reaches over a NUL."""
     data = "\0".join(paths).encode("utf-8", "surrogateescape")
-    for found in filter(_counts, engine.find(data)):
+    for found in filter(_blocks_commit, engine.find_private_values(data)):
         path = data[data.rfind(b"\0", 0, found.start) + 1 :].partition(b"\0")[0]
-        shown = path.decode("utf-8", "replace").replace(found.value.decode("utf-8", "replace"), masked(found.value))
-        why = f"the file name holds what looks like a secret: {masked(found.value)}"
-        yield Verdict(shown, state, "", found.rule, fine=False, why=why)
+        shown = path.decode("utf-8", "replace").replace(found.value.decode("utf-8", "replace"), mask_value(found.value))
+        why = f"the file name holds what looks like a secret: {mask_value(found.value)}"
+        yield GuardVerdict(shown, state, "", found.rule, fine=False, why=why)
 
 
-def _in_content(source: "_Object | IO[bytes]", path: str, state: str) -> Iterator[Verdict]:
-    for place in in_text(cast("BinaryIO", _Text(source)), Known()):
-        if _counts(place.found):
-            why = f"line {place.line} holds what looks like a secret: {masked(place.found.value)}"
-            yield Verdict(path, state, "", place.found.rule, fine=False, why=why)
+def _check_content(source: "_GitObject | IO[bytes]", path: str, state: str) -> Iterator[GuardVerdict]:
+    for place in find_in_stream(cast("BinaryIO", _DecodedText(source)), KnownSecrets()):
+        if _blocks_commit(place.found):
+            why = f"line {place.line} holds what looks like a secret: {mask_value(place.found.value)}"
+            yield GuardVerdict(path, state, "", place.found.rule, fine=False, why=why)
 
 
-def _counts(found: engine.Found) -> bool:
+def _blocks_commit(found: engine.Detection) -> bool:
     # Text too dense to be judged stops nothing: certificates and binaries are full of it.
     return found.kind == SECRET and (found.weight >= MEDIUM or found.rule != UNJUDGED)
 
 
-class _Text:
+class _DecodedText:
     """A file's text, whatever its encoding: wide letters become bytes, and binary content NULs."""
 
-    def __init__(self, source: "_Object | IO[bytes]") -> None:
+    def __init__(self, source: "_GitObject | IO[bytes]") -> None:
         self._source = source
         self._has_nul = self._is_wide = False
 
@@ -181,7 +183,7 @@ class _Text:
         return data.translate(_ASCII_ALONE) or b"\0"
 
 
-class _Object:
+class _GitObject:
     """One object in the output of `git cat-file --batch`."""
 
     def __init__(self, source: IO[bytes], size: int) -> None:
@@ -197,11 +199,11 @@ class _Object:
         return data
 
 
-def _in_objects(git: PersonGit, wanted: Iterator[tuple[str, str]], state: str) -> list[Verdict]:
+def _check_objects(git: PersonGit, wanted: Iterator[tuple[str, str]], state: str) -> list[GuardVerdict]:
     """Search blobs and the messages of commits and tags, one after another; `wanted` are ids and paths."""
-    verdicts: list[Verdict] = []
-    running = git.start("cat-file", "--batch", limit_s=_LIMIT_S)
-    given, out = running.stream()
+    verdicts: list[GuardVerdict] = []
+    running = git.start_git("cat-file", "--batch", limit_s=_LIMIT_S)
+    given, out = running.open_streams()
     while some := list(islice(wanted, _IDS_AT_ONCE)):
         with suppress(BrokenPipeError):  # it ended: seen at the next read
             given.write("".join(f"{name}\n" for name, _ in some).encode())
@@ -209,38 +211,38 @@ def _in_objects(git: PersonGit, wanted: Iterator[tuple[str, str]], state: str) -
         for name, path in some:
             facts = out.readline().split()
             if not facts:
-                running.end()
+                running.wait_for_end()
             if len(facts) != 3:
                 raise GitError(f"git cannot read an object: {name}", hint="git fsck")
-            content = _Object(out, int(facts[2]))
-            found = _in_object(content, facts[1], path or f"{facts[1].decode()} {name[:12]}", state)
+            content = _GitObject(out, int(facts[2]))
+            found = _check_object(content, facts[1], path or f"{facts[1].decode()} {name[:12]}", state)
             verdicts += islice(found, _VERDICTS_MAX - len(verdicts))
             while content.read(_PIECE_BYTES):
                 pass
             out.read(1)  # the line end after each object
-    running.end()
+    running.wait_for_end()
     return verdicts
 
 
-def _in_object(content: _Object, kind: bytes, path: str, state: str) -> Iterator[Verdict]:
+def _check_object(content: _GitObject, kind: bytes, path: str, state: str) -> Iterator[GuardVerdict]:
     if kind == b"blob":
-        yield from _in_content(content, path, state)
+        yield from _check_content(content, path, state)
     elif kind != b"tree":
         # The message follows the headers, and a signature the message of a tag: random letters look like anything.
         message = content.read(_MESSAGE_BYTES_MAX).partition(b"\n\n")[2]
-        yield from _in_content(io.BytesIO(_SIGNATURE.split(message)[0]), path, state)
+        yield from _check_content(io.BytesIO(_SIGNATURE.split(message)[0]), path, state)
 
 
-def _new_objects(git: PersonGit, new: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _iter_new_objects(git: PersonGit, new: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield id and path of every object that `new` (revisions for `rev-list`) names."""
-    running = git.start("rev-list", "--objects", "--missing=allow-promisor", *new, "--", limit_s=_LIMIT_S)
-    for line in running.stream()[1]:
+    running = git.start_git("rev-list", "--objects", "--missing=allow-promisor", *new, "--", limit_s=_LIMIT_S)
+    for line in running.open_streams()[1]:
         name, _, path = line.rstrip(b"\n").decode("utf-8", "surrogateescape").partition(" ")
         yield name, path
-    running.end()
+    running.wait_for_end()
 
 
-def _pushed(git: PersonGit, lines: Iterable[str]) -> tuple[list[str], list[str]]:
+def _read_pushed_refs(git: PersonGit, lines: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the commits and tags being pushed, and those the remote has."""
     tips, there = [], []
     for line in filter(str.strip, lines):
@@ -249,26 +251,28 @@ def _pushed(git: PersonGit, lines: Iterable[str]) -> tuple[list[str], list[str]]
             raise Invalid(f"not a line of a pre-push hook: {line.strip()[:80]}", hint="git help githooks")
         tips += [fields[1]] if fields[1].strip("0") else []  # zeros: the ref is deleted, nothing leaves
         there += [fields[2]] if fields[2].strip("0") else []
-    listed = git.run("cat-file", "--batch-check", given="".join(f"{name}\n" for name in there).encode()).checked()
+    listed = git.run_git(
+        "cat-file", "--batch-check", given="".join(f"{name}\n" for name in there).encode()
+    ).require_success()
     missing = {line.split()[0].decode() for line in listed.splitlines() if line.endswith(b" missing")}
     return tips, [name for name in there if name not in missing]
 
 
-def _staged(git: PersonGit) -> dict[str, str]:
+def _list_staged_blobs(git: PersonGit) -> dict[str, str]:
     """Return path and blob of what is staged; a submodule's commit is no blob of this repository."""
-    fields = _listed(git, "diff", "--cached", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=d")
+    fields = _list_git_names(git, "diff", "--cached", "--raw", "-z", "--no-abbrev", "--no-renames", "--diff-filter=d")
     pairs = zip(fields[::2], fields[1::2], strict=True)
     return {path: facts.split()[3] for facts, path in pairs if facts.split()[1] != "160000"}
 
 
-def _listed(git: PersonGit, *words: str) -> list[str]:
-    answer = git.run(*words)
+def _list_git_names(git: PersonGit, *words: str) -> list[str]:
+    answer = git.run_git(*words)
     if answer.code:
         raise NotFound(f"not a git repository: {git.folder}", hint="run it inside one, or make one with: git init")
     return [name for name in answer.out.decode("utf-8", "surrogateescape").split("\0") if name]
 
 
-def _script(name: str, command: str) -> str:
+def _hook_script(name: str, command: str) -> str:
     act = name.removeprefix("pre-")
     if act == "push":  # git says on standard input what it pushes
         reads, option = "given=$(cat; echo x)\ngiven=${given%x}", ' --push="$1"'

@@ -16,25 +16,25 @@ _BYTES = 32
 _LEAD = "flightlog-privacy-key-1"
 
 
-def load(path: Path) -> bytes:
+def load_key(path: Path) -> bytes:
     """Return the key at `path`, making it on first use."""
     if not path.exists():
         ensure_writable(path.parent)
-        files.create(path, secrets.token_bytes(_BYTES).hex().encode() + b"\n")
-    return _read(path)
+        files.create_file(path, secrets.token_bytes(_BYTES).hex().encode() + b"\n")
+    return _read_key(path)
 
 
-def fingerprint(key: bytes) -> str:
+def key_fingerprint(key: bytes) -> str:
     """Return a short name of `key` that tells two keys apart and reveals neither."""
     return hashlib.sha256(b"fingerprint" + key).hexdigest()[:12]
 
 
-def exported(key: bytes) -> str:
+def encode_key(key: bytes) -> str:
     """Return `key` as one line for another machine."""
-    return f"{_LEAD}:{key.hex()}:{_check(key)}"
+    return f"{_LEAD}:{key.hex()}:{_key_checksum(key)}"
 
 
-def take(path: Path, line: str, *, replace: bool = False) -> bytes:
+def import_key(path: Path, line: str, *, replace: bool = False) -> bytes:
     """Put the exported key of `line` at `path`; another key there stays unless `replace`."""
     lead, _, rest = line.strip().partition(":")
     digits, _, check = rest.partition(":")
@@ -42,19 +42,19 @@ def take(path: Path, line: str, *, replace: bool = False) -> bytes:
         key = bytes.fromhex(digits)
     except ValueError:
         key = b""
-    if lead != _LEAD or len(key) != _BYTES or check != _check(key):
+    if lead != _LEAD or len(key) != _BYTES or check != _key_checksum(key):
         raise Invalid("not an exported key, or cut short", hint="make one with: flightlog privacy key export")
-    if path.exists() and not replace and _read(path) != key:
+    if path.exists() and not replace and _read_key(path) != key:
         raise Conflict(
             "another key is here; tags made with it would no longer match",
             hint="replace it with: flightlog privacy key import --yes",
         )
     ensure_writable(path.parent)
-    files.replace(path, key.hex().encode() + b"\n")
+    files.replace_file(path, key.hex().encode() + b"\n")
     return key
 
 
-def _read(path: Path) -> bytes:
+def _read_key(path: Path) -> bytes:
     try:
         key = bytes.fromhex(path.read_text().strip())
     except (OSError, ValueError):
@@ -66,5 +66,5 @@ def _read(path: Path) -> bytes:
     return key
 
 
-def _check(key: bytes) -> str:
+def _key_checksum(key: bytes) -> str:
     return hashlib.sha256(key).hexdigest()[:8]

@@ -14,21 +14,21 @@ from msgspec import Struct
 
 from flightlog.model.pages import Clean, Redacted
 from flightlog.privacy.detect import engine, lazily, views
-from flightlog.privacy.detect.hits import HIGH, LOW, SECRET, holds
-from flightlog.privacy.detect.known import Known
-from flightlog.privacy.detect.meter import UNJUDGED, Memory, Meter
-from flightlog.privacy.detect.people import HOME, nobodys, without_owner
+from flightlog.privacy.detect.hits import HIGH, LOW, SECRET, contains_needle
+from flightlog.privacy.detect.known import KnownSecrets
+from flightlog.privacy.detect.meter import UNJUDGED, Memory, WorkBudget
+from flightlog.privacy.detect.people import HOME, anonymous_home, strip_owner
 
 _TAG_HEX = 6
 _GIVEN_UP = f"<{SECRET}:{UNJUDGED}:".encode()
 _HOMES_MAX = 16
-_HOME = lazily.linear(rb"(?:/(?:home|Users)/|-(?:home|Users)-|[A-Za-z]:(?:\\+|/)Users(?:\\+|/))[A-Za-z0-9]")
+_HOME = lazily.linear_pattern(rb"(?:/(?:home|Users)/|-(?:home|Users)-|[A-Za-z]:(?:\\+|/)Users(?:\\+|/))[A-Za-z0-9]")
 # A replacement changes what stands beside it, and a recognized value is replaced elsewhere one round later;
 # after this many rounds nothing new was ever found.
 ROUNDS_MAX = 8
 
 
-class Finding(Struct, frozen=True):
+class SecretFinding(Struct, frozen=True):
     """What was found, where, and how sure; the value only masked."""
 
     rule: str
@@ -55,7 +55,7 @@ class Redactor:
         `homes` maps directories to what they are called instead, as the repository to `.`.
         """
         self._key = key
-        self.known = Known(known, names)
+        self.known = KnownSecrets(known, names)
         self._memory: Memory = {}
         # Paths repeat in each record of a transcript; renaming those seen before, in their order, costs one pass.
         self._seen: dict[bytes, None] = {}
@@ -68,105 +68,109 @@ class Redactor:
     def redact_text(self, text: str) -> Redacted[Clean]:
         """Return `text` without what is private, and how much was removed."""
         before = text.encode("utf-8", "surrogatepass")
-        after = self.data(before)
+        after = self.redact_bytes(before)
         return Redacted(Clean(after.decode("utf-8", "surrogatepass")), *count_removed(before, after))
 
-    def clean(self, text: str) -> Clean:
+    def redact_as_clean(self, text: str) -> Clean:
         """Return `text` as a value that may be published."""
-        return Clean(self.text(text))
+        return Clean(self.redact_string(text))
 
-    def text(self, text: str) -> str:
+    def redact_string(self, text: str) -> str:
         """Return `text` without what is private."""
-        return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
+        return self.redact_bytes(text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogatepass")
 
-    def data(self, data: bytes) -> bytes:
+    def redact_bytes(self, data: bytes) -> bytes:
         """Return the UTF-8 text `data` without what is private."""
         for _ in range(ROUNDS_MAX):
-            before, data = data, self.once(data)
+            before, data = data, self.redact_once(data)
             if data == before:
                 return data
-            if is_hopeless(before, data):
+            if keeps_growing(before, data):
                 break
-            if is_cut(before, data):
-                self.forget()
-        return self.given_up(data)
+            if was_truncated(before, data):
+                self.clear_cache()
+        return self.tag_whole_text(data)
 
-    def given_up(self, data: bytes) -> bytes:
+    def tag_whole_text(self, data: bytes) -> bytes:
         """Return what stands for a text in which every replacement brings something else to light."""
-        return self.tag(SECRET, UNJUDGED, data)
+        return self.tag_for_value(SECRET, UNJUDGED, data)
 
-    def once(self, data: bytes) -> bytes:
+    def redact_once(self, data: bytes) -> bytes:
         """Return `data` after one round; it is clean when a round changes nothing."""
-        data = self.homeless(data)
-        found = self.found(data)
-        return self.replaced(data, found) if found else data
+        data = self.replace_home_dirs(data)
+        found = self.detect(data)
+        return self.replace_detections(data, found) if found else data
 
-    def homeless(self, data: bytes) -> bytes:
+    def replace_home_dirs(self, data: bytes) -> bytes:
         """Return `data` with directories already seen to name a person renamed."""
         for path, name in self._homes.items():
-            data = data.replace(path + b"/", name + b"/") if holds(data, path) else data
+            data = data.replace(path + b"/", name + b"/") if contains_needle(data, path) else data
         for path in self._seen:
-            data = without_owner(data, path) if holds(data, path) else data
+            data = strip_owner(data, path) if contains_needle(data, path) else data
         return data
 
-    def found(self, data: bytes) -> list[engine.Found]:
+    def detect(self, data: bytes) -> list[engine.Detection]:
         """Return what is private in the UTF-8 text `data`, offsets in bytes."""
-        return engine.find(data, self.known, self.meter())
+        return engine.find_private_values(data, self.known, self.make_work_budget())
 
-    def meter(self) -> Meter:
+    def make_work_budget(self) -> WorkBudget:
         """Return what bounds the work of one look; all looks remember the same words."""
-        return Meter(self._memory)
+        return WorkBudget(self._memory)
 
-    def forget(self) -> None:
+    def clear_cache(self) -> None:
         """Forget what was judged: what is left after a cut must stand before somebody who remembers nothing."""
         self._memory.clear()
 
-    def find(self, text: str) -> list[Finding]:
+    def find_in_text(self, text: str) -> list[SecretFinding]:
         """Return what is private in `text`, offsets in characters."""
         data = text.encode("utf-8", "surrogatepass")
         at = chars = 0
         findings = []
-        for one in engine.find(data, self.known):
+        for one in engine.find_private_values(data, self.known):
             chars, at = chars + len(data[at : one.start].decode("utf-8", "replace")), one.start
             width = len(data[one.start : one.end].decode("utf-8", "replace"))
             findings.append(
-                Finding(one.rule, one.kind, confidence(one.weight), chars, chars + width, masked(one.value))
+                SecretFinding(
+                    one.rule, one.kind, confidence_label(one.weight), chars, chars + width, mask_value(one.value)
+                )
             )
         return findings
 
-    def tag(self, kind: str, rule: str, value: bytes) -> bytes:
+    def tag_for_value(self, kind: str, rule: str, value: bytes) -> bytes:
         """Return what stands for `value`."""
         digest = hmac.digest(self._key, kind.encode() + b"\0" + value, "sha256").hex()
         return f"<{kind}:{rule}:{digest[:_TAG_HEX]}>".encode()
 
-    def replaced(self, data: bytes, found: list[engine.Found]) -> bytes:
+    def replace_detections(self, data: bytes, found: list[engine.Detection]) -> bytes:
         """Return `data` with a tag in place of each that was found."""
-        return b"".join(self._replaced([data], found))
+        return b"".join(self._replace_in_pieces([data], found))
 
     def without_split_values(self, records: list[Any]) -> list[Any]:
         """Return the records, those as they are in which no delta of a content block changes."""
         done = list(records)
-        for block in views.delta_blocks(records):
+        for block in views.iter_delta_blocks(records):
             pieces = [delta.text.encode("utf-8", "surrogatepass") for delta in block]
-            for delta, old, new in zip(block, pieces, self.pieces(pieces), strict=True):
+            for delta, old, new in zip(block, pieces, self.redact_pieces(pieces), strict=True):
                 if new != old:
                     text = new.decode("utf-8", "surrogatepass")
-                    done[delta.record] = views.with_text(done[delta.record], delta.path, text)
+                    done[delta.record] = views.replace_text_at(done[delta.record], delta.path, text)
         return done
 
-    def pieces(self, pieces: list[bytes]) -> list[bytes]:
+    def redact_pieces(self, pieces: list[bytes]) -> list[bytes]:
         """Return the pieces of one text without what is private in it, also where a piece holds only a part."""
         for _ in range(ROUNDS_MAX):
-            found = self.found(b"".join(pieces))
+            found = self.detect(b"".join(pieces))
             if not found:
                 break
-            pieces = self._replaced(pieces, found)
+            pieces = self._replace_in_pieces(pieces, found)
         return pieces
 
-    def _replaced(self, pieces: list[bytes], found: list[engine.Found]) -> list[bytes]:
+    def _replace_in_pieces(self, pieces: list[bytes], found: list[engine.Detection]) -> list[bytes]:
         """Return the pieces of a text with a tag in the piece where each that was found begins."""
         cuts = sorted(
-            (span, self._stand_in(one) if index == 0 else b"") for one in found for index, span in enumerate(one.spans)
+            (span, self._replacement_for(one) if index == 0 else b"")
+            for one in found
+            for index, span in enumerate(one.spans)
         )
         done, low, number, at = [], 0, 0, 0
         for piece in pieces:
@@ -184,15 +188,15 @@ class Redactor:
             low = high
         return done
 
-    def _stand_in(self, one: engine.Found) -> bytes:
+    def _replacement_for(self, one: engine.Detection) -> bytes:
         if one.rule == HOME:
             if one.value[:1] in b"/-" and len(self._seen) < _HOMES_MAX:
                 self._seen[one.value] = None
-            return nobodys(one.value)
+            return anonymous_home(one.value)
         kind, rule = one.kind, one.rule
         if rule != UNJUDGED:
-            kind, rule = self.known.learn(one.value, kind, rule)
-        return self.tag(kind, rule, one.value)
+            kind, rule = self.known.learn_value(one.value, kind, rule)
+        return self.tag_for_value(kind, rule, one.value)
 
 
 def count_each(before: Iterable[Any], after: Iterable[Any]) -> list[Redacted[Any]]:
@@ -210,22 +214,22 @@ def count_removed(before: bytes, after: bytes) -> tuple[int, int]:
     return max(0, secrets), max(0, persons) + max(0, homes)
 
 
-def is_cut(before: bytes, after: bytes) -> bool:
+def was_truncated(before: bytes, after: bytes) -> bool:
     """Whether a part of a text was given up now."""
     return before.count(_GIVEN_UP) < after.count(_GIVEN_UP)
 
 
-def is_hopeless(before: bytes, after: bytes) -> bool:
+def keeps_growing(before: bytes, after: bytes) -> bool:
     """Whether a text had to be given up in part before, and now in part again: it would be, to its beginning."""
     return 0 < before.count(_GIVEN_UP) < after.count(_GIVEN_UP)
 
 
-def masked(value: bytes) -> str:
+def mask_value(value: bytes) -> str:
     """Return enough of `value` to recognise it by, never enough to use it."""
     text = value.decode("utf-8", "replace")
     shown = 4 if len(text) >= 20 else 2 if len(text) >= 12 else 0
     return text[:shown] + "*" * min(len(text) - shown, 12)
 
 
-def confidence(weight: int) -> str:
+def confidence_label(weight: int) -> str:
     return "high" if weight >= HIGH else "low" if weight <= LOW else "medium"

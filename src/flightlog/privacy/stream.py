@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, NamedTuple
 
 from flightlog.privacy.detect import engine, suspects
 from flightlog.privacy.detect.hits import MEDIUM, SECRET
-from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.known import KnownSecrets
 from flightlog.privacy.detect.meter import UNJUDGED
-from flightlog.privacy.detect.people import HOME, without_owner
+from flightlog.privacy.detect.people import HOME, strip_owner
 from flightlog.privacy.redact import Redactor
 
 _PIECE_BYTES = 1 << 20
@@ -29,68 +29,72 @@ _BATCH_BYTES_MAX = 4 << 20
 _CONTINUATION = bytes(range(0x80, 0xC0))
 
 
-class Located(NamedTuple):
+class LocatedFinding(NamedTuple):
     """Something private, and where: the line from 1, offsets in characters from the beginning."""
 
     line: int
     start: int
     end: int
-    found: engine.Found
+    found: engine.Detection
 
 
-class _Piece(NamedTuple):
+class _TextWindow(NamedTuple):
     window: bytes
     begin: int  # where in the window what was not told yet begins
     end: int
-    found: list[engine.Found]
+    found: list[engine.Detection]
 
 
-def redacted(redactor: Redactor, source: BinaryIO) -> Iterator[bytes]:
+def redact_stream(redactor: Redactor, source: BinaryIO) -> Iterator[bytes]:
     """Yield the text of `source` without what is private; a value counts from the piece in which it is recognized."""
-    for piece in _pieces(source, redactor.known):
-        clean = redactor.replaced(piece.window[: piece.end], piece.found)[piece.begin :]
-        yield redactor.data(clean) if piece.found else clean
+    for piece in _iter_pieces(source, redactor.known):
+        clean = redactor.replace_detections(piece.window[: piece.end], piece.found)[piece.begin :]
+        yield redactor.redact_bytes(clean) if piece.found else clean
 
 
-def in_text(source: BinaryIO, known: Known) -> Iterator[Located]:
+def find_in_stream(source: BinaryIO, known: KnownSecrets) -> Iterator[LocatedFinding]:
     """Yield what is private in a text."""
     line, chars = 1, 0
-    for piece in _pieces(source, known):
+    for piece in _iter_pieces(source, known):
         at = piece.begin
         for found in piece.found:
             line += piece.window.count(b"\n", at, found.start)
-            chars, at = chars + _chars(piece.window[at : found.start]), found.start
-            yield Located(line, chars, chars + _chars(piece.window[at : found.end]), found)
+            chars, at = chars + _count_characters(piece.window[at : found.start]), found.start
+            yield LocatedFinding(line, chars, chars + _count_characters(piece.window[at : found.end]), found)
         line += piece.window.count(b"\n", at, piece.end)
-        chars += _chars(piece.window[at : piece.end])
+        chars += _count_characters(piece.window[at : piece.end])
 
 
-def in_lines(lines: Iterable[bytes], known: Known) -> Iterator[Located]:
+def find_in_lines(lines: Iterable[bytes], known: KnownSecrets) -> Iterator[LocatedFinding]:
     """Yield what is private in lines of JSON, each with its end; a home directory once, where it is first met."""
     number = chars = 0
     homes: set[bytes] = set()
-    for batch in batches(lines):
-        yield from _in_batch(batch, (number, chars), known, homes)
-        number, chars = number + len(batch), chars + sum(map(_chars, batch))
+    for batch in iter_batches(lines):
+        yield from _find_in_batch(batch, (number, chars), known, homes)
+        number, chars = number + len(batch), chars + sum(map(_count_characters, batch))
 
 
-def twice(look: Callable[[], Iterator[tuple[str, Located]]], known: Known) -> Iterator[tuple[str, Located]]:
+def read_twice(
+    look: Callable[[], Iterator[tuple[str, LocatedFinding]]], known: KnownSecrets
+) -> Iterator[tuple[str, LocatedFinding]]:
     """Yield what is private in one document that is read twice: a value found once is found everywhere."""
-    known.forget()
-    for _ in learning(look(), known):
+    known.forget_learned()
+    for _ in learn_while_reading(look(), known):
         pass
     yield from look()
 
 
-def learning(places: Iterable[tuple[str, Located]], known: Known) -> Iterator[tuple[str, Located]]:
+def learn_while_reading(
+    places: Iterable[tuple[str, LocatedFinding]], known: KnownSecrets
+) -> Iterator[tuple[str, LocatedFinding]]:
     """Yield files and places in them, remembering each value for the rest of the document."""
     for name, place in places:
         if place.found.rule not in (HOME, UNJUDGED):
-            known.learn(place.found.value, place.found.kind, place.found.rule)
+            known.learn_value(place.found.value, place.found.kind, place.found.rule)
         yield name, place
 
 
-def batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
+def iter_batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
     """Yield lines by the megabyte; the deltas of a content block stay together."""
     batch: list[bytes] = []
     size, enough = 0, _FIRST_BYTES
@@ -106,11 +110,11 @@ def batches(lines: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 def secret_counts(lines: Iterable[bytes]) -> dict[str, int]:
     """Return how often each rule found a secret in lines of JSON; no value is kept."""
-    sure = (one.found for one in in_lines(lines, Known()))
+    sure = (one.found for one in find_in_lines(lines, KnownSecrets()))
     return dict(Counter(found.rule for found in sure if found.kind == SECRET and found.weight >= MEDIUM))
 
 
-def _pieces(source: BinaryIO, known: Known) -> Iterator[_Piece]:
+def _iter_pieces(source: BinaryIO, known: KnownSecrets) -> Iterator[_TextWindow]:
     before = rest = b""
     while True:
         more = source.read(_PIECE_BYTES)
@@ -121,56 +125,58 @@ def _pieces(source: BinaryIO, known: Known) -> Iterator[_Piece]:
         end = len(window) - (_AFTER_BYTES if more else 0)
         if end <= begin:
             continue
-        found = [one for one in engine.find(window, known) if begin <= one.start < end]
+        found = [one for one in engine.find_private_values(window, known) if begin <= one.start < end]
         end = max([end, *(one.end for one in found)])
-        yield _Piece(window, begin, end, found)
+        yield _TextWindow(window, begin, end, found)
         before, rest = window[max(0, end - _BEFORE_BYTES) : end], window[end:]
 
 
-def _in_batch(lines: list[bytes], start: tuple[int, int], known: Known, homes: set[bytes]) -> Iterator[Located]:
+def _find_in_batch(
+    lines: list[bytes], start: tuple[int, int], known: KnownSecrets, homes: set[bytes]
+) -> Iterator[LocatedFinding]:
     data = b"".join(lines)
     for path in homes:
-        data = without_owner(data, path, b"~" * len(path)) if path in data else data
+        data = strip_owner(data, path, b"~" * len(path)) if path in data else data
     offsets = list(accumulate(map(len, lines), initial=0))
     (number, chars), at = start, 0
-    for begin, _ in suspects.lines_in(data, known):
+    for begin, _ in suspects.find_suspect_lines(data, known):
         index = bisect_right(offsets, begin) - 1
-        chars, at = chars + _chars(data[at:begin]), begin
+        chars, at = chars + _count_characters(data[at:begin]), begin
         line = data[begin : offsets[index + 1]]
-        for found in _in_line(line, known):
+        for found in _find_in_line(line, known):
             if found.rule == HOME and found.value in homes:
                 continue
             if found.rule == HOME and found.value[:1] in b"/-":
                 homes.add(found.value)
-            low = chars + _chars(line[: found.start])
-            yield Located(number + index + 1, low, low + _chars(line[found.start : found.end]), found)
+            low = chars + _count_characters(line[: found.start])
+            yield LocatedFinding(number + index + 1, low, low + _count_characters(line[found.start : found.end]), found)
 
 
-def _chars(data: bytes) -> int:
+def _count_characters(data: bytes) -> int:
     return len(data.translate(None, _CONTINUATION))
 
 
-def _in_line(line: bytes, known: Known) -> list[engine.Found]:
-    found = engine.find(line, known)
+def _find_in_line(line: bytes, known: KnownSecrets) -> list[engine.Detection]:
+    found = engine.find_private_values(line, known)
     if suspects.is_deep(line):
         met = {one.value for one in found}
         whole = ((0, len(line)),)
         # Found only where it is decoded: somewhere in this line.
-        found += [one._replace(spans=whole) for one in _in_strings(line, known) if one.value not in met]
+        found += [one._replace(spans=whole) for one in _find_in_strings(line, known) if one.value not in met]
     return found
 
 
-def _in_strings(line: bytes, known: Known) -> list[engine.Found]:
+def _find_in_strings(line: bytes, known: KnownSecrets) -> list[engine.Detection]:
     try:
-        strings = list(_strings(json.loads(line)))
+        strings = list(_iter_strings(json.loads(line)))
     except (ValueError, RecursionError):
         return []
-    return [one for text in strings for one in engine.find(text.encode("utf-8", "surrogatepass"), known)]
+    return [one for text in strings for one in engine.find_private_values(text.encode("utf-8", "surrogatepass"), known)]
 
 
-def _strings(value: Any) -> Iterator[str]:
+def _iter_strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict | list):
         for member in value.values() if isinstance(value, dict) else value:
-            yield from _strings(member)
+            yield from _iter_strings(member)

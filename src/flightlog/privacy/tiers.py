@@ -13,7 +13,7 @@ from msgspec import Struct
 from flightlog.model.pages import Tier
 
 
-class Kind(Struct, frozen=True):
+class FileKind(Struct, frozen=True):
     """A kind of file in a layout; `path` is relative to its root, `*` stays within a name."""
 
     name: str
@@ -22,73 +22,73 @@ class Kind(Struct, frozen=True):
     grows: bool = False  # lines are only added, so that both sides of a merge are kept
 
 
-class Layout(Struct, frozen=True):
+class TierLayout(Struct, frozen=True):
     """The files of one room under one directory."""
 
     room: str
     root: str
-    kinds: tuple[Kind, ...]
+    kinds: tuple[FileKind, ...]
 
 
 _PRIVATE, _SHAREABLE, _TRACKED = Tier.PRIVATE, Tier.SHAREABLE, Tier.TRACKED
-_KEEP = Kind("keep", "*/.gitkeep", _TRACKED)
+_KEEP = FileKind("keep", "*/.gitkeep", _TRACKED)
 
 LAYOUTS = (
-    Layout(
+    TierLayout(
         "retro",
         ".chat-retro-runtime",
         (
-            Kind("debug", "logs/debug.jsonl", _PRIVATE),
-            Kind("audit", "logs/debug_*.jsonl", _SHAREABLE),
-            Kind("metrics", "logs/metrics.jsonl", _TRACKED, grows=True),
-            Kind("issue", "issues/issue_*.json", _TRACKED),
-            Kind("changelog", "issues/CHANGELOG.md", _TRACKED),
-            Kind("state", "state/*", _PRIVATE),
-            Kind("resume", "resume-session.json", _PRIVATE),
-            Kind("draft", "issue-drafts/*", _PRIVATE),
-            Kind("issue-state", "issue-state.json", _PRIVATE),
-            Kind("feedback", "feedback/*", _PRIVATE),
-            Kind("output", "outputs/*", _PRIVATE),
-            Kind("script", "tmp/*", _PRIVATE),
+            FileKind("debug", "logs/debug.jsonl", _PRIVATE),
+            FileKind("audit", "logs/debug_*.jsonl", _SHAREABLE),
+            FileKind("metrics", "logs/metrics.jsonl", _TRACKED, grows=True),
+            FileKind("issue", "issues/issue_*.json", _TRACKED),
+            FileKind("changelog", "issues/CHANGELOG.md", _TRACKED),
+            FileKind("state", "state/*", _PRIVATE),
+            FileKind("resume", "resume-session.json", _PRIVATE),
+            FileKind("draft", "issue-drafts/*", _PRIVATE),
+            FileKind("issue-state", "issue-state.json", _PRIVATE),
+            FileKind("feedback", "feedback/*", _PRIVATE),
+            FileKind("output", "outputs/*", _PRIVATE),
+            FileKind("script", "tmp/*", _PRIVATE),
             _KEEP,
         ),
     ),
-    Layout(
+    TierLayout(
         "dataset",
         ".git-ml",
         (
-            Kind("row", "tracked/*.jsonl", _TRACKED, grows=True),
-            Kind("shard", "tracked/pending/*.jsonl", _TRACKED),
-            Kind("kept open", "tracked/pending/.gitkeep", _TRACKED),
-            Kind("chat", "chats/*", _PRIVATE),
-            Kind("session", "sessions/*", _PRIVATE),
-            Kind("action", "actions/*", _PRIVATE),
+            FileKind("row", "tracked/*.jsonl", _TRACKED, grows=True),
+            FileKind("shard", "tracked/pending/*.jsonl", _TRACKED),
+            FileKind("kept open", "tracked/pending/.gitkeep", _TRACKED),
+            FileKind("chat", "chats/*", _PRIVATE),
+            FileKind("session", "sessions/*", _PRIVATE),
+            FileKind("action", "actions/*", _PRIVATE),
         ),
     ),
-    Layout("lab", "runs", ()),
-    Layout("loop", "ralph-loop-sessions", ()),
+    TierLayout("lab", "runs", ()),
+    TierLayout("loop", "ralph-loop-sessions", ()),
 )
 
 
-def layout(room: str) -> Layout:
+def layout_of(room: str) -> TierLayout:
     """Return the layout of `room`."""
     return next(one for one in LAYOUTS if one.room == room)
 
 
-def kind_of(path: str) -> tuple[Layout, Kind] | None:
+def kind_of(path: str) -> tuple[TierLayout, FileKind] | None:
     """Return the layout and kind of a path in a repository, or nothing if it is in no layout of ours."""
     parts = PurePosixPath(path).parts
     for one in LAYOUTS:
         if one.root in parts[:-1]:
             inside = "/".join(parts[parts.index(one.root) + 1 :])
             if inside in (".gitignore", ".gitattributes"):
-                return one, Kind("git", inside, _TRACKED)
-            named = (kind for kind in one.kinds if _matches(kind.path, inside))
-            return one, next(named, Kind("unnamed", "*", _PRIVATE))
+                return one, FileKind("git", inside, _TRACKED)
+            named = (kind for kind in one.kinds if _matches_pattern(kind.path, inside))
+            return one, next(named, FileKind("unnamed", "*", _PRIVATE))
     return None
 
 
-def gitignore(one: Layout, *, root: str | None = None) -> str:
+def render_gitignore(one: TierLayout, *, root: str | None = None) -> str:
     """Return the ignore rules of a layout, for a file above its root, or in it with `root=""`."""
     base = f"{one.root if root is None else root}/"
     tracked = [kind.path for kind in one.kinds if kind.tier is _TRACKED]
@@ -107,12 +107,12 @@ def gitignore(one: Layout, *, root: str | None = None) -> str:
     return "\n".join([*lines, *(f"!{base}{path}" for path in tracked)]) + "\n"
 
 
-def gitattributes(one: Layout, *, root: str | None = None) -> str:
+def render_gitattributes(one: TierLayout, *, root: str | None = None) -> str:
     """Return the merge rules of a layout: files that only grow keep the lines of both sides."""
     base = "" if root == "" else f"{one.root}/"
     grown = [kind.path for kind in one.kinds if kind.grows and kind.tier is _TRACKED]
     return "".join(f"{base}{path} merge=union text eol=lf\n" for path in grown)
 
 
-def _matches(pattern: str, path: str) -> bool:
+def _matches_pattern(pattern: str, path: str) -> bool:
     return re.fullmatch(re.escape(pattern).replace(r"\*", "[^/]*"), path) is not None

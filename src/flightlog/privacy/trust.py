@@ -19,7 +19,7 @@ from flightlog.model.damage import Damage
 from flightlog.model.errors import ConsentNeeded, Misconfigured, Unreadable
 from flightlog.model.runtime import Runtime
 from flightlog.store.files import find_project
-from flightlog.store.lines import TORN_TAIL, append_after, read_together
+from flightlog.store.lines import TORN_TAIL, append_built_line, read_together
 from flightlog.store.migration import ensure_writable
 
 FILE = "trust.jsonl"
@@ -57,7 +57,7 @@ class ConsentTarget(msgspec.Struct, frozen=True):
     trusted: bool
 
 
-def risky(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def risky_settings(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the settings that publish or run something, by their full names."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
@@ -65,7 +65,7 @@ def risky(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         if name in RISKY:
             found[full] = value
         elif isinstance(value, Mapping):
-            found |= risky(value, f"{full}.")
+            found |= risky_settings(value, f"{full}.")
     return found
 
 
@@ -77,20 +77,20 @@ def environment_grants(environ: Mapping[str, str]) -> frozenset[str]:
     return frozenset(words | {"rows"} if words else ())
 
 
-def open_trust(runtime: Runtime) -> "Trust":
+def open_trust(runtime: Runtime) -> "TrustStore":
     """Return the consents of this person."""
-    return Trust(Path(runtime.data_dir) / FILE)
+    return TrustStore(Path(runtime.data_dir) / FILE)
 
 
 def is_trusted(runtime: Runtime, folder: Path) -> bool:
     """Return whether the person allowed what the project that holds `folder` configures (`flightlog trust`)."""
-    return bool(open_trust(runtime).get(find_project(folder)).digest)
+    return bool(open_trust(runtime).consent_for(find_project(folder)).digest)
 
 
 def address_target(runtime: Runtime, written: str) -> ConsentTarget:
     """Return what a key sent to an address comes to, and whether that is allowed."""
     address = written.rstrip("/")
-    trusted = bool(open_trust(runtime).get(address).digest)
+    trusted = bool(open_trust(runtime).consent_for(address).digest)
     return ConsentTarget("address", address, address, {ADDRESS: address}, trusted)
 
 
@@ -100,65 +100,65 @@ def consent_needed(target: ConsentTarget, message: str) -> ConsentNeeded:
     return ConsentNeeded(message, hint=hint, subject=target.subject, effects=target.allows)
 
 
-class Trust:
+class TrustStore:
     """The consents in one append-only file outside all repositories; the last line about a subject counts."""
 
     def __init__(self, path: Path) -> None:
         """Remember `path`; it is read at each question."""
         self._path = path
 
-    def allows(self, repository: Path, allows: Mapping[str, Any]) -> bool:
+    def is_allowed(self, repository: Path, allows: Mapping[str, Any]) -> bool:
         """Return whether exactly these settings of `repository` were allowed; no risky settings need no consent."""
-        return not allows or self.get(repository).digest == _digest(allows)
+        return not allows or self.consent_for(repository).digest == _hash_settings(allows)
 
     def grant(self, subject: Path | str, allows: Mapping[str, Any], *, rows: bool = False) -> None:
         """Allow what `subject` was shown to do, and training rows if `rows`, from now on; nothing shown: it is ours."""
-        address = _name(str(allows.get(ADDRESS, "")))
-        self._append(lambda: Consent(_name(subject), _digest(allows), address, rows))
+        address = _subject_name(str(allows.get(ADDRESS, "")))
+        self._append_consent(lambda: Consent(_subject_name(subject), _hash_settings(allows), address, rows))
 
     def allow_rows(self, repository: Path) -> None:
         """Allow training rows in `repository`; what else was allowed there stays allowed."""
-        self._append(lambda: msgspec.structs.replace(self.get(repository), rows=True))
+        self._append_consent(lambda: msgspec.structs.replace(self.consent_for(repository), rows=True))
 
     def revoke(self, subject: Path | str) -> bool:
         """Withdraw consent; return whether there was any."""
-        had = self.get(subject)
+        had = self.consent_for(subject)
         if had.digest or had.rows:
-            self._append(lambda: Consent(had.subject))
+            self._append_consent(lambda: Consent(had.subject))
         return bool(had.digest or had.rows)
 
-    def get(self, subject: Path | str) -> Consent:
+    def consent_for(self, subject: Path | str) -> Consent:
         """Return the consent for `subject`, an empty one if there is none."""
-        found = Consent(_name(subject))
+        found = Consent(_subject_name(subject))
         for item in read_together(self._path):
             if isinstance(item, Damage):
                 if item.why == TORN_TAIL:
                     continue  # being written just now, or by a process that died before it acknowledged anything
                 # A line that cannot be read may have withdrawn a consent, so none counts.
-                raise self._unreadable()
+                raise self._unreadable_error()
             try:
                 line = msgspec.json.decode(item.data, type=Consent)
             except msgspec.DecodeError as error:
-                raise self._unreadable() from error
+                raise self._unreadable_error() from error
             found = line if line.subject == found.subject else found
         return found
 
-    def _append(self, make: Callable[[], Consent]) -> None:
+    def _append_consent(self, make: Callable[[], Consent]) -> None:
         ensure_writable(self._path.parent)
-        append_after(self._path, lambda _: msgspec.json.encode(make()), durable=True)
+        append_built_line(self._path, lambda _: msgspec.json.encode(make()), durable=True)
 
-    def _unreadable(self) -> Unreadable:
+    def _unreadable_error(self) -> Unreadable:
         return Unreadable(
             f"the record of what you trust cannot be read: {self._path}",
             hint="move it away, then allow again what you trust: flightlog trust",
         )
 
 
-def _name(subject: Path | str) -> str:
+def _subject_name(subject: Path | str) -> str:
     """Return a subject as it is recorded: a directory by its real path, no half characters."""
     text = os.path.realpath(subject) if isinstance(subject, Path) else subject
     return text.encode("utf-8", "backslashreplace").decode()
 
 
-def _digest(allows: Mapping[str, Any]) -> str:
+def _hash_settings(allows: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(allows, sort_keys=True, default=str).encode()).hexdigest()

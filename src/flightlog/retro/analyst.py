@@ -14,14 +14,14 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.agents.claude_code.stream import ResultRecord, has_reply, read_result, read_tool_calls
-from flightlog.agents.driver import Ask, Driver, Outcome
+from flightlog.agents.driver import AgentOutcome, AgentPrompt, Driver
 from flightlog.model.errors import Unavailable
-from flightlog.model.pages import Page, Tier
-from flightlog.model.text import inert
+from flightlog.model.pages import OutputFile, Tier
+from flightlog.model.text import make_inert
 from flightlog.retro import events, logs
-from flightlog.retro.judging import ORDER_END, judged
-from flightlog.retro.room import Room, stamp
-from flightlog.retro.state import Analysis
+from flightlog.retro.judging import ORDER_END, decode_reply
+from flightlog.retro.room import RetroStore, format_utc_timestamp
+from flightlog.retro.state import RetroAnalysis
 from flightlog.store import pages
 
 TIMEOUT_S = 600.0
@@ -34,7 +34,7 @@ _ORDER = (
 )
 
 
-class Judgement(Struct, frozen=True):
+class AnalystTurn(Struct, frozen=True):
     """What the analyst said in one turn, and what it cost."""
 
     text: str
@@ -43,7 +43,7 @@ class Judgement(Struct, frozen=True):
     session: str
 
 
-class World(Struct, frozen=True):
+class AnalystEnvironment(Struct, frozen=True):
     """What an analyst is given of the machine; `before` are words that guard a program with tools of its own."""
 
     environment: Mapping[str, str]
@@ -52,68 +52,70 @@ class World(Struct, frozen=True):
     before: tuple[str, ...] = ()
 
 
-class _Begun(Struct, frozen=True):
+class _AnalystStarted(Struct, frozen=True):
     """That an analyst was begun in a session of ours, and by which name it knows that session itself."""
 
     agent: str
     session: str
 
 
-def order(analysis: Analysis) -> str:
+def build_prompt(analysis: RetroAnalysis) -> str:
     """Write the prompt: the findings as JSON inside a frame that they cannot close."""
     told = [msgspec.structs.replace(each, conversation_ids=()) for each in analysis.patterns[:PATTERNS_MAX]]
     data = msgspec.json.encode(told).decode().replace("<", "\\u003c")
-    return f"{_ORDER}\n{ORDER_END}\n\n<{_FRAME}>\n{inert(data)}\n</{_FRAME}>"
+    return f"{_ORDER}\n{ORDER_END}\n\n<{_FRAME}>\n{make_inert(data)}\n</{_FRAME}>"
 
 
 class Analyst:
     """A conversation about an analysis; one that was cut short goes on, also when it was cut in its first turn."""
 
-    def __init__(self, room: Room, driver: Driver, session: str, world: World) -> None:
+    def __init__(self, room: RetroStore, driver: Driver, session: str, world: AnalystEnvironment) -> None:
         """Sit down with the agent of `driver` in our session `session`."""
         self._room, self._driver, self._session, self._world = room, driver, session, world
         in_full = world.environment.get("CHAT_RETRO_DEBUG", "").lower() in logs.SWITCH
         self._log = logs.ToolLog(room.root, session, in_full=in_full)
-        self._page = f"outputs/analyst_{stamp(room.now_ms())[:19].replace(':', '').replace('-', '')}.md"
+        self._page = f"outputs/analyst_{format_utc_timestamp(room.now_ms())[:19].replace(':', '').replace('-', '')}.md"
         self._said: list[str] = []
 
     @property
-    def is_begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether this agent was asked something in this session before."""
-        return self._begun() is not None
+        return self._load_start() is not None
 
-    def say(self, prompt: str, analysis: Analysis) -> Judgement:
+    def send_prompt(self, prompt: str, analysis: RetroAnalysis) -> AnalystTurn:
         """Put one prompt to the agent and keep what it answers; `analysis` is what the answer may speak of."""
-        outcome = self._asked(prompt)
+        outcome = self._run_prompt(prompt)
         for call in read_tool_calls(outcome.records):
-            self._log.note(stamp(self._room.now_ms()), *call)
+            self._log.append_call(format_utc_timestamp(self._room.now_ms()), *call)
         result = read_result(outcome.records)
         failed = outcome.timed_out or outcome.exit_code != 0 or bool(result and result.is_error)
-        name = logs.pseudonym(self._session, self._world.key)
-        logs.metered(self._room.root, _metrics(result, name, timed_out=outcome.timed_out, failed=failed))
+        name = logs.pseudonymize_session(self._session, self._world.key)
+        logs.append_metrics(self._room.root, _build_metrics(result, name, timed_out=outcome.timed_out, failed=failed))
         if failed:
             why = "it took too long" if outcome.timed_out else f"it ended with {outcome.exit_code}"
             raise Unavailable(
                 f"the analyst did not answer: {why}", hint=f"flightlog retro --resume --analyst {self._driver.agent}"
             )
-        return self._kept((result.text if result else "") or outcome.plain.strip(), result, analysis)
+        return self._record_turn((result.text if result else "") or outcome.plain.strip(), result, analysis)
 
-    def _asked(self, prompt: str) -> Outcome:
-        begun = self._begun()
-        self._note(begun.session if begun else self._session)
-        outcome = self._run(prompt, resume=begun.session) if begun else self._run(prompt, session=self._session)
+    def _run_prompt(self, prompt: str) -> AgentOutcome:
+        begun = self._load_start()
+        self._save_start(begun.session if begun else self._session)
+        outcome = (
+            self._run_driver(prompt, resume=begun.session) if begun else self._run_driver(prompt, session=self._session)
+        )
         if begun and outcome.exit_code != 0 and not outcome.timed_out and not has_reply(outcome.records):
             # Claude Code refuses to resume a transcript without a message, and refuses to reuse its id if the
             # file exists already. Only a new id works in both cases.
             fresh = str(uuid.uuid4())
-            self._note(fresh)
-            outcome = self._run(prompt, session=fresh)
+            self._save_start(fresh)
+            outcome = self._run_driver(prompt, session=fresh)
         if outcome.session:
-            self._note(outcome.session)
+            self._save_start(outcome.session)
         return outcome
 
-    def _run(self, prompt: str, *, session: str = "", resume: str = "") -> Outcome:
-        ask = Ask(
+    def _run_driver(self, prompt: str, *, session: str = "", resume: str = "") -> AgentOutcome:
+        ask = AgentPrompt(
             prompt,
             self._world.cwd,
             self._world.environment,
@@ -129,41 +131,41 @@ class Analyst:
             running.stop()
             raise
 
-    def _kept(self, text: str, result: ResultRecord | None, analysis: Analysis) -> Judgement:
+    def _record_turn(self, text: str, result: ResultRecord | None, analysis: RetroAnalysis) -> AnalystTurn:
         self._said.append(text)
         body = "\n\n---\n\n".join(self._said) + "\n"
-        pages.publish(self._room.root, [Page(self._page, Tier.PRIVATE, body)])
-        found = judged(text, analysis)
-        if found != events.Judged():
+        pages.write_output_files(self._room.root, [OutputFile(self._page, Tier.PRIVATE, body)])
+        found = decode_reply(text, analysis)
+        if found != events.AnalystRan():
             self._room.journal.append(found, durable=True)
-        return Judgement(text, self._room.root / self._page, (result and result.cost_usd) or 0.0, self._session)
+        return AnalystTurn(text, self._room.root / self._page, (result and result.cost_usd) or 0.0, self._session)
 
-    def _begun(self) -> _Begun | None:
+    def _load_start(self) -> _AnalystStarted | None:
         try:
-            said = msgspec.json.decode((self._room.root / self._marker).read_bytes(), type=_Begun)
+            said = msgspec.json.decode((self._room.root / self._marker_path).read_bytes(), type=_AnalystStarted)
         except (FileNotFoundError, msgspec.DecodeError):
             return None
         return said if said.agent == self._driver.agent else None
 
-    def _note(self, session: str) -> None:
-        body = msgspec.json.encode(_Begun(self._driver.agent, session)).decode() + "\n"
-        pages.publish(self._room.root, [Page(self._marker, Tier.PRIVATE, body)])
+    def _save_start(self, session: str) -> None:
+        body = msgspec.json.encode(_AnalystStarted(self._driver.agent, session)).decode() + "\n"
+        pages.write_output_files(self._room.root, [OutputFile(self._marker_path, Tier.PRIVATE, body)])
 
     @property
-    def _marker(self) -> str:
+    def _marker_path(self) -> str:
         return f"state/analyst-{self._session}"
 
 
-def _metrics(result: ResultRecord | None, session: str, *, timed_out: bool, failed: bool) -> logs.Metrics:
+def _build_metrics(result: ResultRecord | None, session: str, *, timed_out: bool, failed: bool) -> logs.SessionMetrics:
     errors: dict[logs.ErrorKind, int] = {"timeout": 1} if timed_out else {"agent": 1} if failed else {}
     if result is None:
-        return logs.Metrics(session, 0.0, logs.Tokens(), 0, logs.Timing(0.0, 0.0, 0.0), errors)
+        return logs.SessionMetrics(session, 0.0, logs.SessionTokens(), 0, logs.Timing(0.0, 0.0, 0.0), errors)
     usage, seconds = result.usage, result.duration_ms / 1000
     total = usage.input + usage.output + usage.cache_read
-    return logs.Metrics(
+    return logs.SessionMetrics(
         session,
         result.cost_usd or 0.0,
-        logs.Tokens(usage.input, usage.output, usage.cache_read, total),
+        logs.SessionTokens(usage.input, usage.output, usage.cache_read, total),
         result.num_turns,
         logs.Timing(seconds, seconds, seconds),
         errors,

@@ -1,24 +1,28 @@
 """Reducing a conversation of an export to a digest. Pure."""
 
-from flightlog.retro.digest import MARKS_MAX, PROMPTS_MAX, Digest, Mark, Prompt, excerpt
-from flightlog.sources.exports.chat import AGENT, PERSON, Chat, addressed
+from flightlog.retro.digest import MARKS_MAX, PROMPTS_MAX, ConversationDigest, DigestMark, DigestPrompt, make_excerpt
+from flightlog.sources.exports.chat import AGENT, PERSON, Conversation, iter_addressed_messages
 
 
-def digest_of(chat: Chat, version: str, export: str = "", place: tuple[str, int] = ("", 0)) -> Digest:
+def digest_chat(
+    chat: Conversation, version: str, export: str = "", place: tuple[str, int] = ("", 0)
+) -> ConversationDigest:
     """Reduce `chat`, found at `place` of `export`."""
-    prompts: list[Prompt] = []
-    frictions: list[Mark] = []
+    prompts: list[DigestPrompt] = []
+    frictions: list[DigestMark] = []
     chars = 0
     branch_turns: set[str] = set()
-    for address, said in addressed(chat):
+    for address, said in iter_addressed_messages(chat):
         chars += len(said.text)
         if said.role == PERSON and said.text and len(prompts) < PROMPTS_MAX:
-            prompts.append(Prompt(address, said.at_ms or chat.started_ms or 0, excerpt(said.text), len(said.text)))
+            prompts.append(
+                DigestPrompt(address, said.at_ms or chat.started_ms or 0, make_excerpt(said.text), len(said.text))
+            )
         if said.lane and said.lane not in branch_turns and len(frictions) < MARKS_MAX:
             branch_turns.add(said.lane)
             kind = "asked anew" if said.role == PERSON else "answered anew"
-            frictions.append(Mark(kind, address, excerpt(said.text)))
-    return Digest(
+            frictions.append(DigestMark(kind, address, make_excerpt(said.text)))
+    return ConversationDigest(
         id=chat.id,
         source=chat.source,
         version=version,

@@ -15,7 +15,7 @@ PROMPTS_MAX = 60
 MARKS_MAX = 200
 
 
-class Prompt(Struct, frozen=True, array_like=True, gc=False):
+class DigestPrompt(Struct, frozen=True, array_like=True, gc=False):
     """Words of a person, shortened, with the address that opens them."""
 
     address: str
@@ -24,7 +24,7 @@ class Prompt(Struct, frozen=True, array_like=True, gc=False):
     chars: int = 0
 
 
-class Mark(Struct, frozen=True, array_like=True, gc=False):
+class DigestMark(Struct, frozen=True, array_like=True, gc=False):
     """Something noticed at a place: a friction, an outcome, a failure, a cost."""
 
     kind: str
@@ -34,7 +34,7 @@ class Mark(Struct, frozen=True, array_like=True, gc=False):
     amount: float = 0.0
 
 
-class Digest(Struct, frozen=True, omit_defaults=True, gc=False):
+class ConversationDigest(Struct, frozen=True, omit_defaults=True, gc=False):
     """One conversation, reduced."""
 
     id: str
@@ -43,7 +43,7 @@ class Digest(Struct, frozen=True, omit_defaults=True, gc=False):
     title: str = ""
     started_ms: int = 0
     ended_ms: int = 0
-    prompts: tuple[Prompt, ...] = ()
+    prompts: tuple[DigestPrompt, ...] = ()
     turns: int = 0
     messages: int = 0
     chars: int = 0
@@ -53,10 +53,10 @@ class Digest(Struct, frozen=True, omit_defaults=True, gc=False):
     deleted: bool = False
     project: str = ""
     models: tuple[str, ...] = ()
-    frictions: tuple[Mark, ...] = ()
-    outcomes: tuple[Mark, ...] = ()
-    failures: tuple[Mark, ...] = ()
-    costs: tuple[Mark, ...] = ()
+    frictions: tuple[DigestMark, ...] = ()
+    outcomes: tuple[DigestMark, ...] = ()
+    failures: tuple[DigestMark, ...] = ()
+    costs: tuple[DigestMark, ...] = ()
     usd: float | None = None
     tokens: int = 0
     export: str = ""
@@ -76,12 +76,12 @@ _FAILING = re.compile(
 )
 
 
-def excerpt(text: str) -> str:
+def make_excerpt(text: str) -> str:
     """Return the beginning of `text` on one line."""
     return one_line(text, EXCERPT_CHARS)
 
 
-def signature(text: str) -> str:
+def error_signature(text: str) -> str:
     """Reduce a failure to what is the same each time it happens: no numbers, directories, quotes or addresses."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [line for line in lines if _FAILING.search(line)]

@@ -15,7 +15,7 @@ Complexity = Literal["trivial", "small", "medium", "large"]
 Status = Literal["draft", "triaged", "clustered", "prioritized", "in_progress", "resolved", "wont_fix", "deferred"]
 
 
-class Drafted(Struct, frozen=True, tag="Drafted"):
+class IssueDrafted(Struct, frozen=True, tag="Drafted"):
     """A person or a feature reported a problem."""
 
     issue: str
@@ -31,7 +31,7 @@ class Drafted(Struct, frozen=True, tag="Drafted"):
     """Whether it is the draft of an incident, unchanged: no text of a file. Only such drafts are approved unasked."""
 
 
-class Triaged(Struct, frozen=True, tag="Triaged"):
+class IssueTriaged(Struct, frozen=True, tag="Triaged"):
     """A draft was made fit to be seen; `signature` is what a later report of the same has too."""
 
     issue: str
@@ -48,7 +48,7 @@ class Triaged(Struct, frozen=True, tag="Triaged"):
     personal: int = 0
 
 
-class Repeated(Struct, frozen=True, tag="Repeated"):
+class DraftRepeated(Struct, frozen=True, tag="Repeated"):
     """A draft says what an issue says already."""
 
     draft: str
@@ -66,7 +66,7 @@ class ClusterMade(Struct, frozen=True):
     fast: bool = False
 
 
-class Clustered(Struct, frozen=True, tag="Clustered"):
+class IssuesClustered(Struct, frozen=True, tag="Clustered"):
     """Open issues were put together anew."""
 
     clusters: tuple[ClusterMade, ...]
@@ -74,21 +74,21 @@ class Clustered(Struct, frozen=True, tag="Clustered"):
     scores: dict[str, float] = {}
 
 
-class Prioritized(Struct, frozen=True, tag="Prioritized"):
+class IssuesPrioritized(Struct, frozen=True, tag="Prioritized"):
     """Open issues were ranked."""
 
     scores: dict[str, float]
     at_ms: int
 
 
-class Approved(Struct, frozen=True, tag="Approved"):
+class ClusterApproved(Struct, frozen=True, tag="Approved"):
     """A person, or `--yes`, agreed to a cluster."""
 
     cluster: str
     at_ms: int
 
 
-class Moved(Struct, frozen=True, tag="Moved"):
+class IssueMoved(Struct, frozen=True, tag="Moved"):
     """An issue was put aside, taken up or given up."""
 
     issue: str
@@ -97,14 +97,14 @@ class Moved(Struct, frozen=True, tag="Moved"):
     notes: str = ""
 
 
-class Published(Struct, frozen=True, tag="Published"):
+class IssuePublished(Struct, frozen=True, tag="Published"):
     """An issue became a tracked file."""
 
     issue: str
     at_ms: int
 
 
-class Resolved(Struct, frozen=True, tag="Resolved"):
+class IssueResolved(Struct, frozen=True, tag="Resolved"):
     """An issue was dealt with; `notes` passed the redactor."""
 
     issue: str
@@ -114,7 +114,7 @@ class Resolved(Struct, frozen=True, tag="Resolved"):
     by: str = ""
 
 
-class Reopened(Struct, frozen=True, tag="Reopened"):
+class IssueReopened(Struct, frozen=True, tag="Reopened"):
     """What was dealt with came back."""
 
     issue: str
@@ -122,7 +122,7 @@ class Reopened(Struct, frozen=True, tag="Reopened"):
     at_ms: int
 
 
-class Preferred(Struct, frozen=True, tag="Preferred"):
+class PreferenceSet(Struct, frozen=True, tag="Preferred"):
     """A person said what to look at, leave out, or draw."""
 
     name: Literal["focus_areas", "excluded_topics", "preferred_viz"]
@@ -138,7 +138,7 @@ class Rating(Struct, frozen=True):
     comment: str = ""
 
 
-class Answer(Struct, frozen=True):
+class QualityAnswer(Struct, frozen=True):
     """An answer to a question on quality."""
 
     question_id: str
@@ -148,7 +148,7 @@ class Answer(Struct, frozen=True):
     rating: int | None = None
 
 
-class Gap(Struct, frozen=True):
+class CoverageGap(Struct, frozen=True):
     """What analysis did not find."""
 
     description: str
@@ -163,8 +163,8 @@ class FeedbackGiven(Struct, frozen=True, tag="FeedbackGiven"):
     session_id: str
     timestamp: str
     ratings: tuple[Rating, ...] = ()
-    quality_responses: tuple[Answer, ...] = ()
-    gaps: tuple[Gap, ...] = ()
+    quality_responses: tuple[QualityAnswer, ...] = ()
+    gaps: tuple[CoverageGap, ...] = ()
 
 
 class ExportRead(Struct, frozen=True, tag="ExportRead"):
@@ -178,13 +178,13 @@ class ExportRead(Struct, frozen=True, tag="ExportRead"):
     names: tuple[str, ...] = ()
 
 
-class Noticed(Struct, frozen=True, tag="Noticed"):
+class IncidentNoticed(Struct, frozen=True, tag="Noticed"):
     """Something is wrong; it becomes a draft."""
 
     incident: Incident
 
 
-class Told(Struct, frozen=True):
+class AnalystFinding(Struct, frozen=True):
     """A finding an analyst added: what, why, and places that were shown to it."""
 
     label: str
@@ -192,14 +192,14 @@ class Told(Struct, frozen=True):
     evidence: tuple[str, ...] = ()
 
 
-class Judged(Struct, frozen=True, tag="Judged"):
+class AnalystRan(Struct, frozen=True, tag="Judged"):
     """What an analyst called findings, and what it added."""
 
     names: dict[str, str] = {}
-    new: tuple[Told, ...] = ()
+    new: tuple[AnalystFinding, ...] = ()
 
 
-class Drawn(Struct, frozen=True, tag="Drawn"):
+class ArtifactDrawn(Struct, frozen=True, tag="Drawn"):
     """An artifact was made."""
 
     date: str
@@ -207,20 +207,20 @@ class Drawn(Struct, frozen=True, tag="Drawn"):
 
 
 Event = (
-    Drafted
-    | Triaged
-    | Repeated
-    | Clustered
-    | Prioritized
-    | Approved
-    | Moved
-    | Published
-    | Resolved
-    | Reopened
-    | Preferred
+    IssueDrafted
+    | IssueTriaged
+    | DraftRepeated
+    | IssuesClustered
+    | IssuesPrioritized
+    | ClusterApproved
+    | IssueMoved
+    | IssuePublished
+    | IssueResolved
+    | IssueReopened
+    | PreferenceSet
     | FeedbackGiven
     | ExportRead
-    | Noticed
-    | Judged
-    | Drawn
+    | IncidentNoticed
+    | AnalystRan
+    | ArtifactDrawn
 )

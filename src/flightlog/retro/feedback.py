@@ -20,7 +20,7 @@ LOW_RATED = 2.5
 THUMBS = {"up": 5, "down": 1}
 
 
-class Summary(Struct, frozen=True):
+class FeedbackSummary(Struct, frozen=True):
     """All feedback in a few numbers."""
 
     sittings: int
@@ -32,7 +32,7 @@ class Summary(Struct, frozen=True):
     gaps: dict[str, int]
 
 
-def score(written: str) -> int:
+def parse_rating(written: str) -> int:
     """Read a rating: 1 to 5, or a thumb up or down."""
     number = THUMBS.get(written.lower()) or (int(written) if written.isdigit() else 0)
     if not 1 <= number <= 5:
@@ -40,7 +40,7 @@ def score(written: str) -> int:
     return number
 
 
-def averages(given: Iterable[FeedbackGiven]) -> dict[str, float]:
+def average_ratings(given: Iterable[FeedbackGiven]) -> dict[str, float]:
     """Return each finding's average rating."""
     scores: dict[str, list[int]] = defaultdict(list)
     for one in given:
@@ -49,12 +49,12 @@ def averages(given: Iterable[FeedbackGiven]) -> dict[str, float]:
     return {name: round(sum(each) / len(each), 2) for name, each in sorted(scores.items())}
 
 
-def summary(given: Iterable[FeedbackGiven]) -> Summary:
+def summarize_feedback(given: Iterable[FeedbackGiven]) -> FeedbackSummary:
     """Sum up everything said."""
     known = list(given)
     scores = [rating.rating for one in known for rating in one.ratings]
-    low = {name: average for name, average in averages(known).items() if average <= LOW_RATED}
-    return Summary(
+    low = {name: average for name, average in average_ratings(known).items() if average <= LOW_RATED}
+    return FeedbackSummary(
         len(known),
         len(scores),
         round(sum(scores) / len(scores), 2) if scores else None,

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.text import one_line
 from flightlog.retro import events
-from flightlog.retro.state import Analysis, Evidence, Pattern
+from flightlog.retro.state import Pattern, PatternEvidence, RetroAnalysis
 
 ORDER_END = (
     "End with one fenced json block, so that a program can keep what you say: "
@@ -28,18 +28,18 @@ _CHARS = 200
 _BLOCK = re.compile(r"```json\s*\n(.*?)\n\s*```", re.DOTALL)
 
 
-def judged(text: str, analysis: Analysis) -> events.Judged:
+def decode_reply(text: str, analysis: RetroAnalysis) -> events.AnalystRan:
     """Return what an answer names and adds."""
     blocks = _BLOCK.findall(text)
     try:
-        said = msgspec.json.decode(blocks[-1] if blocks else "{}", type=_Said)
+        said = msgspec.json.decode(blocks[-1] if blocks else "{}", type=_AnalystReply)
     except UNREADABLE:
-        return events.Judged()
+        return events.AnalystRan()
     known = {each.id for each in analysis.patterns}
     shown = {one.address for each in analysis.patterns for one in each.evidence}
     names = {name: one_line(given, _CHARS) for name, given in said.names.items() if name in known and given.strip()}
     new = [
-        events.Told(
+        events.AnalystFinding(
             one_line(each.label, _CHARS),
             one_line(each.detail, _CHARS),
             tuple(address for address in each.evidence if address in shown),
@@ -47,28 +47,28 @@ def judged(text: str, analysis: Analysis) -> events.Judged:
         for each in said.new[:NEW_MAX]
         if each.label.strip()
     ]
-    return events.Judged(names, tuple(new))
+    return events.AnalystRan(names, tuple(new))
 
 
-def extended(found: Iterable[Pattern], happened: Iterable[events.Event]) -> tuple[Pattern, ...]:
+def extend_findings(found: Iterable[Pattern], happened: Iterable[events.Event]) -> tuple[Pattern, ...]:
     """Return the findings with the names and additions of analysts; the last word on each counts."""
     names: dict[str, str] = {}
-    new: dict[str, events.Told] = {}
+    new: dict[str, events.AnalystFinding] = {}
     for event in happened:
-        if isinstance(event, events.Judged):
+        if isinstance(event, events.AnalystRan):
             names |= event.names
             new |= {f"{KIND}-{hashlib.sha256(each.label.encode()).hexdigest()[:10]}": each for each in event.new}
     counted = [replace(each, name=names.get(each.id, "")) for each in found]
     told = [
         Pattern(
             name, each.label, "other", _SURE, kind=KIND, detail=each.detail, count=len(each.evidence),
-            evidence=tuple(Evidence(address) for address in each.evidence),
+            evidence=tuple(PatternEvidence(address) for address in each.evidence),
         )
         for name, each in new.items()
     ]  # fmt: skip
     return (*counted, *told)
 
 
-class _Said(msgspec.Struct, frozen=True):
+class _AnalystReply(msgspec.Struct, frozen=True):
     names: dict[str, str] = {}
-    new: tuple[events.Told, ...] = ()
+    new: tuple[events.AnalystFinding, ...] = ()

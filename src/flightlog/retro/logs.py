@@ -13,24 +13,31 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from flightlog.model.retention import Deed, Item, Move, Outcome, Policy, Rule
+from flightlog.model.retention import (
+    RetentionAction,
+    RetentionItem,
+    RetentionMove,
+    RetentionPolicy,
+    RetentionResult,
+    RetentionRule,
+)
 from flightlog.store import files, lines
-from flightlog.store.retention import carry_out
-from flightlog.views.retention import plan
+from flightlog.store.retention import carry_out_moves
+from flightlog.views.retention import plan_retention
 
 AUDIT, DEBUG, METRICS = "logs/debug_audit.jsonl", "logs/debug.jsonl", "logs/metrics.jsonl"
 LOG_BYTES_MAX = 8 << 20
 KEEP_DAYS = 90
 SWITCH = frozenset({"1", "true", "yes"})
-POLICY = Policy(
+POLICY = RetentionPolicy(
     "retro",
-    (Rule("log", KEEP_DAYS, Deed.DELETE),),
+    (RetentionRule("log", KEEP_DAYS, RetentionAction.DELETE),),
     untouched=("outputs", "issues", "feedback", "issue-drafts", "state"),
 )
 ErrorKind = Literal["timeout", "refused", "unreadable", "interrupted", "agent"]
 
 
-class Tokens(Struct, frozen=True):
+class SessionTokens(Struct, frozen=True):
     """Tokens of a session."""
 
     input: int = 0
@@ -47,27 +54,27 @@ class Timing(Struct, frozen=True):
     session_duration_seconds: float = 0.0
 
 
-class Metrics(Struct, frozen=True):
+class SessionMetrics(Struct, frozen=True):
     """One line of `logs/metrics.jsonl`."""
 
     session_id: str
     cost_usd: float
-    tokens: Tokens
+    tokens: SessionTokens
     turns: int = 0
     timing: Timing = Timing()
     errors: dict[ErrorKind, int] = {}
 
 
-def pseudonym(session: str, key: bytes) -> str:
+def pseudonymize_session(session: str, key: bytes) -> str:
     """Name a session so that nobody without the key can tell which it is."""
     return hmac.new(key, f"retro session\0{session}".encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def metered(root: Path, metrics: Metrics) -> None:
+def append_metrics(root: Path, metrics: SessionMetrics) -> None:
     """Add a line of numbers; its only text is a pseudonym."""
     assert len(metrics.session_id) == 16, "a session is named by its pseudonym"
     assert int(metrics.session_id, 16) >= 0, "a session is named by its pseudonym"
-    lines.append(root / METRICS, msgspec.json.encode(metrics))
+    lines.append_line(root / METRICS, msgspec.json.encode(metrics))
 
 
 class ToolLog:
@@ -78,45 +85,45 @@ class ToolLog:
         self._root = root
         self._session = session
         self._in_full = in_full
-        files.remove([root / DEBUG])
-        _turned_over(root / AUDIT)
+        files.remove_files([root / DEBUG])
+        _rotate_log(root / AUDIT)
 
-    def note(self, at: str, tool: str, given: Mapping[str, Any], answer: Any = None) -> None:
+    def append_call(self, at: str, tool: str, given: Mapping[str, Any], answer: Any = None) -> None:
         """Note one call: a path only as a short hash, words only in the full log."""
         path = str(given.get("file_path") or given.get("path") or "")
         told = {"timestamp": at, "tool": tool, "session": self._session}
         if path:
             told["file_hash"] = hashlib.sha256(path.encode("utf-8", "replace")).hexdigest()[:8]
-        lines.append(self._root / AUDIT, msgspec.json.encode(told))
+        lines.append_line(self._root / AUDIT, msgspec.json.encode(told))
         if self._in_full:
             full = {"timestamp": at, "tool": tool, "tool_input": dict(given), "tool_response": answer}
-            lines.append(self._root / DEBUG, msgspec.json.encode(full | {"session": self._session}, enc_hook=str))
+            lines.append_line(self._root / DEBUG, msgspec.json.encode(full | {"session": self._session}, enc_hook=str))
 
 
-def due(root: Path, now_ms: int) -> tuple[Move, ...]:
+def logs_due(root: Path, now_ms: int) -> tuple[RetentionMove, ...]:
     """Return the logs that are old enough to go."""
     items = []
     for path in sorted((root / "logs").glob("debug*.jsonl")):
         stat = path.stat()
-        items.append(Item(f"logs/{path.name}", "log", int(stat.st_mtime * 1000), stat.st_size))
-    return plan(POLICY, items, now_ms)
+        items.append(RetentionItem(f"logs/{path.name}", "log", int(stat.st_mtime * 1000), stat.st_size))
+    return plan_retention(POLICY, items, now_ms)
 
 
-def retain(root: Path, now_ms: int) -> Outcome:
+def remove_old_logs(root: Path, now_ms: int) -> RetentionResult:
     """Let old logs go."""
-    return carry_out(root, due(root, now_ms), lambda _name, _moves, before: before or b"")
+    return carry_out_moves(root, logs_due(root, now_ms), lambda _name, _moves, before: before or b"")
 
 
-def emptied(root: Path) -> None:
+def empty_tmp(root: Path) -> None:
     """Empty `tmp/` at the end of a session."""
     found = sorted(path for path in (root / "tmp").glob("*") if path.name != ".gitkeep")
-    moves = [Move(Item(f"tmp/{path.name}", "script", 0), Deed.DELETE, 0) for path in found]
-    carry_out(root, moves, lambda _name, _moves, before: before or b"")
+    moves = [RetentionMove(RetentionItem(f"tmp/{path.name}", "script", 0), RetentionAction.DELETE, 0) for path in found]
+    carry_out_moves(root, moves, lambda _name, _moves, before: before or b"")
 
 
-def _turned_over(path: Path) -> None:
+def _rotate_log(path: Path) -> None:
     if path.is_file() and path.stat().st_size > LOG_BYTES_MAX:
         number = 1
         while (aside := path.with_name(f"{path.stem}_{number}.jsonl")).exists():
             number += 1
-        files.renamed(path, aside.name)
+        files.rename_file(path, aside.name)

@@ -10,32 +10,32 @@ from flightlog.model.damage import Incident
 from flightlog.retro import events
 from flightlog.retro.issues import drafts
 from flightlog.retro.issues.board import Board
-from flightlog.retro.room import Room
+from flightlog.retro.room import RetroStore
 
 
-def notice(room: Room, found: Iterable[Incident]) -> list[Incident]:
+def draft_incidents(room: RetroStore, found: Iterable[Incident]) -> list[Incident]:
     """Draft what is new among these incidents, and return it."""
-    board = room.board()
+    board = room.load_board()
     known: dict[tuple[str, ...], int] = {}
     for noticed in board.incidents:
-        key = _key(noticed.incident)
+        key = _incident_key(noticed.incident)
         known[key] = max(known.get(key, 0), noticed.incident.at_ms)
     new = []
     for incident in found:
-        key = _key(incident)
-        if key not in known or _came_back(incident, known[key], board):
+        key = _incident_key(incident)
+        if key not in known or _has_recurred(incident, known[key], board):
             known[key] = incident.at_ms
-            room.journal.append(events.Noticed(incident), durable=True)
-            room.put_draft(drafts.of_incident(incident))
+            room.journal.append(events.IncidentNoticed(incident), durable=True)
+            room.store_draft(drafts.draft_from_incident(incident))
             new.append(incident)
     return new
 
 
-def _key(incident: Incident) -> tuple[str, ...]:
+def _incident_key(incident: Incident) -> tuple[str, ...]:
     return (incident.room, incident.kind, *incident.evidence)
 
 
-def _came_back(incident: Incident, before_ms: int, board: Board) -> bool:
+def _has_recurred(incident: Incident, before_ms: int, board: Board) -> bool:
     """What a journal tells has one time for ever; what a look tells has the time of the look."""
     if incident.at_ms <= before_ms:
         return False

@@ -18,10 +18,10 @@ from flightlog.retro import events
 from flightlog.retro.issues import board as boards
 from flightlog.retro.issues import drafts
 from flightlog.retro.layout import guard_pages
-from flightlog.retro.state import Analysis, Preferences, decoded
+from flightlog.retro.state import Preferences, RetroAnalysis, decode_analysis
 from flightlog.store import files, pages
-from flightlog.store.journal import Journal, Record
-from flightlog.store.locks import lock
+from flightlog.store.journal import Journal, JournalRecord
+from flightlog.store.locks import exclusive_lock
 
 ROOT = ".chat-retro-runtime"
 ANALYSIS = "state/analysis.json"
@@ -29,7 +29,7 @@ DIGESTS = "state/digests.jsonl"
 _OWNER = re.compile(rb'"project":"/(?:home|Users)/([^/"\\]+)')
 
 
-class Room:
+class RetroStore:
     """A runtime directory that is open."""
 
     def __init__(
@@ -49,41 +49,41 @@ class Room:
         self.redactor = redactor
         self.now_ms = now_ms
         self.journal: Journal[events.Event] = Journal(
-            root / "state" / "journal.jsonl", events.Event, now=lambda: stamp(now_ms()), new_id=new_id
+            root / "state" / "journal.jsonl", events.Event, now=lambda: format_utc_timestamp(now_ms()), new_id=new_id
         )
 
-    def prepare(self) -> None:
+    def prepare_directory(self) -> None:
         """Make the directory as the source document draws it, with its ignore file."""
-        pages.publish(self.root, guard_pages(self.redactor), durable=False)
+        pages.write_output_files(self.root, guard_pages(self.redactor), durable=False)
 
-    def held(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """Hold the directory alone while something is changed."""
-        return lock(self.root / "state" / ".lock", "another chat-retro")
+        return exclusive_lock(self.root / "state" / ".lock", "another chat-retro")
 
-    def happened(self) -> Iterator[events.Event]:
+    def iter_events(self) -> Iterator[events.Event]:
         """Yield every event, oldest first."""
-        return (item.event for item in self.journal.read() if isinstance(item, Record))
+        return (item.event for item in self.journal.read_records() if isinstance(item, JournalRecord))
 
-    def board(self) -> boards.Board:
+    def load_board(self) -> boards.Board:
         """Tell the issues."""
-        return boards.fold(self.happened())
+        return boards.fold_board(self.iter_events())
 
-    def names(self) -> frozenset[str]:
+    def collect_names(self) -> frozenset[str]:
         """Return known names: the person's own, those in exports, and owners of home directories."""
-        said = {name for event in self.happened() if isinstance(event, events.ExportRead) for name in event.names}
+        said = {name for event in self.iter_events() if isinstance(event, events.ExportRead) for name in event.names}
         with suppress(FileNotFoundError):
             owners = _OWNER.findall((self.root / DIGESTS).read_bytes())
             said |= {owner.decode("utf-8", "replace") for owner in owners}
         return self._own_names | said
 
-    def put_draft(self, one: drafts.DraftFile) -> Path:
+    def store_draft(self, one: drafts.DraftFile) -> Path:
         """Put a draft where the workflow finds it."""
-        path = files.inside(self.root, f"issue-drafts/{drafts.file_name(one)}")
+        path = files.resolve_inside(self.root, f"issue-drafts/{drafts.file_name(one)}")
         body = msgspec.json.format(msgspec.json.encode(one), indent=2) + b"\n"
-        files.create(path, body)
+        files.create_file(path, body)
         return path
 
-    def analysis(self) -> Analysis | None:
+    def load_analysis(self) -> RetroAnalysis | None:
         """Read the last analysis; one that cannot be read is kept under a numbered name and reported."""
         path = self.root / ANALYSIS
         try:
@@ -91,31 +91,31 @@ class Room:
         except FileNotFoundError:
             return None
         try:
-            return decoded(data)
+            return decode_analysis(data)
         except UNREADABLE:
-            self._set_aside(path, len(data))
+            self._quarantine_file(path, len(data))
             return None
 
-    def _set_aside(self, path: Path, size: int) -> None:
+    def _quarantine_file(self, path: Path, size: int) -> None:
         number = 1
         while (aside := path.with_name(f"{path.name}.corrupt-{number}")).exists():
             number += 1
-        files.renamed(path, aside.name)
+        files.rename_file(path, aside.name)
         incident = Incident("corrupt state", self.now_ms(), "retro", (aside.name,), {"bytes": size})
-        self.journal.append(events.Noticed(incident), durable=True)
-        self.put_draft(drafts.of_incident(incident))
+        self.journal.append(events.IncidentNoticed(incident), durable=True)
+        self.store_draft(drafts.draft_from_incident(incident))
 
 
-def preferences(happened: Iterator[events.Event]) -> Preferences:
+def read_preferences(happened: Iterator[events.Event]) -> Preferences:
     """Tell what a person asked for; the last word on each counts."""
     said: dict[str, tuple[str, ...]] = {}
     for event in happened:
-        if isinstance(event, events.Preferred):
+        if isinstance(event, events.PreferenceSet):
             said[event.name] = event.values
     drawn = said.get("preferred_viz", ())
     return Preferences(said.get("focus_areas", ()), said.get("excluded_topics", ()), drawn[0] if drawn else None)
 
 
-def stamp(at_ms: int) -> str:
+def format_utc_timestamp(at_ms: int) -> str:
     """Write a time as ISO 8601 in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

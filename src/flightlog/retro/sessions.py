@@ -11,7 +11,15 @@ from flightlog.model.events import PromptKind
 from flightlog.model.pages import Redacted
 from flightlog.model.session import NoteKind, Session, Step, ToolCall, Turn
 from flightlog.model.usage import sum_costs
-from flightlog.retro.digest import MARKS_MAX, PROMPTS_MAX, Digest, Mark, Prompt, excerpt, signature
+from flightlog.retro.digest import (
+    MARKS_MAX,
+    PROMPTS_MAX,
+    ConversationDigest,
+    DigestMark,
+    DigestPrompt,
+    error_signature,
+    make_excerpt,
+)
 from flightlog.views.session.edits import changed_file
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import turn_steps
@@ -33,18 +41,25 @@ _REVERT = re.compile(
 _BY_HAND = frozenset({PromptKind.HUMAN, PromptKind.COMMAND})
 
 
-def digest_of(session: Session, version: str, redact: Callable[[Session], Redacted[Session]] | None = None) -> Digest:
+def digest_session(
+    session: Session, version: str, redact: Callable[[Session], Redacted[Session]] | None = None
+) -> ConversationDigest:
     """Reduce `session`; `version` names the state of its files.
 
     Failures are what issues are published of: their texts are cut from the redacted session.
     """
     summary = outline_session(session).summary
     prompts = [
-        Prompt(f"{session.id}#{turn.number}", turn.at_ms or session.started_ms or 0, excerpt(turn.text), len(turn.text))
+        DigestPrompt(
+            f"{session.id}#{turn.number}",
+            turn.at_ms or session.started_ms or 0,
+            make_excerpt(turn.text),
+            len(turn.text),
+        )
         for turn in session.turns
         if turn.kind in _BY_HAND and turn.text.strip()
     ]
-    return Digest(
+    return ConversationDigest(
         id=session.id,
         source=session.agent,
         version=version,
@@ -57,16 +72,18 @@ def digest_of(session: Session, version: str, redact: Callable[[Session], Redact
         chars=sum(prompt.chars for prompt in prompts),
         project=session.cwd,
         models=summary.models,
-        frictions=tuple(_frictions(session))[:MARKS_MAX],
-        outcomes=tuple(_outcomes(session))[:MARKS_MAX],
-        failures=tuple(_failures(redact(session).value if redact and any(_failures(session)) else session))[:MARKS_MAX],
-        costs=tuple(_costs(session))[:MARKS_MAX],
+        frictions=tuple(_find_frictions(session))[:MARKS_MAX],
+        outcomes=tuple(_find_outcomes(session))[:MARKS_MAX],
+        failures=tuple(_find_failures(redact(session).value if redact and any(_find_failures(session)) else session))[
+            :MARKS_MAX
+        ],
+        costs=tuple(_turn_costs(session))[:MARKS_MAX],
         usd=summary.cost.usd,
         tokens=summary.usage.total,
     )
 
 
-def _placed(session: Session) -> Iterator[tuple[str, Turn, Step, ToolCall]]:
+def _iter_calls(session: Session) -> Iterator[tuple[str, Turn, Step, ToolCall]]:
     for turn in session.turns:
         for step in turn.steps:
             for call in step.calls:
@@ -78,37 +95,39 @@ def _placed(session: Session) -> Iterator[tuple[str, Turn, Step, ToolCall]]:
                     yield f"{session.id}@{lane.id}#{turn.number}.{step.number}", turn, step, call
 
 
-def _frictions(session: Session) -> Iterator[Mark]:
+def _find_frictions(session: Session) -> Iterator[DigestMark]:
     for turn in session.turns:
-        yield from _noted(session, turn)
-        yield from _loops(session, turn)
+        yield from _find_note_marks(session, turn)
+        yield from _find_loops(session, turn)
         if turn.rewound:
-            yield Mark("dead end", f"{session.id}#{turn.number}", excerpt(turn.text) or "the turn was taken back")
-        elif _ended_failing(turn):
-            yield Mark("dead end", f"{session.id}#{turn.number}", "the turn ended on failing calls")
-    for address, _, _, call in _placed(session):
+            yield DigestMark(
+                "dead end", f"{session.id}#{turn.number}", make_excerpt(turn.text) or "the turn was taken back"
+            )
+        elif _ends_in_failures(turn):
+            yield DigestMark("dead end", f"{session.id}#{turn.number}", "the turn ended on failing calls")
+    for address, _, _, call in _iter_calls(session):
         if call.denied:
             kind = "rejected edit" if changed_file(call) else "rejected call"
-            yield Mark(kind, address, excerpt(changed_file(call) or call.name))
-    yield from _reverts(session)
+            yield DigestMark(kind, address, make_excerpt(changed_file(call) or call.name))
+    yield from _find_reverts(session)
 
 
-def _noted(session: Session, turn: Turn) -> Iterator[Mark]:
+def _find_note_marks(session: Session, turn: Turn) -> Iterator[DigestMark]:
     address = f"{session.id}#{turn.number}"
     if turn.kind is PromptKind.INTERRUPTION:
-        yield Mark("interruption", address, excerpt(turn.text))
+        yield DigestMark("interruption", address, make_excerpt(turn.text))
     for item in turn.items:
         if isinstance(item, Step):
             address = f"{session.id}#{turn.number}.{item.number}"
         elif item.kind is NoteKind.INTERRUPTION:
-            yield Mark("interruption", address, excerpt(item.text))
+            yield DigestMark("interruption", address, make_excerpt(item.text))
         elif item.kind is NoteKind.COMPACTION:
-            yield Mark("compaction", address, excerpt(item.text))
+            yield DigestMark("compaction", address, make_excerpt(item.text))
         elif item.kind is NoteKind.API_FAILURE:
-            yield Mark("failed request", address, excerpt(item.text))
+            yield DigestMark("failed request", address, make_excerpt(item.text))
 
 
-def _loops(session: Session, turn: Turn) -> Iterator[Mark]:
+def _find_loops(session: Session, turn: Turn) -> Iterator[DigestMark]:
     """The same call again and again, and a call repeated after it failed."""
     counts: Counter[str] = Counter()
     failed: set[str] = set()
@@ -119,64 +138,64 @@ def _loops(session: Session, turn: Turn) -> Iterator[Mark]:
             same = f"{call.name} {sorted(call.input.items(), key=lambda pair: pair[0])}"
             counts[same] += 1
             if counts[same] == LOOP_CALLS:
-                yield Mark("tool loop", address, excerpt(f"{call.name} called {LOOP_CALLS} times alike"))
+                yield DigestMark("tool loop", address, make_excerpt(f"{call.name} called {LOOP_CALLS} times alike"))
             if same in failed and same not in retried:
                 retried.add(same)
-                yield Mark("retry", address, excerpt(f"{call.name} again after it failed"))
+                yield DigestMark("retry", address, make_excerpt(f"{call.name} again after it failed"))
             if call.is_error and not call.denied:
                 failed.add(same)
 
 
-def _ended_failing(turn: Turn) -> bool:
+def _ends_in_failures(turn: Turn) -> bool:
     calls = [call for step in turn.steps for call in step.calls]
     last = calls[-DEAD_END_CALLS:]
     return len(last) == DEAD_END_CALLS and all(call.is_error and not call.denied for call in last)
 
 
-def _reverts(session: Session) -> Iterator[Mark]:
+def _find_reverts(session: Session) -> Iterator[DigestMark]:
     """Edits that were undone: by git, by the opposite edit, or by writing what was there before."""
     edits: dict[str, set[tuple[str, str]]] = {}
     written: dict[str, list[str]] = {}
-    for address, _, _, call in _placed(session):
+    for address, _, _, call in _iter_calls(session):
         if call.is_error or call.denied:
             continue
         command = call.input.get("command")
         if call.name == "Bash" and isinstance(command, str) and _REVERT.search(command):
-            yield Mark("reverted file", address, excerpt(command))
+            yield DigestMark("reverted file", address, make_excerpt(command))
         path = changed_file(call)
         old, new = call.input.get("old_string"), call.input.get("new_string")
         if path and isinstance(old, str) and isinstance(new, str):
             if (new, old) in edits.setdefault(path, set()):
-                yield Mark("reverted file", address, excerpt(path))
+                yield DigestMark("reverted file", address, make_excerpt(path))
             edits[path].add((old, new))
         content = call.input.get("content")
         if path and isinstance(content, str):
             if content in written.setdefault(path, [])[:-1]:
-                yield Mark("reverted file", address, excerpt(path))
+                yield DigestMark("reverted file", address, make_excerpt(path))
             written[path].append(content)
 
 
-def _outcomes(session: Session) -> Iterator[Mark]:
-    for address, _, _, call in _placed(session):
+def _find_outcomes(session: Session) -> Iterator[DigestMark]:
+    for address, _, _, call in _iter_calls(session):
         command = call.input.get("command")
         if call.name != "Bash" or not isinstance(command, str) or call.denied or call.result is None:
             continue
         output = call.output
         if _COMMIT.search(command) and not call.is_error and _COMMITTED.search(output):
-            yield Mark("commit", address, excerpt(output))
+            yield DigestMark("commit", address, make_excerpt(output))
         if _TEST.search(command):
             passed = not call.is_error and not _TESTS_FAILED.search(output)
-            yield Mark("tests passed" if passed else "tests failed", address, excerpt(command))
+            yield DigestMark("tests passed" if passed else "tests failed", address, make_excerpt(command))
 
 
-def _failures(session: Session) -> Iterator[Mark]:
-    for address, _, _, call in _placed(session):
-        if call.is_error and not call.denied and (key := signature(call.output)):
-            yield Mark("failure", address, excerpt(call.output), key)
+def _find_failures(session: Session) -> Iterator[DigestMark]:
+    for address, _, _, call in _iter_calls(session):
+        if call.is_error and not call.denied and (key := error_signature(call.output)):
+            yield DigestMark("failure", address, make_excerpt(call.output), key)
 
 
-def _costs(session: Session) -> Iterator[Mark]:
+def _turn_costs(session: Session) -> Iterator[DigestMark]:
     for turn in session.turns:
         usd = sum_costs(step.cost for step in turn_steps(session, turn)).usd
         if turn.kind in _BY_HAND and usd:
-            yield Mark("turn", f"{session.id}#{turn.number}", excerpt(turn.text), "", usd)
+            yield DigestMark("turn", f"{session.id}#{turn.number}", make_excerpt(turn.text), "", usd)

@@ -14,14 +14,14 @@ from flightlog.model.errors import Misconfigured
 VERSION = 1
 
 
-class Temporal(Struct, frozen=True):
+class PatternTiming(Struct, frozen=True):
     """When a pattern is seen most, and how often."""
 
     peak_month: str | None = None
     frequency: int | None = None
 
 
-class Evidence(Struct, frozen=True):
+class PatternEvidence(Struct, frozen=True):
     """A place that shows it; `flightlog retro show ADDRESS` opens it."""
 
     address: str
@@ -36,11 +36,11 @@ class Pattern(Struct, frozen=True):
     type: Literal["theme", "temporal", "behavioral", "other"]
     confidence: float
     conversation_ids: tuple[str, ...] = ()
-    temporal: Temporal | None = None
+    temporal: PatternTiming | None = None
     kind: str = ""
     detail: str = ""
     count: int = 0
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[PatternEvidence, ...] = ()
     name: str = ""
 
     @property
@@ -57,14 +57,14 @@ class Preferences(Struct, frozen=True):
     preferred_viz: str | None = None
 
 
-class Snapshot(Struct, frozen=True):
+class ArtifactRecord(Struct, frozen=True):
     """An artifact that was made."""
 
     date: str
     artifact: str
 
 
-class Meta(Struct, frozen=True):
+class AnalysisMeta(Struct, frozen=True):
     """What the analysis is of."""
 
     created: str
@@ -75,14 +75,14 @@ class Meta(Struct, frozen=True):
     export_file_hash: str | None = None
 
 
-class Analysis(Struct, frozen=True):
+class RetroAnalysis(Struct, frozen=True):
     """The whole file."""
 
     schema_version: int
-    meta: Meta
+    meta: AnalysisMeta
     patterns: tuple[Pattern, ...] = ()
     user_preferences: Preferences = Preferences()
-    snapshots: tuple[Snapshot, ...] = ()
+    snapshots: tuple[ArtifactRecord, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse what no version of the schema allows."""
@@ -95,21 +95,21 @@ class Analysis(Struct, frozen=True):
             raise ValueError("a confidence is not between 0 and 1")
 
 
-def encoded(analysis: Analysis) -> str:
+def encode_analysis(analysis: RetroAnalysis) -> str:
     """Return the file's text."""
     return msgspec.json.format(msgspec.json.encode(analysis), indent=2).decode() + "\n"
 
 
-class _Head(Struct):
+class _AnalysisHead(Struct):
     schema_version: int = VERSION
 
 
-def decoded(data: bytes) -> Analysis:
+def decode_analysis(data: bytes) -> RetroAnalysis:
     """Decode the file; raise `msgspec.DecodeError` if it does not fit, `Misconfigured` if a later version wrote it."""
-    version = msgspec.json.decode(data, type=_Head).schema_version
+    version = msgspec.json.decode(data, type=_AnalysisHead).schema_version
     if version > VERSION:
         raise Misconfigured(
             f"the analysis was written by a later flightlog (schema {version}; this one knows {VERSION})",
             hint="pip install --upgrade flightlog",
         )
-    return msgspec.json.decode(data, type=Analysis)
+    return msgspec.json.decode(data, type=RetroAnalysis)

@@ -49,12 +49,12 @@ def run_forked(
                 done = bytearray()
         yield done
 
-    children = [_start(parcels) for _ in range(workers)]
+    children = [_start_worker(parcels) for _ in range(workers)]
     os.close(tickets)
     return _receive(children, decode)
 
 
-def _start(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]:
+def _start_worker(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]:
     import fcntl  # noqa: PLC0415 - a report after little growth does not come here
 
     results, outbox = os.pipe()
@@ -70,13 +70,13 @@ def _start(parcels: Callable[[], Iterable[bytearray]]) -> tuple[int, int]:
         os.close(results)
         with os.fdopen(outbox, "wb", buffering=0) as file:
             for parcel in parcels():
-                _write(file, parcel)
+                _write_parcel(file, parcel)
         status = 0
     finally:
         os._exit(status)
 
 
-def _write(file: "RawIOBase", parcel: bytearray) -> None:
+def _write_parcel(file: "RawIOBase", parcel: bytearray) -> None:
     rest = memoryview(parcel)
     while rest:
         rest = rest[file.write(rest) or 0 :]

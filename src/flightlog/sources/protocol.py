@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from flightlog.model.damage import Damage
-from flightlog.model.events import Entry, LaneFacts
-from flightlog.model.known import Known
+from flightlog.model.events import Entry, SubagentInfo
+from flightlog.model.known import ThreadContext
 from flightlog.model.session_file import SessionFile
-from flightlog.model.usage import ClientTotals, Row
+from flightlog.model.usage import ClientTotals, UsageLine
 
 if TYPE_CHECKING:
-    from flightlog.store.index.lines import Records as RecordBatch
+    from flightlog.store.index.lines import RecordBatch
 
 __all__ = ["Fidelity", "FileListing", "SessionFile", "Source", "TranscriptTail", "UsageScan"]
 
@@ -36,7 +36,7 @@ class UsageScan(Struct, array_like=True):
     arrives with its rows and totals in `packed` and the keys of its responses in `keys`.
     """
 
-    rows: list[Row]
+    rows: list[UsageLine]
     totals: list[ClientTotals]
     end: int = 0
     read: int = 0
@@ -89,7 +89,7 @@ class Source(Protocol):
     def session_files(self, known: SessionFile) -> tuple[SessionFile, ...]:
         """List the files of a session as they are now, given one of them; subagents appear as it runs."""
 
-    def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | LaneFacts]:
+    def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | SubagentInfo]:
         """Yield the records from byte `start`, and last what is noted beside a subagent's file."""
 
     def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> Iterator[Entry]:
@@ -107,7 +107,7 @@ class Source(Protocol):
     def index_records(self, file: SessionFile, start: int = 0) -> "RecordBatch":
         """Return each record from byte `start` with the words that search looks for."""
 
-    def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, Known]:
+    def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, ThreadContext]:
         """Return what the model was given in each thread of a session; the main thread is ""."""
 
     def tool_result_file(self, file: SessionFile, name: str) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Set as AbstractSet
 
 import msgspec
 
-from flightlog.model.usage import ClientTotals, Row
+from flightlog.model.usage import ClientTotals, UsageLine
 
-_NO_ROWS = ((),) * len(Row._fields)
+_NO_ROWS = ((),) * len(UsageLine._fields)
 _encode = msgspec.msgpack.Encoder().encode
 _Columns = tuple[
     list[str],
@@ -35,7 +35,7 @@ _Columns = tuple[
 _decode = msgspec.msgpack.Decoder(tuple[_Columns, list[ClientTotals]]).decode
 
 
-def pack_rows(rows: Sequence[Row], totals: Sequence[ClientTotals]) -> bytes:
+def pack_rows(rows: Sequence[UsageLine], totals: Sequence[ClientTotals]) -> bytes:
     """Return rows and totals as bytes."""
     if not rows:
         return _encode((_NO_ROWS, totals))
@@ -47,15 +47,15 @@ def _is_constant(column: tuple[object, ...]) -> bool:
     return column[0] == column[-1] and column.count(column[0]) == len(column)
 
 
-def unpack_rows(packed: bytes) -> tuple[list[Row], list[ClientTotals]]:
+def unpack_rows(packed: bytes) -> tuple[list[UsageLine], list[ClientTotals]]:
     """Return what was packed."""
     columns, totals = _decode(packed)
     count = len(columns[0])
     whole = [each if len(each) == count else each * count for each in columns]
-    return [tuple.__new__(Row, values) for values in zip(*whole, strict=True)], totals
+    return [tuple.__new__(UsageLine, values) for values in zip(*whole, strict=True)], totals
 
 
-def response_keys(rows: Iterable[Row]) -> bytes:
+def response_keys(rows: Iterable[UsageLine]) -> bytes:
     """Return a 32-bit key for each response, to find the sessions that may share it."""
     return array("I", [zlib.crc32(row.message_id.encode("utf-8", "surrogatepass")) for row in rows]).tobytes()
 

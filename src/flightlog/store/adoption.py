@@ -16,14 +16,14 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.model.errors import Invalid, Unreadable
-from flightlog.store.files import ensure_dir, sync_data, sync_dir, told
+from flightlog.store.files import ensure_dir, os_errors_as_unavailable, sync_data, sync_dir
 from flightlog.store.recordings import (
     Recording,
     finish_sealing,
-    generation,
-    generations,
+    generation_path,
+    list_generations,
+    list_segments,
     open_recording,
-    segments,
 )
 
 _FICLONE = 0x40049409
@@ -35,7 +35,7 @@ _COPY_BYTES = 1 << 20
 Check = Callable[[Recording], bool | None]
 
 
-class Seen(Struct, frozen=True):
+class SourceState(Struct, frozen=True):
     """What a source looked like when it was adopted to its end."""
 
     source: str
@@ -47,44 +47,46 @@ class Seen(Struct, frozen=True):
     lines_end: int
 
 
-class Adopted(Struct, frozen=True):
+class AdoptionResult(Struct, frozen=True):
     """What one adoption did: the bytes `[start, end)` are new; whole lines reach to `seen.lines_end`."""
 
     path: Path
     start: int
     end: int
-    seen: Seen
+    seen: SourceState
 
 
-def adopt(source: Path, dest: Path, seen: Seen | None = None, check: Check | None = None) -> Adopted:
+def adopt_file(source: Path, dest: Path, seen: SourceState | None = None, check: Check | None = None) -> AdoptionResult:
     """Extend our copy `dest` by what is new in `source`; the caller holds the session's lock.
 
     `check` says whether the end of a copy is as the manifest has it; if it does not know, the whole copy is compared.
     """
-    file = _open(source)
+    file = _open_source(source)
     try:
-        with told(dest):
-            return _adopt(file, source, dest, seen, check)
+        with os_errors_as_unavailable(dest):
+            return _adopt_open_file(file, source, dest, seen, check)
     finally:
         os.close(file)
 
 
-def _adopt(file: int, source: Path, dest: Path, seen: Seen | None, check: Check | None) -> Adopted:
+def _adopt_open_file(
+    file: int, source: Path, dest: Path, seen: SourceState | None, check: Check | None
+) -> AdoptionResult:
     now = os.fstat(file)
-    if seen and _is_unchanged(seen, source, now) and _is_kept(generation(dest, seen.generation)):
-        return Adopted(generation(dest, seen.generation), seen.size, seen.size, seen)
-    number = max(generations(dest), default=1)
-    path = generation(dest, number)
-    start = _continued(file, now.st_size, path, check)
+    if seen and _is_unchanged(seen, source, now) and _has_copy(generation_path(dest, seen.generation)):
+        return AdoptionResult(generation_path(dest, seen.generation), seen.size, seen.size, seen)
+    number = max(list_generations(dest), default=1)
+    path = generation_path(dest, number)
+    start = _find_copy_end(file, now.st_size, path, check)
     if start is None:
         number, start = number + 1, 0
-        path = generation(dest, number)
-    end = _extend(file, path, start, now.st_size)
+        path = generation_path(dest, number)
+    end = _extend_copy(file, path, start, now.st_size)
     looks = (str(source), now.st_dev, now.st_ino, end, now.st_mtime_ns)
-    return Adopted(path, start, end, Seen(*looks, generation=number, lines_end=lines_end(path, end)))
+    return AdoptionResult(path, start, end, SourceState(*looks, generation=number, lines_end=last_line_end(path, end)))
 
 
-def _open(source: Path) -> int:
+def _open_source(source: Path) -> int:
     """Open a source for reading, if it is a plain file; never wait on a pipe, never follow a link."""
     try:
         file = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -98,18 +100,18 @@ def _open(source: Path) -> int:
     return file
 
 
-def _is_unchanged(seen: Seen, source: Path, now: os.stat_result) -> bool:
+def _is_unchanged(seen: SourceState, source: Path, now: os.stat_result) -> bool:
     looks = (str(source), now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns)
     return looks == (seen.source, seen.device, seen.inode, seen.size, seen.mtime_ns)
 
 
-def _is_kept(path: Path) -> bool:
+def _has_copy(path: Path) -> bool:
     return path.exists() or path.with_name(f"{path.name}.from-0.zst").exists()
 
 
-def _continued(file: int, size: int, path: Path, check: Check | None) -> int | None:
+def _find_copy_end(file: int, size: int, path: Path, check: Check | None) -> int | None:
     """Where the copy ends, if the source still begins with it; None when it was rewritten."""
-    if not segments(path):
+    if not list_segments(path):
         return 0
     finish_sealing(path)
     with open_recording(path) as copy:
@@ -137,18 +139,18 @@ def _is_begin_same(file: int, copy: Recording) -> bool:
     return all(copy.read(at, length) == os.pread(file, length, at) for at, length in lengths.items())
 
 
-def _extend(file: int, path: Path, start: int, end: int) -> int:
+def _extend_copy(file: int, path: Path, start: int, end: int) -> int:
     """Copy `[start, end)` of the source behind our copy and return where it ends now."""
     ensure_dir(path.parent)
-    live = [part for part in segments(path) if not part.is_sealed]
+    live = [part for part in list_segments(path) if not part.is_sealed]
     offset = next((part.offset for part in live if part.offset + part.path.stat().st_size == start), start)
     target = path if offset == 0 else path.with_name(f"{path.name}.from-{offset}")
     if start == end and (start or target.exists()):
         return end
     out = os.open(target, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
-        if start or not _is_cloned(file, out):
-            _copy(file, out, start, end, offset)
+        if start or not _try_clone(file, out):
+            _copy_range(file, out, start, end, offset)
         sync_data(out)
         if start == offset:
             sync_dir(path.parent)
@@ -157,7 +159,7 @@ def _extend(file: int, path: Path, start: int, end: int) -> int:
         os.close(out)
 
 
-def _is_cloned(file: int, out: int) -> bool:
+def _try_clone(file: int, out: int) -> bool:
     """Share the source's blocks where the file system can; later writes to either do not show in the other."""
     try:
         fcntl.ioctl(out, _FICLONE, file)
@@ -166,13 +168,13 @@ def _is_cloned(file: int, out: int) -> bool:
     return True
 
 
-def _copy(file: int, out: int, start: int, end: int, offset: int) -> None:
+def _copy_range(file: int, out: int, start: int, end: int, offset: int) -> None:
     at = start
-    while at < end and (moved := _moved(file, out, at, min(end - at, _COPY_BYTES << 6), at - offset)):
+    while at < end and (moved := _copy_some_bytes(file, out, at, min(end - at, _COPY_BYTES << 6), at - offset)):
         at += moved
 
 
-def _moved(file: int, out: int, at: int, count: int, to: int) -> int:
+def _copy_some_bytes(file: int, out: int, at: int, count: int, to: int) -> int:
     """Move some bytes, inside the kernel if it can; an error that is real shows again the plain way."""
     with suppress(OSError, AttributeError):
         if moved := os.copy_file_range(file, out, count, at, to):
@@ -180,7 +182,7 @@ def _moved(file: int, out: int, at: int, count: int, to: int) -> int:
     return os.pwrite(out, os.pread(file, min(count, _COPY_BYTES), at), to)
 
 
-def lines_end(path: Path, end: int) -> int:
+def last_line_end(path: Path, end: int) -> int:
     """Where the last whole line ends; behind it stands a line that is still being written."""
     with open_recording(path) as copy:
         at = end

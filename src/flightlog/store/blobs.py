@@ -11,7 +11,7 @@ from pathlib import Path
 import zstandard
 
 from flightlog.model.errors import Invalid, NotFound, Unreadable
-from flightlog.store.files import quarantine, replace, told
+from flightlog.store.files import os_errors_as_unavailable, quarantine_file, replace_file
 
 BLOB_BYTES_MAX = 1 << 30
 _COMPRESS_BYTES_MIN = 256
@@ -19,47 +19,47 @@ _PAYS_BELOW = 0.9
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-def put(root: Path, data: bytes, *, durable: bool = True) -> str:
+def store_blob(root: Path, data: bytes, *, durable: bool = True) -> str:
     """Keep `data` and return its digest; putting it again changes nothing."""
     digest = hashlib.sha256(data).hexdigest()
-    held = _held(root, digest)
+    held = _existing_path(root, digest)
     if held is not None:
-        if _content(held) == data:
+        if _read_blob(held) == data:
             return digest
-        quarantine(held)
+        quarantine_file(held)
     packed = zstandard.compress(data) if len(data) >= _COMPRESS_BYTES_MIN else data
     if len(packed) < len(data) * _PAYS_BELOW:
-        replace(_path(root, digest, ".zst"), packed, durable=durable)
+        replace_file(_blob_path(root, digest, ".zst"), packed, durable=durable)
     else:
-        replace(_path(root, digest, ""), data, durable=durable)
+        replace_file(_blob_path(root, digest, ""), data, durable=durable)
     return digest
 
 
-def get(root: Path, digest: str) -> bytes:
+def load_blob(root: Path, digest: str) -> bytes:
     """Return the bytes whose digest this is, checked."""
-    held = _held(root, digest)
+    held = _existing_path(root, digest)
     if held is None:
         raise NotFound(f"no such blob: {digest}", hint="flightlog doctor")
-    data = _content(held)
+    data = _read_blob(held)
     if data is None or hashlib.sha256(data).hexdigest() != digest:
         raise Unreadable(f"a blob is damaged: {held}", hint="flightlog doctor")
     return data
 
 
-def _held(root: Path, digest: str) -> Path | None:
+def _existing_path(root: Path, digest: str) -> Path | None:
     if not _DIGEST.fullmatch(digest):
         raise Invalid(f"not a digest: {digest[:70]!r}", hint="a digest is 64 hexadecimal digits")
-    found = (_path(root, digest, ending) for ending in (".zst", ""))
+    found = (_blob_path(root, digest, ending) for ending in (".zst", ""))
     return next((path for path in found if path.is_file()), None)
 
 
-def _path(root: Path, digest: str, ending: str) -> Path:
+def _blob_path(root: Path, digest: str, ending: str) -> Path:
     return root / digest[:2] / (digest[2:] + ending)
 
 
-def _content(path: Path) -> bytes | None:
+def _read_blob(path: Path) -> bytes | None:
     """Read a blob back, or None where it is no longer what was written."""
-    with told(path):
+    with os_errors_as_unavailable(path):
         packed = path.read_bytes()
     if path.suffix != ".zst":
         return packed

@@ -9,13 +9,13 @@ import subprocess
 from pathlib import Path
 
 from flightlog.model.errors import Invalid, Unavailable
-from flightlog.store.files import ensure_dir, sync_dir, told
+from flightlog.store.files import ensure_dir, os_errors_as_unavailable, sync_dir
 
 
-def new_dir(path: Path) -> bool:
+def create_dir(path: Path) -> bool:
     """Make the directory `path`, for its owner only; say whether it was not there before."""
     ensure_dir(path.parent)
-    with told(path):
+    with os_errors_as_unavailable(path):
         try:
             path.mkdir(mode=0o700)
         except FileExistsError:
@@ -27,7 +27,7 @@ def new_dir(path: Path) -> bool:
 def copy_tree(source: Path, into: Path) -> None:
     """Copy everything in `source`, links as links, modes and times kept, into the new directory `into`."""
     ensure_dir(into.parent)
-    with told(into):
+    with os_errors_as_unavailable(into):
         if into.exists():
             raise Invalid(f"there is something already: {into}", hint="name a new directory")
         try:
@@ -49,15 +49,15 @@ def set_aside(path: Path, into: Path) -> Path:
         for number in range(1, 10_000)
         if not (place := into / (path.name if number == 1 else f"{path.name}.{number}")).exists()
     )
-    with told(path):
+    with os_errors_as_unavailable(path):
         path.rename(target)
         sync_dir(into)
         sync_dir(path.parent)
     return target
 
 
-def throw_away(path: Path) -> None:
+def remove_tree(path: Path) -> None:
     """Remove a directory of ours with all that is in it; one that is not there is fine."""
-    with told(path):
+    with os_errors_as_unavailable(path):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)

@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from flightlog.store.files import ensure_dir, is_running, process_tag, sync_dir, told
+from flightlog.store.files import ensure_dir, is_running, os_errors_as_unavailable, process_tag, sync_dir
 
 _ASIDE = re.compile(r"\..+\.(?P<owner>\d+-\d+-[0-9a-f]+)\.making")
 
 
 @contextmanager
-def aside(parent: Path, name: str) -> Iterator[Path]:
+def staging_dir(parent: Path, name: str) -> Iterator[Path]:
     """Make a directory under a passing name; it is gone afterwards unless it was given its own with `appear`."""
     ensure_dir(parent)
     path = parent / f".{name}.{process_tag()}.making"
-    with told(path):
+    with os_errors_as_unavailable(path):
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(mode=0o700)
     try:
@@ -25,9 +25,9 @@ def aside(parent: Path, name: str) -> Iterator[Path]:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def appear(path: Path, final: Path) -> bool:
+def publish_dir(path: Path, final: Path) -> bool:
     """Give a directory its name, with all that is in it; say whether that name was free."""
-    with told(final):
+    with os_errors_as_unavailable(final):
         sync_dir(path)
         if final.exists():
             return False
@@ -41,10 +41,10 @@ def appear(path: Path, final: Path) -> bool:
     return True
 
 
-def sweep(parent: Path) -> list[Path]:
+def remove_abandoned_dirs(parent: Path) -> list[Path]:
     """Remove what makers that died left unfinished."""
     gone = []
-    with suppress(FileNotFoundError), told(parent):
+    with suppress(FileNotFoundError), os_errors_as_unavailable(parent):
         for path in sorted(parent.iterdir()):
             named = _ASIDE.fullmatch(path.name)
             if named and not is_running(named["owner"]):

@@ -12,8 +12,15 @@ import os
 import sys
 from pathlib import Path
 
-from flightlog.store.files import commit, ensure_dir, sync_dir, temporary, told, write_all
-from flightlog.store.settings_file import read
+from flightlog.store.files import (
+    commit_temporary,
+    ensure_dir,
+    open_temporary,
+    os_errors_as_unavailable,
+    sync_dir,
+    write_all,
+)
+from flightlog.store.settings_file import read_if_exists
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -21,25 +28,25 @@ _RENAME_SWAP = 2
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
 
 
-def rewrite(path: Path, before: bytes | None, after: bytes, aside: Path, *, durable: bool = True) -> bool:
+def replace_if_unchanged(path: Path, before: bytes | None, after: bytes, aside: Path, *, durable: bool = True) -> bool:
     """Make `path` hold `after` if it holds `before`; otherwise leave it, and say so.
 
     What stood there is moved to `aside`.
     """
-    with temporary(path) as (temp, file), told(path):
+    with open_temporary(path) as (temp, file), os_errors_as_unavailable(path):
         write_all(file, after)
         if durable:
             os.fsync(file)
         if before is None:
-            return _created(temp, path)
-        if read(path) != before:
+            return _try_create(temp, path)
+        if read_if_exists(path) != before:
             return False
-        if not _exchanged(temp, path):
-            commit(temp, file, path, durable=durable)
+        if not _swap_files(temp, path):
+            commit_temporary(temp, file, path, durable=durable)
             return True
         if temp.read_bytes() != before:
             # Somebody saved between our look and the exchange: theirs goes back.
-            _exchanged(temp, path)
+            _swap_files(temp, path)
             return False
         ensure_dir(aside.parent)
         temp.rename(aside)
@@ -48,7 +55,7 @@ def rewrite(path: Path, before: bytes | None, after: bytes, aside: Path, *, dura
     return True
 
 
-def _created(temp: Path, path: Path) -> bool:
+def _try_create(temp: Path, path: Path) -> bool:
     try:
         os.link(temp, path)
     except FileExistsError:
@@ -56,7 +63,7 @@ def _created(temp: Path, path: Path) -> bool:
     return True
 
 
-def _exchanged(one: Path, two: Path) -> bool:
+def _swap_files(one: Path, two: Path) -> bool:
     """Exchange the names of two files at once; False where the system cannot."""
     library = ctypes.CDLL(None, use_errno=True)
     names = (os.fsencode(one), os.fsencode(two))

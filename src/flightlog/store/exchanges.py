@@ -18,18 +18,18 @@ import msgspec
 
 from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound
-from flightlog.model.exchange import Body, Ending, Exchange, Request, Response
-from flightlog.store.files import ensure_dir, told, write_all
-from flightlog.store.journal import Journal, Record
-from flightlog.store.pieces import NOTHING, Kept, Pieces, told_by
+from flightlog.model.exchange import ApiRequest, ApiResponse, BodyRef, Exchange, ResponseOutcome
+from flightlog.store.files import ensure_dir, os_errors_as_unavailable, write_all
+from flightlog.store.journal import Journal, JournalRecord
+from flightlog.store.pieces import NOTHING, BodyStore, StoredBody, expand_chunks
 
 CHAIN_MAX = 64
 RESOLVED_MAX = 16
 # Known while only one thread imports: the first use of a type by two threads at once ends the process.
-msgspec.json.Decoder(Request | Response)
+msgspec.json.Decoder(ApiRequest | ApiResponse)
 
 
-class Exchanges:
+class ExchangeStore:
     """The exchanges of one session, in one folder."""
 
     def __init__(
@@ -37,74 +37,74 @@ class Exchanges:
     ) -> None:
         """Open the folder, which need not be there yet."""
         self.folder = folder
-        self._journal: Journal[Request | Response] = Journal(
-            folder / "exchanges.jsonl", Request | Response, now=now, new_id=new_id
+        self._journal: Journal[ApiRequest | ApiResponse] = Journal(
+            folder / "exchanges.jsonl", ApiRequest | ApiResponse, now=now, new_id=new_id
         )
-        self._pieces = Pieces(blobs or folder / "blobs")
-        self._last: dict[str, tuple[int, int, Kept]] = {}
+        self._pieces = BodyStore(blobs or folder / "blobs")
+        self._last: dict[str, tuple[int, int, StoredBody]] = {}
         self._resolved: dict[str, tuple[str, ...]] = {}
-        self._requests: dict[int, Request] = {}
+        self._requests: dict[int, ApiRequest] = {}
 
-    def ask(self, request: Request, sent: bytes, given: bytes | None = None) -> Request:
+    def record_request(self, request: ApiRequest, sent: bytes, given: bytes | None = None) -> ApiRequest:
         """Put a request on record with its body, and with the client's own body where that differs."""
         thread = request.session_id + "/" + request.agent_id
         base, length, before = self._last.get(thread, (0, 0, NOTHING))
-        kept = self._pieces.keep(sent, before)
+        kept = self._pieces.store_body(sent, before)
         # Begun anew often enough that damage costs little.
         fresh = length >= CHAIN_MAX or not base
         self._last[thread] = (request.index, 0 if fresh else length + 1, kept)
-        body = Body(kept.digest, len(sent), kept.names) if fresh else _body(sent, kept, base)
-        own = None if given is None else _body(given, self._pieces.keep(given, kept), request.index)
+        body = BodyRef(kept.digest, len(sent), kept.names) if fresh else _make_body(sent, kept, base)
+        own = None if given is None else _make_body(given, self._pieces.store_body(given, kept), request.index)
         made = msgspec.structs.replace(request, sent=body, given=own)
         self._journal.append(made)
         return made
 
-    def stream(self, index: int, data: bytes) -> None:
+    def append_response_chunk(self, index: int, data: bytes) -> None:
         """Write more of a response, as it comes."""
-        path = self._open(index)
+        path = self._open_response_path(index)
         ensure_dir(path.parent)
-        with told(path):
+        with os_errors_as_unavailable(path):
             file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             try:
                 write_all(file, data)
             finally:
                 os.close(file)
 
-    def streamed(self, index: int) -> bytes:
+    def read_response_so_far(self, index: int) -> bytes:
         """Return what has been streamed of a response so far."""
-        with suppress(FileNotFoundError), told(self._open(index)):
-            return self._open(index).read_bytes()
+        with suppress(FileNotFoundError), os_errors_as_unavailable(self._open_response_path(index)):
+            return self._open_response_path(index).read_bytes()
         return b""
 
-    def answer(self, response: Response, body: bytes | None = None) -> Response:
+    def record_response(self, response: ApiResponse, body: bytes | None = None) -> ApiResponse:
         """Put a response on record: without a body when it begins, with it when it ends."""
         made = response
         if body is not None:
-            made = msgspec.structs.replace(response, body=self._pieces.whole(body))
+            made = msgspec.structs.replace(response, body=self._pieces.store_unsplit(body))
         self._journal.append(made)
         if body is not None:
-            with told(self.folder):
-                self._open(response.index).unlink(missing_ok=True)
+            with os_errors_as_unavailable(self.folder):
+                self._open_response_path(response.index).unlink(missing_ok=True)
         return made
 
     def last_index(self) -> int:
         """Return the highest number on record, 0 when there is none."""
-        return max((each.index for each in self.read()), default=0)
+        return max((each.index for each in self.read_exchanges()), default=0)
 
-    def read(self) -> list[Exchange]:
+    def read_exchanges(self) -> list[Exchange]:
         """Return every exchange on record, by number; a response that never ended says so."""
         return [each for each in self.read_all() if not isinstance(each, Damage)]
 
     def read_all(self) -> Iterator[Exchange | Damage]:
         """Yield every exchange by number, after the damage of the journal."""
-        asked: dict[int, tuple[str, Request]] = {}
-        answered: dict[int, Response] = {}
-        for entry in self._journal.read():
+        asked: dict[int, tuple[str, ApiRequest]] = {}
+        answered: dict[int, ApiResponse] = {}
+        for entry in self._journal.read_records():
             if isinstance(entry, Damage):
                 yield entry
-            elif isinstance(entry, Record):
+            elif isinstance(entry, JournalRecord):
                 event = entry.event
-                if isinstance(event, Request):
+                if isinstance(event, ApiRequest):
                     asked[event.index] = (entry.ts, event)
                 else:
                     answered[event.index] = event
@@ -112,49 +112,49 @@ class Exchanges:
         for index, (at, request) in sorted(asked.items()):
             yield Exchange(at, request, answered.get(index))
 
-    def sent(self, exchange: Exchange) -> bytes:
+    def sent_body(self, exchange: Exchange) -> bytes:
         """Return the body that went upstream, byte for byte as it is on record."""
         self._requests.setdefault(exchange.index, exchange.request)
-        return self._bytes(exchange.request.sent)
+        return self._load_body(exchange.request.sent)
 
-    def given(self, exchange: Exchange) -> bytes:
+    def client_body(self, exchange: Exchange) -> bytes:
         """Return the body the client gave."""
         self._requests.setdefault(exchange.index, exchange.request)
-        return self._bytes(exchange.request.given or exchange.request.sent)
+        return self._load_body(exchange.request.given or exchange.request.sent)
 
-    def received(self, exchange: Exchange) -> bytes:
+    def response_body(self, exchange: Exchange) -> bytes:
         """Return the body of the response: whole, or what came of it."""
         response = exchange.response
-        if response is None or response.body is None or response.ending is Ending.OPEN:
-            return self.streamed(exchange.index)
-        return self._bytes(response.body)
+        if response is None or response.body is None or response.ending is ResponseOutcome.OPEN:
+            return self.read_response_so_far(exchange.index)
+        return self._load_body(response.body)
 
-    def _bytes(self, body: Body) -> bytes:
-        return self._pieces.joined(body, self._all(body))
+    def _load_body(self, body: BodyRef) -> bytes:
+        return self._pieces.load_body(body, self._resolve_chunks(body))
 
-    def _all(self, body: Body) -> tuple[str, ...]:
+    def _resolve_chunks(self, body: BodyRef) -> tuple[str, ...]:
         """Resolve a body's pieces through the bodies it builds on."""
         chain = [body]
         while chain[-1].base and chain[-1].digest not in self._resolved:
-            chain.append(self._request(chain[-1].base).sent)
+            chain.append(self._find_request(chain[-1].base).sent)
         pieces: tuple[str, ...] = ()
         for each in reversed(chain):
-            pieces = self._resolved.get(each.digest) or told_by(each, pieces)
+            pieces = self._resolved.get(each.digest) or expand_chunks(each, pieces)
             if len(self._resolved) >= RESOLVED_MAX:
                 self._resolved.clear()
             self._resolved[each.digest] = pieces
         return pieces
 
-    def _request(self, index: int) -> Request:
+    def _find_request(self, index: int) -> ApiRequest:
         if index not in self._requests:
             list(self.read_all())
         if index not in self._requests:
             raise NotFound(f"the record of exchange {index} is gone: {self.folder}", hint="flightlog doctor")
         return self._requests[index]
 
-    def _open(self, index: int) -> Path:
+    def _open_response_path(self, index: int) -> Path:
         return self.folder / "open" / f"{index:06d}"
 
 
-def _body(data: bytes, kept: Kept, base: int) -> Body:
-    return Body(kept.digest, len(data), kept.own, base, kept.keep, kept.tail)
+def _make_body(data: bytes, kept: StoredBody, base: int) -> BodyRef:
+    return BodyRef(kept.digest, len(data), kept.own_chunks, base, kept.keep, kept.tail)

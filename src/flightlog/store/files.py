@@ -23,17 +23,17 @@ _SYNCS_MAX = 16
 sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has no fdatasync.
 
 
-def replace(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
+def replace_file(path: Path, data: bytes, *, durable: bool = True, mode: int = 0o600) -> None:
     """Make `path` hold `data`, whole, or leave it as it was."""
-    with temporary(path, durable=durable) as (temp, file), told(path):
+    with open_temporary(path, durable=durable) as (temp, file), os_errors_as_unavailable(path):
         write_all(file, data)
         os.fchmod(file, mode)
-        commit(temp, file, path, durable=durable)
+        commit_temporary(temp, file, path, durable=durable)
 
 
-def create(path: Path, data: bytes, *, durable: bool = True) -> bool:
+def create_file(path: Path, data: bytes, *, durable: bool = True) -> bool:
     """Make `path` hold `data` unless there is something already; say whether it was made."""
-    with temporary(path, durable=durable) as (temp, file), told(path):
+    with open_temporary(path, durable=durable) as (temp, file), os_errors_as_unavailable(path):
         write_all(file, data)
         if durable:
             os.fsync(file)
@@ -46,7 +46,7 @@ def create(path: Path, data: bytes, *, durable: bool = True) -> bool:
     return True
 
 
-def sync(paths: Iterable[Path]) -> None:
+def sync_files(paths: Iterable[Path]) -> None:
     """Make files that were written without it survive a power cut, all of them together."""
     listed = list(paths)
     if not listed:
@@ -55,14 +55,14 @@ def sync(paths: Iterable[Path]) -> None:
 
     # The waits overlap, and file systems commit what waits together at once.
     with ThreadPoolExecutor(min(_SYNCS_MAX, len(listed)), thread_name_prefix="sync") as pool:
-        list(pool.map(_synced, listed))
+        list(pool.map(_sync_file, listed))
     for folder in {path.parent for path in listed}:
-        with told(folder):
+        with os_errors_as_unavailable(folder):
             sync_dir(folder)
 
 
-def _synced(path: Path) -> None:
-    with told(path):
+def _sync_file(path: Path) -> None:
+    with os_errors_as_unavailable(path):
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
             os.fsync(file)
@@ -70,10 +70,10 @@ def _synced(path: Path) -> None:
             os.close(file)
 
 
-def renamed(path: Path, name: str) -> Path:
+def rename_file(path: Path, name: str) -> Path:
     """Give a file another name in its directory, unless that is taken; return where it is then."""
     target = path.with_name(name)
-    with told(path):
+    with os_errors_as_unavailable(path):
         if not target.exists():
             path.rename(target)
             sync_dir(path.parent)
@@ -81,11 +81,11 @@ def renamed(path: Path, name: str) -> Path:
 
 
 @contextmanager
-def temporary(path: Path, *, durable: bool = True) -> Iterator[tuple[Path, int]]:
+def open_temporary(path: Path, *, durable: bool = True) -> Iterator[tuple[Path, int]]:
     """Open a private file beside `path`; it is gone afterwards unless it was committed."""
     ensure_dir(path.parent, durable=durable)
     temp = path.with_name(f".{path.name[:120]}.{process_tag()}-{threading.get_native_id()}.tmp")
-    with told(path):
+    with os_errors_as_unavailable(path):
         temp.unlink(missing_ok=True)
         file = os.open(temp, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
@@ -96,7 +96,7 @@ def temporary(path: Path, *, durable: bool = True) -> Iterator[tuple[Path, int]]
             temp.unlink(missing_ok=True)
 
 
-def commit(temp: Path, file: int, path: Path, *, durable: bool = True) -> None:
+def commit_temporary(temp: Path, file: int, path: Path, *, durable: bool = True) -> None:
     """Give the file open at `temp` the name `path`."""
     if durable:
         os.fsync(file)
@@ -112,9 +112,9 @@ def write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def quarantine(path: Path) -> Path:
+def quarantine_file(path: Path) -> Path:
     """Set `path` aside under a new numbered name and return it; what was set aside before stays."""
-    with told(path):
+    with os_errors_as_unavailable(path):
         number = 1
         while True:
             aside = path.with_name(f"{path.name}.damaged-{number}")
@@ -130,15 +130,15 @@ def quarantine(path: Path) -> Path:
     return aside
 
 
-def remove(paths: Iterable[Path]) -> None:
+def remove_files(paths: Iterable[Path]) -> None:
     """Remove files; one that is gone already is as good."""
     folders = set()
     for path in paths:
-        with told(path):
+        with os_errors_as_unavailable(path):
             path.unlink(missing_ok=True)
         folders.add(path.parent)
     for folder in folders:
-        with told(folder):
+        with os_errors_as_unavailable(folder):
             sync_dir(folder)
 
 
@@ -148,21 +148,21 @@ def set_aside(path: Path, folder: Path) -> Path:
     number = 1
     while True:
         aside = folder / f"{path.name}.damaged-{number}"
-        if create(aside, data) or aside.read_bytes() == data:
+        if create_file(aside, data) or aside.read_bytes() == data:
             return aside
         number += 1
 
 
-def sweep(directory: Path, older_than_s: float, now: float) -> list[Path]:
+def remove_stale_temps(directory: Path, older_than_s: float, now: float) -> list[Path]:
     """Remove temporary files left by processes that are gone and return their paths."""
     swept = []
-    with told(directory):
+    with os_errors_as_unavailable(directory):
         listed = sorted(directory.iterdir())
     for path in listed:
         named = _TEMP.fullmatch(path.name)
         if not named or is_running(named["owner"]):
             continue
-        with suppress(FileNotFoundError), told(path):
+        with suppress(FileNotFoundError), os_errors_as_unavailable(path):
             if now - path.lstat().st_mtime > older_than_s:
                 path.unlink()
                 swept.append(path)
@@ -174,7 +174,7 @@ def ensure_dir(path: Path, *, durable: bool = True) -> None:
     if path.is_dir():
         return
     ensure_dir(path.parent, durable=durable)
-    with told(path):
+    with os_errors_as_unavailable(path):
         with suppress(FileExistsError):
             path.mkdir(mode=0o700)
         if not path.is_dir():
@@ -183,7 +183,7 @@ def ensure_dir(path: Path, *, durable: bool = True) -> None:
             sync_dir(path.parent)
 
 
-def inside(root: Path, name: str) -> Path:
+def resolve_inside(root: Path, name: str) -> Path:
     """Return the path of `name` under `root`, or refuse it: no way out, by dots or by a symlink."""
     parts = name.split("/")
     if not all(_is_plain(part) for part in parts):
@@ -202,10 +202,10 @@ def find_project(folder: Path) -> Path:
 
 def contained_in_project(runtime: Runtime, path: Path) -> Path:
     """Return `path`, or refuse it if a symbolic link leads it out of the current project."""
-    return contained(find_project(Path(runtime.cwd)), path)
+    return ensure_contained(find_project(Path(runtime.cwd)), path)
 
 
-def contained(project: Path, path: Path) -> Path:
+def ensure_contained(project: Path, path: Path) -> Path:
     """Return `path`, or raise Invalid if it lies in `project` by name and a symbolic link leads it out.
 
     A cloned repository can ship such a link in place of a directory that we would write to.
@@ -218,7 +218,7 @@ def contained(project: Path, path: Path) -> Path:
 
 
 @contextmanager
-def told(path: Path) -> Iterator[None]:
+def os_errors_as_unavailable(path: Path) -> Iterator[None]:
     """Turn an error of the disk into one a person can act on."""
     try:
         yield
@@ -245,7 +245,7 @@ def process_tag() -> str:
 
 def process_name(pid: int) -> str:
     """Name a process so that no other has the name; `is_running` knows it by that."""
-    return f"{pid}-{_started(pid)}-{_boot()}"
+    return f"{pid}-{_process_start_ticks(pid)}-{_read_boot_id()}"
 
 
 @functools.cache
@@ -260,7 +260,7 @@ os.register_at_fork(after_in_child=_own_name.cache_clear)
 def is_running(name: str) -> bool:
     """Say whether the process that was named still runs on this machine."""
     pid, started, boot = name.split("-")
-    return boot == _boot() and started != "0" and _started(int(pid)) == int(started)
+    return boot == _read_boot_id() and started != "0" and _process_start_ticks(int(pid)) == int(started)
 
 
 def _is_plain(part: str) -> bool:
@@ -268,7 +268,7 @@ def _is_plain(part: str) -> bool:
     return plain and len(part.encode("utf-8", "surrogatepass")) <= _PART_BYTES_MAX
 
 
-def _started(pid: int) -> int:
+def _process_start_ticks(pid: int) -> int:
     """When the process started, in ticks since boot; 0 when it is gone or the system does not say."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[19])
@@ -277,7 +277,7 @@ def _started(pid: int) -> int:
 
 
 @functools.cache
-def _boot() -> str:
+def _read_boot_id() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip().replace("-", "")[:12]
     except OSError:

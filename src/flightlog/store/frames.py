@@ -24,7 +24,7 @@ _HEADER = struct.Struct("<II")
 _ENTRY = struct.Struct("<II")
 
 
-class Frame(NamedTuple):
+class SealedFrame(NamedTuple):
     """Where a frame stands: in the original, and in the sealed file."""
 
     offset: int
@@ -33,20 +33,20 @@ class Frame(NamedTuple):
     packed_length: int
 
 
-def pack(data: bytes) -> bytes:
+def pack_frame(data: bytes) -> bytes:
     """Make one frame."""
-    packed: bytes = _zstd().ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
+    packed: bytes = _import_zstandard().ZstdCompressor(level=_LEVEL, write_checksum=True).compress(data)
     return packed
 
 
-def table(frames: list[Frame]) -> bytes:
+def encode_frame_table(frames: list[SealedFrame]) -> bytes:
     """Make the table that stands behind the frames."""
     entries = b"".join(_ENTRY.pack(frame.packed_length, frame.length) for frame in frames)
     body = entries + _FOOTER.pack(len(frames), 0, _MAGIC)
     return _HEADER.pack(_SKIPPABLE, len(body)) + body
 
 
-def cuts(file: int, start: int, end: int) -> Iterator[bytes]:
+def split_into_frames(file: int, start: int, end: int) -> Iterator[bytes]:
     """Cut the bytes of `file` into pieces for frames, at line ends unless a line is longer than a frame."""
     at = start
     while at < end and (piece := os.pread(file, min(FRAME_BYTES_MAX, end - at), at)):
@@ -57,7 +57,7 @@ def cuts(file: int, start: int, end: int) -> Iterator[bytes]:
         at += len(piece)
 
 
-class Sealed:
+class SealedFile:
     """A sealed file, open for reading; it decompresses only the frames it is asked for."""
 
     def __init__(self, path: Path) -> None:
@@ -66,24 +66,24 @@ class Sealed:
         self._file = os.open(path, os.O_RDONLY)
         self._last: tuple[int, bytes] = (-1, b"")
         packed_size = os.fstat(self._file).st_size
-        self.frames = _read_table(self._file, packed_size) or list(_walk(self._file, packed_size))
+        self.frames = _read_table(self._file, packed_size) or list(_scan_frames(self._file, packed_size))
         self._offsets = [frame.offset for frame in self.frames]
         self.size = self.frames[-1].offset + self.frames[-1].length if self.frames else 0
 
-    def frame_at(self, offset: int) -> Frame:
+    def frame_at(self, offset: int) -> SealedFrame:
         """Name the frame that holds `offset`."""
         assert 0 <= offset < self.size, "an offset inside the file"
         return self.frames[bisect_right(self._offsets, offset) - 1]
 
-    def unpack(self, frame: Frame) -> bytes:
+    def unpack_frame(self, frame: SealedFrame) -> bytes:
         """Return the bytes of one frame, checked."""
         if self._last[0] == frame.offset:
             return self._last[1]
         packed = os.pread(self._file, frame.packed_length, frame.packed_offset)
         try:
-            sound = _zstd().frame_content_size(packed) == frame.length
-            data = _zstd().decompress(packed) if sound else b""
-        except _zstd().ZstdError:
+            sound = _import_zstandard().frame_content_size(packed) == frame.length
+            data = _import_zstandard().decompress(packed) if sound else b""
+        except _import_zstandard().ZstdError:
             sound = False
         if not sound:
             raise Unreadable(f"a sealed frame is damaged: {self.path}", hint="flightlog doctor")
@@ -95,7 +95,7 @@ class Sealed:
         os.close(self._file)
 
 
-def _read_table(file: int, size: int) -> list[Frame]:
+def _read_table(file: int, size: int) -> list[SealedFrame]:
     """Read the table, or nothing where it does not fit the file."""
     footer = os.pread(file, _FOOTER.size, max(0, size - _FOOTER.size))
     if len(footer) < _FOOTER.size:
@@ -104,33 +104,33 @@ def _read_table(file: int, size: int) -> list[Frame]:
     start = size - _FOOTER.size - count * _ENTRY.size
     if magic != _MAGIC or flags or start < _HEADER.size:
         return []
-    frames: list[Frame] = []
+    frames: list[SealedFrame] = []
     offset = packed = 0
     for packed_length, length in _ENTRY.iter_unpack(os.pread(file, count * _ENTRY.size, start)):
-        frames.append(Frame(offset, length, packed, packed_length))
+        frames.append(SealedFrame(offset, length, packed, packed_length))
         offset, packed = offset + length, packed + packed_length
     fits = packed == start - _HEADER.size and all(frame.length <= FRAME_BYTES_MAX for frame in frames)
     return frames if fits else []
 
 
-def _walk(file: int, size: int) -> Iterator[Frame]:
+def _scan_frames(file: int, size: int) -> Iterator[SealedFrame]:
     """Find the frames without their table, up to the first one that does not decompress."""
     offset = packed = 0
     while packed < size:
         head = os.pread(file, 2 * FRAME_BYTES_MAX, packed)
-        unpacker = _zstd().ZstdDecompressor().decompressobj()
+        unpacker = _import_zstandard().ZstdDecompressor().decompressobj()
         try:
             data = unpacker.decompress(head)
-        except _zstd().ZstdError:
+        except _import_zstandard().ZstdError:
             return
         length = len(head) - len(unpacker.unused_data)
         if not unpacker.eof or not data:
             return
-        yield Frame(offset, len(data), packed, length)
+        yield SealedFrame(offset, len(data), packed, length)
         offset, packed = offset + len(data), packed + length
 
 
-def _zstd() -> ModuleType:
+def _import_zstandard() -> ModuleType:
     import zstandard  # noqa: PLC0415 - slow to load, and most reports meet nothing sealed
 
     return zstandard

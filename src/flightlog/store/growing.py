@@ -9,13 +9,13 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from flightlog.store.files import commit, temporary, told, write_all
+from flightlog.store.files import commit_temporary, open_temporary, os_errors_as_unavailable, write_all
 
 _END = b"\n  ]\n}\n"
 _ROOM = 4096
 
 
-class Growing:
+class AppendableJsonFile:
     """A document `{HEAD, "NAME": [entries]}` on disk; an entry may change until it is settled."""
 
     def __init__(self, path: Path, head: bytes, name: str, settled: Sequence[bytes], pending: Sequence[bytes]) -> None:
@@ -23,21 +23,21 @@ class Growing:
         self.path = path
         self._count = 0
         begin = head.rstrip(b"}\n ") + b',\n  "' + name.encode() + b'": ['
-        body, kept = self._items(settled, pending)
-        with temporary(path) as (temp, file), told(path):
+        body, kept = self._format_entries(settled, pending)
+        with open_temporary(path) as (temp, file), os_errors_as_unavailable(path):
             write_all(file, begin + body + _END)
-            commit(temp, file, path, durable=False)
-        with told(path):
+            commit_temporary(temp, file, path, durable=False)
+        with os_errors_as_unavailable(path):
             self._file = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
         self._at = len(begin) + kept
         self._size = self._end = len(begin) + len(body) + len(_END)
         self._count = len(settled)
 
-    def add(self, settled: Sequence[bytes], pending: Sequence[bytes] = ()) -> None:
+    def add_entries(self, settled: Sequence[bytes], pending: Sequence[bytes] = ()) -> None:
         """Put entries that will not change any more after those before, then the ones that may."""
-        body, kept = self._items(settled, pending)
-        data = self._filled(body + _END)
-        with told(self.path):
+        body, kept = self._format_entries(settled, pending)
+        data = self._pad_with_blanks(body + _END)
+        with os_errors_as_unavailable(self.path):
             written = os.pwrite(self._file, data, self._at)
             while written < len(data):
                 written += os.pwrite(self._file, data[written:], self._at + written)
@@ -47,17 +47,17 @@ class Growing:
 
     def close(self) -> None:
         """Take the blanks away and let go of the file."""
-        with told(self.path):
+        with os_errors_as_unavailable(self.path):
             os.ftruncate(self._file, self._end)
         os.close(self._file)
 
-    def _filled(self, data: bytes) -> bytes:
+    def _pad_with_blanks(self, data: bytes) -> bytes:
         """Fill up with blanks to the size there is, or to a larger one with room for more."""
         self._end = end = self._at + len(data)
         size = self._size if end <= self._size else end + _ROOM + end // 8
         return data + b" " * (size - end)
 
-    def _items(self, settled: Sequence[bytes], pending: Sequence[bytes]) -> tuple[bytes, int]:
+    def _format_entries(self, settled: Sequence[bytes], pending: Sequence[bytes]) -> tuple[bytes, int]:
         texts = [
             (b",\n    " if self._count + number else b"\n    ") + each
             for number, each in enumerate([*settled, *pending])

@@ -17,8 +17,8 @@ from msgspec import Struct, json
 from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.model.errors import Misconfigured
 from flightlog.store import salvage
-from flightlog.store.files import replace
-from flightlog.store.lines import Last, Line, append_after, read_together, shards
+from flightlog.store.files import replace_file
+from flightlog.store.lines import JsonlLine, Last, append_built_line, list_shards, read_together
 
 VERSION = 1
 _TAIL_BYTES = 1 << 12
@@ -28,7 +28,7 @@ _HEADER = frozenset({"v", "id", "seq", "ts"})
 E = TypeVar("E", bound=Struct)
 
 
-class Record(Struct, Generic[E], frozen=True):
+class JournalRecord(Struct, Generic[E], frozen=True):
     """One event with its number, its time, and its place on disk."""
 
     id: str
@@ -39,7 +39,7 @@ class Record(Struct, Generic[E], frozen=True):
     offset: int
 
 
-class Unrecognised(Struct, frozen=True):
+class UnknownEvent(Struct, frozen=True):
     """A sound record of a kind this version has not met, as it was written."""
 
     id: str
@@ -77,15 +77,15 @@ class Journal(Generic[E]):
         self.path = path
         kinds = get_args(events) or (events,)
         self._tag = _tag_field(kinds)
-        self._known = {kind.__struct_config__.tag for kind in kinds}
+        self._known = {kind.__struct_config__.tag_for_value for kind in kinds}
         self._decoder = json.Decoder(events)
         self._now = now
         self._new_id = new_id
         self._allowed = allowed
 
-    def append(self, event: E, *, durable: bool = False) -> Record[E]:
+    def append(self, event: E, *, durable: bool = False) -> JournalRecord[E]:
         """Write `event` with the next number; it is kept when this returns."""
-        body = _encoded(event)
+        body = _encode_event(event)
         made: list[_Header] = []
 
         def line(last: Last) -> bytes:
@@ -94,52 +94,52 @@ class Journal(Generic[E]):
             made.append(header)
             return json.encode(header)[:-1] + b"," + body[1:]
 
-        place = append_after(self.path, line, durable=durable)
-        return Record(made[-1].id, made[-1].seq, made[-1].ts, event, str(place.path), place.offset)
+        place = append_built_line(self.path, line, durable=durable)
+        return JournalRecord(made[-1].id, made[-1].seq, made[-1].ts, event, str(place.path), place.offset)
 
-    def read(self) -> Iterator[Record[E] | Unrecognised | Damage]:
+    def read_records(self) -> Iterator[JournalRecord[E] | UnknownEvent | Damage]:
         """Read all that was ever written, each record once, and the damage between."""
         seen: set[str] = set()
         for item in read_together(self.path):
-            entry = item if isinstance(item, Damage) else self._decoded(item)
+            entry = item if isinstance(item, Damage) else self._decode_record(item)
             if not isinstance(entry, Damage):
                 if entry.id in seen:
                     continue
                 seen.add(entry.id)
             yield entry
 
-    def rewrite(self, change: Callable[[E], E]) -> None:
+    def rewrite_events(self, change: Callable[[E], E]) -> None:
         """Replace each event by what `change` makes of it; its id, number and time stay, and so do all other lines.
 
         For the one process that may write, when a value has to leave the file. A reader sees the old file or the new.
         """
         self._allowed()
-        for path in (self.path, *shards(self.path)):
+        for path in (self.path, *list_shards(self.path)):
             lines = path.read_bytes().split(b"\n")
-            changed = [self._rewritten(line, change) for line in lines]
+            changed = [self._rewrite_line(line, change) for line in lines]
             if changed != lines:
-                replace(path, b"\n".join(changed))
+                replace_file(path, b"\n".join(changed))
 
-    def _rewritten(self, line: bytes, change: Callable[[E], E]) -> bytes:
+    def _rewrite_line(self, line: bytes, change: Callable[[E], E]) -> bytes:
         try:
             header, event = json.decode(line, type=_Header), self._decoder.decode(line)
         except UNREADABLE:
             return line
         new = change(event)
-        return line if new == event else json.encode(header)[:-1] + b"," + _encoded(new)[1:]
+        return line if new == event else json.encode(header)[:-1] + b"," + _encode_event(new)[1:]
 
-    def _decoded(self, line: Line) -> Record[E] | Unrecognised | Damage:
+    def _decode_record(self, line: JsonlLine) -> JournalRecord[E] | UnknownEvent | Damage:
         try:
             header = json.decode(line.data, type=_Header)
             kind = json.decode(line.data, type=dict[str, msgspec.Raw]).get(self._tag, msgspec.Raw(b'""'))
             name = str(json.decode(kind))
             if header.v != VERSION or name not in self._known:
                 place = (name, line.data, line.path, line.offset)
-                return Unrecognised(header.id, header.seq, header.ts, *place)
+                return UnknownEvent(header.id, header.seq, header.ts, *place)
             event = self._decoder.decode(line.data)
         except UNREADABLE as error:
             return Damage(line.path, line.offset, line.length, f"no record of this journal: {error}")
-        return Record(header.id, header.seq, header.ts, event, line.path, line.offset)
+        return JournalRecord(header.id, header.seq, header.ts, event, line.path, line.offset)
 
 
 def _tag_field(kinds: tuple[Any, ...]) -> str:
@@ -152,13 +152,13 @@ def _tag_field(kinds: tuple[Any, ...]) -> str:
     return str(tags.pop())
 
 
-def _encoded(event: Struct) -> bytes:
+def _encode_event(event: Struct) -> bytes:
     try:
         return json.encode(event)
     except UnicodeEncodeError:
         # Half an emoji in foreign text: it becomes a replacement character here, not a crash there.
         escaped = plain_json.dumps(msgspec.to_builtins(event), separators=(",", ":")).encode()
-        return salvage.mended(escaped)[0]
+        return salvage.repair_text(escaped)[0]
 
 
 def _last_seq(last: Last, path: Path) -> int:

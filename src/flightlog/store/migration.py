@@ -12,8 +12,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.model.errors import Misconfigured, Unreadable
-from flightlog.store.files import inside, replace
-from flightlog.store.locks import lock
+from flightlog.store.files import replace_file, resolve_inside
+from flightlog.store.locks import exclusive_lock
 
 MARK = "layout.json"
 BACKUPS = "backups"
@@ -21,7 +21,7 @@ FIRST = 1
 _WHOLE = "whole"
 
 
-class Step(Struct, frozen=True):
+class LayoutMigration(Struct, frozen=True):
     """From the layout before to layout `to`: which files change, and what each becomes.
 
     `convert` leaves alone what it has made: a directory that a newer version began has no mark yet.
@@ -59,30 +59,30 @@ def ensure_writable(root: Path, known: int = FIRST) -> None:
         )
 
 
-def newest(steps: Iterable[Step]) -> int:
+def newest_layout(steps: Iterable[LayoutMigration]) -> int:
     """The layout that these steps lead to."""
     return max((step.to for step in steps), default=FIRST)
 
 
-def migrate(root: Path, steps: Sequence[Step]) -> list[tuple[Step, Path]]:
+def migrate_layout(root: Path, steps: Sequence[LayoutMigration]) -> list[tuple[LayoutMigration, Path]]:
     """Take every step that is left, in order; return each with where its copy is."""
-    known = newest(steps)
-    with lock(root / ".layout.lock", "another flightlog doctor"):
+    known = newest_layout(steps)
+    with exclusive_lock(root / ".layout.lock", "another flightlog doctor"):
         ensure_writable(root, known)
         have = layout_of(root)
         left = [step for step in sorted(steps, key=lambda one: one.to) if step.to > have]
-        return [(step, _taken(root, step)) for step in left]
+        return [(step, _back_up(root, step)) for step in left]
 
 
-def _taken(root: Path, step: Step) -> Path:
+def _back_up(root: Path, step: LayoutMigration) -> Path:
     copy = root / BACKUPS / f"before-layout-{step.to}"
     paths = [
         path for path in sorted(step.files(root)) if path.is_file() and BACKUPS not in path.relative_to(root).parts
     ]
     if not (copy / _WHOLE).exists():
         for path in paths:
-            replace(inside(copy, str(path.relative_to(root))), path.read_bytes())
-        replace(copy / _WHOLE, f"{len(paths)}\n".encode())
+            replace_file(resolve_inside(copy, str(path.relative_to(root))), path.read_bytes())
+        replace_file(copy / _WHOLE, f"{len(paths)}\n".encode())
     for path in paths:
         before = path.read_bytes()
         kept = copy / path.relative_to(root)
@@ -90,6 +90,6 @@ def _taken(root: Path, step: Step) -> Path:
         if kept.is_file() and kept.read_bytes() == before:
             after = step.convert(before)
             assert step.convert(after) == after, f"layout {step.to}: a step leaves alone what it has made"
-            replace(path, after)
-    replace(root / MARK, json.dumps({"layout": step.to}).encode() + b"\n")
+            replace_file(path, after)
+    replace_file(root / MARK, json.dumps({"layout": step.to}).encode() + b"\n")
     return copy

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.errors import Unreadable
-from flightlog.model.exchange import Body
+from flightlog.model.exchange import BodyRef
 from flightlog.store import blobs
 
 INLINE_BYTES_MAX = 4 << 10
@@ -25,7 +25,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
-class Kept(Struct, frozen=True):
+class StoredBody(Struct, frozen=True):
     """A body that was kept: its pieces, their names, and how many it shares with the body it was held against.
 
     `mark` is the state of its hash after so many pieces: the next body has the same beginning.
@@ -39,15 +39,15 @@ class Kept(Struct, frozen=True):
     mark: tuple[int, Any]
 
     @property
-    def own(self) -> tuple[str, ...]:
+    def own_chunks(self) -> tuple[str, ...]:
         """The names of the pieces that are not shared."""
         return self.names[self.keep : len(self.names) - self.tail]
 
 
-NOTHING = Kept((), (), 0, 0, "", (0, hashlib.sha256()))
+NOTHING = StoredBody((), (), 0, 0, "", (0, hashlib.sha256()))
 
 
-class Pieces:
+class BodyStore:
     """Where pieces are kept; what this process has put once it does not look at again."""
 
     def __init__(self, root: Path) -> None:
@@ -55,33 +55,33 @@ class Pieces:
         self.root = root
         self._known: set[str] = set()
 
-    def keep(self, data: bytes, before: Kept = NOTHING) -> Kept:
+    def store_body(self, data: bytes, before: StoredBody = NOTHING) -> StoredBody:
         """Keep a body; where it repeats the one before, only what is new is looked at."""
-        keep, new, tail = recut(before.parts, data)
+        keep, new, tail = split_changed_body(before.parts, data)
         end = len(before.parts) - tail
-        names = before.names[:keep] + tuple(map(self._kept, new)) + before.names[end:]
+        names = before.names[:keep] + tuple(map(self._store_chunk, new)) + before.names[end:]
         parts = before.parts[:keep] + tuple(new) + before.parts[end:]
         at, hashed = before.mark if before.mark[0] <= keep else NOTHING.mark
         beginning = hashed.copy()
         beginning.update(b"".join(parts[at:keep]))
         whole = beginning.copy()
         whole.update(b"".join(parts[keep:]))
-        return Kept(parts, names, keep, tail, whole.hexdigest(), (keep, beginning))
+        return StoredBody(parts, names, keep, tail, whole.hexdigest(), (keep, beginning))
 
-    def whole(self, data: bytes) -> Body:
+    def store_unsplit(self, data: bytes) -> BodyRef:
         """Keep a body as one piece."""
-        return Body(hashlib.sha256(data).hexdigest(), len(data), (self._kept(data),))
+        return BodyRef(hashlib.sha256(data).hexdigest(), len(data), (self._store_chunk(data),))
 
-    def joined(self, body: Body, pieces: Iterable[str]) -> bytes:
+    def load_body(self, body: BodyRef, pieces: Iterable[str]) -> bytes:
         """Return the bytes of a body, checked against its digest."""
         data = b"".join(
-            each[1:].encode() if each.startswith(_INLINE) else blobs.get(self.root, each) for each in pieces
+            each[1:].encode() if each.startswith(_INLINE) else blobs.load_blob(self.root, each) for each in pieces
         )
         if hashlib.sha256(data).hexdigest() != body.digest:
             raise Unreadable(f"a body is not what was kept: {body.digest}", hint="flightlog doctor")
         return data
 
-    def _kept(self, piece: bytes) -> str:
+    def _store_chunk(self, piece: bytes) -> str:
         if len(piece) <= INLINE_BYTES_MAX:
             try:
                 return _INLINE + piece.decode()
@@ -89,21 +89,21 @@ class Pieces:
                 pass
         digest = hashlib.sha256(piece).hexdigest()
         if digest not in self._known:
-            blobs.put(self.root, piece, durable=False)
+            blobs.store_blob(self.root, piece, durable=False)
             self._known.add(digest)
         return digest
 
 
-def cut(data: bytes) -> list[bytes]:
+def split_body(data: bytes) -> list[bytes]:
     """Cut a body into pieces that joined are the body."""
     try:
-        pieces = list(_cut(data))
+        pieces = list(_split_points(data))
     except (msgspec.DecodeError, RecursionError):
         return [data]
     return pieces if b"".join(pieces) == data else [data]
 
 
-def recut(before: tuple[bytes, ...], data: bytes) -> tuple[int, list[bytes], int]:
+def split_changed_body(before: tuple[bytes, ...], data: bytes) -> tuple[int, list[bytes], int]:
     """Cut a body: how many of the pieces before it begins with, its new pieces, how many it ends with."""
     keep, tail, start, end = 0, 0, 0, len(data)
     while keep < len(before) and data.startswith(before[keep], start):
@@ -112,32 +112,32 @@ def recut(before: tuple[bytes, ...], data: bytes) -> tuple[int, list[bytes], int
     while keep + tail < len(before) and data.endswith(before[-1 - tail], start, end):
         tail += 1
         end -= len(before[-tail])
-    new = _inserted(data[start:end]) if keep else None
+    new = _split_inserted(data[start:end]) if keep else None
     if new is not None:
         return keep, new, tail
-    pieces = cut(data)
-    keep, tail = common(before, tuple(pieces))
+    pieces = split_body(data)
+    keep, tail = count_shared_chunks(before, tuple(pieces))
     return keep, pieces[keep : len(pieces) - tail], tail
 
 
-def _inserted(data: bytes) -> list[bytes] | None:
+def _split_inserted(data: bytes) -> list[bytes] | None:
     """Cut what was put into a list, or give up."""
     comma = data[:1] if data.startswith(b",") else b""
     try:
-        new = list(_listed(b"[" + data[len(comma) :] + b"]", comma))
+        new = list(_iter_list_chunks(b"[" + data[len(comma) :] + b"]", comma))
     except (msgspec.DecodeError, RecursionError):
         return None
     return new if b"".join(new) == data else None
 
 
-def _cut(data: bytes) -> Iterator[bytes]:
+def _split_points(data: bytes) -> Iterator[bytes]:
     before = b"{"
     for name, value in _members(data).items():
         head = before + msgspec.json.encode(name) + b":"
         raw = bytes(value)
         if name in _LISTS and raw.startswith(b"[") and raw != b"[]":
             yield head + b"["
-            yield from _listed(raw)
+            yield from _iter_list_chunks(raw)
             before = b"],"
         else:
             yield head + raw
@@ -145,13 +145,13 @@ def _cut(data: bytes) -> Iterator[bytes]:
     yield before.rstrip(b",") + b"}"
 
 
-def _listed(raw: bytes, before: bytes = b"") -> Iterator[bytes]:
+def _iter_list_chunks(raw: bytes, before: bytes = b"") -> Iterator[bytes]:
     for each in _elements(raw):
         yield before + bytes(each)
         before = b","
 
 
-def common(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tuple[int, int]:
+def count_shared_chunks(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tuple[int, int]:
     """Count the pieces two bodies share at their beginning, and after those at their end."""
     shorter = min(len(one), len(other))
     pairs = enumerate(zip(one, other, strict=False))
@@ -161,6 +161,6 @@ def common(one: tuple[bytes, ...], other: tuple[bytes, ...]) -> tuple[int, int]:
     return keep, min(tail, shorter - keep)
 
 
-def told_by(body: Body, base: tuple[str, ...]) -> tuple[str, ...]:
+def expand_chunks(body: BodyRef, base: tuple[str, ...]) -> tuple[str, ...]:
     """Return all pieces of a body, given those of the body it builds on."""
     return base[: body.keep] + body.pieces + base[len(base) - body.tail :]

@@ -14,7 +14,7 @@ from flightlog.model.errors import Unavailable
 
 if TYPE_CHECKING:
     from flightlog.model.damage import Damage
-    from flightlog.store.lines import Line
+    from flightlog.store.lines import JsonlLine
     from flightlog.store.recordings import Recording
 
 _BLOCK_BYTES = 4 << 20
@@ -41,12 +41,12 @@ class Reader(Protocol):
 def open_reader(path: str) -> Reader:
     """Open `path`; where there is no such file, the sealed recording of that name."""
     try:
-        return _Plain(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        return _PlainReader(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
     except FileNotFoundError:
-        return _Sealed(_recording(path))
+        return _SealedReader(_open_recording(path))
 
 
-def mapped(path: str) -> mmap.mmap | None:
+def map_file(path: str) -> mmap.mmap | None:
     """Map a plain file into memory; None where that cannot be done.
 
     Quicker than reading, but a file that shrinks meanwhile ends the process: only for a
@@ -64,7 +64,7 @@ def mapped(path: str) -> mmap.mmap | None:
         os.close(file)
 
 
-class Block(NamedTuple):
+class ByteBlock(NamedTuple):
     """A piece of a file: `view[:end]` are whole lines, or what follows the last newline."""
 
     view: memoryview
@@ -72,21 +72,21 @@ class Block(NamedTuple):
     whole: bool
 
 
-def blocks(file: Reader, start: int, buffer: bytearray) -> Iterator[Block]:
+def read_blocks(file: Reader, start: int, buffer: bytearray) -> Iterator[ByteBlock]:
     """Read a file from `start` on through one buffer, cut at line ends; each block is gone with the next."""
     kept = 0
     while got := file.fill(memoryview(buffer)[kept:], start + kept):
         filled = kept + got
         end = buffer.rfind(b"\n", kept, filled) + 1
         if end:
-            yield Block(memoryview(buffer), end, whole=True)
+            yield ByteBlock(memoryview(buffer), end, whole=True)
             start += end
             buffer[: filled - end] = buffer[end:filled]
         kept = filled - end
         if kept == len(buffer):
             buffer = buffer + bytes(len(buffer))
     if kept:
-        yield Block(memoryview(buffer), kept, whole=False)
+        yield ByteBlock(memoryview(buffer), kept, whole=False)
 
 
 def raw_lines(path: str, start: int) -> Iterator[bytes]:
@@ -100,13 +100,13 @@ def raw_lines(path: str, start: int) -> Iterator[bytes]:
             yield from file
     except FileNotFoundError:
         with suppress(OSError):
-            yield from _recorded_lines(path, start)
+            yield from _iter_recording_lines(path, start)
     except OSError:
         return
 
 
-def _recorded_lines(path: str, start: int) -> Iterator[bytes]:
-    with _recording(path) as recording:
+def _iter_recording_lines(path: str, start: int) -> Iterator[bytes]:
+    with _open_recording(path) as recording:
         kept = b""
         while block := recording.read_around(start, _BLOCK_BYTES, []):
             start += len(block)
@@ -138,20 +138,20 @@ def read_new_lines(path: str, start: int) -> tuple[list[bytes], int]:
     return [line for line in data[begin:end].split(b"\n") if line], skipped + end if end else start
 
 
-def sound_lines(path: str, start: int = 0) -> Iterator["Line | Damage"]:
+def sound_lines(path: str, start: int = 0) -> Iterator["JsonlLine | Damage"]:
     """Read every sound record from the line at `start` on, and the damage between them."""
     from pathlib import Path  # noqa: PLC0415 - a usage report never comes here
 
-    from flightlog.store.lines import read  # noqa: PLC0415
+    from flightlog.store.lines import read_lines  # noqa: PLC0415
 
     try:
-        yield from read(Path(path), start)
+        yield from read_lines(Path(path), start)
     except FileNotFoundError:
-        with _recording(path) as recording:
-            yield from recording.lines(start)
+        with _open_recording(path) as recording:
+            yield from recording.read_lines(start)
 
 
-class _Plain:
+class _PlainReader:
     damaged = 0
 
     def __init__(self, file: int) -> None:
@@ -167,7 +167,7 @@ class _Plain:
         os.close(self._file)
 
 
-class _Sealed:
+class _SealedReader:
     def __init__(self, recording: "Recording") -> None:
         self._recording = recording
         self._holes: list[range] = []
@@ -188,7 +188,7 @@ class _Sealed:
         self._recording.close()
 
 
-def _recording(path: str) -> "Recording":
+def _open_recording(path: str) -> "Recording":
     from pathlib import Path  # noqa: PLC0415 - most files are plain
 
     from flightlog.store.recordings import Recording  # noqa: PLC0415 - zstandard loads slowly

@@ -18,16 +18,23 @@ from msgspec.structs import replace as changed
 from flightlog.model.damage import Damage
 from flightlog.model.errors import NotFound, Unavailable, Unreadable
 from flightlog.store import frames
-from flightlog.store.files import commit, quarantine, sync_dir, temporary, told, write_all
-from flightlog.store.frames import Sealed
-from flightlog.store.lines import Line, scan
+from flightlog.store.files import (
+    commit_temporary,
+    open_temporary,
+    os_errors_as_unavailable,
+    quarantine_file,
+    sync_dir,
+    write_all,
+)
+from flightlog.store.frames import SealedFile
+from flightlog.store.lines import JsonlLine, scan_lines
 
 _TRIES = 5
 _SECTOR_BYTES = 4096  # what a failing disk loses at once
 DAMAGED_FRAME = "sealed data damaged or missing"
 
 
-class Segment(NamedTuple):
+class RecordingSegment(NamedTuple):
     """One file of a recording and the offset at which it begins."""
 
     offset: int
@@ -35,30 +42,30 @@ class Segment(NamedTuple):
     is_sealed: bool
 
 
-def generation(path: Path, number: int) -> Path:
+def generation_path(path: Path, number: int) -> Path:
     """Name a generation of the recording `path`; the first has the plain name."""
     return path if number == 1 else path.with_name(f"{path.stem}.g{number}{path.suffix}")
 
 
-def generations(path: Path) -> list[int]:
+def list_generations(path: Path) -> list[int]:
     """List the generations of `path` that exist, oldest first."""
     named = re.compile(rf"{re.escape(path.stem)}(?:\.g(\d+))?{re.escape(path.suffix)}(?:\.from-\d+(?:\.zst)?)?")
-    found = (named.fullmatch(name) for name in _names(path.parent))
+    found = (named.fullmatch(name) for name in _list_file_names(path.parent))
     return sorted({int(each[1] or 1) for each in found if each})
 
 
-def segments(path: Path) -> list[Segment]:
+def list_segments(path: Path) -> list[RecordingSegment]:
     """List the files that hold the recording `path`, in order; sealed before live."""
     named = re.compile(rf"{re.escape(path.name)}(?:\.from-(\d+)(\.zst)?)?")
-    found = (named.fullmatch(name) for name in _names(path.parent))
-    listed = [Segment(int(each[1] or 0), path.with_name(each[0]), bool(each[2])) for each in found if each]
+    found = (named.fullmatch(name) for name in _list_file_names(path.parent))
+    listed = [RecordingSegment(int(each[1] or 0), path.with_name(each[0]), bool(each[2])) for each in found if each]
     return sorted(listed, key=lambda segment: (segment.offset, not segment.is_sealed))
 
 
 def open_recording(path: Path) -> "Recording":
     """Open one generation of a recording for reading, even while it is being sealed."""
     for _ in range(_TRIES):
-        with suppress(FileNotFoundError), told(path):
+        with suppress(FileNotFoundError), os_errors_as_unavailable(path):
             return Recording(path)
     raise NotFound(f"no such recording: {path}", hint="flightlog session list")
 
@@ -69,9 +76,9 @@ class Recording:
     def __init__(self, path: Path) -> None:
         """Open every segment of `path`."""
         self.path = path
-        self._parts: list[_Part] = []
+        self._parts: list[_OpenSegment] = []
         try:
-            self._parts.extend(map(_Part, segments(path)))
+            self._parts.extend(map(_OpenSegment, list_segments(path)))
         except OSError:
             self.close()
             raise
@@ -86,15 +93,15 @@ class Recording:
     def read(self, offset: int, length: int) -> bytes:
         """Return the bytes at `[offset, offset + length)`, fewer only at the end."""
         pieces: list[bytes] = []
-        while length > 0 and (piece := self._piece(offset, length)):
+        while length > 0 and (piece := self._read_piece(offset, length)):
             pieces.append(piece)
             offset, length = offset + len(piece), length - len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    def lines(self, start: int = 0) -> Iterator[Line | Damage]:
+    def read_lines(self, start: int = 0) -> Iterator[JsonlLine | Damage]:
         """Read every sound record from the line at `start` on, and the damage between them."""
         holes: list[range] = []
-        for item in scan(str(self.path), lambda offset, length: self.read_around(offset, length, holes), start):
+        for item in scan_lines(str(self.path), lambda offset, length: self.read_around(offset, length, holes), start):
             if isinstance(item, Damage) and any(item.offset in hole for hole in holes):
                 yield changed(item, why=DAMAGED_FRAME)
             else:
@@ -113,11 +120,11 @@ class Recording:
         """Let go of the files at the end of the block."""
         self.close()
 
-    def _piece(self, offset: int, length: int) -> bytes:
+    def _read_piece(self, offset: int, length: int) -> bytes:
         """Return what one frame or file has at `offset`; nothing at the end."""
         for part in self._parts:
             if part.offset <= offset < part.end:
-                with told(self.path):
+                with os_errors_as_unavailable(self.path):
                     return part.read(offset, length)
         if offset < self.size:
             raise Unreadable(f"a segment is missing: {self.path}", hint="flightlog doctor")
@@ -128,7 +135,7 @@ class Recording:
         pieces: list[bytes] = []
         while length > 0:
             try:
-                piece = self._piece(offset, length)
+                piece = self._read_piece(offset, length)
             except (Unreadable, Unavailable):
                 hole = range(offset, self._hole_end(offset))
                 if hole not in holes:
@@ -145,12 +152,12 @@ class Recording:
         return ends[0] if ends else min(part.offset for part in self._parts if part.offset > offset)
 
 
-class _Part:
+class _OpenSegment:
     """One segment, open."""
 
-    def __init__(self, segment: Segment) -> None:
+    def __init__(self, segment: RecordingSegment) -> None:
         self.offset = segment.offset
-        self._sealed = Sealed(segment.path) if segment.is_sealed else None
+        self._sealed = SealedFile(segment.path) if segment.is_sealed else None
         self._file = -1 if segment.is_sealed else os.open(segment.path, os.O_RDONLY)
 
     @property
@@ -162,7 +169,7 @@ class _Part:
         if self._sealed is None:
             return os.pread(self._file, length, at)
         frame = self._sealed.frame_at(at)
-        return self._sealed.unpack(frame)[at - frame.offset :][:length]
+        return self._sealed.unpack_frame(frame)[at - frame.offset :][:length]
 
     def hole_end(self, offset: int) -> int:
         if self._sealed is None:
@@ -177,7 +184,7 @@ class _Part:
             self._sealed.close()
 
 
-def seal(path: Path) -> list[Path]:
+def seal_recording(path: Path) -> list[Path]:
     """Compress the live tail of the recording `path` and return the sealed segments made.
 
     The caller holds the session's lock. The original goes only after the sealed file is durable and
@@ -185,12 +192,12 @@ def seal(path: Path) -> list[Path]:
     """
     finish_sealing(path)
     made = []
-    for segment in segments(path):
-        if not segment.is_sealed and _size(segment.path):
+    for segment in list_segments(path):
+        if not segment.is_sealed and _file_bytes(segment.path):
             target = path.with_name(f"{path.name}.from-{segment.offset}.zst")
             if target.exists():
-                quarantine(target)  # It does not hold what the live file does, and the live file is older.
-            _seal(segment.path, target)
+                quarantine_file(target)  # It does not hold what the live file does, and the live file is older.
+            _seal_segment(segment.path, target)
             made.append(target)
     finish_sealing(path)
     return made
@@ -198,39 +205,39 @@ def seal(path: Path) -> list[Path]:
 
 def finish_sealing(path: Path) -> None:
     """Remove live files whose every byte is sealed: the last step of a seal that a crash cut short."""
-    listed = segments(path)
+    listed = list_segments(path)
     sealed = {segment.offset: segment.path for segment in listed if segment.is_sealed}
-    with told(path):
+    with os_errors_as_unavailable(path):
         for segment in listed:
             if not segment.is_sealed and segment.offset in sealed and _is_same(sealed[segment.offset], segment.path):
                 segment.path.unlink()
                 sync_dir(path.parent)
 
 
-def _seal(live: Path, target: Path) -> None:
-    with told(live):
+def _seal_segment(live: Path, target: Path) -> None:
+    with os_errors_as_unavailable(live):
         source = os.open(live, os.O_RDONLY)
     try:
-        with temporary(target) as (temp, file), told(target):
-            written: list[frames.Frame] = []
+        with open_temporary(target) as (temp, file), os_errors_as_unavailable(target):
+            written: list[frames.SealedFrame] = []
             offset = packed = 0
-            for piece in frames.cuts(source, 0, os.fstat(source).st_size):
-                frame = frames.pack(piece)
+            for piece in frames.split_into_frames(source, 0, os.fstat(source).st_size):
+                frame = frames.pack_frame(piece)
                 write_all(file, frame)
-                written.append(frames.Frame(offset, len(piece), packed, len(frame)))
+                written.append(frames.SealedFrame(offset, len(piece), packed, len(frame)))
                 offset, packed = offset + len(piece), packed + len(frame)
-            write_all(file, frames.table(written))
-            commit(temp, file, target)
+            write_all(file, frames.encode_frame_table(written))
+            commit_temporary(temp, file, target)
     finally:
         os.close(source)
 
 
 def _is_same(packed: Path, live: Path) -> bool:
     """Read a sealed file back and compare it with the original, byte by byte."""
-    sealed = Sealed(packed)
+    sealed = SealedFile(packed)
     try:
         with live.open("rb") as file:
-            same = all(sealed.unpack(frame) == file.read(frame.length) for frame in sealed.frames)
+            same = all(sealed.unpack_frame(frame) == file.read(frame.length) for frame in sealed.frames)
             return same and not file.read(1)
     except Unreadable:
         return False
@@ -238,12 +245,12 @@ def _is_same(packed: Path, live: Path) -> bool:
         sealed.close()
 
 
-def _names(directory: Path) -> list[str]:
-    with suppress(FileNotFoundError), told(directory):
+def _list_file_names(directory: Path) -> list[str]:
+    with suppress(FileNotFoundError), os_errors_as_unavailable(directory):
         return [each.name for each in directory.iterdir()]
     return []
 
 
-def _size(path: Path) -> int:
-    with told(path):
+def _file_bytes(path: Path) -> int:
+    with os_errors_as_unavailable(path):
         return path.stat().st_size

@@ -53,7 +53,7 @@ _STEPS: dict[str, dict[str, str]] = {
 _OPENER = {"}": ord("{"), "]": ord("[")}
 
 
-class Span(NamedTuple):
+class SalvagedSpan(NamedTuple):
     """A stretch of the line: a record when `why` is empty, damage otherwise."""
 
     start: int
@@ -69,7 +69,7 @@ def is_sound(line: bytes) -> bool:
         return False
     if len(line) > 2 * DEPTH_MAX and _is_deep(line):
         return False
-    return line.lstrip(b" \t\r")[:1] == b"{" and (line.isascii() or not _bad_utf8(line))
+    return line.lstrip(b" \t\r")[:1] == b"{" and (line.isascii() or not _find_bad_utf8(line))
 
 
 def _is_deep(line: bytes) -> bool:
@@ -84,23 +84,23 @@ def _is_deep(line: bytes) -> bool:
     return bool(marks)
 
 
-def spans(line: bytes) -> Iterator[Span]:
+def iter_spans(line: bytes) -> Iterator[SalvagedSpan]:
     """Cut `line` into records and damage, in order; together they cover all but white space."""
     start = 0
     if line.startswith(BOM):
-        yield Span(0, len(BOM), "byte order mark")
+        yield SalvagedSpan(0, len(BOM), "byte order mark")
         start = len(BOM)
     for piece in re.finditer(rb"\0+|[^\0]+", line[start:] if start else line):
         first, last = piece.start() + start, piece.end() + start
         if line[first] == 0:
-            yield Span(first, last, "NUL bytes")
+            yield SalvagedSpan(first, last, "NUL bytes")
         else:
-            yield from _resynchronised(line, first, last)
+            yield from _resynchronize(line, first, last)
 
 
-def mended(record: bytes) -> tuple[bytes, Span | None]:
+def repair_text(record: bytes) -> tuple[bytes, SalvagedSpan | None]:
     """Return `record` with text any reader can decode, and the span that was no text."""
-    bad = _bad_utf8(record)
+    bad = _find_bad_utf8(record)
     if bad is not None:
         record = record.decode("utf-8", "replace").encode()
     halves = [found.span() for found in _ESCAPE.finditer(record) if found.group(1)]
@@ -109,25 +109,25 @@ def mended(record: bytes) -> tuple[bytes, Span | None]:
     patched = bytearray(record)
     for first, last in halves:
         patched[first:last] = rb"\ufffd"
-    return bytes(patched), bad or Span(halves[0][0], halves[-1][1], "lone surrogate")
+    return bytes(patched), bad or SalvagedSpan(halves[0][0], halves[-1][1], "lone surrogate")
 
 
-def _resynchronised(line: bytes, start: int, end: int) -> Iterator[Span]:
+def _resynchronize(line: bytes, start: int, end: int) -> Iterator[SalvagedSpan]:
     """Find the records in `line[start:end]`, which holds no NUL byte.
 
     A record that was torn and then joined stops being JSON at the joint or a few bytes past it,
     so the place to go on is the last `{"` before the place where reading failed. What begins there
     may be an inner object: it counts only when nothing but records follow.
     """
-    lost = at = _past_space(line, start, end)
+    lost = at = _skip_space(line, start, end)
     is_edge = start in {0, len(BOM)}
     while at < end:
-        stop, state = _object(line, at, end)
+        stop, state = _scan_object(line, at, end)
         if state == "whole" and (is_edge or _is_edge(line, stop, end)):
             if lost < at:
-                yield Span(lost, at, "torn, then joined to the next record")
-            yield Span(at, stop)
-            lost = at = _past_space(line, stop, end)
+                yield SalvagedSpan(lost, at, "torn, then joined to the next record")
+            yield SalvagedSpan(at, stop)
+            lost = at = _skip_space(line, stop, end)
             is_edge = True
             continue
         is_edge = False
@@ -136,10 +136,10 @@ def _resynchronised(line: bytes, start: int, end: int) -> Iterator[Span]:
         if state == "cut" or at < 0:
             break
     if lost < end:
-        yield Span(lost, end, "torn" if line[lost] == ord("{") else "no record")
+        yield SalvagedSpan(lost, end, "torn" if line[lost] == ord("{") else "no record")
 
 
-def _object(line: bytes, start: int, end: int) -> tuple[int, str]:
+def _scan_object(line: bytes, start: int, end: int) -> tuple[int, str]:
     """Read one object: where reading stopped, and whether it is whole, cut by the end, or broken."""
     if line[start] != ord("{"):
         return start, "broken"
@@ -148,7 +148,7 @@ def _object(line: bytes, start: int, end: int) -> tuple[int, str]:
     while at < end:
         token = _TOKEN.match(line, at, end)
         if token is None:
-            return _cut_or_broken(line, at, end, state)
+            return _classify_stop(line, at, end, state)
         kind = token.lastgroup if token.lastgroup != "mark" else token["mark"].decode()
         state = _STEPS[state].get(str(kind), "")
         if kind in {"{", "["}:
@@ -165,25 +165,25 @@ def _object(line: bytes, start: int, end: int) -> tuple[int, str]:
     return end, "cut"
 
 
-def _cut_or_broken(line: bytes, at: int, end: int, state: str) -> tuple[int, str]:
-    stop = _past_space(line, at, end)
+def _classify_stop(line: bytes, at: int, end: int, state: str) -> tuple[int, str]:
+    stop = _skip_space(line, at, end)
     may_be_cut = stop == end or ("string" in _STEPS[state] and _CUT_TOKEN.match(line, stop, end))
     return (end, "cut") if may_be_cut else (stop, "broken")
 
 
 def _is_edge(line: bytes, at: int, end: int) -> bool:
     """A record is followed by nothing or by the next record; an inner object is not."""
-    at = _past_space(line, at, end)
+    at = _skip_space(line, at, end)
     return at == end or line.startswith(b'{"', at)
 
 
-def _past_space(line: bytes, start: int, end: int) -> int:
+def _skip_space(line: bytes, start: int, end: int) -> int:
     found = _SPACE.match(line, start, end)
     assert found is not None, "white space may be empty"
     return found.end()
 
 
-def _bad_utf8(data: bytes) -> Span | None:
+def _find_bad_utf8(data: bytes) -> SalvagedSpan | None:
     """The span from the first to the last byte that is no UTF-8, without decoding it all at once."""
     first = last = -1
     start = 0
@@ -197,4 +197,4 @@ def _bad_utf8(data: bytes) -> Span | None:
             first = start + error.start if first < 0 else first
             last = start + error.end
             start = last
-    return Span(first, last, "not UTF-8") if first >= 0 else None
+    return SalvagedSpan(first, last, "not UTF-8") if first >= 0 else None

@@ -10,30 +10,30 @@ from contextlib import suppress
 from pathlib import Path
 
 from flightlog.model.errors import Conflict, NotFound
-from flightlog.store.files import sync_dir, told, write_all
+from flightlog.store.files import os_errors_as_unavailable, sync_dir, write_all
 
 _NEW_FILE_MODE = 0o600
 
 
-def read(path: Path) -> bytes | None:
+def read_if_exists(path: Path) -> bytes | None:
     """The bytes of `path`, or None when there is no such file."""
     try:
-        with told(path):
+        with os_errors_as_unavailable(path):
             return path.read_bytes()
     except FileNotFoundError:
         return None
 
 
-def replace(path: Path, old: bytes | None, new: bytes) -> None:
+def replace_or_conflict(path: Path, old: bytes | None, new: bytes) -> None:
     """Make `path` hold `new`, unless it no longer holds `old`: then somebody else was there."""
     target = path.resolve()
-    with told(path):
+    with os_errors_as_unavailable(path):
         target.parent.mkdir(parents=True, exist_ok=True)
         mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else _NEW_FILE_MODE
         temporary = target.with_name(f".{target.name}.flightlog-{os.getpid()}.tmp")
-        _write(temporary, new, mode)
+        _write_new_file(temporary, new, mode)
         try:
-            if read(path) != old:
+            if read_if_exists(path) != old:
                 raise Conflict(f"changed by somebody else just now: {path}", hint="run the command again")
             temporary.rename(target)
         finally:
@@ -43,34 +43,34 @@ def replace(path: Path, old: bytes | None, new: bytes) -> None:
 
 def back_up(path: Path, data: bytes) -> Path:
     """Keep `data` beside `path` under the next free number, unless it is kept there already."""
-    kept = backups(path)
+    kept = list_backups(path)
     if kept and kept[-1].read_bytes() == data:
         return kept[-1]
     number = int(kept[-1].name.rpartition("-")[2].removesuffix(".bak")) + 1 if kept else 1
     copy = path.with_name(f"{path.name}.flightlog-{number}.bak")
     try:
-        with told(copy):
-            _write(copy, data, _NEW_FILE_MODE)
+        with os_errors_as_unavailable(copy):
+            _write_new_file(copy, data, _NEW_FILE_MODE)
             sync_dir(copy.parent)
     except FileNotFoundError as error:
         raise NotFound(f"no such directory: {copy.parent}", hint="flightlog doctor") from error
     return copy
 
 
-def backups(path: Path) -> list[Path]:
+def list_backups(path: Path) -> list[Path]:
     """The kept copies of `path`, oldest first."""
     found = path.parent.glob(f"{path.name}.flightlog-*.bak")
     return sorted(found, key=lambda copy: int(copy.name.rpartition("-")[2].removesuffix(".bak")))
 
 
-def remove(path: Path) -> None:
+def remove_with_dir(path: Path) -> None:
     """Take `path` away, and its directory when nothing else is in it."""
     path.unlink(missing_ok=True)
     with suppress(OSError):
         path.parent.rmdir()
 
 
-def _write(path: Path, data: bytes, mode: int) -> None:
+def _write_new_file(path: Path, data: bytes, mode: int) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
         write_all(file, data)

@@ -9,14 +9,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from flightlog.store.git import Repository
+from flightlog.store.git import ShadowRepository
 
 Kind = Literal["added", "deleted", "modified", "renamed", "retyped"]
 _KINDS: dict[str, Kind] = {"A": "added", "D": "deleted", "M": "modified", "R": "renamed", "T": "retyped"}
 _COMPARE = ("diff-tree", "-r", "-M", "-l2000", "--no-color", "--no-ext-diff", "--no-textconv", "--full-index")
 
 
-class Change(Struct, frozen=True):
+class TreeChange(Struct, frozen=True):
     """One file that differs. Line counts are None for binary files; modes are git's (120000 is a link)."""
 
     path: str
@@ -30,9 +30,9 @@ class Change(Struct, frozen=True):
     removed: int | None
 
 
-def changes(repository: Repository, before: str, after: str) -> list[Change]:
+def list_changes(repository: ShadowRepository, before: str, after: str) -> list[TreeChange]:
     """List the changes between two trees, in order of path."""
-    said = repository.run([*_COMPARE, "-z", "--raw", "--numstat", before, after])
+    said = repository.run_git([*_COMPARE, "-z", "--raw", "--numstat", before, after])
     parts = iter(os.fsdecode(part) for part in said.split(b"\0")[:-1])
     raw: dict[str, tuple[str, list[str]]] = {}
     counts: dict[str, tuple[int | None, int | None]] = {}
@@ -45,21 +45,23 @@ def changes(repository: Repository, before: str, after: str) -> list[Change]:
             added, removed, path = part.split("\t", 2)
             if not path:
                 _, path = next(parts), next(parts)
-            counts[path] = (_count(added), _count(removed))
-    return sorted(_made(raw, counts), key=lambda change: change.path)
+            counts[path] = (_parse_count(added), _parse_count(removed))
+    return sorted(_build_changes(raw, counts), key=lambda change: change.path)
 
 
-def patch(repository: Repository, before: str, after: str, paths: Iterable[str] = ()) -> bytes:
+def make_patch(repository: ShadowRepository, before: str, after: str, paths: Iterable[str] = ()) -> bytes:
     """Return the difference as a patch, of these paths only when some are given."""
     chosen = list(paths)
-    return repository.run([*_COMPARE, "--patch", "--binary", before, after, *(("--", *chosen) if chosen else ())])
+    return repository.run_git([*_COMPARE, "--patch", "--binary", before, after, *(("--", *chosen) if chosen else ())])
 
 
-def _made(raw: dict[str, tuple[str, list[str]]], counts: dict[str, tuple[int | None, int | None]]) -> Iterator[Change]:
+def _build_changes(
+    raw: dict[str, tuple[str, list[str]]], counts: dict[str, tuple[int | None, int | None]]
+) -> Iterator[TreeChange]:
     for path, (old, (old_mode, mode, old_id, new_id, status)) in raw.items():
         added, removed = counts.get(path, (0, 0))
-        yield Change(path, _KINDS[status[0]], old, old_mode, mode, old_id, new_id, added, removed)
+        yield TreeChange(path, _KINDS[status[0]], old, old_mode, mode, old_id, new_id, added, removed)
 
 
-def _count(said: str) -> int | None:
+def _parse_count(said: str) -> int | None:
     return None if said == "-" else int(said)

@@ -23,7 +23,7 @@ HEAVY = (
 )
 
 
-class Policy(Struct, frozen=True):
+class SnapshotPolicy(Struct, frozen=True):
     """What belongs to a snapshot.
 
     `ignored`: "keep" takes files the project's .gitignore names too (a step may well change
@@ -39,31 +39,31 @@ class Policy(Struct, frozen=True):
     heavy: tuple[str, ...] = HEAVY
     leave_out: tuple[str, ...] = ()
 
-    def patterns(self, git_dir: Path, work_tree: Path) -> bytes:
+    def ignore_patterns(self, git_dir: Path, work_tree: Path) -> bytes:
         """Return the patterns as a file for git; a shadow inside its own work tree leaves itself out."""
         own = git_dir.resolve()
-        inside = [f"/{_escaped(str(own.relative_to(work_tree)))}/"] if own.is_relative_to(work_tree) else []
+        inside = [f"/{_escape_pattern(str(own.relative_to(work_tree)))}/"] if own.is_relative_to(work_tree) else []
         return "\n".join([*self.heavy, *self.leave_out, *inside, ""]).encode()
 
 
-class LeftOut(Struct, frozen=True):
+class SkippedPath(Struct, frozen=True):
     """A path no snapshot holds, and why: too large, unreadable, not watched."""
 
     path: str
     why: str
 
 
-class Seen(NamedTuple):
+class WorkTreeStatus(NamedTuple):
     """What differs from the index."""
 
     changed: list[str]
     gone: list[str]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[SkippedPath, ...]
     nested: tuple[str, ...]
     bytes: int
 
 
-class Git(Protocol):
+class GitRunner(Protocol):
     """Git run in the work tree, or with nothing tracked in a directory inside it."""
 
     work_tree: Path
@@ -75,7 +75,9 @@ class Git(Protocol):
         """Run two commands at once."""
 
 
-def look(git: Git, policy: Policy, rules: Path, also: Iterable[str], *, survey: bool) -> Seen:
+def work_tree_status(
+    git: GitRunner, policy: SnapshotPolicy, rules: Path, also: Iterable[str], *, survey: bool
+) -> WorkTreeStatus:
     """Say what differs from the index; `rules` is the file of patterns.
 
     `survey` names the unwatched directories too, at the price of a second walk.
@@ -84,43 +86,43 @@ def look(git: Git, policy: Policy, rules: Path, also: Iterable[str], *, survey: 
     tracked, others = git.both(
         ["diff-files", "-z", "--name-status", "--no-renames"], ["ls-files", "-z", "--others", *given]
     )
-    pairs = _entries(tracked)
+    pairs = _split_nul_list(tracked)
     found = {path: how for how, path in zip(pairs, pairs, strict=True)}
     nested: list[str] = []
-    for path in _entries(others):
-        found |= dict.fromkeys(_inside(git, path, given, nested) if path.endswith("/") else [path], _NEW)
+    for path in _split_nul_list(others):
+        found |= dict.fromkeys(_list_nested_files(git, path, given, nested) if path.endswith("/") else [path], _NEW)
     if nested and policy.nested == "refuse":
         raise Invalid(
             f"a repository inside the work tree: {nested[0]}", hint="leave it out, or allow it as plain files"
         )
-    found |= {path: _NEW for each in also if (path := _plain(each)) and path not in found}
-    unwatched = _unwatched(git, given) if survey else []
-    return _sorted_out(git.work_tree, policy, found, nested, unwatched)
+    found |= {path: _NEW for each in also if (path := _to_git_path(each)) and path not in found}
+    unwatched = _list_unwatched(git, given) if survey else []
+    return _classify_files(git.work_tree, policy, found, nested, unwatched)
 
 
-def unwatched_in_index(git: Git, rules: Path) -> list[str]:
+def stale_index_entries(git: GitRunner, rules: Path) -> list[str]:
     """Name what is tracked although the patterns leave it out: it was asked for by name."""
-    return list(_entries(git(["ls-files", "-z", "--cached", "--ignored", f"--exclude-from={rules}"])))
+    return list(_split_nul_list(git(["ls-files", "-z", "--cached", "--ignored", f"--exclude-from={rules}"])))
 
 
-def _inside(git: Git, folder: str, given: list[str], nested: list[str]) -> Iterator[str]:
+def _list_nested_files(git: GitRunner, folder: str, given: list[str], nested: list[str]) -> Iterator[str]:
     """The files of a repository inside the work tree, and of those inside it."""
     nested.append(folder.rstrip("/"))
-    for path in _entries(git(["ls-files", "-z", "--others", *given], inside=folder)):
+    for path in _split_nul_list(git(["ls-files", "-z", "--others", *given], inside=folder)):
         if path.endswith("/"):
-            yield from _inside(git, folder + path, given, nested)
+            yield from _list_nested_files(git, folder + path, given, nested)
         else:
             yield folder + path
 
 
-def _unwatched(git: Git, given: list[str]) -> list[LeftOut]:
+def _list_unwatched(git: GitRunner, given: list[str]) -> list[SkippedPath]:
     named = git(["ls-files", "-z", "--others", "--ignored", "--directory", *given])
-    return [LeftOut(path.rstrip("/"), UNWATCHED) for path in _entries(named)]
+    return [SkippedPath(path.rstrip("/"), UNWATCHED) for path in _split_nul_list(named)]
 
 
-def _sorted_out(
-    work_tree: Path, policy: Policy, found: Mapping[str, str], nested: list[str], unwatched: list[LeftOut]
-) -> Seen:
+def _classify_files(
+    work_tree: Path, policy: SnapshotPolicy, found: Mapping[str, str], nested: list[str], unwatched: list[SkippedPath]
+) -> WorkTreeStatus:
     changed: list[str] = []
     gone = [path for path, how in found.items() if how == _GONE]
     left_out = []
@@ -128,18 +130,18 @@ def _sorted_out(
     for path, how in found.items():
         if how == _GONE:
             continue
-        size, why = _weighed(work_tree / path, policy.file_bytes_max)
+        size, why = _weigh_file(work_tree / path, policy.file_bytes_max)
         if not why:
             changed.append(path)
             total += size
         elif how != _NEW:
             gone.append(path)  # a snapshot holds a file as it is, or not at all
         if why and why != _NOT_THERE:
-            left_out.append(LeftOut(path, why))
-    return Seen(changed, gone, (*left_out, *unwatched), tuple(nested), total)
+            left_out.append(SkippedPath(path, why))
+    return WorkTreeStatus(changed, gone, (*left_out, *unwatched), tuple(nested), total)
 
 
-def _weighed(path: Path, most: int) -> tuple[int, str]:
+def _weigh_file(path: Path, most: int) -> tuple[int, str]:
     """The size of a file, and why it is left out if it is."""
     try:
         status = path.lstat()
@@ -156,16 +158,16 @@ def _weighed(path: Path, most: int) -> tuple[int, str]:
     return status.st_size, "" if os.access(path, os.R_OK) else "unreadable"
 
 
-def _entries(said: bytes) -> Iterator[str]:
+def _split_nul_list(said: bytes) -> Iterator[str]:
     return map(os.fsdecode, said.split(b"\0")[:-1])
 
 
-def _plain(path: str) -> str:
+def _to_git_path(path: str) -> str:
     """A path inside the work tree in git's form, or nothing."""
     parts = PurePosixPath(path).parts
     inside = parts and parts[0] != "/" and ".." not in parts and ".git" not in parts
     return "/".join(parts) if inside else ""
 
 
-def _escaped(path: str) -> str:
+def _escape_pattern(path: str) -> str:
     return "".join("\\" + mark if mark in "*?[]\\ !#" else mark for mark in path)

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.model.usage import Response, Usage
+from flightlog.model.usage import ModelResponse, Usage
 
 _NEVER = -1  # sorts a session without a response of its own before the others
 
@@ -21,14 +21,14 @@ _NEVER = -1  # sorts a session without a response of its own before the others
 class Attribution(Struct, frozen=True):
     """Every response once, and its copies in other sessions."""
 
-    responses: tuple[Response, ...]
-    copies: dict[str, tuple[Response, ...]]
+    responses: tuple[ModelResponse, ...]
+    copies: dict[str, tuple[ModelResponse, ...]]
     """By session: the responses in its files that belong to another session."""
 
 
-def attribute_responses(lines: Iterable[Response], first_ms: Mapping[str, int]) -> Attribution:
+def attribute_responses(lines: Iterable[ModelResponse], first_ms: Mapping[str, int]) -> Attribution:
     """Give each response to one session; `first_ms` is the first timestamp of each session's files."""
-    best: dict[str, dict[str, Response]] = defaultdict(dict)
+    best: dict[str, dict[str, ModelResponse]] = defaultdict(dict)
     for line in lines:
         by_session = best[line.message_id]
         other = by_session.get(line.session)
@@ -36,7 +36,7 @@ def attribute_responses(lines: Iterable[Response], first_ms: Mapping[str, int]) 
             by_session[line.session] = line
     age = _session_ages(best, first_ms)
     responses = []
-    copies: dict[str, list[Response]] = defaultdict(list)
+    copies: dict[str, list[ModelResponse]] = defaultdict(list)
     for by_session in best.values():
         fullest = _best_copy(by_session.values())
         owner = min(by_session, key=age.__getitem__) if len(by_session) > 1 else fullest.session
@@ -49,7 +49,7 @@ def attribute_responses(lines: Iterable[Response], first_ms: Mapping[str, int]) 
     return Attribution(tuple(responses), {session: tuple(each) for session, each in copies.items()})
 
 
-def is_better_copy(line: Response, other: Response) -> bool:
+def is_better_copy(line: ModelResponse, other: ModelResponse) -> bool:
     """Return whether `line` has more output, else is of the main thread, else is earlier."""
     this = (line.usage.output, not line.lane, -line.at_ms)
     that = (other.usage.output, not other.lane, -other.at_ms)
@@ -58,15 +58,17 @@ def is_better_copy(line: Response, other: Response) -> bool:
     return _other_fields(line) < _other_fields(other)
 
 
-def _other_fields(line: Response) -> tuple[str, str, str, str, Usage, str, bool]:
+def _other_fields(line: ModelResponse) -> tuple[str, str, str, str, Usage, str, bool]:
     return (line.session, line.request_id, line.lane, line.model, line.usage, line.project, line.aborted)
 
 
-def _best_copy(lines: Iterable[Response]) -> Response:
+def _best_copy(lines: Iterable[ModelResponse]) -> ModelResponse:
     return functools.reduce(lambda other, line: line if is_better_copy(line, other) else other, lines)
 
 
-def _session_ages(best: dict[str, dict[str, Response]], first_ms: Mapping[str, int]) -> dict[str, tuple[int, int, str]]:
+def _session_ages(
+    best: dict[str, dict[str, ModelResponse]], first_ms: Mapping[str, int]
+) -> dict[str, tuple[int, int, str]]:
     """Return a sort key for each session that puts an original before its copies.
 
     A fork's file begins later. A copied file begins with the same record; then the copy is

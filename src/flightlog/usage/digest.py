@@ -11,7 +11,15 @@ from operator import attrgetter
 
 from msgspec import Struct
 
-from flightlog.model.usage import ClientTotals, CostSource, Response, Row, Usage, response, row_of
+from flightlog.model.usage import (
+    ClientTotals,
+    CostSource,
+    ModelResponse,
+    Usage,
+    UsageLine,
+    response_to_row,
+    row_to_response,
+)
 from flightlog.usage.attribution import attribute_responses, is_better_copy
 from flightlog.usage.prices import (
     PricedResponse,
@@ -69,17 +77,17 @@ class SessionUsage(Struct, frozen=True):
 
     session: str
     first_ms: int
-    rows: Sequence[Row]
+    rows: Sequence[UsageLine]
     totals: Sequence[ClientTotals]
 
 
-PriceOf = Callable[[Response], float | None]
+PriceOf = Callable[[ModelResponse], float | None]
 
 
 def digest_sessions(group: Sequence[SessionUsage], evidence: FindEvidence) -> list[UsageDigest]:
     """Digest sessions that share responses with each other and with no other session."""
-    rows: Mapping[str, Sequence[Row]] = {each.session: _best_rows(each.rows) for each in group}
-    copies: Mapping[str, Sequence[Response]] = {}
+    rows: Mapping[str, Sequence[UsageLine]] = {each.session: _best_rows(each.rows) for each in group}
+    copies: Mapping[str, Sequence[ModelResponse]] = {}
     if len(group) > 1:
         rows, copies = _attribute_rows(rows, {each.session: each.first_ms for each in group if each.first_ms})
     history = {each.session: each.totals for each in group if each.totals}
@@ -87,8 +95,8 @@ def digest_sessions(group: Sequence[SessionUsage], evidence: FindEvidence) -> li
 
 
 def _attribute_rows(
-    rows: Mapping[str, Sequence[Row]], first_ms: Mapping[str, int]
-) -> tuple[dict[str, list[Row]], Mapping[str, Sequence[Response]]]:
+    rows: Mapping[str, Sequence[UsageLine]], first_ms: Mapping[str, int]
+) -> tuple[dict[str, list[UsageLine]], Mapping[str, Sequence[ModelResponse]]]:
     """Give each shared response to the session that owns it; return its copies elsewhere too.
 
     Of the responses that are not shared, attribution needs the first of each session only.
@@ -99,17 +107,17 @@ def _attribute_rows(
     }
     first = [min(session_rows, key=_at_ms) for session_rows in own.values() if session_rows]
     shared = [row for session_rows in rows.values() for row in session_rows if holders[row.message_id] > 1]
-    attribution = attribute_responses([response(row) for row in [*shared, *first]], first_ms)
+    attribution = attribute_responses([row_to_response(row) for row in [*shared, *first]], first_ms)
     for owned in attribution.responses:
         if holders[owned.message_id] > 1:
-            own[owned.session].append(row_of(owned))
+            own[owned.session].append(response_to_row(owned))
     return own, attribution.copies
 
 
 def _digest(
     session: SessionUsage,
-    rows: Sequence[Row],
-    copies: Sequence[Response],
+    rows: Sequence[UsageLine],
+    copies: Sequence[ModelResponse],
     history: Mapping[str, Sequence[ClientTotals]],
     evidence: FindEvidence,
 ) -> UsageDigest:
@@ -129,14 +137,14 @@ def _digest(
 
 def _session_totals(
     session: SessionUsage,
-    rows: Sequence[Row],
-    copies: Sequence[Response],
+    rows: Sequence[UsageLine],
+    copies: Sequence[ModelResponse],
     buckets: Sequence[UsageBucket],
     price_of: PriceOf,
 ) -> SessionTotals:
     started_ms = latest_totals(session.totals).started_ms
     # The client may not have counted what came before it started, or what was cut off.
-    doubtful = [response(row) for row in rows if row.at_ms < started_ms or row.aborted]
+    doubtful = [row_to_response(row) for row in rows if row.at_ms < started_ms or row.aborted]
     amounts = [bucket.usd for bucket in buckets if bucket.usd is not None]
     return SessionTotals(
         session.session,
@@ -148,18 +156,18 @@ def _session_totals(
     )
 
 
-def _table_price(each: Response) -> float | None:
+def _table_price(each: ModelResponse) -> float | None:
     return price(each.model, each.usage, each.at_ms).usd
 
 
 def _bucket_by_client_price(
     session: SessionUsage,
-    rows: Sequence[Row],
-    copies: Sequence[Response],
+    rows: Sequence[UsageLine],
+    copies: Sequence[ModelResponse],
     history: Mapping[str, Sequence[ClientTotals]],
 ) -> tuple[tuple[UsageBucket, ...], PriceOf]:
     """Price every response by itself; models without a table price share the client's amount."""
-    responses = sorted((response(row) for row in rows), key=lambda each: (each.at_ms, each.message_id))
+    responses = sorted((row_to_response(row) for row in rows), key=lambda each: (each.at_ms, each.message_id))
     client = {}
     if session.totals:
         unpriced = _session_totals(session, rows, copies, (), lambda _: None)
@@ -169,26 +177,26 @@ def _bucket_by_client_price(
     return tuple(_merge_buckets(map(_single_bucket, priced))), lambda each: costs[each.message_id]
 
 
-def _best_rows(rows: Sequence[Row]) -> Sequence[Row]:
+def _best_rows(rows: Sequence[UsageLine]) -> Sequence[UsageLine]:
     """Return one row for each response; few are in a session's files more than once."""
     best = dict(zip(map(_message_id, rows), rows, strict=True))
     if len(best) == len(rows):
         return rows
     for row in rows:
         other = best[row.message_id]
-        if other is not row and other != row and is_better_copy(response(row), response(other)):
+        if other is not row and other != row and is_better_copy(row_to_response(row), row_to_response(other)):
             best[row.message_id] = row
     return list(best.values())
 
 
-def _bucket_rows(rows: Iterable[Row]) -> tuple[UsageBucket, ...]:
-    groups: dict[tuple[str, int], list[Row]] = defaultdict(list)
+def _bucket_rows(rows: Iterable[UsageLine]) -> tuple[UsageBucket, ...]:
+    groups: dict[tuple[str, int], list[UsageLine]] = defaultdict(list)
     for row in rows:
         groups[row.model, row.at_ms // QUARTER_MS].append(row)
     return tuple(bucket for key in sorted(groups) for bucket in _price_quarter(key[0], groups[key]))
 
 
-def _price_quarter(model: str, rows: list[Row]) -> Iterator[UsageBucket]:
+def _price_quarter(model: str, rows: list[UsageLine]) -> Iterator[UsageBucket]:
     """Price the rows of one quarter; those with long-context prices are summed apart."""
     threshold = long_context_threshold(model, rows[0].at_ms)
     long = [row for row in rows if row.prompt > threshold] if threshold else []
@@ -199,7 +207,7 @@ def _price_quarter(model: str, rows: list[Row]) -> Iterator[UsageBucket]:
     yield from _merge_buckets(_bucket(model, part, long=part is long) for part in (short, long) if part)
 
 
-def _bucket(model: str, rows: list[Row], *, long: bool) -> UsageBucket:
+def _bucket(model: str, rows: list[UsageLine], *, long: bool) -> UsageBucket:
     usage = Usage(*[sum(map(tokens, rows)) for tokens in _TOKEN_CLASSES])
     times = list(map(_at_ms, rows))
     cost = price_at(model, usage, times[0], long=long)
@@ -236,7 +244,7 @@ def _single_bucket(item: PricedResponse) -> UsageBucket:
     return UsageBucket(model, quarter_ms, item.cost.source, item.cost.usd, 1, at_ms, at_ms, item.response.usage)
 
 
-def _first_project(rows: Sequence[Row]) -> str:
+def _first_project(rows: Sequence[UsageLine]) -> str:
     """Return the directory of the first response that has one; the session belongs to it."""
     named = rows if all(map(_project, rows)) else [row for row in rows if row.project]
     if not named:

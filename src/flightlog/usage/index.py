@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from flightlog.model.session_file import SessionFile
-from flightlog.model.usage import ClientTotals, Row
+from flightlog.model.usage import ClientTotals, UsageLine
 from flightlog.sources.protocol import UsageScan
 from flightlog.sources.usage_rows import (
     has_key,
@@ -174,7 +174,7 @@ class UsageIndexUpdate:
         return ids
 
     def _load_session(self, session: str, files: Iterable[int]) -> SessionUsage:
-        rows: list[Row] = []
+        rows: list[UsageLine] = []
         totals: list[ClientTotals] = []
         for file in files:
             for more_rows, more_totals in self._load_file(file):
@@ -183,7 +183,7 @@ class UsageIndexUpdate:
         first = (self._files[file].first_ms for file in files)
         return SessionUsage(session, min(filter(None, first), default=0), rows, totals)
 
-    def _load_file(self, file: int) -> Iterator[tuple[list[Row], list[ClientTotals]]]:
+    def _load_file(self, file: int) -> Iterator[tuple[list[UsageLine], list[ClientTotals]]]:
         if file in self.plan.current:
             ask = "SELECT body FROM chunks WHERE file = ? ORDER BY start"
             for (body,) in self._database.execute(ask, (file,)):

@@ -13,9 +13,9 @@ from os import PathLike
 import msgspec
 
 from flightlog.model.session_file import SessionFile
-from flightlog.model.usage import Breakdown, Row, UsageRow
+from flightlog.model.usage import Breakdown, UsageLine, UsageRow
 from flightlog.sources.claude_code.parallel import scan_files
-from flightlog.sources.claude_code.scan import scan, scan_mapped
+from flightlog.sources.claude_code.scan import scan_usage, scan_usage_mapped
 from flightlog.sources.forks import TICKETS_MAX, may_fork, run_forked
 from flightlog.store.index.database import Index, Readable
 from flightlog.store.index.files import SCHEMA as FILES
@@ -66,12 +66,12 @@ class UsagePipeline:
         self._sync()
         return [_decode(self._digests[session]) for session in sessions if session in self._digests]
 
-    def session_responses(self, session: str) -> list[Row]:
+    def session_responses(self, session: str) -> list[UsageLine]:
         """Return one row for each response in a session's own files, its fullest copy."""
-        best: dict[str, Row] = {}
+        best: dict[str, UsageLine] = {}
         for file in self._files:
             if file.session == session:
-                for row in scan(file).rows:
+                for row in scan_usage(file).rows:
                     other = best.get(row.message_id)
                     if other is None or row.output > other.output:
                         best[row.message_id] = row
@@ -98,7 +98,7 @@ class UsagePipeline:
         database.execute("BEGIN")
         try:
             update = UsageIndexUpdate(database, self._files, VERSION)
-            update.merge_scans(scan_files(update.plan.pending, scan, scan_mapped, os.cpu_count() or 1))
+            update.merge_scans(scan_files(update.plan.pending, scan_usage, scan_usage_mapped, os.cpu_count() or 1))
             update.fresh = self._digest_groups(update, update.stale_groups())
             self._digests = update.digests()
         finally:
@@ -128,7 +128,7 @@ class UsagePipeline:
         return {digest.session: _encode(digest) for digest in digest_sessions(usage, self._find_evidence)}
 
     def _find_evidence(self, session: str, more: bool) -> GapEvidence:  # noqa: FBT001 - FindEvidence
-        from flightlog.sources.claude_code.evidence import signs  # noqa: PLC0415 - few reports need it
+        from flightlog.sources.claude_code.evidence import find_evidence  # noqa: PLC0415 - few reports need it
 
         paths = (file.path for file in self._files if file.session == session)
-        return GapEvidence(*signs(paths, more=more))
+        return GapEvidence(*find_evidence(paths, more=more))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from msgspec import Struct
 
-from flightlog.model.usage import ClientTotals, Cost, CostSource, Response, Usage
+from flightlog.model.usage import ClientTotals, Cost, CostSource, ModelResponse, Usage
 from flightlog.usage.price_table import ROWS, SOURCE, TAKEN, PriceList
 
 PRICES_FROM = {"source": SOURCE, "date": TAKEN}
@@ -52,11 +52,11 @@ def is_priced(model: str) -> bool:
 class PricedResponse(Struct, frozen=True):
     """A response and its cost."""
 
-    response: Response
+    response: ModelResponse
     cost: Cost
 
 
-def price_responses(responses: Iterable[Response], totals: Mapping[str, ClientTotals]) -> list[PricedResponse]:
+def price_responses(responses: Iterable[ModelResponse], totals: Mapping[str, ClientTotals]) -> list[PricedResponse]:
     """Price each response.
 
     Where the table has no price, share out the client's cost of that model in that session by
@@ -77,7 +77,7 @@ def price_responses(responses: Iterable[Response], totals: Mapping[str, ClientTo
 
 
 def _cost(
-    response: Response,
+    response: ModelResponse,
     tokens: Mapping[tuple[str, str], int],
     client_usd: Mapping[tuple[str, str], float],
 ) -> Cost:

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.model.usage import ClientTotals, Response, Usage
+from flightlog.model.usage import ClientTotals, ModelResponse, Usage
 
 
 class GapReason(enum.Enum):
@@ -72,8 +72,8 @@ class SessionTotals(Struct, frozen=True):
     usage: Usage
     usd: float | None
     began_ms: int | None
-    doubtful: tuple[tuple[Response, float | None], ...]
-    copies: tuple[Response, ...]
+    doubtful: tuple[tuple[ModelResponse, float | None], ...]
+    copies: tuple[ModelResponse, ...]
 
 
 def latest_totals(totals: Iterable[ClientTotals]) -> ClientTotals:

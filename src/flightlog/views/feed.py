@@ -8,30 +8,30 @@ from collections.abc import Iterator
 from datetime import UTC
 
 from flightlog.model.events import (
-    ApiFailed,
-    Compacted,
+    ApiError,
+    AssistantReply,
+    ClientNote,
+    ContextCompacted,
     Entry,
     Image,
-    Noted,
-    Prompted,
     PromptKind,
-    Replied,
     Text,
     Thinking,
-    ToolReturned,
+    ToolResult,
     ToolUse,
-    Unknown,
-    words,
+    UnknownRecord,
+    UserPrompt,
+    text_of,
 )
-from flightlog.model.text import counted
-from flightlog.views.arguments import arguments
+from flightlog.model.text import pluralize
+from flightlog.views.arguments import format_arguments
 from flightlog.views.session.turns import describe_note
-from flightlog.views.story import Kind, Line, moment
+from flightlog.views.story import TranscriptLine, TranscriptLineKind, format_timestamp
 
 LINES_MAX = 12
 
 
-class Feed:
+class FollowFormatter:
     """Remembers which responses were announced; nothing else."""
 
     def __init__(self) -> None:
@@ -39,55 +39,67 @@ class Feed:
         self._announced: set[str] = set()
         self._seen: set[str] = set()
 
-    def lines(self, entry: Entry) -> Iterator[Line]:
+    def render_lines(self, entry: Entry) -> Iterator[TranscriptLine]:
         """Tell what `entry` adds; a repeated record adds nothing."""
         if entry.key in self._seen:
             return
         self._seen.add(entry.key)
         depth = 2 if entry.lane else 0
         match entry.event:
-            case Prompted() as event:
-                yield from _prompt(entry, event, depth)
-            case Replied() as event:
-                yield from self._reply(entry, event, depth)
-            case ToolReturned() as event:
-                yield from _result(event, depth + 2)
-            case Compacted() | ApiFailed() | Noted() | Unknown() as event:
+            case UserPrompt() as event:
+                yield from _render_prompt(entry, event, depth)
+            case AssistantReply() as event:
+                yield from self._render_reply(entry, event, depth)
+            case ToolResult() as event:
+                yield from _render_result(event, depth + 2)
+            case ContextCompacted() | ApiError() | ClientNote() | UnknownRecord() as event:
                 kind, said = describe_note(event)
-                yield Line(Kind.NOTE, depth + 1, f"{kind.value}: {cut(said)}")
+                yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, f"{kind.value}: {first_lines(said)}")
             case _:
                 pass
 
-    def _reply(self, entry: Entry, event: Replied, depth: int) -> Iterator[Line]:
+    def _render_reply(self, entry: Entry, event: AssistantReply, depth: int) -> Iterator[TranscriptLine]:
         if event.message_id not in self._announced and not event.synthetic:
             self._announced.add(event.message_id)
             lane = f", subagent {entry.lane}" if entry.lane else ""
-            yield Line(Kind.STEP, depth + 1, f"{event.model}{lane}")
+            yield TranscriptLine(TranscriptLineKind.STEP, depth + 1, f"{event.model}{lane}")
         for block in event.content:
             match block:
                 case Text():
-                    yield Line(Kind.NOTE if event.synthetic else Kind.TEXT, depth + 2, cut(block.text))
+                    yield TranscriptLine(
+                        TranscriptLineKind.NOTE if event.synthetic else TranscriptLineKind.TEXT,
+                        depth + 2,
+                        first_lines(block.text),
+                    )
                 case Thinking():
-                    yield Line(Kind.THINKING, depth + 2, cut(block.text) or "(not shown)")
+                    yield TranscriptLine(
+                        TranscriptLineKind.THINKING, depth + 2, first_lines(block.text) or "(not shown)"
+                    )
                 case ToolUse():
-                    yield Line(Kind.CALL, depth + 2, f"{block.name} {cut(arguments(block.input))}".rstrip())
+                    yield TranscriptLine(
+                        TranscriptLineKind.CALL,
+                        depth + 2,
+                        f"{block.name} {first_lines(format_arguments(block.input))}".rstrip(),
+                    )
                 case _:
-                    yield Line(Kind.NOTE, depth + 2, f"content of kind {block.__struct_config__.tag}")
+                    yield TranscriptLine(
+                        TranscriptLineKind.NOTE, depth + 2, f"content of kind {block.__struct_config__.tag}"
+                    )
 
 
-def _prompt(entry: Entry, event: Prompted, depth: int) -> Iterator[Line]:
+def _render_prompt(entry: Entry, event: UserPrompt, depth: int) -> Iterator[TranscriptLine]:
     who = "person" if event.kind is PromptKind.HUMAN and not entry.lane else event.kind.value
-    yield Line(Kind.TURN, depth, f"{who}, {moment(entry.at_ms, UTC, '%H:%M:%S')} UTC")
-    yield Line(Kind.PROMPT, depth + 1, cut(words(event.content)))
+    yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}, {format_timestamp(entry.at_ms, UTC, '%H:%M:%S')} UTC")
+    yield TranscriptLine(TranscriptLineKind.PROMPT, depth + 1, first_lines(text_of(event.content)))
 
 
-def _result(event: ToolReturned, depth: int) -> Iterator[Line]:
+def _render_result(event: ToolResult, depth: int) -> Iterator[TranscriptLine]:
     images = sum(isinstance(block, Image) for block in event.content)
-    said = cut(words(event.content)) or (counted(images, "image") if images else "(nothing)")
-    yield Line(Kind.FAILURE if event.is_error else Kind.RESULT, depth, said)
+    said = first_lines(text_of(event.content)) or (pluralize(images, "image") if images else "(nothing)")
+    yield TranscriptLine(TranscriptLineKind.FAILURE if event.is_error else TranscriptLineKind.RESULT, depth, said)
 
 
-def cut(text: str) -> str:
+def first_lines(text: str) -> str:
     """Keep the first lines."""
     lines = text.strip("\n").split("\n")
     more = [f"… {len(lines) - LINES_MAX} more lines"] if len(lines) > LINES_MAX else []

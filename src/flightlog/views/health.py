@@ -14,7 +14,7 @@ FAILED_SHARE_BAD = 0.25
 FAILED_CALLS_BAD = 3
 
 
-class Level(enum.Enum):
+class HealthLevel(enum.Enum):
     """From nothing to remark to something wrong."""
 
     QUIET = "quiet"
@@ -23,14 +23,14 @@ class Level(enum.Enum):
     BAD = "bad"
 
 
-class Health(Struct, frozen=True):
+class HealthSummary(Struct, frozen=True):
     """A word, and why."""
 
-    level: Level
+    level: HealthLevel
     reasons: tuple[str, ...]
 
 
-def health(told: SessionSummary) -> Health:
+def judge_health(told: SessionSummary) -> HealthSummary:
     """Judge a session by its summary."""
     bad: list[str] = []
     look: list[str] = []
@@ -46,5 +46,7 @@ def health(told: SessionSummary) -> Health:
         look.append(f"{told.unknown_records:,} records of unknown type")
     if told.cost.usd is None and told.steps:
         look.append("no price known for its model")
-    level = Level.BAD if bad else Level.LOOK if look else Level.GOOD if told.steps else Level.QUIET
-    return Health(level, (*bad, *look) or (("no model response on record",) if not told.steps else ()))
+    level = (
+        HealthLevel.BAD if bad else HealthLevel.LOOK if look else HealthLevel.GOOD if told.steps else HealthLevel.QUIET
+    )
+    return HealthSummary(level, (*bad, *look) or (("no model response on record",) if not told.steps else ()))

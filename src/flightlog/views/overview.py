@@ -7,16 +7,16 @@ from datetime import tzinfo
 
 from msgspec import Struct
 
-from flightlog.model.text import counted, one_line
+from flightlog.model.text import one_line, pluralize
 from flightlog.model.usage import DAY_MS, Cost, Usage, format_cost
 from flightlog.views.session.outline import SessionSummary, TurnCost
-from flightlog.views.story import moment
+from flightlog.views.story import format_timestamp
 
 CENT_FRACTION = 0.00005
 PROJECT_WIDTH = 500
 
 
-class Doomed(Struct, frozen=True):
+class ExpiringSession(Struct, frozen=True):
     """A session the agent's own clean-up will delete, and when."""
 
     session: str
@@ -46,7 +46,7 @@ class Overview(Struct, frozen=True):
     last_ms: int | None
     dearest: TurnCost | None
     busiest: tuple[ProjectShare, ...]
-    doomed: tuple[Doomed, ...]
+    doomed: tuple[ExpiringSession, ...]
     keep_days: int
     unknown_records: int
     damaged: int
@@ -56,18 +56,20 @@ class Overview(Struct, frozen=True):
     damaged_sessions: tuple[str, ...] = ()
 
 
-def doomed(summaries: Sequence[SessionSummary], keep_days: int, now_ms: int, within_days: int) -> tuple[Doomed, ...]:
+def find_expiring_sessions(
+    summaries: Sequence[SessionSummary], keep_days: int, now_ms: int, within_days: int
+) -> tuple[ExpiringSession, ...]:
     """Find the sessions that will be deleted within so many days, the first one first."""
     until = now_ms + within_days * DAY_MS
     found = [
-        Doomed(told.session, told.title, told.changed_ms + keep_days * DAY_MS)
+        ExpiringSession(told.session, told.title, told.changed_ms + keep_days * DAY_MS)
         for told in summaries
         if told.changed_ms + keep_days * DAY_MS <= until
     ]
     return tuple(sorted(found, key=lambda each: (each.deleted_ms, each.session)))
 
 
-def busiest(summaries: Sequence[SessionSummary], most: int) -> tuple[ProjectShare, ...]:
+def rank_projects(summaries: Sequence[SessionSummary], most: int) -> tuple[ProjectShare, ...]:
     """Rank projects by turns, then by cost."""
     sessions: Counter[str] = Counter()
     turns: Counter[str] = Counter()
@@ -80,71 +82,71 @@ def busiest(summaries: Sequence[SessionSummary], most: int) -> tuple[ProjectShar
     return tuple(sorted(shares, key=lambda share: (-share.turns, -share.cost_usd, share.project))[:most])
 
 
-def dearest(summaries: Sequence[SessionSummary]) -> TurnCost | None:
+def most_expensive_prompt(summaries: Sequence[SessionSummary]) -> TurnCost | None:
     """The one prompt that cost most."""
     told = [summary.dearest for summary in summaries if summary.dearest is not None]
     return max(told, key=lambda each: (each.cost.usd or 0.0, each.steps, each.address), default=None)
 
 
-class Fact(Struct, frozen=True):
+class OverviewFact(Struct, frozen=True):
     """One true thing, and the command that shows more of it."""
 
     text: str
     next: str
 
 
-def facts(told: Overview, zone: tzinfo) -> Iterator[Fact]:
+def iter_facts(told: Overview, zone: tzinfo) -> Iterator[OverviewFact]:
     """Say it in words, the widest view first."""
     flightlog = "flightlog --samples" if told.sample else "flightlog"
-    span = f"{moment(told.first_ms, zone, '%Y-%m-%d')} to {moment(told.last_ms, zone, '%Y-%m-%d')}"
-    counts = (counted(told.sessions, "session"), counted(told.projects, "project"), counted(told.turns, "turn"))
-    yield Fact(f"{counts[0]} in {counts[1]}, {counts[2]}, {span}", f"{flightlog} session list")
+    span = f"{format_timestamp(told.first_ms, zone, '%Y-%m-%d')} to {format_timestamp(told.last_ms, zone, '%Y-%m-%d')}"
+    counts = (pluralize(told.sessions, "session"), pluralize(told.projects, "project"), pluralize(told.turns, "turn"))
+    yield OverviewFact(f"{counts[0]} in {counts[1]}, {counts[2]}, {span}", f"{flightlog} session list")
     cost = f"{format_cost(told.cost)} for {told.usage.total:,} tokens"
-    yield Fact(f"they cost {cost}, each response counted once", f"{flightlog} session usage")
+    yield OverviewFact(f"they cost {cost}, each response counted once", f"{flightlog} session usage")
     if abs(told.unrecorded_usd) >= CENT_FRACTION:
         more = f"${abs(told.unrecorded_usd):,.4f} {'more' if told.unrecorded_usd > 0 else 'less'} than is on record"
-        yield Fact(
+        yield OverviewFact(
             f"the clients counted {more}; each difference has a reason", f"{flightlog} session usage --by session"
         )
     if told.dearest is not None:
-        price = f"{counted(told.dearest.steps, 'step')}, {format_cost(told.dearest.cost)}"
-        yield Fact(
+        price = f"{pluralize(told.dearest.steps, 'step')}, {format_cost(told.dearest.cost)}"
+        yield OverviewFact(
             f"dearest prompt: {told.dearest.prompt!r}, {price}",
             f"{flightlog} session show {shlex.quote(told.dearest.address)}",
         )
     for share in told.busiest:
-        work = f"{counted(share.sessions, 'session')}, {counted(share.turns, 'turn')}, ${share.cost_usd:,.2f}"
+        work = f"{pluralize(share.sessions, 'session')}, {pluralize(share.turns, 'turn')}, ${share.cost_usd:,.2f}"
         name = one_line(share.project, PROJECT_WIDTH)
-        yield Fact(f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}")
+        yield OverviewFact(f"{name}: {work}", f"{flightlog} session list --project {shlex.quote(name)}")
     if told.archived:
-        yield Fact(f"{counted(told.archived, 'session')} archived (original deleted)", "flightlog status")
+        yield OverviewFact(f"{pluralize(told.archived, 'session')} archived (original deleted)", "flightlog status")
     if told.damaged_sessions:
-        count = counted(len(told.damaged_sessions), "session")
-        yield Fact(f"{count} damaged, {told.damaged_sessions[0]} first", "flightlog doctor --verify")
-    yield _keeping(told, zone)
+        count = pluralize(len(told.damaged_sessions), "session")
+        yield OverviewFact(f"{count} damaged, {told.damaged_sessions[0]} first", "flightlog doctor --verify")
+    yield _retention_fact(told, zone)
     if told.holding_secrets:
-        count = counted(len(told.holding_secrets), "session")
+        count = pluralize(len(told.holding_secrets), "session")
         verb = "holds" if len(told.holding_secrets) == 1 else "hold"
-        yield Fact(
+        yield OverviewFact(
             f"{count} {verb} what looks like secrets", f"flightlog privacy scan {told.holding_secrets[0]} --secrets"
         )
     if told.unknown_records or told.damaged:
-        yield Fact(
+        yield OverviewFact(
             f"{told.unknown_records:,} records of unknown type, {told.damaged:,} damaged spans", "flightlog doctor"
         )
 
 
-def _keeping(told: Overview, zone: tzinfo) -> Fact:
+def _retention_fact(told: Overview, zone: tzinfo) -> OverviewFact:
     if told.sample:
-        return Fact("see it work on a session made now", "flightlog demo")
+        return OverviewFact("see it work on a session made now", "flightlog demo")
     if not told.doomed:
         days = f"{told.keep_days}-day clean-up"
-        return Fact(f"nothing is deleted within a week by Claude Code's {days}", "flightlog doctor")
+        return OverviewFact(f"nothing is deleted within a week by Claude Code's {days}", "flightlog doctor")
     first = told.doomed[0]
-    count = counted(len(told.doomed), "session")
-    when = moment(first.deleted_ms, zone, "%Y-%m-%d")
+    count = pluralize(len(told.doomed), "session")
+    when = format_timestamp(first.deleted_ms, zone, "%Y-%m-%d")
     name = first.session
-    return Fact(
+    return OverviewFact(
         f"deleted within a week by Claude Code's {told.keep_days}-day rule: {count}, first {first.title!r}, {when}",
         f"flightlog session export {name} --format html --output {name}.html",
     )

@@ -18,7 +18,7 @@ _INDEXED = {"tool": "tool", "model": "model", "file": "file"}
 _HINT = 'flightlog session search "retry loop" tool:Bash since:7d cost:>1'
 
 
-class Query(Struct, frozen=True):
+class SearchQuery(Struct, frozen=True):
     """What to look for; `words` are what to mark in a hit."""
 
     match: str = ""
@@ -28,14 +28,14 @@ class Query(Struct, frozen=True):
     cost_from: float | None = None
     cost_to: float | None = None
 
-    def costs(self, usd: float | None) -> bool:
+    def matches_cost(self, usd: float | None) -> bool:
         """Say whether a session that costs `usd` is wanted; one of unknown cost is not, if a cost is asked for."""
         if self.cost_from is None and self.cost_to is None:
             return True
         return usd is not None and (self.cost_from or 0.0) <= usd <= (self.cost_to if self.cost_to is not None else usd)
 
 
-def parse(typed: str, read_time: Callable[[str], int]) -> Query:
+def parse_query(typed: str, read_time: Callable[[str], int]) -> SearchQuery:
     """Read a query; what cannot be read is refused with an example."""
     wanted: list[str] = []
     unwanted: list[str] = []
@@ -51,19 +51,19 @@ def parse(typed: str, read_time: Callable[[str], int]) -> Query:
         column = _INDEXED.get(key, "")
         if part["key"] and not column:
             said = f"{part['key']}:{said}"
-        expression = _expression(said, column)
+        expression = _index_expression(said, column)
         if expression:
             (unwanted if part["minus"] else wanted).append(expression)
             words += [] if part["minus"] or column else [said.removesuffix("*")]
     if not wanted and (unwanted or not rest):
         raise Invalid("nothing to search for", hint=_HINT)
     match = " AND ".join(wanted) + "".join(f" NOT {each}" for each in unwanted)
-    low, high = _cost(rest["cost"]) if "cost" in rest else (None, None)
+    low, high = _parse_cost(rest["cost"]) if "cost" in rest else (None, None)
     since_ms = read_time(rest["since"]) if "since" in rest else 0
-    return Query(match, tuple(words), rest.get("project", ""), since_ms, low, high)
+    return SearchQuery(match, tuple(words), rest.get("project", ""), since_ms, low, high)
 
 
-def snippet(text: str, words: tuple[str, ...], width: int = 160) -> str:
+def cut_snippet(text: str, words: tuple[str, ...], width: int = 160) -> str:
     """Cut the passage of `text` around the first of `words`, on one line."""
     low = text.lower()
     places = [at for word in words if (at := low.find(word.lower())) >= 0]
@@ -73,7 +73,7 @@ def snippet(text: str, words: tuple[str, ...], width: int = 160) -> str:
     return ("…" if start else "") + cut + ("…" if start + width < len(text) else "")
 
 
-def _expression(said: str, column: str) -> str:
+def _index_expression(said: str, column: str) -> str:
     """Write one word or phrase in the index's own syntax; punctuation alone finds nothing."""
     if not re.search(r"\w", said):
         return ""
@@ -82,7 +82,7 @@ def _expression(said: str, column: str) -> str:
     return f"({column or '{said output}'} : {quoted})"
 
 
-def _cost(said: str) -> tuple[float | None, float | None]:
+def _parse_cost(said: str) -> tuple[float | None, float | None]:
     match = _COST.fullmatch(said)
     if match is None:
         raise Invalid(f"not an amount: {said[:40]!r}", hint="write cost:>1.50 or cost:<0.1, in USD")

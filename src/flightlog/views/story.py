@@ -12,11 +12,11 @@ from datetime import UTC, datetime, tzinfo
 from msgspec import Struct
 
 from flightlog.model.address import Address
-from flightlog.model.events import Block, Image, Other, PromptKind, Text, Thinking
-from flightlog.model.session import Lane, Note, Session, Step, ToolCall, Turn
-from flightlog.model.text import counted
+from flightlog.model.events import Block, Image, PromptKind, Text, Thinking, UnknownBlock
+from flightlog.model.session import Note, Session, Step, Subagent, ToolCall, Turn
+from flightlog.model.text import pluralize
 from flightlog.model.usage import format_cost
-from flightlog.views.arguments import arguments
+from flightlog.views.arguments import format_arguments
 from flightlog.views.session.summary import outline_session
 from flightlog.views.session.timeline import find_lane, find_step, find_turn
 
@@ -31,7 +31,7 @@ _WHO = {
 }
 
 
-class Kind(enum.Enum):
+class TranscriptLineKind(enum.Enum):
     """What a line of a story is."""
 
     TITLE = "title"
@@ -48,16 +48,16 @@ class Kind(enum.Enum):
     LANE = "lane"
 
 
-class Line(Struct, frozen=True):
+class TranscriptLine(Struct, frozen=True):
     """One paragraph of a story; `address` names the turn or step it belongs to."""
 
-    kind: Kind
+    kind: TranscriptLineKind
     depth: int
     text: str
     address: str = ""
 
 
-class Telling(Struct, frozen=True):
+class RenderOptions(Struct, frozen=True):
     """How to tell it; `spilled` finds an output that was too large for the transcript."""
 
     zone: tzinfo = UTC
@@ -65,143 +65,175 @@ class Telling(Struct, frozen=True):
     spilled: Callable[[str], str | None] | None = None
 
 
-def story(session: Session, telling: Telling) -> Iterator[Line]:
+def render_session(session: Session, telling: RenderOptions) -> Iterator[TranscriptLine]:
     """Tell the whole session."""
-    yield Line(Kind.TITLE, 0, session.heading or "(no prompt)", session.id)
-    yield from _facts(session, telling)
-    teller = _Teller(session, telling)
+    yield TranscriptLine(TranscriptLineKind.TITLE, 0, session.heading or "(no prompt)", session.id)
+    yield from _session_facts(session, telling)
+    teller = _TranscriptRenderer(session, telling)
     for turn in session.turns:
-        yield from teller.turn(turn, Address(session.id, turn.number), 0)
-    for lane in teller.untold():
-        yield from teller.lane(lane, 0)
+        yield from teller.render_turn(turn, Address(session.id, turn.number), 0)
+    for lane in teller.unrendered_subagents():
+        yield from teller.render_subagent(lane, 0)
 
 
-def passage(session: Session, at: Address, telling: Telling) -> Iterator[Line]:
+def render_passage(session: Session, at: Address, telling: RenderOptions) -> Iterator[TranscriptLine]:
     """Tell one turn, one step or one subagent."""
-    teller = _Teller(session, telling)
+    teller = _TranscriptRenderer(session, telling)
     lane = find_lane(session, at)
     if not at.turn:
         assert lane is not None, "a whole session is a story, not a passage"
-        yield from teller.lane(lane, 0)
+        yield from teller.render_subagent(lane, 0)
         return
     home = Address(session.id, at.turn, lane=lane.id if lane else "")
     turn = find_turn(session, at)
     if not at.step:
-        yield from teller.turn(turn, home, 0)
+        yield from teller.render_turn(turn, home, 0)
     else:
         step = find_step(session, at)
-        yield from teller.step(step, Address(home.session, home.turn, step.number, home.lane), 0)
+        yield from teller.render_step(step, Address(home.session, home.turn, step.number, home.lane), 0)
 
 
-def moment(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
+def format_timestamp(at_ms: int | None, zone: tzinfo, form: str = "%Y-%m-%d %H:%M:%S") -> str:
     """Write a time."""
     return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone(zone).strftime(form) if at_ms is not None else "?"
 
 
-def _facts(session: Session, telling: Telling) -> Iterator[Line]:
+def _session_facts(session: Session, telling: RenderOptions) -> Iterator[TranscriptLine]:
     summary = outline_session(session).summary
     place = session.cwd + (f" ({session.branch})" if session.branch else "")
-    yield Line(Kind.FACT, 0, f"{session.agent} {session.version}, {place}")
-    yield Line(Kind.FACT, 0, f"{moment(summary.started_ms, telling.zone)} to {moment(summary.ended_ms, telling.zone)}")
-    parts = [counted(summary.turns, "turn"), counted(summary.steps, "step"), counted(summary.tool_calls, "tool call")]
+    yield TranscriptLine(TranscriptLineKind.FACT, 0, f"{session.agent} {session.version}, {place}")
+    yield TranscriptLine(
+        TranscriptLineKind.FACT,
+        0,
+        f"{format_timestamp(summary.started_ms, telling.zone)} to {format_timestamp(summary.ended_ms, telling.zone)}",
+    )
+    parts = [
+        pluralize(summary.turns, "turn"),
+        pluralize(summary.steps, "step"),
+        pluralize(summary.tool_calls, "tool call"),
+    ]
     parts += [f"{summary.failed_calls:,} failed"] if summary.failed_calls else []
-    parts += [counted(summary.subagents, "subagent")] if summary.subagents else []
-    yield Line(Kind.FACT, 0, f"{', '.join(parts)}; {summary.usage.total:,} tokens, {format_cost(summary.cost)}")
+    parts += [pluralize(summary.subagents, "subagent")] if summary.subagents else []
+    yield TranscriptLine(
+        TranscriptLineKind.FACT, 0, f"{', '.join(parts)}; {summary.usage.total:,} tokens, {format_cost(summary.cost)}"
+    )
     if session.client is not None:
-        yield Line(Kind.FACT, 0, f"the client's own total: ${session.client.total_usd:.6f}")
+        yield TranscriptLine(TranscriptLineKind.FACT, 0, f"the client's own total: ${session.client.total_usd:.6f}")
     for kind, count in session.unknown:
-        yield Line(Kind.NOTE, 0, f"unknown record type {kind}, {count} times")
+        yield TranscriptLine(TranscriptLineKind.NOTE, 0, f"unknown record type {kind}, {count} times")
     for name, count in session.unknown_fields:
-        yield Line(Kind.NOTE, 0, f"unknown field {name}, {count} times")
+        yield TranscriptLine(TranscriptLineKind.NOTE, 0, f"unknown field {name}, {count} times")
     for damage in session.damage:
-        yield Line(Kind.NOTE, 0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.why}")
+        yield TranscriptLine(
+            TranscriptLineKind.NOTE, 0, f"damaged: {damage.length} bytes at {damage.offset}: {damage.why}"
+        )
 
 
-class _Teller:
+class _TranscriptRenderer:
     """Tells each subagent once, where it was started."""
 
-    def __init__(self, session: Session, telling: Telling) -> None:
+    def __init__(self, session: Session, telling: RenderOptions) -> None:
         self._session = session
         self._telling = telling
         self._lanes = {lane.call_id: lane for lane in session.lanes if lane.call_id}
         self._told: set[str] = set()
 
-    def turn(self, turn: Turn, at: Address, depth: int) -> Iterator[Line]:
+    def render_turn(self, turn: Turn, at: Address, depth: int) -> Iterator[TranscriptLine]:
         taken_back = ", taken back" if turn.rewound else ""
-        when = moment(turn.at_ms, self._telling.zone, "%H:%M:%S")
+        when = format_timestamp(turn.at_ms, self._telling.zone, "%H:%M:%S")
         who = "task" if at.lane and turn.kind is PromptKind.HUMAN else _WHO.get(turn.kind, "client")
-        yield Line(Kind.TURN, depth, f"{who}{taken_back}, {when}", str(at))
+        yield TranscriptLine(TranscriptLineKind.TURN, depth, f"{who}{taken_back}, {when}", str(at))
         if turn.prompt:
-            yield from self._content(turn.prompt, Kind.PROMPT, depth + 1, at)
+            yield from self._render_content(turn.prompt, TranscriptLineKind.PROMPT, depth + 1, at)
         for item in turn.items:
             if isinstance(item, Note):
-                yield Line(Kind.NOTE, depth + 1, f"{item.kind.value}: {self._cut(item.text, at, NOTE_LINES_MAX)}")
+                yield TranscriptLine(
+                    TranscriptLineKind.NOTE,
+                    depth + 1,
+                    f"{item.kind.value}: {self._truncate(item.text, at, NOTE_LINES_MAX)}",
+                )
             else:
-                yield from self.step(item, Address(at.session, at.turn, item.number, at.lane), depth + 1)
+                yield from self.render_step(item, Address(at.session, at.turn, item.number, at.lane), depth + 1)
 
-    def step(self, step: Step, at: Address, depth: int) -> Iterator[Line]:
+    def render_step(self, step: Step, at: Address, depth: int) -> Iterator[TranscriptLine]:
         cut = ", cut off" if step.aborted else ""
         stop = f", {step.stop_reason}" if step.stop_reason not in {"", "end_turn", "tool_use"} else ""
         facts = (
             f"{step.model}, {step.usage.prompt:,} + {step.usage.output:,} tokens, {format_cost(step.cost)}{stop}{cut}"
         )
-        yield Line(Kind.STEP, depth, facts, str(at))
-        yield from self._content(step.content, Kind.TEXT, depth + 1, at)
+        yield TranscriptLine(TranscriptLineKind.STEP, depth, facts, str(at))
+        yield from self._render_content(step.content, TranscriptLineKind.TEXT, depth + 1, at)
         for call in step.calls:
-            yield from self._call(call, at, depth + 1)
+            yield from self._render_call(call, at, depth + 1)
 
-    def lane(self, lane: Lane, depth: int) -> Iterator[Line]:
+    def render_subagent(self, lane: Subagent, depth: int) -> Iterator[TranscriptLine]:
         self._told.add(lane.id)
         kind = "warm-up" if lane.warmup else lane.agent_type or "subagent"
         task = f": {lane.description}" if lane.description else ""
-        yield Line(Kind.LANE, depth, f"{kind}{task}", f"{self._session.id}@{lane.id}")
+        yield TranscriptLine(TranscriptLineKind.LANE, depth, f"{kind}{task}", f"{self._session.id}@{lane.id}")
         for turn in lane.turns:
-            yield from self.turn(turn, Address(self._session.id, turn.number, lane=lane.id), depth + 1)
+            yield from self.render_turn(turn, Address(self._session.id, turn.number, lane=lane.id), depth + 1)
 
-    def untold(self) -> Iterator[Lane]:
+    def unrendered_subagents(self) -> Iterator[Subagent]:
         return (lane for lane in self._session.lanes if lane.id not in self._told)
 
-    def _call(self, call: ToolCall, at: Address, depth: int) -> Iterator[Line]:
-        yield Line(Kind.CALL, depth, f"{call.name} {self._cut(arguments(call.input), at)}".rstrip())
+    def _render_call(self, call: ToolCall, at: Address, depth: int) -> Iterator[TranscriptLine]:
+        yield TranscriptLine(
+            TranscriptLineKind.CALL, depth, f"{call.name} {self._truncate(format_arguments(call.input), at)}".rstrip()
+        )
         if call.ran_input is not None:
-            yield Line(Kind.NOTE, depth + 1, f"a hook changed it to: {self._cut(arguments(call.ran_input), at)}")
+            yield TranscriptLine(
+                TranscriptLineKind.NOTE,
+                depth + 1,
+                f"a hook changed it to: {self._truncate(format_arguments(call.ran_input), at)}",
+            )
         lane = self._lanes.get(call.id)
         if lane is not None and lane.id not in self._told:
-            yield from self.lane(lane, depth + 1)
+            yield from self.render_subagent(lane, depth + 1)
         if call.result is None:
-            yield Line(Kind.NOTE, depth + 1, "no result on record")
+            yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, "no result on record")
             return
         if call.denied:
-            yield Line(Kind.NOTE, depth + 1, f"denied: {call.denied}")
+            yield TranscriptLine(TranscriptLineKind.NOTE, depth + 1, f"denied: {call.denied}")
         whole = (
             self._telling.spilled(call.spilled)
             if self._telling.full and self._telling.spilled and call.spilled
             else None
         )
         result = call.result if whole is None else (Text(whole),)
-        yield from self._content(result, Kind.FAILURE if call.is_error else Kind.RESULT, depth + 1, at)
+        yield from self._render_content(
+            result, TranscriptLineKind.FAILURE if call.is_error else TranscriptLineKind.RESULT, depth + 1, at
+        )
         if call.spilled and whole is None:
-            yield Line(Kind.NOTE, depth + 1, f"the whole output lies in tool-results/{call.spilled.rsplit('/', 1)[-1]}")
+            yield TranscriptLine(
+                TranscriptLineKind.NOTE,
+                depth + 1,
+                f"the whole output lies in tool-results/{call.spilled.rsplit('/', 1)[-1]}",
+            )
 
-    def _content(self, content: tuple[Block, ...], kind: Kind, depth: int, at: Address) -> Iterator[Line]:
+    def _render_content(
+        self, content: tuple[Block, ...], kind: TranscriptLineKind, depth: int, at: Address
+    ) -> Iterator[TranscriptLine]:
         for block in content:
             match block:
                 case Text():
-                    yield Line(kind, depth, self._cut(block.text, at) or "(nothing)")
+                    yield TranscriptLine(kind, depth, self._truncate(block.text, at) or "(nothing)")
                 case Thinking():
-                    yield Line(
-                        Kind.THINKING,
+                    yield TranscriptLine(
+                        TranscriptLineKind.THINKING,
                         depth,
-                        "(withheld)" if block.withheld else self._cut(block.text, at) or "(not shown)",
+                        "(withheld)" if block.withheld else self._truncate(block.text, at) or "(not shown)",
                     )
                 case Image():
-                    yield Line(kind, depth, f"[{block.media_type or 'image'}, {block.size:,} bytes]")
-                case Other():
-                    yield Line(
-                        Kind.NOTE, depth, f"unknown content {block.kind}: {self._cut(block.text, at)}".rstrip(": ")
+                    yield TranscriptLine(kind, depth, f"[{block.media_type or 'image'}, {block.size:,} bytes]")
+                case UnknownBlock():
+                    yield TranscriptLine(
+                        TranscriptLineKind.NOTE,
+                        depth,
+                        f"unknown content {block.kind}: {self._truncate(block.text, at)}".rstrip(": "),
                     )
 
-    def _cut(self, text: str, at: Address, most: int = LINES_MAX) -> str:
+    def _truncate(self, text: str, at: Address, most: int = LINES_MAX) -> str:
         text = text.strip("\n")
         if self._telling.full:
             return text

@@ -9,16 +9,16 @@ from collections.abc import Iterable
 
 from jinja2 import Environment
 
-from flightlog.model.text import inert
-from flightlog.views.story import Kind, Line
+from flightlog.model.text import make_inert
+from flightlog.views.story import TranscriptLine, TranscriptLineKind
 
 _MARKS = {
-    Kind.PROMPT: "> ",
-    Kind.THINKING: "~ ",
-    Kind.CALL: "→ ",
-    Kind.RESULT: "← ",
-    Kind.FAILURE: "✗ ",
-    Kind.NOTE: "! ",
+    TranscriptLineKind.PROMPT: "> ",
+    TranscriptLineKind.THINKING: "~ ",
+    TranscriptLineKind.CALL: "→ ",
+    TranscriptLineKind.RESULT: "← ",
+    TranscriptLineKind.FAILURE: "✗ ",
+    TranscriptLineKind.NOTE: "! ",
 }
 
 _PAGE = """<!doctype html>
@@ -45,27 +45,31 @@ p{margin:.35rem 0;white-space:pre-wrap;overflow-wrap:anywhere}
 """
 
 
-def as_text(lines: Iterable[Line]) -> str:
+def as_text(lines: Iterable[TranscriptLine]) -> str:
     """Write plain text, indented by depth."""
     return "".join(f"{line}\n" for each in lines for line in text_lines(each))
 
 
-def text_lines(line: Line) -> list[str]:
+def text_lines(line: TranscriptLine) -> list[str]:
     """Write one paragraph as lines of text."""
     indent = "  " * line.depth
     mark = _MARKS.get(line.kind, "")
-    at = f"{inert(short(line.address))}  " if line.address and line.kind is not Kind.TITLE else ""
-    first, *rest = inert(line.text).split("\n")
+    at = (
+        f"{make_inert(short_address(line.address))}  "
+        if line.address and line.kind is not TranscriptLineKind.TITLE
+        else ""
+    )
+    first, *rest = make_inert(line.text).split("\n")
     told = [f"{indent}{mark}{at}{first}", *(f"{indent}{' ' * len(mark)}{more}" for more in rest)]
-    return ["", *told] if line.kind is Kind.TURN and not line.depth else told
+    return ["", *told] if line.kind is TranscriptLineKind.TURN and not line.depth else told
 
 
-def as_markdown(lines: Iterable[Line]) -> str:
+def as_markdown(lines: Iterable[TranscriptLine]) -> str:
     """Write Markdown."""
-    return "\n".join(_markdown(line) for line in lines) + "\n"
+    return "\n".join(_render_markdown_line(line) for line in lines) + "\n"
 
 
-def as_html(lines: Iterable[Line]) -> str:
+def as_html(lines: Iterable[TranscriptLine]) -> str:
     """Write one self-contained page."""
     told = list(lines)
     page = Environment(autoescape=True, keep_trailing_newline=True).from_string(_PAGE)
@@ -73,44 +77,44 @@ def as_html(lines: Iterable[Line]) -> str:
         {
             "kind": line.kind,
             "depth": line.depth,
-            "at": inert(short(line.address)) if line.kind is not Kind.TITLE else "",
+            "at": make_inert(short_address(line.address)) if line.kind is not TranscriptLineKind.TITLE else "",
             "mark": _MARKS.get(line.kind, ""),
-            "text": inert(line.text),
+            "text": make_inert(line.text),
         }
         for line in told
     ]
-    return page.render(title=inert(told[0].text) if told else "", lines=shown)
+    return page.render(title=make_inert(told[0].text) if told else "", lines=shown)
 
 
-def short(address: str) -> str:
+def short_address(address: str) -> str:
     """Leave out the session, which the reader knows."""
     mark = min((place for place in (address.find("@"), address.find("#")) if place >= 0), default=0)
     return address[mark:]
 
 
-def _markdown(line: Line) -> str:
-    words = inert(line.text)
-    at = f"`{inert(short(line.address))}` " if line.address else ""
+def _render_markdown_line(line: TranscriptLine) -> str:
+    words = make_inert(line.text)
+    at = f"`{make_inert(short_address(line.address))}` " if line.address else ""
     match line.kind:
-        case Kind.TITLE:
-            return f"# {_plain(words)}\n"
-        case Kind.TURN:
-            return f"\n## {at}{_plain(words)}\n"
-        case Kind.FACT:
-            return f"- {_plain(words)}"
-        case Kind.STEP | Kind.LANE:
-            return f"\n### {at}{_plain(words)}\n"
-        case Kind.NOTE:
-            return f"\n*{_plain(words)}*\n"
+        case TranscriptLineKind.TITLE:
+            return f"# {_escape_markdown(words)}\n"
+        case TranscriptLineKind.TURN:
+            return f"\n## {at}{_escape_markdown(words)}\n"
+        case TranscriptLineKind.FACT:
+            return f"- {_escape_markdown(words)}"
+        case TranscriptLineKind.STEP | TranscriptLineKind.LANE:
+            return f"\n### {at}{_escape_markdown(words)}\n"
+        case TranscriptLineKind.NOTE:
+            return f"\n*{_escape_markdown(words)}*\n"
         case _:
-            return f"\n{line.kind.value}:\n\n{_fenced(words)}"
+            return f"\n{line.kind.value}:\n\n{_fence_text(words)}"
 
 
-def _plain(words: str) -> str:
+def _escape_markdown(words: str) -> str:
     return re.sub(r"([\\`*_{}\[\]<>#|!&])", r"\\\1", " ".join(words.split()))
 
 
-def _fenced(words: str) -> str:
+def _fence_text(words: str) -> str:
     longest = max((len(run) for run in re.findall(r"`+", words)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}text\n{words}\n{fence}"

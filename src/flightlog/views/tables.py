@@ -67,31 +67,31 @@ COLUMNS: dict[str, dict[str, str]] = {
 Row = dict[str, Any]
 
 
-def day(session: Session) -> str:
+def session_day(session: Session) -> str:
     """The day a session began."""
     if session.started_ms is None:
         return "unknown"
     return datetime.fromtimestamp(session.started_ms / 1000, tz=UTC).date().isoformat()
 
 
-def rows(session: Session) -> dict[str, list[Row]]:
+def build_rows(session: Session) -> dict[str, list[Row]]:
     """The rows of a session, by table."""
-    steps = list(_steps(session))
+    steps = list(_iter_steps(session))
     return {
-        "sessions": [_session(session, [step for _, _, step in steps])],
-        "steps": [_step(session, *each) for each in steps],
-        "tool_calls": [_call(session, *each, call) for each in steps for call in each[2].calls],
+        "sessions": [_session_row(session, [step for _, _, step in steps])],
+        "steps": [_step_row(session, *each) for each in steps],
+        "tool_calls": [_tool_call_row(session, *each, call) for each in steps for call in each[2].calls],
     }
 
 
-def _steps(session: Session) -> Iterator[tuple[str, Turn, Step]]:
+def _iter_steps(session: Session) -> Iterator[tuple[str, Turn, Step]]:
     threads = [("", session.turns), *((lane.id, lane.turns) for lane in session.lanes)]
     for lane, turns in threads:
         for turn in turns:
             yield from ((lane, turn, step) for step in turn.steps)
 
 
-def _session(session: Session, steps: list[Step]) -> Row:
+def _session_row(session: Session, steps: list[Step]) -> Row:
     costs = [step.cost.usd for step in steps]
     return {
         "session": session.id,
@@ -107,30 +107,30 @@ def _session(session: Session, steps: list[Step]) -> Row:
         "tool_calls": sum(len(step.calls) for step in steps),
         "subagents": len(session.lanes),
         "models": list(dict.fromkeys(step.model for step in steps if step.model)),
-        **_tokens(sum((step.usage for step in steps), Usage())),
+        **_token_counts(sum((step.usage for step in steps), Usage())),
         "cost_usd": None if None in costs else sum(usd or 0.0 for usd in costs),
         "damaged": len(session.damage),
     }
 
 
-def _step(session: Session, lane: str, turn: Turn, step: Step) -> Row:
+def _step_row(session: Session, lane: str, turn: Turn, step: Step) -> Row:
     return {
-        **_place(session, lane, turn, step),
+        **_address_columns(session, lane, turn, step),
         "at_ms": step.at_ms,
         "model": step.model,
         "stop_reason": step.stop_reason,
         "text": "\n".join(block.text for block in step.content if isinstance(block, Text)),
         "thinking": "\n".join(block.text for block in step.content if isinstance(block, Thinking)),
         "tools": [call.name for call in step.calls],
-        **_tokens(step.usage),
+        **_token_counts(step.usage),
         "cost_usd": step.cost.usd,
         "aborted": step.aborted,
     }
 
 
-def _call(session: Session, lane: str, turn: Turn, step: Step, call: ToolCall) -> Row:
+def _tool_call_row(session: Session, lane: str, turn: Turn, step: Step, call: ToolCall) -> Row:
     return {
-        **_place(session, lane, turn, step),
+        **_address_columns(session, lane, turn, step),
         "call_id": call.id,
         "name": call.name,
         "input": msgspec.json.encode(call.input).decode(),
@@ -142,11 +142,11 @@ def _call(session: Session, lane: str, turn: Turn, step: Step, call: ToolCall) -
     }
 
 
-def _place(session: Session, lane: str, turn: Turn, step: Step) -> Row:
+def _address_columns(session: Session, lane: str, turn: Turn, step: Step) -> Row:
     numbers = {"turn": turn.number, "step": step.number, "message_id": step.message_id}
     return {"session": session.id, "lane": lane, **numbers}
 
 
-def _tokens(usage: Usage) -> Row:
+def _token_counts(usage: Usage) -> Row:
     counts = (usage.input, usage.output, usage.cache_read, usage.cache_write_5m, usage.cache_write_1h)
     return dict(zip(_TOKENS, counts, strict=True))

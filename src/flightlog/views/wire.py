@@ -13,15 +13,15 @@ _LONE = rb"\\ud[89a-f][0-9a-f]{2}"
 
 def as_json(value: Any) -> str:
     """Write JSON that can be read anywhere and shown on a terminal: what could act there is escaped."""
-    return _shown(msgspec.json.format(_encoded(value), indent=2))
+    return _escape_unsafe(msgspec.json.format(_encode_json(value), indent=2))
 
 
 def as_json_line(value: Any) -> str:
     """Write the same on one line."""
-    return _shown(_encoded(value))
+    return _escape_unsafe(_encode_json(value))
 
 
-def _encoded(value: Any) -> bytes:
+def _encode_json(value: Any) -> bytes:
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -31,7 +31,7 @@ def _encoded(value: Any) -> bytes:
         return re.sub(_LONE, rb"\\ufffd", json.dumps(msgspec.to_builtins(value)).encode())
 
 
-def _shown(body: bytes) -> str:
+def _escape_unsafe(body: bytes) -> str:
     if body.isascii() and b"\x7f" not in body:
         return body.decode()  # what else could act is escaped in any JSON
     from flightlog.model.text import UNSAFE  # noqa: PLC0415 - its pattern takes a while to compile

@@ -16,10 +16,10 @@ import click
 from flightlog.app import open_runtime, write_export
 from flightlog.app.pages import open_browser, web_root
 from flightlog.archive.door import open_archive
-from flightlog.model.address import parse
-from flightlog.model.extras import optional
+from flightlog.model.address import parse_address
+from flightlog.model.extras import optional_import
 from flightlog.model.runtime import Runtime
-from flightlog.model.text import describe_removed
+from flightlog.model.text import describe_redaction
 from flightlog.views.wire import as_json as wire
 from flightlog.views.wire import as_json_line
 
@@ -52,13 +52,13 @@ def serve(*, port: int, no_open: bool, read_only: bool, as_json: bool) -> None:
 def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
     """Write a session as one redacted page that works offline; say how much was removed."""
     from flightlog.app.sharing import redact_session  # noqa: PLC0415 - heavy
-    from flightlog.web.render import environment  # noqa: PLC0415
-    from flightlog.web.share import share as drawn  # noqa: PLC0415
+    from flightlog.web.render import make_environment  # noqa: PLC0415
+    from flightlog.web.share import render_share_page as drawn  # noqa: PLC0415
 
     runtime = open_runtime()
     archive = open_archive(runtime)
-    told = archive.session(parse(session_id).session)
-    shared = drawn(*redact_session(runtime, archive, told), environment(runtime.zone, runtime.clock.now_ms))
+    told = archive.read_session(parse_address(session_id).session)
+    shared = drawn(*redact_session(runtime, archive, told), make_environment(runtime.zone, runtime.clock.now_ms))
     if output is not None:
         write_export(output, shared.value)
     if as_json:
@@ -70,20 +70,22 @@ def share(session_id: str, *, output: Path | None, as_json: bool) -> None:
         click.echo(shared.value, nl=False)
     else:
         click.echo(f"written: {output}", err=True)
-    said = describe_removed(shared.secrets, shared.personal)
+    said = describe_redaction(shared.secrets, shared.personal)
     click.echo(f"{said}; read it through before you pass it on", err=True)
 
 
 def serve_pages(runtime: Runtime, port: int, ready: Callable[[str], None], *, read_only: bool = False) -> None:
     """Serve this machine's sessions until interrupted; `ready` is told the address."""
-    with optional():
+    with optional_import():
         from flightlog.web.render import has_vendor  # noqa: PLC0415 - an extra
-        from flightlog.web.server import Serving, run  # noqa: PLC0415
+        from flightlog.web.server import ServerConfig, run_server  # noqa: PLC0415
 
     if not has_vendor():
         click.echo("charts and live filters are not installed; in a clone: make install", err=True)
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(run(Serving(runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only), ready))
+        runner.run(
+            run_server(ServerConfig(runtime, secrets.token_urlsafe(32), web_root(runtime), port, read_only), ready)
+        )
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:

@@ -12,15 +12,15 @@ from flightlog.archive.door import Archive, open_archive
 from flightlog.model.runtime import Runtime
 from flightlog.model.usage import Breakdown
 from flightlog.usage.report import UsageReport
-from flightlog.web.held import Held
-from flightlog.web.looking import Fingerprint, Looking, fingerprints
-from flightlog.web.searching import Hit, Searching, find
-from flightlog.web.shelf import Shelf
+from flightlog.web.held import SessionPage
+from flightlog.web.looking import Fingerprint, SessionListWatcher, fingerprint_sessions
+from flightlog.web.searching import RowMatch, SearchWorker, find_in_page
+from flightlog.web.shelf import SessionCache
 
 FRESH_S = 3.0
 
 
-class Data:
+class WebData:
     """What is on this machine, read when asked for and kept while it does not change."""
 
     def __init__(self, runtime: Runtime) -> None:
@@ -28,12 +28,12 @@ class Data:
         self.runtime = runtime
         self._opened: tuple[Archive | None, float] = (None, 0.0)
         self._lock = threading.Lock()
-        self._looking = Looking(self._afresh)
-        self._searching = Searching(self._seen_lately)
-        self.shelf = Shelf(self.archive, lambda name: self._looking.titles().get(name, ""))
-        self.listing = self._looking.listing
-        self.titles = self._looking.titles
-        self.search = self._searching.search
+        self._looking = SessionListWatcher(self._reopen_archive)
+        self._searching = SearchWorker(self._listed_archive)
+        self.shelf = SessionCache(self.current_archive, lambda name: self._looking.session_titles().get(name, ""))
+        self.listing = self._looking.current_list
+        self.titles = self._looking.session_titles
+        self.search = self._searching.search_sessions
         self._used: tuple[dict[str, Fingerprint] | None, dict[Breakdown, UsageReport]] = (None, {})
 
     @property
@@ -41,29 +41,29 @@ class Data:
         """Whether the last search did without what is new."""
         return self._searching.is_behind
 
-    def held(self, session: str) -> Held:
+    def load_session_page(self, session: str) -> SessionPage:
         """One session as it stands now."""
-        return self.shelf.held(session)
+        return self.shelf.get(session)
 
-    def find(self, session: str, words: str, most: int) -> list[Hit]:
+    def find_in_session(self, session: str, words: str, most: int) -> list[RowMatch]:
         """Where in a session the words stand."""
-        return find(self.archive(session), self.held(session), words, most)
+        return find_in_page(self.current_archive(session), self.load_session_page(session), words, most)
 
-    def archive(self, session: str = "") -> Archive:
+    def current_archive(self, session: str = "") -> Archive:
         """The archive as of a moment ago; a session it does not know is looked for again."""
         with self._lock:
             archive, opened = self._opened
         # A session that is known is looked at by itself: nobody waits for ten thousand others.
         known = archive is not None and session in archive.recordings
         if archive is None or (not known and (session or time.monotonic() - opened > FRESH_S)):
-            archive = self._afresh()
+            archive = self._reopen_archive()
         if session:
-            archive.find(session)
+            archive.find_recording(session)
         return archive
 
-    def usage(self, breakdowns: Iterable[Breakdown]) -> dict[Breakdown, UsageReport]:
+    def usage_reports(self, breakdowns: Iterable[Breakdown]) -> dict[Breakdown, UsageReport]:
         """Usage and cost of everything, broken down in several ways."""
-        seen = fingerprints(self.archive())
+        seen = fingerprint_sessions(self.current_archive())
         if self._used[0] != seen:
             pipeline = open_archive(self.runtime).usage_pipeline
             self._used = (seen, {by: pipeline.report(by, self.runtime.zone) for by in breakdowns})
@@ -76,13 +76,13 @@ class Data:
         self._searching.close()
         self.shelf.close()
 
-    def _seen_lately(self) -> Archive:
+    def _listed_archive(self) -> Archive:
         """The archive as the list last saw it; being asked keeps the list looking."""
         self.listing()
         archive, _ = self._opened
-        return archive or self._afresh()
+        return archive or self._reopen_archive()
 
-    def _afresh(self) -> Archive:
+    def _reopen_archive(self) -> Archive:
         archive = open_archive(self.runtime)
         archive.recordings  # noqa: B018 - look now, while nobody waits for the lock
         with self._lock:

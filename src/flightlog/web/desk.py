@@ -9,24 +9,24 @@ from jinja2 import Environment
 from msgspec import Struct
 
 from flightlog.model.runtime import Runtime
-from flightlog.web.data import Data
-from flightlog.web.errands import Errands
-from flightlog.web.family import Family
-from flightlog.web.hub import Hub
+from flightlog.web.data import WebData
+from flightlog.web.errands import BackgroundProcesses
+from flightlog.web.family import NavSection
+from flightlog.web.hub import UpdateHub
 
 ACTIVE_MS = 120_000
 Given = ParamSpec("Given")
 Answer = TypeVar("Answer")
 
 
-class Desk(Struct, frozen=True):
+class WebContext(Struct, frozen=True):
     """The parts of one running server."""
 
-    data: Data
+    data: WebData
     templates: Environment
-    hub: Hub
-    families: tuple[Family, ...]
-    errands: Errands
+    hub: UpdateHub
+    families: tuple[NavSection, ...]
+    errands: BackgroundProcesses
     read_only: bool = False
     root: str = ""
     sample: bool = False
@@ -36,7 +36,7 @@ class Desk(Struct, frozen=True):
         """The machine whose sessions are shown."""
         return self.data.runtime
 
-    def html(self, template: str, **values: Any) -> str:
+    def render_html(self, template: str, **values: Any) -> str:
         """Fill a template."""
         common = {
             "read_only": self.read_only,
@@ -48,28 +48,28 @@ class Desk(Struct, frozen=True):
         }
         return self.templates.get_template(template).render({**common, **values})
 
-    async def answer(self, template: str, **values: Any) -> web.Response:
+    async def render_response(self, template: str, **values: Any) -> web.Response:
         """Fill a template, away from the event loop."""
-        return page(await aside(self.html, template, **values))
+        return html_response(await run_blocking(self.render_html, template, **values))
 
     async def answer_with(self, template: str, work: Callable[..., dict[str, Any]], *given: Any) -> web.Response:
         """Fill a template with what `work` returns for this runtime, away from the event loop."""
-        return await self.answer(template, **await aside(work, self.runtime, *given))
+        return await self.render_response(template, **await run_blocking(work, self.runtime, *given))
 
 
-DESK = web.AppKey("desk", Desk)
+DESK = web.AppKey("desk", WebContext)
 
 
-async def aside(work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
+async def run_blocking(work: Callable[Given, Answer], *given: Given.args, **named: Given.kwargs) -> Answer:
     """Do blocking work in a thread."""
     return await asyncio.to_thread(work, *given, **named)
 
 
-def see_other(request: web.Request, path: str) -> web.HTTPSeeOther:
+def redirect_to(request: web.Request, path: str) -> web.HTTPSeeOther:
     """Return the redirect to a page of this server, to be raised after a change."""
     return web.HTTPSeeOther(request.app[DESK].root + path)
 
 
-def page(html: str, status: int = 200) -> web.Response:
+def html_response(html: str, status: int = 200) -> web.Response:
     """Answer with HTML."""
     return web.Response(text=html, content_type="text/html", charset="utf-8", status=status)

@@ -19,7 +19,7 @@ KEPT = 100
 PATIENCE_S = 10.0
 
 
-class Errand:
+class BackgroundProcess:
     """One process."""
 
     def __init__(self, number: int, about: object, process: "subprocess.Popen[str]") -> None:
@@ -28,17 +28,17 @@ class Errand:
         self.about = about
         self.said: deque[str] = deque(maxlen=LINES_KEPT)
         self._process = process
-        self._thread = threading.Thread(target=self._listen, name=f"errand-{number}", daemon=True)
+        self._thread = threading.Thread(target=self._read_stderr, name=f"errand-{number}", daemon=True)
         self._thread.start()
 
     @property
-    def code(self) -> int | None:
+    def exit_code(self) -> int | None:
         """How it ended; None while it runs."""
         return None if self._thread.is_alive() else self._process.returncode
 
     def stop(self) -> None:
         """Interrupt it."""
-        if self.code is None:
+        if self.exit_code is None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(signal.SIGINT)
 
@@ -50,7 +50,7 @@ class Errand:
             self._process.kill()
             self._thread.join(PATIENCE_S)
 
-    def _listen(self) -> None:
+    def _read_stderr(self) -> None:
         assert self._process.stderr is not None, "its talk is piped"
         for line in self._process.stderr:
             self.said.append(line.rstrip("\n")[:1000])
@@ -58,41 +58,41 @@ class Errand:
         self._process.wait()
 
 
-class Errands:
+class BackgroundProcesses:
     """Those of one server."""
 
     def __init__(self) -> None:
         """Begin with none."""
         self._lock = threading.Lock()
-        self._all: dict[int, Errand] = {}
+        self._all: dict[int, BackgroundProcess] = {}
         self._last = 0
 
-    def start(self, about: object, begin: "Callable[[], subprocess.Popen[str]]") -> Errand:
+    def start_process(self, about: object, begin: "Callable[[], subprocess.Popen[str]]") -> BackgroundProcess:
         """Start one, unless too many run."""
         with self._lock:
-            if sum(each.code is None for each in self._all.values()) >= AT_ONCE:
+            if sum(each.exit_code is None for each in self._all.values()) >= AT_ONCE:
                 raise Conflict(f"{AT_ONCE} replays are running already", hint="wait until one of them ended")
             self._last += 1
-            errand = self._all[self._last] = Errand(self._last, about, begin())
-            ended = [number for number, each in self._all.items() if each.code is not None]
+            errand = self._all[self._last] = BackgroundProcess(self._last, about, begin())
+            ended = [number for number, each in self._all.items() if each.exit_code is not None]
             for number in ended[: max(len(self._all) - KEPT, 0)]:
                 del self._all[number]
             return errand
 
-    def find(self, number: int) -> Errand:
+    def find_process(self, number: int) -> BackgroundProcess:
         """The one with this number."""
         found = self._all.get(number)
         if found is None:
             raise NotFound(f"no replay {number} was started by this server", hint="flightlog lab list")
         return found
 
-    def all(self) -> list[Errand]:
+    def list_processes(self) -> list[BackgroundProcess]:
         """Those it knows, the latest first."""
         return list(self._all.values())[::-1]
 
-    def close(self) -> None:
+    def close_all(self) -> None:
         """End what runs."""
-        for each in self.all():
+        for each in self.list_processes():
             each.stop()
-        for each in self.all():
+        for each in self.list_processes():
             each.close()

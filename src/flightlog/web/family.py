@@ -7,7 +7,7 @@ from aiohttp import web
 from msgspec import Struct
 
 
-class Family(Struct, frozen=True):
+class NavSection(Struct, frozen=True):
     """Some pages that belong together; `templates` are those it is the current entry for."""
 
     title: str

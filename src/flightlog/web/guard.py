@@ -31,7 +31,7 @@ HEADERS = {
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Guard:
+class AccessGuard:
     """Holds the token and the ids of the browsers that signed in; decides about one request at a time."""
 
     def __init__(self, token: str, root: str, *, read_only: bool = False) -> None:
@@ -42,68 +42,70 @@ class Guard:
         self._sessions: set[str] = set()
         self._read_only = read_only
 
-    def middleware(self) -> Middleware:
+    def build_middleware(self) -> Middleware:
         """The check as aiohttp wants it; it belongs first in the list."""
 
         @web.middleware
         async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-            refusal = self._refusal(request)
+            refusal = self._refuse_request(request)
             return refusal if refusal is not None else await handler(request)
 
         return check
 
-    def _refusal(self, request: web.Request) -> web.StreamResponse | None:
+    def _refuse_request(self, request: web.Request) -> web.StreamResponse | None:
         # The Host header may be wrong; a client that is gone already has no transport.
         port: int = request.transport.get_extra_info("sockname")[1] if request.transport else 0
         hosts = {f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"}
         if request.headers.get("Host", "") not in hosts:
-            return _plain(403, "This server answers to its own address only.")
+            return _text_response(403, "This server answers to its own address only.")
         if not request.path.startswith(self._front):
-            return _plain(404, "Open the address that `flightlog serve` printed.")
+            return _text_response(404, "Open the address that `flightlog serve` printed.")
         origin = request.headers.get("Origin")
         if origin is not None and origin not in {f"http://{host}" for host in hosts}:
-            return _plain(403, "Another site may not ask.")
+            return _text_response(403, "Another site may not ask.")
         if request.headers.get("Sec-Fetch-Site") in OTHER_SITES and not self._is_opened_link(request):
-            return _plain(403, "Another site led here. Open the address that `flightlog serve` printed.")
+            return _text_response(403, "Another site led here. Open the address that `flightlog serve` printed.")
         if request.method not in READING or "Upgrade" in request.headers:
-            refused = self._refused_write(request, origin)
+            refused = self._refuse_write(request, origin)
             if refused is not None:
                 return refused
-        return self._signed_in(request, port)
+        return self._check_sign_in(request, port)
 
-    def _refused_write(self, request: web.Request, origin: str | None) -> web.StreamResponse | None:
+    def _refuse_write(self, request: web.Request, origin: str | None) -> web.StreamResponse | None:
         if self._read_only:
-            return _plain(403, "Started with --read-only: nothing can be changed from here.")
+            return _text_response(403, "Started with --read-only: nothing can be changed from here.")
         if origin is None or request.headers.get(WRITE_HEADER) != "1":
-            return _plain(403, f"A write needs an Origin of ours and the header {WRITE_HEADER}.")
+            return _text_response(403, f"A write needs an Origin of ours and the header {WRITE_HEADER}.")
         return None
 
-    def _signed_in(self, request: web.Request, port: int) -> web.StreamResponse | None:
+    def _check_sign_in(self, request: web.Request, port: int) -> web.StreamResponse | None:
         name = f"flightlog-{port}"
-        if self._signs_in(request):
+        if self._is_sign_in(request):
             given = request.query["token"].encode("utf-8", "replace")
             if not secrets.compare_digest(given, self._token.encode()):
-                return _plain(401, "That token is not this server's. `flightlog serve` prints the right address.")
+                return _text_response(
+                    401, "That token is not this server's. `flightlog serve` prints the right address."
+                )
             session = secrets.token_urlsafe(32)
             self._sessions.add(session)
-            welcome = self._welcome(request)
+            welcome = self._redirect_to_front(request)
             # No age: the ids end with this process, so a cookie that outlives the browser would be of no use.
             welcome.set_cookie(name, session, path=self._front, httponly=True, samesite="Strict")
             return welcome
         if request.cookies.get(name, "") not in self._sessions:
-            return _plain(401, "Open the address that `flightlog serve` printed; it carries the token.")
+            return _text_response(401, "Open the address that `flightlog serve` printed; it carries the token.")
         return None
 
-    def _signs_in(self, request: web.Request) -> bool:
+    def _is_sign_in(self, request: web.Request) -> bool:
         return "token" in request.query and request.path == self._front and request.method in READING
 
     def _is_opened_link(self, request: web.Request) -> bool:
         """Say whether the sign-in address was opened in a tab of its own, by a link or the private file of `serve`."""
         sent = request.headers
         is_tab = (sent.get("Sec-Fetch-Mode"), sent.get("Sec-Fetch-Dest")) == ("navigate", "document")
-        return is_tab and self._signs_in(request)
+        return is_tab and self._is_sign_in(request)
 
-    def _welcome(self, request: web.Request) -> web.Response:
+    def _redirect_to_front(self, request: web.Request) -> web.Response:
         """Return the way to the first page. A strict cookie does not go along a redirect that another site began."""
         if request.headers.get("Sec-Fetch-Site") not in OTHER_SITES:
             return web.Response(status=303, headers={"Location": self._front})
@@ -118,5 +120,5 @@ async def add_headers(_request: web.Request, response: web.StreamResponse) -> No
     response.headers.pop("Server", None)
 
 
-def _plain(status: int, text: str) -> web.Response:
+def _text_response(status: int, text: str) -> web.Response:
     return web.Response(status=status, text=text + "\n", content_type="text/plain", charset="utf-8")

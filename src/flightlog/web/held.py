@@ -11,7 +11,17 @@ from msgspec.structs import replace
 
 from flightlog.archive import Archive
 from flightlog.model.errors import NotFound
-from flightlog.model.events import Block, Entry, Prompted, Replied, Text, Thinking, ToolReturned, ToolUse, words
+from flightlog.model.events import (
+    AssistantReply,
+    Block,
+    Entry,
+    Text,
+    Thinking,
+    ToolResult,
+    ToolUse,
+    UserPrompt,
+    text_of,
+)
 from flightlog.model.session import Note, NoteKind, Session, Step, Turn
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import fold_session
@@ -23,7 +33,7 @@ KINDS = {RowMark.TURN: RowKind.TURN, RowMark.STEP: RowKind.STEP}
 GONE = Note(NoteKind.REMARK, "no longer in the recording")
 
 
-class Shown(Struct, frozen=True):
+class PageRow(Struct, frozen=True):
     """One row, its words included; `lanes` are the subagents it started."""
 
     id: str
@@ -32,12 +42,12 @@ class Shown(Struct, frozen=True):
     lanes: tuple[SubagentSummary, ...] = ()
 
     @property
-    def failed(self) -> int:
+    def failure_count(self) -> int:
         """How many things went wrong here."""
         return count_failures(self.item)
 
 
-class Held:
+class SessionPage:
     """One session as it stood at one moment."""
 
     def __init__(self, archive: Archive, outline: SessionOutline, version: str = "", title: str = "") -> None:
@@ -55,78 +65,86 @@ class Held:
         """About how many bytes this takes."""
         return sum(len(chunk) + 40 for thread in self.outline.threads.values() for chunk in thread.chunks)
 
-    def lane(self, name: str) -> SubagentSummary:
+    def find_subagent(self, name: str) -> SubagentSummary:
         """A subagent by its id."""
         found = next((each for each in self.outline.subagents if each.id == name), None)
         if found is None:
             raise NotFound(f"no subagent {name[:40]!r} in this session", hint="flightlog session show")
         return found
 
-    def thread(self, lane: str = "") -> ThreadOutline:
+    def thread_of(self, lane: str = "") -> ThreadOutline:
         """The rows of a thread."""
         return self.outline.threads[lane]
 
-    def bars(self, lane: str = "") -> list[TimelineBar]:
+    def timeline_bars(self, lane: str = "") -> list[TimelineBar]:
         """The strip of a thread, added up once."""
         if lane not in self._bars:
-            self._bars[lane] = self.thread(lane).sum_bars()
+            self._bars[lane] = self.thread_of(lane).sum_bars()
         return self._bars[lane]
 
-    def files(self, lane: str = "") -> list[tuple[str, str]]:
+    def changed_files(self, lane: str = "") -> list[tuple[str, str]]:
         """Every file a thread changed, with the row that did so last."""
         if lane not in self._files:
-            thread = self.thread(lane)
+            thread = self.thread_of(lane)
             self._files[lane] = [(path, thread.id_at(row)) for path, row in list(thread.files.items())[:FILES_MAX]]
         return self._files[lane]
 
-    def firsts(self, lane: str = "") -> list[str]:
+    def first_row_ids(self, lane: str = "") -> list[str]:
         """The id of each chunk's first row."""
         if lane not in self._firsts:
-            self._firsts[lane] = self.thread(lane).first_ids()
+            self._firsts[lane] = self.thread_of(lane).first_ids()
         return self._firsts[lane]
 
-    def chunk(self, number: int, lane: str = "") -> list[Shown]:
+    def load_chunk(self, number: int, lane: str = "") -> list[PageRow]:
         """The rows of one chunk."""
-        total = self.thread(lane).total
-        return self.shown(range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, total)), lane)
+        total = self.thread_of(lane).total
+        return self.load_rows(range(number * CHUNK_ROWS, min((number + 1) * CHUNK_ROWS, total)), lane)
 
-    def shown(self, rows: Sequence[int], lane: str = "") -> list[Shown]:
+    def load_rows(self, rows: Sequence[int], lane: str = "") -> list[PageRow]:
         """Some rows, read from the recording."""
-        thread = self.thread(lane)
-        records = [thread.read_records(row, row + 1)[0] for row in rows] if not _is_run(rows) else _run(thread, rows)
-        read = _Read(self._archive.records_at(sorted({place for record in records for place in self._places(record)})))
-        return [self._shown(thread, row, record, read) for row, record in zip(rows, records, strict=True)]
+        thread = self.thread_of(lane)
+        records = (
+            [thread.read_records(row, row + 1)[0] for row in rows]
+            if not _is_run(rows)
+            else _read_row_range(thread, rows)
+        )
+        read = _RowContent(
+            self._archive.read_entries_at(
+                sorted({place for record in records for place in self._record_locations(record)})
+            )
+        )
+        return [self._build_row(thread, row, record, read) for row, record in zip(rows, records, strict=True)]
 
     @functools.cached_property
     def rows_by_location(self) -> dict[tuple[str, int], tuple[str, int]]:
         """Which row, of which thread, a record belongs to."""
         return dict(self.outline.rows_by_location())
 
-    def _places(self, record: RowRecord) -> list[tuple[str, int, int]]:
+    def _record_locations(self, record: RowRecord) -> list[tuple[str, int, int]]:
         return [(self.outline.files[file], offset, length) for file, offset, length in record.locations]
 
-    def _shown(self, thread: ThreadOutline, row: int, record: RowRecord, read: "_Read") -> Shown:
+    def _build_row(self, thread: ThreadOutline, row: int, record: RowRecord, read: "_RowContent") -> PageRow:
         name, mark = thread.id_at(row), thread.marks[row]
         item: Turn | Step | Note
         if mark == RowMark.TURN:
-            item = _turn(int(name), record, read)
+            item = _build_turn(int(name), record, read)
         elif record.content is not None:
             item = record.content
         else:
-            found = read.step(self._places(record))
+            found = read.find_step(self._record_locations(record))
             item = replace(found, number=int(name.partition(".")[2])) if found else GONE
         if isinstance(item, Note):
             mark = RowMark.NOTE if mark == RowMark.STEP else mark
-        return Shown(name, KINDS.get(RowMark(mark), RowKind.NOTE), item, self._lanes(item, record))
+        return PageRow(name, KINDS.get(RowMark(mark), RowKind.NOTE), item, self._subagents_of_row(item, record))
 
-    def _lanes(self, item: Turn | Step | Note, record: RowRecord) -> tuple[SubagentSummary, ...]:
+    def _subagents_of_row(self, item: Turn | Step | Note, record: RowRecord) -> tuple[SubagentSummary, ...]:
         if record.subagent:
-            return (self.lane(record.subagent),)
+            return (self.find_subagent(record.subagent),)
         calls = [call.id for call in item.calls] if isinstance(item, Step) else []
-        return tuple(self._started[call] for call in calls if call in self._started)
+        return tuple(self._subagents_by_call[call] for call in calls if call in self._subagents_by_call)
 
     @functools.cached_property
-    def _started(self) -> dict[str, SubagentSummary]:
+    def _subagents_by_call(self) -> dict[str, SubagentSummary]:
         return {lane.call_id: lane for lane in self.outline.subagents if lane.call_id}
 
 
@@ -134,18 +152,18 @@ def _is_run(rows: Sequence[int]) -> bool:
     return isinstance(rows, range) and rows.step == 1
 
 
-def _run(thread: ThreadOutline, rows: Sequence[int]) -> list[RowRecord]:
+def _read_row_range(thread: ThreadOutline, rows: Sequence[int]) -> list[RowRecord]:
     return thread.read_records(rows[0], rows[-1] + 1) if rows else []
 
 
-def _turn(number: int, record: RowRecord, read: "_Read") -> Turn:
+def _build_turn(number: int, record: RowRecord, read: "_RowContent") -> Turn:
     header = record.turn
     assert header is not None, "the row of a turn has a header"
     prompt = read.prompts.get(header.uuid, header.prompt) if record.locations else header.prompt
     return Turn(number, header.kind, prompt, header.at_ms, (), rewound=header.rewound, uuid=header.uuid)
 
 
-class _Read:
+class _RowContent:
     """Records read again, as the steps and prompts they make."""
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -153,29 +171,29 @@ class _Read:
         read = [replace(entry, lane="") for entry in entries]
         session = fold_session("", "", price, read)
         self._steps = {uuid: step for step in session.steps for uuid in step.uuids}
-        self._uuids = {(each.path, each.offset): each.uuid for each in read if isinstance(each.event, Replied)}
+        self._uuids = {(each.path, each.offset): each.uuid for each in read if isinstance(each.event, AssistantReply)}
         self.prompts = {turn.uuid: turn.prompt for turn in session.turns}
 
-    def step(self, places: Iterable[tuple[str, int, int]]) -> Step | None:
+    def find_step(self, places: Iterable[tuple[str, int, int]]) -> Step | None:
         """The step made of these records."""
         uuids = (self._uuids.get((path, offset)) for path, offset, _ in places)
         return next((self._steps[uuid] for uuid in uuids if uuid in self._steps), None)
 
 
-def text_of(entry: Entry) -> str:
+def searchable_text(entry: Entry) -> str:
     """The words of a record that a page shows, for finding."""
     match entry.event:
-        case Prompted() as event:
-            return words(event.content)
-        case ToolReturned() as event:
-            return words(event.content)
-        case Replied() as event:
-            return "\n".join(_text(block) for block in event.content)
+        case UserPrompt() as event:
+            return text_of(event.content)
+        case ToolResult() as event:
+            return text_of(event.content)
+        case AssistantReply() as event:
+            return "\n".join(_block_text(block) for block in event.content)
         case _:
             return ""
 
 
-def _text(block: Block) -> str:
+def _block_text(block: Block) -> str:
     match block:
         case Text() | Thinking():
             return block.text

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from flightlog.archive import Archive, Recording
+from flightlog.archive import Archive, SessionFiles
 from flightlog.views.session.outline import SessionSummary
 
 LOOK_EVERY_S = 1.0
@@ -19,7 +19,7 @@ PUBLISH_EVERY_S = 0.4
 Fingerprint = tuple[tuple[str, int, int], ...]
 
 
-class Listing(Struct, frozen=True):
+class SessionListing(Struct, frozen=True):
     """The sessions known so far, newest first, and how many are still to be read."""
 
     sessions: tuple[SessionSummary, ...]
@@ -27,13 +27,13 @@ class Listing(Struct, frozen=True):
     version: int = 0
 
 
-class Looking:
+class SessionListWatcher:
     """Looks at the archive again and again, as long as somebody asks."""
 
     def __init__(self, archive: Callable[[], Archive]) -> None:
         """Look at what `archive` opens afresh."""
         self._archive = archive
-        self._listing = Listing((), 0)
+        self._listing = SessionListing((), 0)
         self._asked = threading.Event()
         self._known = threading.Event()
         self._closed = threading.Event()
@@ -42,17 +42,17 @@ class Looking:
         self._seen: dict[str, Fingerprint] = {}
         self._titles: tuple[int, dict[str, str]] = (0, {})
 
-    def listing(self) -> Listing:
+    def current_list(self) -> SessionListing:
         """The list as it is now; the first caller waits a moment for something to show."""
         self._asked.set()
         with self._lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._keep_up, name="flightlog-list", daemon=True)
+                self._thread = threading.Thread(target=self._run_watcher, name="flightlog-list", daemon=True)
                 self._thread.start()
         self._known.wait(FIRST_WAIT_S)
         return self._listing
 
-    def titles(self) -> dict[str, str]:
+    def session_titles(self) -> dict[str, str]:
         """What the list calls each session."""
         listing = self._listing
         if self._titles[0] != listing.version:
@@ -66,47 +66,47 @@ class Looking:
         if self._thread is not None:
             self._thread.join(5)
 
-    def _keep_up(self) -> None:
+    def _run_watcher(self) -> None:
         while not self._closed.is_set():
             self._asked.wait()
             self._asked.clear()
             began = time.monotonic()
             if not self._closed.is_set():
-                self._look()
+                self._refresh()
             self._closed.wait(max(LOOK_EVERY_S, REST * (time.monotonic() - began)))
 
-    def _look(self) -> None:
+    def _refresh(self) -> None:
         """Read what changed since the last look; a first look shows what it has as it goes."""
         archive = self._archive()
-        seen = fingerprints(archive)
+        seen = fingerprint_sessions(archive)
         if seen != self._seen or not self._known.is_set():
             told: list[SessionSummary] = []
             first, published = not self._listing.sessions, time.monotonic()
             if first:
-                self._publish(told, len(seen))
-            for summary in archive.sessions():
+                self._replace_list(told, len(seen))
+            for summary in archive.iter_summaries():
                 if self._closed.is_set():
                     return
                 told.append(summary)
                 if first and time.monotonic() - published > PUBLISH_EVERY_S:
-                    self._publish(told, len(seen) - len(told))
+                    self._replace_list(told, len(seen) - len(told))
                     self._known.set()
                     published = time.monotonic()
-            self._publish(told, 0)
+            self._replace_list(told, 0)
             self._seen = seen
             archive.usage_pipeline.save()
         self._known.set()
 
-    def _publish(self, told: list[SessionSummary], pending: int) -> None:
+    def _replace_list(self, told: list[SessionSummary], pending: int) -> None:
         before = self._listing
         if len(told) != len(before.sessions) or pending != before.pending or tuple(told) != before.sessions:
-            self._listing = Listing(tuple(told), pending, before.version + 1)
+            self._listing = SessionListing(tuple(told), pending, before.version + 1)
 
 
-def fingerprints(archive: Archive) -> dict[str, Fingerprint]:
+def fingerprint_sessions(archive: Archive) -> dict[str, Fingerprint]:
     """How every session's files stand."""
-    return {name: _fingerprint(each) for name, each in archive.recordings.items()}
+    return {name: _fingerprint_recording(each) for name, each in archive.recordings.items()}
 
 
-def _fingerprint(recording: Recording) -> Fingerprint:
+def _fingerprint_recording(recording: SessionFiles) -> Fingerprint:
     return tuple((file.path, file.size, file.changed_ns) for file in recording.files)

@@ -10,7 +10,7 @@ import nh3
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
-from flightlog.model.text import inert
+from flightlog.model.text import make_inert
 
 CHARS_MAX = 60_000
 _TAGS = frozenset(
@@ -20,12 +20,12 @@ _TAGS = frozenset(
 
 
 @functools.lru_cache(maxsize=2_000)
-def rendered(text: str) -> Markup:
+def render_markdown(text: str) -> Markup:
     """Render `text`; a very long one is shown as it is written."""
     if len(text) > CHARS_MAX:
-        return Markup("<pre>") + inert(text) + Markup("</pre>")
+        return Markup("<pre>") + make_inert(text) + Markup("</pre>")
     html = nh3.clean(
-        _parser().render(inert(text)),
+        _markdown_parser().render(make_inert(text)),
         tags=set(_TAGS),
         attributes={"a": {"href"}, "ol": {"start"}},
         url_schemes={"http", "https", "mailto"},
@@ -35,6 +35,6 @@ def rendered(text: str) -> Markup:
 
 
 @functools.cache
-def _parser() -> MarkdownIt:
+def _markdown_parser() -> MarkdownIt:
     plain = MarkdownIt("commonmark", {"html": False, "linkify": False})
     return plain.enable(["table", "strikethrough"]).disable("image")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from flightlog.lab.statistics.divergence import Node
+from flightlog.lab.statistics.divergence import PathNode
 from flightlog.model.text import one_line
 
 COLUMN = 210
@@ -14,7 +14,7 @@ LABEL_CHARS = 27
 NODES_MAX = 400
 
 
-class Dot(Struct, frozen=True):
+class DiagramNode(Struct, frozen=True):
     """A stretch of steps that some ways have in common; `first` and `last` are their numbers."""
 
     x: float
@@ -28,45 +28,45 @@ class Dot(Struct, frozen=True):
     ends: tuple[str, ...]
 
 
-class Line(Struct, frozen=True):
+class DiagramEdge(Struct, frozen=True):
     """From one stretch to the next."""
 
     path: str
     weight: float
 
 
-class Drawing(Struct, frozen=True):
+class Diagram(Struct, frozen=True):
     """A tree, laid out."""
 
     width: int
     height: int
-    dots: tuple[Dot, ...]
-    lines: tuple[Line, ...]
+    dots: tuple[DiagramNode, ...]
+    lines: tuple[DiagramEdge, ...]
     left_out: int = 0
 
 
-class _Stretch(Struct):
-    nodes: list[Node]
-    below: list["_Stretch"]
+class _DiagramSegment(Struct):
+    nodes: list[PathNode]
+    below: list["_DiagramSegment"]
     column: int
     row: float = 0.0
 
 
-def drawn(root: Node) -> Drawing:
+def draw_diagram(root: PathNode) -> Diagram:
     """Lay a tree out: time to the right, ways one below the other."""
-    top, left_out = _stretches(root)
-    every = list(_walk(top))
-    rows = _place(top)
+    top, left_out = _join_stretches(root)
+    every = list(_iter_stretches(top))
+    rows = _assign_rows(top)
     most = max(len(root.places), 1)
-    dots = tuple(_dot(each, most) for each in every)
-    lines = tuple(_line(each, child, most) for each in every for child in each.below)
+    dots = tuple(_draw_dot(each, most) for each in every)
+    lines = tuple(_draw_edge(each, child, most) for each in every for child in each.below)
     width = (max(each.column for each in every) + 1) * COLUMN + MARGIN
-    return Drawing(width, max(rows, 1) * ROW + MARGIN, dots, lines, left_out)
+    return Diagram(width, max(rows, 1) * ROW + MARGIN, dots, lines, left_out)
 
 
-def _stretches(root: Node) -> tuple[_Stretch, int]:
+def _join_stretches(root: PathNode) -> tuple[_DiagramSegment, int]:
     """Join what follows without a choice into one stretch; a tree too large to look at is cut."""
-    top = _Stretch([root], [], 0)
+    top = _DiagramSegment([root], [], 0)
     waiting, count, left_out = [top], 1, 0
     while waiting:
         each = waiting.pop(0)
@@ -76,17 +76,17 @@ def _stretches(root: Node) -> tuple[_Stretch, int]:
             if count >= NODES_MAX:
                 left_out += 1
                 continue
-            below = _Stretch([child], [], each.column + 1)
+            below = _DiagramSegment([child], [], each.column + 1)
             each.below.append(below)
             waiting.append(below)
             count += 1
     return top, left_out
 
 
-def _place(top: _Stretch) -> int:
+def _assign_rows(top: _DiagramSegment) -> int:
     """Give each end a row, and whatever leads there the middle of its rows; return how many there are."""
     rows = 0
-    for each in reversed(list(_walk(top))):
+    for each in reversed(list(_iter_stretches(top))):
         if not each.below:
             each.row = rows
             rows += 1
@@ -95,7 +95,7 @@ def _place(top: _Stretch) -> int:
     return rows
 
 
-def _walk(top: _Stretch) -> Iterator[_Stretch]:
+def _iter_stretches(top: _DiagramSegment) -> Iterator[_DiagramSegment]:
     waiting = [top]
     while waiting:
         each = waiting.pop()
@@ -103,22 +103,22 @@ def _walk(top: _Stretch) -> Iterator[_Stretch]:
         waiting += each.below
 
 
-def _at(each: _Stretch) -> tuple[float, float]:
+def _coordinates_of(each: _DiagramSegment) -> tuple[float, float]:
     return MARGIN + each.column * COLUMN, MARGIN + each.row * ROW + ROW / 3
 
 
-def _dot(each: _Stretch, most: int) -> Dot:
-    x, y = _at(each)
+def _draw_dot(each: _DiagramSegment, most: int) -> DiagramNode:
+    x, y = _coordinates_of(each)
     first, last = each.nodes[0], each.nodes[-1]
     steps = [node for node in each.nodes if node.depth]
     title = "\n".join(f"{node.depth}: {one_line(node.action.label, 160)}" for node in steps[:20])
     label = one_line(first.action.label, LABEL_CHARS)
     ways = len(first.places)
-    return Dot(x, y, 3 + 5 * ways / most, first.depth, last.depth, label, title, ways, tuple(last.ends))
+    return DiagramNode(x, y, 3 + 5 * ways / most, first.depth, last.depth, label, title, ways, tuple(last.ends))
 
 
-def _line(one: _Stretch, other: _Stretch, most: int) -> Line:
-    (x, y), (to_x, to_y) = _at(one), _at(other)
+def _draw_edge(one: _DiagramSegment, other: _DiagramSegment, most: int) -> DiagramEdge:
+    (x, y), (to_x, to_y) = _coordinates_of(one), _coordinates_of(other)
     bend = to_x - COLUMN * 0.12
     path = f"M{x:.1f} {y:.1f} H{bend - 14:.1f} C{bend:.1f} {y:.1f} {bend - 8:.1f} {to_y:.1f} {to_x:.1f} {to_y:.1f}"
-    return Line(path, 1 + 4 * len(other.nodes[0].places) / most)
+    return DiagramEdge(path, 1 + 4 * len(other.nodes[0].places) / most)

@@ -15,17 +15,17 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from flightlog.model.events import Image
-from flightlog.model.session import Lane, ToolCall, Turn
-from flightlog.model.text import counted, inert, one_line
+from flightlog.model.session import Subagent, ToolCall, Turn
+from flightlog.model.text import make_inert, one_line, pluralize
 from flightlog.model.usage import Cost, CostSource, format_cost
-from flightlog.views.arguments import arguments
-from flightlog.views.health import health
+from flightlog.views.arguments import format_arguments
+from flightlog.views.health import judge_health
 from flightlog.views.session.edits import changed_files, diff_of_call
 from flightlog.views.session.outline import SubagentSummary
 from flightlog.views.session.timeline import TimelineRow
-from flightlog.views.story import moment
-from flightlog.web.held import Shown
-from flightlog.web.markdown import rendered
+from flightlog.views.story import format_timestamp
+from flightlog.web.held import PageRow
+from flightlog.web.markdown import render_markdown
 
 HERE = Path(__file__).parent
 STATIC = HERE / "static"
@@ -46,7 +46,7 @@ class Excerpt(str):
     more: int
 
 
-def environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") -> Environment:
+def make_environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") -> Environment:
     """Make the template environment for one server, whose pages live below `root`, or for one share file."""
     env = Environment(
         loader=FileSystemLoader(HERE / "templates"),
@@ -56,35 +56,37 @@ def environment(zone: tzinfo, now_ms: Callable[[], int], root: str = "") -> Envi
         lstrip_blocks=True,
     )
     env.filters.update(
-        ago=lambda at_ms: ago(at_ms, now_ms()),
-        arguments=lambda call: inert(arguments(call.input)),
+        ago=lambda at_ms: format_age(at_ms, now_ms()),
+        arguments=lambda call: make_inert(format_arguments(call.input)),
         brief=lambda address: _UUID.sub(lambda found: found[0][:8], address),
-        bytes=size,
+        bytes=format_bytes,
         changes=diff_of_call,
-        compact=compact,
-        cost=_cost,
-        counted=counted,
+        compact=format_count,
+        cost=_render_cost,
+        counted=pluralize,
         data_uri=data_uri,
-        duration=duration,
-        excerpt=excerpt,
+        duration=format_duration,
+        excerpt=make_excerpt,
         files=changed_files,
-        flat=lambda text: re.sub(r"\s+", " ", inert(text)),
-        folder=lambda path: inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
-        gist=gist,
-        given=lambda told: arguments(told["input"]),
-        health=health,
-        inert=inert,
-        iso=_iso,
-        lane_steps=lane_steps,
+        flat=lambda text: re.sub(r"\s+", " ", make_inert(text)),
+        folder=lambda path: make_inert(path.rstrip("/").rsplit("/", 1)[-1]) or "?",
+        gist=summarize_call,
+        given=lambda told: format_arguments(told["input"]),
+        health=judge_health,
+        inert=make_inert,
+        iso=_format_iso,
+        lane_steps=count_subagent_steps,
         line=one_line,
-        markdown=rendered,
+        markdown=render_markdown,
         model=short_model,
         money=lambda usd: format_cost(Cost(usd, CostSource.TABLE)),
-        print=row_print,
+        print=row_fingerprint,
         short=lambda session: session[:8],
-        when=lambda at_ms, form="%Y-%m-%d %H:%M": moment(at_ms, zone, form),
+        when=lambda at_ms, form="%Y-%m-%d %H:%M": format_timestamp(at_ms, zone, form),
     )
-    env.globals.update(asset=lambda name: root + asset(name), has_vendor=has_vendor, root=root, took=took)
+    env.globals.update(
+        asset=lambda name: root + asset_address(name), has_vendor=has_vendor, root=root, took=format_tool_duration
+    )
     return env
 
 
@@ -94,13 +96,13 @@ def has_vendor() -> bool:
 
 
 @functools.cache
-def asset(name: str) -> str:
+def asset_address(name: str) -> str:
     """The address of a static file below the root; it changes with the content, so that a browser may keep it."""
     digest = hashlib.blake2b((STATIC / name).read_bytes(), digest_size=6).hexdigest()
     return f"/static/{name}?v={digest}"
 
 
-def compact(number: int) -> str:
+def format_count(number: int) -> str:
     """Write a count short: 1,234 as 1.2 k, 5,600,000 as 5.6 M."""
     for unit, factor in (("G", 1_000_000_000), ("M", 1_000_000), ("k", 1_000)):
         if abs(number) >= factor:
@@ -108,7 +110,7 @@ def compact(number: int) -> str:
     return f"{number:,}"
 
 
-def size(count: int) -> str:
+def format_bytes(count: int) -> str:
     """Write a number of bytes."""
     for unit, factor in (("GB", 1_000_000_000), ("MB", 1_000_000), ("kB", 1_000)):
         if count >= factor:
@@ -116,7 +118,7 @@ def size(count: int) -> str:
     return f"{count} bytes"
 
 
-def duration(ms: int | None) -> str:
+def format_duration(ms: int | None) -> str:
     """Write a length of time."""
     if ms is None:
         return "?"
@@ -130,35 +132,35 @@ def duration(ms: int | None) -> str:
     return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
 
 
-def ago(at_ms: int | None, now_ms: int) -> str:
+def format_age(at_ms: int | None, now_ms: int) -> str:
     """Say how long ago."""
     if not at_ms:
         return "?"
     seconds = max(now_ms - at_ms, 0) // 1000
     for unit, length in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if seconds >= length:
-            return f"{counted(seconds // length, unit)} ago"
-    return f"{counted(seconds, 'second')} ago"
+            return f"{pluralize(seconds // length, unit)} ago"
+    return f"{pluralize(seconds, 'second')} ago"
 
 
-def took(call: ToolCall) -> str:
+def format_tool_duration(call: ToolCall) -> str:
     """How long a tool ran, when both ends are on record."""
     known = call.started_ms is not None and call.ended_ms is not None
-    return duration(call.ended_ms - call.started_ms) if known else ""  # type: ignore[operator]
+    return format_duration(call.ended_ms - call.started_ms) if known else ""  # type: ignore[operator]
 
 
-def gist(call: ToolCall) -> str:
+def summarize_call(call: ToolCall) -> str:
     """The telling part of a tool call in one line."""
-    return one_line(arguments(call.input).split("\n", 1)[0], 220)
+    return one_line(format_arguments(call.input).split("\n", 1)[0], 220)
 
 
-def excerpt(text: str, lines: int = OUTPUT_LINES) -> Excerpt:
+def make_excerpt(text: str, lines: int = OUTPUT_LINES) -> Excerpt:
     """Cut a text to its first lines; `more` says how many were left out."""
     body = text.strip("\n")
     most = OUTPUT_CHARS if lines else WHOLE_CHARS
     given = body[:most].split("\n")
     kept = given[:lines] if lines else given
-    cut = Excerpt(inert("\n".join(kept)))
+    cut = Excerpt(make_inert("\n".join(kept)))
     cut.more = body.count("\n") + 1 - len(kept) or int(len(body) > most)
     return cut
 
@@ -171,28 +173,28 @@ def data_uri(image: Image) -> str:
 
 def short_model(name: str) -> str:
     """A model's name without vendor and date."""
-    return re.sub(r"-20\d{6}$", "", inert(name).removeprefix("claude-")) or "?"
+    return re.sub(r"-20\d{6}$", "", make_inert(name).removeprefix("claude-")) or "?"
 
 
-def row_print(row: TimelineRow | Shown) -> str:
+def row_fingerprint(row: TimelineRow | PageRow) -> str:
     """A short print of a row's content, by which a page tells whether it has this version."""
     item = row.item
     said = repr((item.prompt, item.rewound) if isinstance(item, Turn) else item)
-    said += repr([(lane.id, lane_steps(lane)) for lane in row.lanes])
+    said += repr([(lane.id, count_subagent_steps(lane)) for lane in row.lanes])
     return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
 
 
-def lane_steps(lane: Lane | SubagentSummary) -> int:
+def count_subagent_steps(lane: Subagent | SubagentSummary) -> int:
     """How many steps a subagent took."""
     return lane.steps if isinstance(lane, SubagentSummary) else sum(len(turn.steps) for turn in lane.turns)
 
 
-def _cost(cost: Cost) -> Markup:
+def _render_cost(cost: Cost) -> Markup:
     """An amount, small and honest: unknown is a word, another source than the price table is said."""
     if cost.usd is None:
         return Markup('<span class="soft">cost unknown</span>')
     return Markup('<span class="cost">{}</span>').format(format_cost(cost))
 
 
-def _iso(at_ms: int | None) -> str:
+def _format_iso(at_ms: int | None) -> str:
     return datetime.fromtimestamp((at_ms or 0) / 1000, tz=UTC).isoformat(timespec="seconds")

@@ -19,14 +19,14 @@ from msgspec import Struct
 from flightlog.app.paths import reads_samples
 from flightlog.model.errors import Conflict, FlightlogError, Invalid, NotFound, Unavailable
 from flightlog.model.runtime import Runtime
-from flightlog.web.data import Data
-from flightlog.web.desk import DESK, Desk, page
-from flightlog.web.errands import Errands
-from flightlog.web.guard import Guard, add_headers
-from flightlog.web.hub import Hub
-from flightlog.web.news import news
+from flightlog.web.data import WebData
+from flightlog.web.desk import DESK, WebContext, html_response
+from flightlog.web.errands import BackgroundProcesses
+from flightlog.web.guard import AccessGuard, add_headers
+from flightlog.web.hub import UpdateHub
+from flightlog.web.news import render_changes
 from flightlog.web.pages import FAMILIES
-from flightlog.web.render import STATIC, environment
+from flightlog.web.render import STATIC, make_environment
 
 HOSTS = ("127.0.0.1", "::1")
 STATUS: tuple[tuple[type[FlightlogError], int], ...] = (
@@ -44,7 +44,7 @@ KINDS = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Serving(Struct, frozen=True):
+class ServerConfig(Struct, frozen=True):
     """How to serve: what to show, to whom, below which path (`/` and a random name), and where."""
 
     runtime: Runtime
@@ -54,38 +54,38 @@ class Serving(Struct, frozen=True):
     read_only: bool = False
 
 
-def application(serving: Serving) -> web.Application:
+def build_application(serving: ServerConfig) -> web.Application:
     """Put the server together."""
     root = serving.root
-    guard = Guard(serving.token, root, read_only=serving.read_only)
-    app = web.Application(middlewares=[guard.middleware(), _told])
-    templates = environment(serving.runtime.zone, serving.runtime.clock.now_ms, root)
-    data = Data(serving.runtime)
-    app[DESK] = Desk(
+    guard = AccessGuard(serving.token, root, read_only=serving.read_only)
+    app = web.Application(middlewares=[guard.build_middleware(), _error_middleware])
+    templates = make_environment(serving.runtime.zone, serving.runtime.clock.now_ms, root)
+    data = WebData(serving.runtime)
+    app[DESK] = WebContext(
         data,
         templates,
-        Hub(news(templates), data.shelf),
+        UpdateHub(render_changes(templates), data.shelf),
         FAMILIES,
-        Errands(),
+        BackgroundProcesses(),
         serving.read_only,
         root,
         reads_samples(serving.runtime),
     )
     app.on_response_prepare.append(add_headers)
     app.on_shutdown.append(_end_streams)
-    app.on_cleanup.append(_close)
-    static = web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _static)
+    app.on_cleanup.append(_close_services)
+    static = web.get("/static/{name:(?:vendor/)?[a-z0-9]+[.](?:css|js|svg)}", _serve_static)
     routes = [static, *(route for family in FAMILIES for route in family.routes)]
     app.add_routes(web.RouteDef(route.method, root + route.path, route.handler, route.kwargs) for route in routes)
     return app
 
 
-async def run(serving: Serving, ready: Callable[[str], None]) -> None:
+async def run_server(serving: ServerConfig, ready: Callable[[str], None]) -> None:
     """Serve until told to stop; `ready` is told the address once it answers."""
     log = logging.getLogger(__name__)
     log.addFilter(_is_bug)
     runner = web.AppRunner(
-        application(serving),
+        build_application(serving),
         access_log=None,
         shutdown_timeout=1,
         keepalive_timeout=IDLE_S,
@@ -99,7 +99,7 @@ async def run(serving: Serving, ready: Callable[[str], None]) -> None:
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     await runner.setup()
     try:
-        port = await _listen(runner, serving.port)
+        port = await _listen_on_loopback(runner, serving.port)
         ready(f"http://127.0.0.1:{port}{serving.root}/?token={serving.token}")
         await stopped.wait()
     finally:
@@ -112,17 +112,17 @@ def _is_bug(record: logging.LogRecord) -> bool:
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
-async def _listen(runner: web.AppRunner, wanted: int) -> int:
+async def _listen_on_loopback(runner: web.AppRunner, wanted: int) -> int:
     """Bind loopback in both families; a machine without IPv6 has one."""
-    first = _bound(socket.AF_INET, HOSTS[0], wanted)
+    first = _bind_socket(socket.AF_INET, HOSTS[0], wanted)
     port: int = first.getsockname()[1]
     await web.SockSite(runner, first).start()
     with contextlib.suppress(OSError, Unavailable, Conflict):
-        await web.SockSite(runner, _bound(socket.AF_INET6, HOSTS[1], port)).start()
+        await web.SockSite(runner, _bind_socket(socket.AF_INET6, HOSTS[1], port)).start()
     return port
 
 
-def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
+def _bind_socket(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -135,7 +135,7 @@ def _bound(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
     return sock
 
 
-async def _static(request: web.Request) -> web.StreamResponse:
+async def _serve_static(request: web.Request) -> web.StreamResponse:
     path = STATIC / request.match_info["name"]
     if not path.is_file():
         raise NotFound("no such file", hint="make install")
@@ -145,20 +145,20 @@ async def _static(request: web.Request) -> web.StreamResponse:
 
 
 @web.middleware
-async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _error_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Turn an error a person can act on into a page that says so."""
     try:
         return await handler(request)
     except FlightlogError as error:
         status = next(code for kind, code in STATUS if isinstance(error, kind))
-        html = request.app[DESK].html("error.html", status=status, message=error.message, hint=error.hint)
-        return page(html, status)
+        html = request.app[DESK].render_html("error.html", status=status, message=error.message, hint=error.hint)
+        return html_response(html, status)
 
 
 async def _end_streams(app: web.Application) -> None:
     app[DESK].hub.close()
 
 
-async def _close(app: web.Application) -> None:
-    await asyncio.to_thread(app[DESK].errands.close)
+async def _close_services(app: web.Application) -> None:
+    await asyncio.to_thread(app[DESK].errands.close_all)
     await asyncio.to_thread(app[DESK].data.close)

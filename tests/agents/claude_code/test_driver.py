@@ -5,7 +5,7 @@ import pytest
 
 from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find, project_folder
 from flightlog.agents.claude_code.stream import read_session_id
-from flightlog.agents.process import AgentProcess, descendants
+from flightlog.agents.process import AgentProcess, find_descendants
 from flightlog.model.errors import NotFound
 from real_agent import VERSIONS, agent_program, make_bench, new_session, types
 from waiting import alive, command_line, until
@@ -111,7 +111,7 @@ def family_with(pid, words):
     """The agent's process and all below it, once one of them runs `words`."""
 
     def found():
-        below = descendants(pid)
+        below = find_descendants(pid)
         return {pid, *below} if any(words in command_line(one) for one in below) else None
 
     return until(found)

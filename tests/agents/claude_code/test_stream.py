@@ -7,12 +7,12 @@ from flightlog.agents.claude_code.stream import (
     read_stream,
     read_tool_calls,
 )
-from flightlog.agents.driver import Outcome
+from flightlog.agents.driver import AgentOutcome
 from flightlog.model.usage import Usage
 
 
 def outcome(*records, exit_code=0, timed_out=False):
-    return Outcome(exit_code, "s", records, "it broke", timed_out)
+    return AgentOutcome(exit_code, "s", records, "it broke", timed_out)
 
 
 def test_only_an_explicit_flag_and_status_count_as_done():

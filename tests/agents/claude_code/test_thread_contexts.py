@@ -1,14 +1,14 @@
 """What a transcript says the model was given."""
 
 from flightlog.agents.claude_code.source import ClaudeCodeSource
-from flightlog.sources.claude_code.discover import discover
+from flightlog.sources.claude_code.discover import find_transcripts
 from recordings import config_dir
 from transcripts import SESSION, assistant, user, write
 
 
 def read(root, session=SESSION):
     return ClaudeCodeSource().thread_contexts(
-        [file for file in discover(str(root)).files if file.session.startswith(session)]
+        [file for file in find_transcripts(str(root)).files if file.session.startswith(session)]
     )
 
 
@@ -64,7 +64,7 @@ def test_shapes_that_are_not_what_they_should_be_are_passed_over(tmp_path):
 
 def test_a_file_that_is_gone_says_nothing(tmp_path):
     path = write(tmp_path, SESSION, user("go", 1))
-    files = discover(str(tmp_path)).files
+    files = find_transcripts(str(tmp_path)).files
     path.unlink()
 
     assert ClaudeCodeSource().thread_contexts(files) == {}

@@ -40,6 +40,6 @@ def test_a_session_is_named_by_a_title_in_another_sessions_file(tmp_path):
 
     archive = Archive([str(tmp_path)])
 
-    assert archive.session(SESSION).title == "The shop opens"
-    assert archive.session(OTHER).title == "unrelated"
+    assert archive.read_session(SESSION).title == "The shop opens"
+    assert archive.read_session(OTHER).title == "unrelated"
     assert Path(tmp_path).exists()

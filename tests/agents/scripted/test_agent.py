@@ -4,14 +4,14 @@ import socket
 import pytest
 
 from flightlog.agents.scripted import agent as module
-from flightlog.agents.scripted import parse, serve
-from flightlog.agents.scripted.agent import Desk, ScriptedAgent
+from flightlog.agents.scripted import parse_scenario, serve_scenario
+from flightlog.agents.scripted.agent import ScriptedAgent, ScriptedEnvironment
 from flightlog.archive import Archive
 from flightlog.model.errors import Unavailable
 
 
 def scenario(*replies):
-    return parse({"rules": [{"when": {"prompt": "go"}, "replies": [*replies]}]})
+    return parse_scenario({"rules": [{"when": {"prompt": "go"}, "replies": [*replies]}]})
 
 
 def tool(name, **given):
@@ -23,10 +23,10 @@ def worked(where, *replies):
     project = where / "project"
     project.mkdir()
     times, ids = itertools.count(1_793_620_800_000, 1000), itertools.count()
-    with serve(scenario(*replies, {"text": "done"})) as model:
-        desk = Desk(model.url, project, where / "config", lambda: next(times), lambda: f"id-{next(ids)}")
-        words = ScriptedAgent(desk, "s1").ask("go")
-    return words, Archive([str(where / "config")]).session("s1")
+    with serve_scenario(scenario(*replies, {"text": "done"})) as model:
+        desk = ScriptedEnvironment(model.url, project, where / "config", lambda: next(times), lambda: f"id-{next(ids)}")
+        words = ScriptedAgent(desk, "s1").run_prompt("go")
+    return words, Archive([str(where / "config")]).read_session("s1")
 
 
 def outputs(session):
@@ -76,10 +76,10 @@ def test_a_model_that_is_not_there_is_unavailable(tmp_path):
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}"
-    agent = ScriptedAgent(Desk(url, tmp_path, tmp_path / "config", lambda: 0, lambda: "x"), "s1")
+    agent = ScriptedAgent(ScriptedEnvironment(url, tmp_path, tmp_path / "config", lambda: 0, lambda: "x"), "s1")
 
     with pytest.raises(Unavailable):
-        agent.ask("go")
+        agent.run_prompt("go")
 
 
 def test_a_proxy_of_the_environment_has_no_part_in_it(tmp_path, monkeypatch):

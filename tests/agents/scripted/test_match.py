@@ -1,8 +1,8 @@
-from flightlog.agents.scripted import parse
-from flightlog.agents.scripted.match import choose, read
+from flightlog.agents.scripted import parse_scenario
+from flightlog.agents.scripted.match import choose_reply, decode_request
 
 CLI = {"user-agent": "claude-cli/2.1.325 (external, sdk-cli)"}
-SCENARIO = parse(
+SCENARIO = parse_scenario(
     {
         "rules": [
             {"name": "sub", "when": {"subagent": True}, "replies": [{"text": "s0"}, {"text": "s1"}]},
@@ -17,8 +17,10 @@ SCENARIO = parse(
 def ask(*messages, headers=CLI, **body):
     roles = {"u": "user", "a": "assistant", "s": "system"}
     said = [{"role": roles[role], "content": content} for role, content in messages]
-    request = read("/v1/messages", headers, {"model": "m", "tools": [{"name": "Bash"}], "messages": said} | body)
-    chosen = choose(SCENARIO, request)
+    request = decode_request(
+        "/v1/messages", headers, {"model": "m", "tools": [{"name": "Bash"}], "messages": said} | body
+    )
+    chosen = choose_reply(SCENARIO, request)
     return None if chosen is None else (chosen.rule, chosen.reply.text)
 
 
@@ -83,7 +85,7 @@ def test_a_plain_client_without_tools_follows_the_rules():
 
 
 def test_rules_may_take_compaction_and_side_calls_over():
-    own = parse(
+    own = parse_scenario(
         {
             "rules": [
                 {"name": "mine", "when": {"compaction": True}, "replies": [{"text": "m"}]},
@@ -93,17 +95,17 @@ def test_rules_may_take_compaction_and_side_calls_over():
     )
     said = [{"role": "user", "content": "CRITICAL: Respond with TEXT ONLY"}]
 
-    assert choose(own, read("/v1/messages", CLI, {"messages": said})).rule == "mine"
-    assert choose(own, read("/v1/messages", CLI, {"messages": said[:0]})).rule == "title"
-    assert choose(own, read("/v1/messages", CLI, {"messages": said[:0], "tools": [1]})) is None
+    assert choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said})).rule == "mine"
+    assert choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said[:0]})).rule == "title"
+    assert choose_reply(own, decode_request("/v1/messages", CLI, {"messages": said[:0], "tools": [1]})) is None
 
 
 def test_conditions_on_model_system_path_and_first_prompt_must_all_hold():
     rule = {"model": "opus", "system": "careful", "path": "^/run", "first": "one"}
-    own = parse({"rules": [{"when": rule, "replies": [{"text": "x"}]}]})
+    own = parse_scenario({"rules": [{"when": rule, "replies": [{"text": "x"}]}]})
     messages = [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}]
     body = {"model": "opus-5", "system": "be careful", "messages": messages}
 
-    assert choose(own, read("/run/v1/messages", {}, body)).rule == "rule 1"
-    assert choose(own, read("/v1/messages", {}, body)) is None
-    assert choose(own, read("/run/v1/messages", {}, body | {"model": "haiku"})) is None
+    assert choose_reply(own, decode_request("/run/v1/messages", {}, body)).rule == "rule 1"
+    assert choose_reply(own, decode_request("/v1/messages", {}, body)) is None
+    assert choose_reply(own, decode_request("/run/v1/messages", {}, body | {"model": "haiku"})) is None

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from flightlog.agents.scripted import load, parse
+from flightlog.agents.scripted import load_scenario, parse_scenario
 from flightlog.model.errors import Invalid, NotFound
 
 HELLO = {"rules": [{"replies": [{"text": "Hello."}]}]}
@@ -12,12 +12,12 @@ def test_a_yaml_file_and_a_json_file_say_the_same(tmp_path):
     (tmp_path / "hello.json").write_text(json.dumps(HELLO))
     (tmp_path / "hello.yaml").write_text("rules:\n  - replies:\n      - text: Hello.\n")
 
-    assert load(tmp_path / "hello.json") == load(tmp_path / "hello.yaml") == parse(HELLO)
+    assert load_scenario(tmp_path / "hello.json") == load_scenario(tmp_path / "hello.yaml") == parse_scenario(HELLO)
 
 
 def test_a_missing_file_is_not_found(tmp_path):
     with pytest.raises(NotFound, match="no such scenario"):
-        load(tmp_path / "absent.yaml")
+        load_scenario(tmp_path / "absent.yaml")
 
 
 @pytest.mark.parametrize("text", ["rules: [", "{", "rules: &a [*b]"])
@@ -25,19 +25,19 @@ def test_a_file_that_cannot_be_parsed_is_refused(tmp_path, text):
     (tmp_path / "broken.yaml").write_text(text)
 
     with pytest.raises(Invalid, match="cannot be read"):
-        load(tmp_path / "broken.yaml")
+        load_scenario(tmp_path / "broken.yaml")
 
 
 def test_an_unknown_key_is_refused_with_the_nearest_known_name():
     with pytest.raises(Invalid, match="unknown field `delay`") as caught:
-        parse({"rules": [{"replies": [{"text": "x", "delay": 2}]}]})
+        parse_scenario({"rules": [{"replies": [{"text": "x", "delay": 2}]}]})
 
     assert caught.value.hint == "did you mean `delay_s`?"
 
 
 def test_a_key_like_no_other_lists_the_known_ones():
     with pytest.raises(Invalid) as caught:
-        parse({"rules": [], "zzzzzz": 1})
+        parse_scenario({"rules": [], "zzzzzz": 1})
 
     assert caught.value.hint.startswith("one of: blocks,")
 
@@ -56,10 +56,10 @@ def test_a_key_like_no_other_lists_the_known_ones():
 )
 def test_a_script_that_could_not_play_is_refused(rule, why):
     with pytest.raises(Invalid, match=why):
-        parse({"rules": [rule]})
+        parse_scenario({"rules": [rule]})
 
 
 def test_the_short_form_is_one_text_block():
-    reply = parse(HELLO).rules[0].replies[0]
+    reply = parse_scenario(HELLO).rules[0].replies[0]
 
     assert [block.text for block in reply.content] == ["Hello."]

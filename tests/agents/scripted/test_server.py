@@ -6,14 +6,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from flightlog.agents.scripted import parse, serve
+from flightlog.agents.scripted import parse_scenario, serve_scenario
 from flightlog.agents.scripted.server import KEPT_HEADERS
 
 KEY = "sk-" + "canary-" + "1234567890"
 
 
 def scenario(*replies):
-    return parse({"rules": [{"replies": list(replies)}]})
+    return parse_scenario({"rules": [{"replies": list(replies)}]})
 
 
 def call(model, method="POST", path="/v1/messages?beta=true", body=None, **headers):
@@ -65,7 +65,7 @@ EVERYTHING = {
 
 
 def test_a_stream_put_together_equals_the_reply_that_was_not_streamed():
-    with serve(scenario(EVERYTHING)) as model:
+    with serve_scenario(scenario(EVERYTHING)) as model:
         _, _, streamed = ask(model)
         _, _, whole = ask(model, stream=False)
 
@@ -80,7 +80,7 @@ def test_a_stream_put_together_equals_the_reply_that_was_not_streamed():
 
 
 def test_a_stream_has_the_events_of_the_messages_api_in_order():
-    with serve(scenario({"text": "Hello.", "chunk_chars": 3})) as model:
+    with serve_scenario(scenario({"text": "Hello.", "chunk_chars": 3})) as model:
         status, headers, data = ask(model)
 
     kinds = [event["type"] for event in events(data)]
@@ -90,9 +90,9 @@ def test_a_stream_has_the_events_of_the_messages_api_in_order():
 
 
 def test_the_stop_reason_follows_from_the_blocks_or_the_script():
-    with serve(scenario(EVERYTHING)) as model:
+    with serve_scenario(scenario(EVERYTHING)) as model:
         assert json.loads(ask(model, stream=False)[2])["stop_reason"] == "tool_use"
-    with serve(scenario({"text": "cut", "stop_reason": "max_tokens"})) as model:
+    with serve_scenario(scenario({"text": "cut", "stop_reason": "max_tokens"})) as model:
         assert json.loads(ask(model, stream=False)[2])["stop_reason"] == "max_tokens"
 
 
@@ -102,7 +102,7 @@ def test_usage_comes_from_the_size_of_the_request_and_is_the_same_each_time():
         {"role": "assistant", "content": "y"},
         {"role": "user", "content": "z"},
     ]
-    with serve(scenario({"text": "Hello."})) as model:
+    with serve_scenario(scenario({"text": "Hello."})) as model:
         first = json.loads(ask(model, stream=False, system="s" * 400)[2])["usage"]
         again = json.loads(ask(model, stream=False, system="s" * 400)[2])["usage"]
         later = json.loads(ask(model, stream=False, messages=more)[2])["usage"]
@@ -113,14 +113,14 @@ def test_usage_comes_from_the_size_of_the_request_and_is_the_same_each_time():
 
 
 def test_a_scripted_usage_wins():
-    with serve(scenario({"text": "Hello.", "usage": {"input_tokens": 130000, "output_tokens": 7}})) as model:
+    with serve_scenario(scenario({"text": "Hello.", "usage": {"input_tokens": 130000, "output_tokens": 7}})) as model:
         usage = json.loads(ask(model, stream=False)[2])["usage"]
 
     assert (usage["input_tokens"], usage["output_tokens"]) == (130000, 7)
 
 
 def test_no_two_responses_share_an_id_even_for_the_same_question():
-    with serve(scenario(EVERYTHING)) as model:
+    with serve_scenario(scenario(EVERYTHING)) as model:
         answers = [ask(model, stream=False) for _ in range(3)]
 
     assert len({headers["request-id"] for _, headers, _ in answers}) == 3
@@ -138,7 +138,7 @@ def test_no_two_responses_share_an_id_even_for_the_same_question():
     ],
 )
 def test_an_error_is_told_as_the_api_tells_it(status, kind):
-    with serve(scenario({"errors": [{"status": status, "retry_after_s": 0.5}]})) as model:
+    with serve_scenario(scenario({"errors": [{"status": status, "retry_after_s": 0.5}]})) as model:
         got, headers, data = ask(model)
 
     answer = json.loads(data)
@@ -147,24 +147,24 @@ def test_an_error_is_told_as_the_api_tells_it(status, kind):
 
 
 def test_a_reply_succeeds_after_its_errors():
-    with serve(scenario({"text": "Hello.", "errors": [{"status": 529}, {"status": 429}]})) as model:
+    with serve_scenario(scenario({"text": "Hello.", "errors": [{"status": 529}, {"status": 429}]})) as model:
         assert [ask(model)[0] for _ in range(4)] == [529, 429, 200, 200]
 
 
 def test_a_reply_of_errors_alone_never_succeeds():
-    with serve(scenario({"errors": [{"status": 401, "message": "no"}]})) as model:
+    with serve_scenario(scenario({"errors": [{"status": 401, "message": "no"}]})) as model:
         assert [ask(model)[0] for _ in range(3)] == [401] * 3
 
 
 def test_errors_are_counted_for_each_conversation_by_itself():
-    with serve(scenario({"text": "Hello.", "errors": [{"status": 529}]})) as model:
+    with serve_scenario(scenario({"text": "Hello.", "errors": [{"status": 529}]})) as model:
         statuses = [ask(model, messages=[{"role": "user", "content": text}])[0] for text in "aabb"]
 
     assert statuses == [529, 200, 529, 200]
 
 
 def test_a_stream_can_be_cut_and_is_whole_the_next_time():
-    with serve(scenario({"text": "Hello.", "errors": [{"cut_after": 3}]})) as model:
+    with serve_scenario(scenario({"text": "Hello.", "errors": [{"cut_after": 3}]})) as model:
         cut, whole = events(ask(model)[2]), events(ask(model)[2])
 
     assert len(cut) == 3
@@ -172,7 +172,7 @@ def test_a_stream_can_be_cut_and_is_whole_the_next_time():
 
 
 def test_a_slow_stream_is_slow_and_ends_with_the_server():
-    with serve(scenario({"text": "x" * 240, "chunk_delay_s": 30})) as model:
+    with serve_scenario(scenario({"text": "x" * 240, "chunk_delay_s": 30})) as model:
         thread = threading.Thread(target=ask, args=[model], daemon=True)
         thread.start()
         time.sleep(0.2)
@@ -183,7 +183,7 @@ def test_a_slow_stream_is_slow_and_ends_with_the_server():
 
 
 def test_probes_and_counts_are_answered():
-    with serve(scenario({"text": "Hello."})) as model:
+    with serve_scenario(scenario({"text": "Hello."})) as model:
         assert call(model, "HEAD", "/")[0] == 200
         assert call(model, "HEAD", "/api/hello")[0] == 200
         assert call(model, "GET", "/api/hello")[0] == 200
@@ -197,19 +197,21 @@ def test_probes_and_counts_are_answered():
 
 @pytest.mark.parametrize(("path", "body"), [("/v1/messages", b"{"), ("/v1/messages", b"[]"), ("/v1/other", {})])
 def test_what_is_not_a_request_gets_an_error(path, body):
-    with serve(scenario({"text": "Hello."})) as model:
+    with serve_scenario(scenario({"text": "Hello."})) as model:
         assert call(model, "POST", path, body)[0] in {400, 404}
 
 
 def test_a_request_no_rule_knows_is_refused():
-    with serve(parse({"rules": [{"when": {"prompt": "other"}, "replies": [{"text": "x"}]}]})) as model:
+    with serve_scenario(
+        parse_scenario({"rules": [{"when": {"prompt": "other"}, "replies": [{"text": "x"}]}]})
+    ) as model:
         status, _, data = ask(model)
 
     assert (status, "no rule" in json.loads(data)["error"]["message"]) == (400, True)
 
 
 def test_requests_are_kept_without_the_key():
-    with serve(scenario({"text": "Hello."})) as model:
+    with serve_scenario(scenario({"text": "Hello."})) as model:
         call(model, body={"messages": []}, **{"x-api-key": KEY, "authorization": KEY, "x-app": "cli"})
         (seen,) = model.requests
 
@@ -219,7 +221,7 @@ def test_requests_are_kept_without_the_key():
 
 
 def test_nothing_is_kept_unless_asked():
-    with serve(scenario({"text": "Hello."}), keep=False) as model:
+    with serve_scenario(scenario({"text": "Hello."}), keep=False) as model:
         ask(model)
 
         assert model.requests == []

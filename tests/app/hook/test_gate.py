@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.app.install import SCRIPT, command
+from flightlog.app.install import SCRIPT, build_hook_command
 from hooking import payload, recorded, run_hook
 from real_agent import new_session
 from transcripts import user, write
@@ -36,7 +36,7 @@ def ask(counter, wait_s=0.0, limit_s=120.0):
     """What the hook does at the end of a turn, with another program to run."""
     run = (
         f"import sys; sys.path.insert(0, {str(SCRIPT.parent)!r}); import gate; gate.LIMIT_S = {limit_s}; "
-        f"gate.settle({str(counter.parent / 'session')!r}, [{str(counter)!r}], {wait_s})"
+        f"gate.run_settle_once({str(counter.parent / 'session')!r}, [{str(counter)!r}], {wait_s})"
     )
     subprocess.run(
         [PYTHON, "-I", "-S", "-c", run], env={**os.environ, "ANTHROPIC_API_KEY": "k"}, check=True, timeout=20
@@ -181,7 +181,7 @@ def test_no_process_outlives_its_work(tmp_path):
     session, config, home = new_session(), str(tmp_path / "config"), tmp_path / "home"
     home.mkdir()
     write(tmp_path / "config", session, user("hello", sessionId=session))
-    inline = command(Path(sys.executable), inline=True)
+    inline = build_hook_command(Path(sys.executable), inline=True)
     run_hook(home, payload("Stop", session), run=inline, CLAUDE_CONFIG_DIR=config)
     run_hook(home, payload("SessionEnd", session), CLAUDE_CONFIG_DIR=config)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import platformdirs
 import pytest
 
-from flightlog.app.install import SCRIPT, command
+from flightlog.app.install import SCRIPT, build_hook_command
 from flightlog.model import ids
 from hooking import COMMAND, lost, payload, recorded, run_hook
 from waiting import until
@@ -172,9 +172,9 @@ def test_noise_that_fits_until_it_is_encoded_goes_to_the_spool(tmp_path):
 @pytest.mark.parametrize(
     "run",
     [
-        command(Path("/nonexistent/python")),
-        command(Path(sys.executable), Path("/nonexistent/record.py")),
-        command(Path("/bin/false")),
+        build_hook_command(Path("/nonexistent/python")),
+        build_hook_command(Path(sys.executable), Path("/nonexistent/record.py")),
+        build_hook_command(Path("/bin/false")),
         COMMAND.replace("claude-code", "--unknown --flags '' ../../x -h"),
     ],
     ids=["no python", "no script", "broken python", "wrong arguments"],
@@ -190,9 +190,9 @@ def test_a_half_upgraded_installation_is_not_noticed_by_the_agent(tmp_path, miss
     for file in SCRIPT.parent.glob("*.py"):
         (copy / file.name).write_bytes(file.read_bytes() if file.name != missing else b"def main(:\n")
 
-    run_hook(tmp_path, payload("Stop"), run=command(Path(sys.executable), copy / "record.py"))
+    run_hook(tmp_path, payload("Stop"), run=build_hook_command(Path(sys.executable), copy / "record.py"))
     (copy / missing).unlink()
-    run_hook(tmp_path, payload("Stop"), run=command(Path(sys.executable), copy / "record.py"))
+    run_hook(tmp_path, payload("Stop"), run=build_hook_command(Path(sys.executable), copy / "record.py"))
 
 
 @pytest.mark.parametrize("obstacle", ["file", "symlink", "directory"])

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.app.hook.line import DROPPED, Look, render
-from flightlog.app.install import LINE_SCRIPT, line_command
+from flightlog.app.hook.line import DROPPED, StatusStyle, render_line
+from flightlog.app.install import LINE_SCRIPT, status_line_command
 
 SESSION = "11111111-1111-4111-8111-111111111111"
 NOW_S = 1_794_744_000.0
@@ -40,7 +40,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9]+m")
 
 
 def line(payload=PAYLOAD, page=PAGE, width=200, *, color=False):
-    return render(payload, page, Look(width, color, NOW_S))
+    return render_line(payload, page, StatusStyle(width, color, NOW_S))
 
 
 def ran(payload, tmp_path, *, command="", **more):
@@ -48,7 +48,7 @@ def ran(payload, tmp_path, *, command="", **more):
     given = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "FLIGHTLOG_HOME": str(tmp_path / "home"), "TZ": "UTC",
              "CLAUDE_CONFIG_DIR": str(config), "NO_COLOR": "1", **more}  # fmt: skip
     data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
-    done = subprocess.run(["sh", "-c", command or line_command(Path(sys.executable))], input=data, env=given,
+    done = subprocess.run(["sh", "-c", command or status_line_command(Path(sys.executable))], input=data, env=given,
                           capture_output=True, timeout=20, check=False)  # fmt: skip
     assert (done.returncode, done.stderr) == (0, b"")
     return done.stdout.decode()
@@ -117,7 +117,10 @@ def test_whatever_comes_it_is_never_blank_and_exits_0(tmp_path, payload):
 
 
 def test_a_missing_python_or_script_is_a_line_too(tmp_path):
-    for command in (line_command(tmp_path / "no-python"), line_command(Path(sys.executable), tmp_path / "gone.py")):
+    for command in (
+        status_line_command(tmp_path / "no-python"),
+        status_line_command(Path(sys.executable), tmp_path / "gone.py"),
+    ):
         assert ran(PAYLOAD, tmp_path, command=command) == "flightlog\n"
 
 
@@ -198,7 +201,7 @@ def test_the_script_loads_only_small_modules(tmp_path):
 
 
 def test_sixteen_at_once_do_not_pile_up(tmp_path):
-    command = line_command(Path(sys.executable))
+    command = status_line_command(Path(sys.executable))
     given = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),

@@ -11,7 +11,7 @@ from collections import Counter
 
 import pytest
 
-from flightlog.agents.process import descendants
+from flightlog.agents.process import find_descendants
 from flightlog.app.hook_events import events_for
 from real_agent import PINNED, Bench, make_bench, new_session
 from waiting import alive, command_line, processes, until
@@ -180,7 +180,7 @@ def test_a_session_that_is_ended_from_outside_keeps_all_that_happened(watched, n
     session = new_session()
     with watched.start({"rules": rules}, "Wait.", session=session) as (running, _):
         until(lambda: any(event["event"] == "PreToolUse" for event in watched.hooks(session)))
-        family = {running.pid, *descendants(running.pid)}
+        family = {running.pid, *find_descendants(running.pid)}
         running.signal(number)
         running.wait(20)
 

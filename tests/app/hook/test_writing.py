@@ -33,7 +33,7 @@ def by_hook(path, line, *, durable=False):
 )
 def test_whatever_was_left_behind_both_leave_the_same_file(tmp_path_factory, left, written):
     folder = tmp_path_factory.mktemp("both")
-    for name, append in (("ours", by_hook), ("theirs", lines.append)):
+    for name, append in (("ours", by_hook), ("theirs", lines.append_line)):
         (folder / name).write_bytes(left)
         for line in written:
             append(folder / name, line, durable=True)
@@ -44,7 +44,7 @@ def test_whatever_was_left_behind_both_leave_the_same_file(tmp_path_factory, lef
 def test_both_take_back_what_did_not_fit(tmp_path):
     import resource
 
-    for name, append in (("ours", by_hook), ("theirs", lines.append)):
+    for name, append in (("ours", by_hook), ("theirs", lines.append_line)):
         path = tmp_path / name
         append(path, b"{}")
         child = os.fork()
@@ -68,7 +68,7 @@ def test_a_record_of_the_hook_and_its_shards_are_read_by_the_store(tmp_path):
         by_hook(path, b'{"n":2}')
 
     assert [line.data for line in lines.read_together(path)] == [b'{"n":1}', b'{"n":2}']
-    assert len(lines.shards(path)) == 1
+    assert len(lines.list_shards(path)) == 1
 
 
 def test_both_wait_for_the_same_lock(tmp_path):
@@ -78,7 +78,7 @@ def test_both_wait_for_the_same_lock(tmp_path):
         child = os.fork()
         if child == 0:
             for at in range(40):
-                append = by_hook if number % 2 else lines.append
+                append = by_hook if number % 2 else lines.append_line
                 append(path, b'{"n":%d}' % (number * 100 + at))
             os._exit(0)
         pids.append(child)
@@ -96,7 +96,7 @@ def test_both_refuse_what_is_not_a_file(tmp_path, obstacle):
     else:
         path.symlink_to(tmp_path / "elsewhere")
 
-    for append in (by_hook, lines.append):
+    for append in (by_hook, lines.append_line):
         with pytest.raises(Exception, match=r"cannot write|directory|symbolic"):
             append(path, b"{}")
     assert not Path(tmp_path / "elsewhere").exists()

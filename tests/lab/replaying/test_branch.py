@@ -8,8 +8,8 @@ import pytest
 
 from flightlog.app import open_runtime
 from flightlog.app.trajectories import lint_path
-from flightlog.lab.book import Book
-from flightlog.lab.replaying.differences import canonical
+from flightlog.lab.book import RunStore
+from flightlog.lab.replaying.differences import canonical_value
 from labs import laid_out, tree
 from replays import fingerprint
 
@@ -36,7 +36,7 @@ def source_tree(ground, tree_name, name):
     """Files of the source run, laid out by git from a copy of its repository."""
     copy = ground.root / "copies" / name
     shutil.copytree(ground.root / "runs" / "run", copy, symlinks=True)
-    book = Book(copy, now=lambda: "t", new_id=lambda: "i")
+    book = RunStore(copy, now=lambda: "t", new_id=lambda: "i")
     return tree(laid_out(book, tree_name, ground.root / "then" / name))
 
 
@@ -56,7 +56,7 @@ def prove(ground, places, word):
         assert ground.asked(last.session_id) == ground.asked(source.read.attempt.session_id)[turn - 1 :]
         name = f"{word}_{session}_{turn}"
         begins = tree(laid_out(book, "baseline", ground.root / "begins" / name))
-        assert begins == source_tree(ground, source.point(turn).tree, name)
+        assert begins == source_tree(ground, source.build_branch_point(turn).tree, name)
         ends = tree(laid_out(book, last.ended.tree, ground.root / "ends" / f"{name}_end"))
         assert ends == source_tree(ground, source.read.attempt.ended.tree, f"{name}_end")
         shutil.rmtree(book.path)
@@ -79,11 +79,11 @@ def test_every_turn_can_be_gone_back_to_with_a_prompt(ground):
         recorded = ground.asked(ground.source(session).read.attempt.session_id)[turn - 1]
         first = ground.asked(book.state.last("session_01").session_id)[0]
         assert meta(book)["certificate"]["verdict"] == "exact+prompt", (session, turn)
-        whole = json.dumps(canonical(first["messages"]))
+        whole = json.dumps(canonical_value(first["messages"]))
         assert whole.count("and mind the gap") == 1
-        said = canonical(first["messages"])
-        assert said[: len(recorded["messages"]) - 1] == canonical(recorded["messages"])[:-1]
-        last = canonical(recorded["messages"])[-1]
+        said = canonical_value(first["messages"])
+        assert said[: len(recorded["messages"]) - 1] == canonical_value(recorded["messages"])[:-1]
+        last = canonical_value(recorded["messages"])[-1]
         at = said[len(recorded["messages"]) - 1]
         assert at["content"][: len(last["content"])] == last["content"]
         assert {key: first[key] for key in first if key != "messages"} == {
@@ -131,7 +131,7 @@ def test_its_pages_tell_only_what_is_new_and_where_it_comes_from(ground, prompte
 def test_sessions_that_followed_go_on_from_the_branch_without_its_mark(ground):
     book = ground.branch("onward", 1, 6, continue_sessions=True)
 
-    last = [book.state.last(f"session_0{at}") for at in (1, 2, 3)]
+    last = [book.state.last_attempt(f"session_0{at}") for at in (1, 2, 3)]
     assert [each.stop_reason for each in last] == ["completed"] * 3
     for at in (2, 3):
         recorded = ground.asked(ground.source(at).read.attempt.session_id)
@@ -141,5 +141,5 @@ def test_sessions_that_followed_go_on_from_the_branch_without_its_mark(ground):
         own = (
             1 if at == 3 else 0
         )  # The summary of a compaction says where the transcript is, which is the session's own.
-        assert canonical(asked[0]["messages"][own:]) == canonical(recorded[0]["messages"][own:])
+        assert canonical_value(asked[0]["messages"][own:]) == canonical_value(recorded[0]["messages"][own:])
     assert not list((ground.root / "runs").glob(".work-*"))

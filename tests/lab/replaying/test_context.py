@@ -1,7 +1,7 @@
 """What is sent in place of what a client says, told on small requests."""
 
-from flightlog.lab.replaying.certificate import Facts, certify
-from flightlog.lab.replaying.context import Context
+from flightlog.lab.replaying.certificate import RequestFacts, certify_request
+from flightlog.lab.replaying.context import RecordedContext
 
 MARK = "[flightlog branch point 1]"
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -34,9 +34,9 @@ def client(*messages, **more):
 
 
 def test_everything_up_to_the_mark_is_what_was_recorded_and_the_asker_stays_himself():
-    context = Context(RECORDED, MARK)
+    context = RecordedContext(RECORDED, MARK)
 
-    first = context.splice(client(user(text("hello!")), user(text("result"), text(MARK, **CACHED)), system=[]))
+    first = context.splice_context(client(user(text("hello!")), user(text("result"), text(MARK, **CACHED)), system=[]))
 
     assert first.body == {**RECORDED, "metadata": {"user_id": "me"}}
     assert "messages[0].content[0].text" in first.replaced
@@ -44,12 +44,14 @@ def test_everything_up_to_the_mark_is_what_was_recorded_and_the_asker_stays_hims
 
 
 def test_what_follows_the_mark_is_the_clients_own_and_the_cache_mark_moves_on():
-    context = Context(RECORDED, MARK)
+    context = RecordedContext(RECORDED, MARK)
     mine = user(text("result"), text(MARK))
-    context.splice(client(user(text("hello")), said("hi"), mine, {"role": "system", "content": "added with it"}))
+    context.splice_context(
+        client(user(text("hello")), said("hi"), mine, {"role": "system", "content": "added with it"})
+    )
     more = [said("more"), user(text("done", **CACHED))]
 
-    later = context.splice(
+    later = context.splice_context(
         client(user(text("hello")), said("hi"), mine, {"role": "system", "content": "added with it"}, *more)
     )
 
@@ -58,20 +60,20 @@ def test_what_follows_the_mark_is_the_clients_own_and_the_cache_mark_moves_on():
 
 
 def test_a_client_that_compacted_goes_on_from_its_own_summary():
-    context = Context(RECORDED, MARK)
-    context.splice(client(user(text("hello")), said("hi"), user(text("result"), text(MARK))))
+    context = RecordedContext(RECORDED, MARK)
+    context.splice_context(client(user(text("hello")), said("hi"), user(text("result"), text(MARK))))
 
-    later = context.splice(client(user(text("summary"), text(MARK)), said("more"), user(text("x"))))
+    later = context.splice_context(client(user(text("summary"), text(MARK)), said("more"), user(text("x"))))
 
     assert later.body["messages"] == [user(text("summary")), said("more"), user(text("x"))]
     assert later.replaced == ("sentinel",)
 
 
 def test_a_request_without_the_mark_is_left_alone_and_certified_as_something_else():
-    context = Context(RECORDED, MARK)
+    context = RecordedContext(RECORDED, MARK)
 
-    assert context.splice(client(user(text("hello")))) is None
-    found = certify(context, None, Facts(), "any")
+    assert context.splice_context(client(user(text("hello")))) is None
+    found = certify_request(context, None, RequestFacts(), "any")
     assert (found.verdict, found.first_difference) == (
         "differs",
         "the branch point is not in the client's first request",
@@ -80,9 +82,9 @@ def test_a_request_without_the_mark_is_left_alone_and_certified_as_something_els
 
 def test_what_the_proxy_cannot_put_right_is_a_difference():
     def verdict(**facts):
-        context = Context(RECORDED, MARK, "please")
-        spliced = context.splice(client(user(text(f"{MARK}\nplease"))))
-        found = certify(context, spliced, Facts(**facts), "any")
+        context = RecordedContext(RECORDED, MARK, "please")
+        spliced = context.splice_context(client(user(text(f"{MARK}\nplease"))))
+        found = certify_request(context, spliced, RequestFacts(**facts), "any")
         return found.verdict, found.first_difference
 
     assert verdict(tools=frozenset({"Bash", "Read"})) == ("exact+prompt", "")

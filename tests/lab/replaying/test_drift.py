@@ -39,7 +39,7 @@ def test_a_tool_the_client_no_longer_has_is_refused_before_anything_is_asked(gro
     assert certificate(book)["first_difference"] == "tools.Bash (the client does not have it)"
     assert certificate(book)["refused"]
     assert ground.count() == before
-    assert book.state.last("session_01").stop_reason == "error"
+    assert book.state.last_attempt("session_01").stop_reason == "error"
 
     allowed = ground.branch("allowed", 1, 7, run=run, allow_drift=True)  # one request, no tools
 
@@ -54,7 +54,7 @@ def test_another_system_prompt_is_named_and_the_recorded_one_is_sent(ground):
 
     assert certificate(book)["verdict"] == "exact"
     assert any(each.startswith("system") for each in certificate(book)["replaced"])
-    asked = ground.asked(book.state.last("session_01").session_id)
+    asked = ground.asked(book.state.last_attempt("session_01").session_id)
     assert asked == ground.asked(ground.source(1).read.attempt.session_id)[6:]
 
 
@@ -67,5 +67,5 @@ def test_an_edited_message_is_named_and_the_recorded_one_is_sent(ground):
     recorded = ground.asked(ground.source(1).read.attempt.session_id)[6:]
     at = next(at for at, each in enumerate(recorded[0]["messages"]) if "looking" in str(each["content"]))
     assert certificate(book)["replaced"] == [f"messages[{at}].content[0].text"]
-    asked = ground.asked(book.state.last("session_01").session_id)
+    asked = ground.asked(book.state.last_attempt("session_01").session_id)
     assert asked == recorded

@@ -1,8 +1,8 @@
 import pytest
 from msgspec.structs import replace
 
-from flightlog.lab.replaying.estimate import estimate
-from flightlog.lab.replaying.source import Source
+from flightlog.lab.replaying.estimate import estimate_branch
+from flightlog.lab.replaying.source import ReplaySource
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.usage.prices import price
 from labs import bash, config, run, script
@@ -15,11 +15,11 @@ def steps(tmp_path_factory):
     root = tmp_path_factory.mktemp("estimate")
     given = config(root, script([bash("ls")], [bash("pwd")], "done"), "go", engine="scripted")
     book = run(root, given, env={"PATH": "/usr/bin:/bin", "HOME": str(root)})
-    return Source(book, 1, 0, "/usr/bin:/bin").read.steps()
+    return ReplaySource(book, 1, 0, "/usr/bin:/bin").read.own_steps()
 
 
 def test_a_branch_costs_what_its_source_cost_from_there_or_more_where_the_cache_is_gone(steps):
-    told = estimate(steps, 2)
+    told = estimate_branch(steps, 2)
 
     assert told.steps == 2
     assert told.cached_usd == pytest.approx(sum(each.cost.usd for each in steps[1:]))
@@ -32,6 +32,6 @@ def test_a_branch_costs_what_its_source_cost_from_there_or_more_where_the_cache_
 def test_an_unknown_price_is_not_guessed(steps):
     unknown = replace(steps[2], cost=Cost(None, CostSource.UNKNOWN))
 
-    assert estimate([*steps[:2], unknown], 1).cached_usd is None
-    assert estimate([*steps[:2], unknown], 1).uncached_usd is None
-    assert estimate(steps, 9).cached_usd is None
+    assert estimate_branch([*steps[:2], unknown], 1).cached_usd is None
+    assert estimate_branch([*steps[:2], unknown], 1).uncached_usd is None
+    assert estimate_branch(steps, 9).cached_usd is None

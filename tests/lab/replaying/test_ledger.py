@@ -1,7 +1,7 @@
 """What going back does not undo, and which turns are worth going back to."""
 
-from flightlog.lab.replaying.aligned import aligned
-from flightlog.lab.replaying.ledger import ledger
+from flightlog.lab.replaying.aligned import align_steps
+from flightlog.lab.replaying.ledger import iter_side_effects
 from flightlog.lab.replaying.points import branch_points
 from flightlog.model.events import Text
 from flightlog.model.session import Step, ToolCall
@@ -19,7 +19,7 @@ def bash(command, **more):
 
 
 def effects(*calls):
-    return [(each.turn, each.kind) for each in ledger([(1, step(*calls))], "/srv/shop")]
+    return [(each.turn, each.kind) for each in iter_side_effects([(1, step(*calls))], "/srv/shop")]
 
 
 def test_what_is_outside_the_tree_is_listed_and_what_is_inside_is_not():
@@ -51,7 +51,7 @@ def test_two_sessions_part_where_they_first_do_something_else():
     left = [step(bash("a")), step(bash("b")), step(text="failed")]
     right = [step(bash("a", is_error=True)), step(bash("c"))]
 
-    told = aligned(left, right, first=7)
+    told = align_steps(left, right, first=7)
 
     assert (told["first_divergence"], told["first_other_result"]) == (8, 7)
     assert [row["right"] for row in told["steps"]] == ["Bash a (failed)", "Bash c", ""]

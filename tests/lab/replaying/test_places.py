@@ -10,13 +10,13 @@ import pytest
 from msgspec.structs import replace
 
 from cli_runs import FLIGHTLOG
-from flightlog.agents.namespace import Means
-from flightlog.agents.scripted import parse, serve
+from flightlog.agents.namespace import IsolationMode
+from flightlog.agents.scripted import parse_scenario, serve_scenario
 from flightlog.app import lab as app
 from flightlog.app import open_runtime
-from flightlog.lab.config import frozen
-from flightlog.lab.replaying.branch import Asked, carry_on, prepare
-from flightlog.lab.replaying.source import Source
+from flightlog.lab.config import dump_run_config
+from flightlog.lab.replaying.branch import ReplayOptions, continue_any_run, prepare_branch
+from flightlog.lab.replaying.source import ReplaySource
 from flightlog.model.errors import Invalid
 from labs import bash, config, environment, reconfigured, run, script
 from replays import fingerprint
@@ -27,40 +27,42 @@ SCENARIO = script([bash("echo one > a")], [bash("cp a b; echo two > a")], "done"
 
 def test_without_a_room_it_works_in_the_directory_and_puts_it_back(tmp_path):
     book = run(tmp_path, config(tmp_path, SCENARIO, "do it", engine="scripted"))
-    setting = replace(app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), means=Means.NONE, leash=())
+    setting = replace(
+        app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None), means=IsolationMode.NONE, leash=()
+    )
     (tmp_path / "work" / "mine").write_text("since then\n")
     before = fingerprint(tmp_path / "work")
-    point = Source(book, 1, 0, os.environ["PATH"]).point(2)
+    point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
 
-    branch = prepare(book, point, Asked(), (tmp_path / "runs" / "b", 1), setting)
-    carry_on(branch, setting, again=False)
+    branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
+    continue_any_run(branch, setting, again=False)
 
-    last = branch.state.last("session_01")
+    last = branch.state.last_attempt("session_01")
     assert (last.stop_reason, last.certificate.verdict) == ("completed", "exact")
     patch = (branch.path / "session_01" / "session_diff.patch").read_text()
     assert "+two" in patch
     assert "mine" not in patch
     assert fingerprint(tmp_path / "work") == before
     with pytest.raises(Invalid):
-        prepare(book, point, Asked(count=2), (tmp_path / "runs" / "c", 1), setting)
+        prepare_branch(book, point, ReplayOptions(count=2), (tmp_path / "runs" / "c", 1), setting)
 
 
 def test_a_store_that_is_the_persons_own_is_as_it_was(tmp_path):
     home = tmp_path / "home" / ".claude"
     home.mkdir(parents=True)
     (home / "settings.json").write_text(json.dumps({"apiKeyHelper": "echo sk-" + "fake-" + "0" * 12}))
-    with serve(parse(SCENARIO)) as model:
+    with serve_scenario(parse_scenario(SCENARIO)) as model:
         given = config(tmp_path, None, "do it", base_url=model.url, load_project_settings=True)
         book = run(tmp_path, given)
         before = fingerprint(home / "projects")
         assert before
         setting = app.prepare_run(open_runtime(environment(tmp_path)), lambda *_: None)
-        point = Source(book, 1, 0, os.environ["PATH"]).point(2)
+        point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
 
-        branch = prepare(book, point, Asked(), (tmp_path / "runs" / "b", 1), setting)
-        carry_on(branch, setting, again=False)
+        branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
+        continue_any_run(branch, setting, again=False)
 
-    assert branch.state.last("session_01").certificate.verdict == "exact"
+    assert branch.state.last_attempt("session_01").certificate.verdict == "exact"
     assert fingerprint(home / "projects") == before
 
 
@@ -68,13 +70,13 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from msgspec.structs import replace
-from flightlog.agents.namespace import Means
+from flightlog.agents.namespace import IsolationMode
 from flightlog.app import lab as app, open_runtime
-from flightlog.lab.book import Book
-from flightlog.lab.replaying.branch import carry_on
-setting = replace(app.prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=Means.NONE, leash=())
-book = Book(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
-carry_on(book, setting, again=False)
+from flightlog.lab.book import RunStore
+from flightlog.lab.replaying.branch import continue_any_run
+setting = replace(app.prepare_run(open_runtime(dict(os.environ)), lambda *_: None), means=IsolationMode.NONE, leash=())
+book = RunStore(Path(sys.argv[1]), now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
+continue_any_run(book, setting, again=False)
 """
 
 
@@ -83,12 +85,12 @@ def test_a_directory_a_killed_branch_worked_in_is_put_back_by_the_next_command(t
     quick = script([bash("echo one > a")], [bash("echo two > a")], "done")
     env = environment(tmp_path)
     book = run(tmp_path, config(tmp_path, quick, "do it", engine="scripted"))
-    setting = replace(app.prepare_run(open_runtime(env), lambda *_: None), means=Means.NONE, leash=())
+    setting = replace(app.prepare_run(open_runtime(env), lambda *_: None), means=IsolationMode.NONE, leash=())
     (tmp_path / "work" / "mine").write_text("since then\n")
     before = fingerprint(tmp_path / "work")
-    point = Source(book, 1, 0, os.environ["PATH"]).point(2)
-    branch = prepare(book, point, Asked(), (tmp_path / "runs" / "b", 1), setting)
-    reconfigured(branch.path, frozen(replace(branch.config, scenario=parse(slow))))
+    point = ReplaySource(book, 1, 0, os.environ["PATH"]).build_branch_point(2)
+    branch = prepare_branch(book, point, ReplayOptions(), (tmp_path / "runs" / "b", 1), setting)
+    reconfigured(branch.path, dump_run_config(replace(branch.config, scenario=parse_scenario(slow))))
     running = subprocess.Popen([sys.executable, "-c", KILLED, str(branch.path)], env=env, start_new_session=True)
     until((tmp_path / "wrote").exists, 30)
     os.killpg(running.pid, signal.SIGKILL)

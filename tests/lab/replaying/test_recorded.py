@@ -6,10 +6,10 @@ import subprocess
 import pytest
 
 from cli_runs import FLIGHTLOG
-from flightlog.agents.driver import Ask
-from flightlog.agents.scripted import parse, serve
+from flightlog.agents.driver import AgentPrompt
+from flightlog.agents.scripted import parse_scenario, serve_scenario
 from flightlog.lab.replaying.context import is_billing
-from flightlog.lab.replaying.differences import differences
+from flightlog.lab.replaying.differences import find_differences
 from labs import bash, script
 from real_agent import ALLOWED, PINNED, agent_program, make_bench, new_session
 from replays import normal
@@ -29,7 +29,9 @@ class Recorded:
 
     def ask(self):
         env = self.bench.environment(self.model.url)
-        ask = Ask("do it", cwd=self.bench.project, environment=env, arguments=("--session-id", self.session, *ALLOWED))
+        ask = AgentPrompt(
+            "do it", cwd=self.bench.project, environment=env, arguments=("--session-id", self.session, *ALLOWED)
+        )
         assert not self.bench.client.start(ask).wait(60).timed_out
 
     def flightlog(self, *words, code=0):
@@ -52,7 +54,7 @@ def recorded(tmp_path_factory):
     bench = make_bench(tmp_path_factory.mktemp("recorded") / "bench")
     bench.install_hooks()
     (bench.project / "old.txt").write_text("old\n")
-    with serve(parse(TOLD)) as model:
+    with serve_scenario(parse_scenario(TOLD)) as model:
         made = Recorded(bench, model)
         made.flightlog("lab", "track", str(bench.project))
         made.ask()
@@ -79,7 +81,7 @@ def test_a_branch_has_the_files_and_the_context_of_then_and_says_how_it_knows(re
     assert [each["passed"] for each in told["sessions"][0]["verifiers"]] == [True]
     then, now = recorded.asked(recorded.session)[1:], recorded.asked(told["sessions"][0]["session_id"])
     assert len(now) == len(then) == 2
-    assert [list(differences(*pair)) for pair in zip(now, then, strict=True)] == [[], []]
+    assert [list(find_differences(*pair)) for pair in zip(now, then, strict=True)] == [[], []]
     assert sorted(path.name for path in recorded.bench.project.iterdir()) == ["later", "new.bin", "two"]
 
 

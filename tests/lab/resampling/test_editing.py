@@ -6,7 +6,7 @@ import pytest
 
 from flightlog.app import lab_resample, open_runtime
 from flightlog.lab.resampling import editing
-from flightlog.lab.resampling.reading import variants
+from flightlog.lab.resampling.reading import list_variants
 from flightlog.lab.resampling.sweep import Sweep
 from flightlog.model.errors import Invalid
 from paying import paying
@@ -14,7 +14,7 @@ from sampled import book, edit, sent
 
 
 def test_an_edit_becomes_a_variant_that_says_what_was_changed(run):
-    body = lab_resample.dumped(book(run), 1, 0, 2)
+    body = lab_resample.dump_request(book(run), 1, 0, 2)
     body["messages"][2]["content"][0]["content"] = "nothing here"
     body["temperature"] = 0.5
     del body["tools"]
@@ -40,7 +40,7 @@ def test_an_edit_becomes_a_variant_that_says_what_was_changed(run):
         (["tools"], None),
         (["temperature"], 0.5),
     ]
-    assert [each.label for each in variants(run)] == ["empty result", "empty result"]
+    assert [each.label for each in list_variants(run)] == ["empty result", "empty result"]
 
 
 def _first(body, message):
@@ -48,14 +48,14 @@ def _first(body, message):
 
 
 def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
-    original = lab_resample.dumped(book(run), 1, 0, 3)
+    original = lab_resample.dump_request(book(run), 1, 0, 3)
     place = "messages.1.content.0"
     edits = {
-        "words": editing.with_set(original, {f"{place}.thinking": "Do not look."}),
-        "signature": editing.with_set(original, {f"{place}.signature": "signed-9"}),
-        "added": editing.with_set(original, {"messages.0.content": [{"type": "thinking", "thinking": "x"}]}),
-        "redacted": editing.with_set(original, {place: {"type": "redacted_thinking", "data": "zzz"}}),
-        "swapped": editing.with_set(
+        "words": editing.replace_values(original, {f"{place}.thinking": "Do not look."}),
+        "signature": editing.replace_values(original, {f"{place}.signature": "signed-9"}),
+        "added": editing.replace_values(original, {"messages.0.content": [{"type": "thinking", "thinking": "x"}]}),
+        "redacted": editing.replace_values(original, {place: {"type": "redacted_thinking", "data": "zzz"}}),
+        "swapped": editing.replace_values(
             original,
             {
                 place: original["messages"][3]["content"][0],
@@ -67,11 +67,11 @@ def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
     with paying() as till:
         for label, body in edits.items():
             with pytest.raises(Invalid, match="thinking"):
-                lab_resample.edited(
+                lab_resample.resample_edited(
                     open_runtime(), book(run), Sweep(requests=(3,), count=1), body, label, sent=sent(till.url)
                 )
 
-        dropped = lab_resample.edited(
+        dropped = lab_resample.resample_edited(
             open_runtime(),
             book(run),
             Sweep(requests=(3,), count=1),
@@ -83,4 +83,4 @@ def test_an_edited_thinking_block_is_refused_before_anything_is_sent(run):
     assert len(till.came) == 1
     assert "thinking" not in json.dumps(till.came[0].body["messages"])
     assert dropped["samples"] == 1
-    assert [each.label for each in variants(run)] == ["dropped"]
+    assert [each.label for each in list_variants(run)] == ["dropped"]

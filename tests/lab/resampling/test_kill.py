@@ -9,7 +9,7 @@ import time
 import pytest
 
 from cli_runs import FLIGHTLOG
-from flightlog.lab.resampling.events import Sending
+from flightlog.lab.resampling.events import SampleSent
 from flightlog.lab.resampling.reading import journal_events
 from labs import environment
 from paying import Said, message, paying
@@ -66,7 +66,7 @@ def judged(run, killed, told, till):
     assert sum(till.paid.values()) - COUNT <= killed * PARALLEL
     assert max(till.paid.values()) <= killed + 1
     assert holds(run, KEY) == []
-    sent = [event.item for event in journal_events(run) if isinstance(event, Sending)]
+    sent = [event.item for event in journal_events(run) if isinstance(event, SampleSent)]
     assert len(sent) >= len(till.came), "nothing is sent that is not on record"
     meta = json.loads((run / "run_meta.json").read_text())
     assert meta["total_resamples"] == COUNT

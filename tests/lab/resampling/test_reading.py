@@ -2,9 +2,9 @@
 
 import json
 
-from flightlog.lab.resampling.events import Answered, SampleEvent
-from flightlog.lab.resampling.layout import JOURNAL, Item
-from flightlog.lab.resampling.reading import samples, variants
+from flightlog.lab.resampling.events import SampleAnswered, SampleEvent
+from flightlog.lab.resampling.layout import JOURNAL, SampleItem
+from flightlog.lab.resampling.reading import list_samples, list_variants
 from flightlog.model.usage import Usage
 from flightlog.store.journal import Journal
 
@@ -43,10 +43,10 @@ def test_samples_are_read_with_what_was_asked_and_what_came(tmp_path):
         },
     )  # fmt: skip
     journal = Journal(run / JOURNAL, SampleEvent, now=lambda: "t", new_id=iter("abc").__next__)
-    journal.append(Answered("b1", Item("session_01", 5, 1, 9), "claude-opus-5-5", 0.1, "msg_1"))
+    journal.append(SampleAnswered("b1", SampleItem("session_01", 5, 1, 9), "claude-opus-5-5", 0.1, "msg_1"))
 
-    found = samples(run)
-    [variant] = variants(run)
+    found = list_samples(run)
+    [variant] = list_variants(run)
 
     assert [(each.request, each.variant, each.number, each.error) for each in found] == [
         (5, 0, 1, ""),
@@ -76,12 +76,12 @@ def test_a_file_that_is_no_answer_is_told_as_an_error_and_hides_no_other(tmp_pat
         },
     )
 
-    first, second, third = samples(run)
+    first, second, third = list_samples(run)
 
     assert first.error
     assert second.content == ({"type": "text"},)
     assert (third.model, third.cost_usd) == ("", 0.0)
-    assert [(each.number, each.label) for each in variants(run)] == [(2, "")]
+    assert [(each.number, each.label) for each in list_variants(run)] == [(2, "")]
 
 
 def test_an_answer_that_came_after_an_error_stands_for_its_number(tmp_path):
@@ -93,4 +93,4 @@ def test_an_answer_that_came_after_an_error_stands_for_its_number(tmp_path):
         },
     )
 
-    assert [(each.session, each.number, each.error) for each in samples(run)] == [("session_02_r01", 1, "")]
+    assert [(each.session, each.number, each.error) for each in list_samples(run)] == [("session_02_r01", 1, "")]

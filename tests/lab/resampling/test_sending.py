@@ -9,10 +9,10 @@ import pytest
 from flightlog.app import lab_resample, open_runtime
 from flightlog.lab.resampling import editing
 from flightlog.lab.resampling.layout import JOURNAL
-from flightlog.lab.resampling.reading import samples
-from flightlog.lab.resampling.sweep import Change, Sweep
+from flightlog.lab.resampling.reading import list_samples
+from flightlog.lab.resampling.sweep import Sweep, SweepVariant
 from flightlog.model.errors import Conflict, Invalid, Misconfigured, NotFound
-from flightlog.store.locks import lock
+from flightlog.store.locks import exclusive_lock
 from paying import Said, message, paying
 from sampled import KEY, SONNET, answers, ask, book, edit, holds, sent
 
@@ -46,10 +46,10 @@ def test_new_samples_get_numbers_after_those_there_are_and_totals_stay_true(run)
         ask(run, till.url, sweep=Sweep(requests=(2,), count=1, models=(SONNET,)))
 
     assert list(answers(run)) == ["sample_01.json", "sample_02.json", "sample_03.json"]
-    assert [each.model for each in samples(run)] == ["claude-opus-5-5", "claude-opus-5-5", SONNET]
+    assert [each.model for each in list_samples(run)] == ["claude-opus-5-5", "claude-opus-5-5", SONNET]
     meta = json.loads((run / "run_meta.json").read_text())
     assert meta["total_resamples"] == 3
-    assert meta["total_resample_cost_usd"] == pytest.approx(sum(each.cost_usd for each in samples(run)))
+    assert meta["total_resample_cost_usd"] == pytest.approx(sum(each.cost_usd for each in list_samples(run)))
     assert meta["total_cost_usd"] == before["total_cost_usd"]
     assert len({each.key for each in till.came}) == 3
 
@@ -60,7 +60,11 @@ def test_the_key_stands_in_no_byte_of_the_run_even_when_the_model_says_it(run):
     with paying(lambda asked: Said(401, {"error": {"message": f"bad key {asked.headers['x-api-key']}"}})) as till:
         told = ask(run, till.url)
     with paying() as till:
-        edit(run, till.url, editing.with_set(lab_resample.dumped(book(run), 1, 0, 2), {"system": f"use {KEY}"}))
+        edit(
+            run,
+            till.url,
+            editing.replace_values(lab_resample.dump_request(book(run), 1, 0, 2), {"system": f"use {KEY}"}),
+        )
 
     assert told["stop_reason"] == "auth_error"
     assert holds(run, KEY) == []
@@ -119,7 +123,7 @@ def test_an_api_that_stays_busy_ends_the_batch_which_goes_on_later(run):
     with paying(lambda _: Said(529, {"error": {"message": "overloaded"}})) as till:
         told = ask(run, till.url, retries=1, parallel=2)
     with paying() as till:
-        again = lab_resample.resumed(open_runtime(), book(run), "", sent(till.url), {})
+        again = lab_resample.resume_batch(open_runtime(), book(run), "", sent(till.url), {})
 
     assert (told["stop_reason"], told["left"], told["errors"]) == ("rate_limited", 5, 0)
     assert (again["stop_reason"], again["samples"]) == ("completed", 5)
@@ -156,8 +160,10 @@ def test_no_more_is_spent_than_the_budget(run):
     with paying() as till:
         one = ask(run, till.url, sweep=Sweep(requests=(2,), count=1))["cost_usd"]
         told = ask(run, till.url, sweep=Sweep(requests=(2,), count=20), max_budget_usd=one * 5.5, parallel=3)
-        more = lab_resample.resumed(open_runtime(), book(run), "", sent(till.url), {})
-        all_of_it = lab_resample.resumed(open_runtime(), book(run), "", sent(till.url), {"max_budget_usd": one * 21})
+        more = lab_resample.resume_batch(open_runtime(), book(run), "", sent(till.url), {})
+        all_of_it = lab_resample.resume_batch(
+            open_runtime(), book(run), "", sent(till.url), {"max_budget_usd": one * 21}
+        )
 
     assert told["stop_reason"] == "budget_exhausted"
     # The first of them were expected to cost what the recorded answer did, which was less.
@@ -188,7 +194,7 @@ def test_the_rate_and_the_number_at_once_are_kept(run):
 
 
 def test_one_process_at_a_time_asks_for_samples_of_a_run(run):
-    with paying() as till, lock(run / ".resamples.lock"), pytest.raises(Conflict):
+    with paying() as till, exclusive_lock(run / ".resamples.lock"), pytest.raises(Conflict):
         ask(run, till.url)
 
     assert till.came == []
@@ -202,9 +208,9 @@ def test_what_is_not_there_is_said(run):
     with pytest.raises(NotFound, match="variant 7"):
         ask(run, sweep=Sweep(requests=(2,), numbers=(7,)))
     with pytest.raises(NotFound, match="no batch"):
-        lab_resample.resumed(open_runtime(), book(run), "", sent(), {})
+        lab_resample.resume_batch(open_runtime(), book(run), "", sent(), {})
     with pytest.raises(Invalid, match="no such place"):
-        Change("x", {"messages.9.content": "y"}).applied({"messages": []})
+        SweepVariant("x", {"messages.9.content": "y"}).apply_to({"messages": []})
 
 
 def test_a_scripted_run_is_asked_again_offline(run, monkeypatch):
@@ -213,7 +219,7 @@ def test_a_scripted_run_is_asked_again_offline(run, monkeypatch):
     told = ask(run, sweep=Sweep(requests=(1, 2, 3), count=2))
 
     assert (told["stop_reason"], told["samples"]) == ("completed", 6)
-    assert [each.content[-1].get("name") for each in samples(run)] == ["Bash"] * 4 + [None] * 2
+    assert [each.content[-1].get("name") for each in list_samples(run)] == ["Bash"] * 4 + [None] * 2
     assert threading.active_count() < 20
 
 
@@ -230,4 +236,4 @@ def test_a_batch_whose_process_died_counts_as_soon_as_somebody_asks_again(run):
     meta = json.loads((run / "run_meta.json").read_text())
     assert meta["total_resamples"] == 4
     assert len(till.came) == 4
-    assert [each.name for each in lab_resample.unfinished(open_runtime(), book(run))] == []
+    assert [each.name for each in lab_resample.list_unfinished_batches(open_runtime(), book(run))] == []

@@ -7,8 +7,8 @@ import pytest
 
 from flightlog.app import lab_resample, open_runtime
 from flightlog.lab.resampling.layout import JOURNAL
-from flightlog.lab.resampling.reading import samples
-from flightlog.lab.resampling.sweep import Change, Sweep, parse
+from flightlog.lab.resampling.reading import list_samples
+from flightlog.lab.resampling.sweep import Sweep, SweepVariant, parse_sweep
 from flightlog.model.errors import Misconfigured, NotFound
 from labs import reconfigured
 from paying import paying
@@ -27,14 +27,14 @@ def test_a_grid_is_one_batch_with_one_budget(run):
     """
 
     with paying() as till:
-        told = ask(run, till.url, sweep=parse(text))
+        told = ask(run, till.url, sweep=parse_sweep(text))
 
     assert (told["samples"], len(told["targets"])) == (24, 12)
     assert {(each.body["model"], each.body.get("temperature")) for each in till.came} == {
         (model, heat) for model in ("claude-opus-5-5", SONNET) for heat in (None, 0)
     }
     by_cell = {}
-    for each in samples(run):
+    for each in list_samples(run):
         by_cell.setdefault((each.request, each.variant, each.model), []).append(each.number)
     assert len(by_cell) == 12
     assert all(len(numbers) == 2 for numbers in by_cell.values())
@@ -56,14 +56,14 @@ def test_a_grid_is_one_batch_with_one_budget(run):
 )
 def test_a_sweep_that_cannot_be_meant_is_refused_with_a_word_on_what_was(text, hint):
     with pytest.raises(Misconfigured) as refused:
-        parse(text)
+        parse_sweep(text)
 
     assert hint in refused.value.hint
 
 
 def test_a_dry_run_sends_nothing_and_says_about_what_it_costs(run):
     with paying() as till:
-        sweep = Sweep(requests=(2,), variants=(Change("cold", {"temperature": 0}),), count=10)
+        sweep = Sweep(requests=(2,), variants=(SweepVariant("cold", {"temperature": 0}),), count=10)
         told = ask(run, till.url, sweep=sweep, dry_run=True)
 
     assert told["expected_usd"] > 0
@@ -83,8 +83,8 @@ def test_a_whole_session_is_run_again_as_more_replicates_and_the_totals_tell(run
     reconfigured(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
     before = json.loads((run / "run_meta.json").read_text())
 
-    lab_resample.session_again(open_runtime(), book(run), 1, 2, budget_usd=None, tell=lambda *_: None)
-    again = lab_resample.session_again(open_runtime(), book(run), 1, 1, budget_usd=None, tell=lambda *_: None)
+    lab_resample.rerun_session(open_runtime(), book(run), 1, 2, budget_usd=None, tell=lambda *_: None)
+    again = lab_resample.rerun_session(open_runtime(), book(run), 1, 1, budget_usd=None, tell=lambda *_: None)
 
     meta = json.loads((run / "run_meta.json").read_text())
     names = ["session_01", "session_01_r01", "session_01_r02", "session_01_r03"]
@@ -106,8 +106,8 @@ def test_more_of_a_session_cost_no_more_than_is_said(run, tmp_path):
     config = run / "config.yaml"
     reconfigured(run, re.sub(r"(?m)^work_dir: .*", f"work_dir: {work}", config.read_text()))
 
-    again = lab_resample.session_again(open_runtime(), book(run), 1, 3, budget_usd=0.000001, tell=lambda *_: None)
+    again = lab_resample.rerun_session(open_runtime(), book(run), 1, 3, budget_usd=0.000001, tell=lambda *_: None)
 
     assert "budget_exhausted" in {attempt.stop_reason for tries in again.state.attempts.values() for attempt in tries}
     with pytest.raises(NotFound, match="no session 9"):
-        lab_resample.session_again(open_runtime(), book(run), 9, 1, budget_usd=None, tell=lambda *_: None)
+        lab_resample.rerun_session(open_runtime(), book(run), 9, 1, budget_usd=None, tell=lambda *_: None)

@@ -7,10 +7,10 @@ import pytest
 
 import sampled
 from flightlog.app import lab, lab_resample, lab_statistics, open_runtime
-from flightlog.lab.resampling.events import Limits, Target
-from flightlog.lab.resampling.layout import Item
+from flightlog.lab.resampling.events import BatchLimits, SampleTarget
+from flightlog.lab.resampling.layout import SampleItem
 from flightlog.lab.resampling.sweep import Sweep
-from flightlog.lab.resampling.widths import Widths
+from flightlog.lab.resampling.widths import StoppingRule
 from flightlog.model.errors import NotFound
 from paying import Said, message, paying
 
@@ -37,15 +37,15 @@ def model(seed):
 
 
 def asked(book, url, count, **limits):
-    sent = lab_resample.Sent(Limits(**limits), lambda *_: None, base_url=url)
-    return lab_resample.resampled(
+    sent = lab_resample.SamplingOptions(BatchLimits(**limits), lambda *_: None, base_url=url)
+    return lab_resample.resample_grid(
         open_runtime(), book, Sweep(session=1, requests=(2,), count=count), sent, dry_run=False
     )
 
 
 def shares(book):
     (group,) = (
-        lab_statistics.analysed(open_runtime(), [lab.open_book(open_runtime(), book.path.parent, "run")])
+        lab_statistics.analyze_runs(open_runtime(), [lab.open_run(open_runtime(), book.path.parent, "run")])
         .answers[0]
         .groups
     )
@@ -77,11 +77,11 @@ def test_sampling_stops_when_every_share_is_known_to_the_width_and_that_is_the_e
         assert found.interval.high - found.interval.low <= 0.35
         assert found.interval.low <= share <= found.interval.high
     with pytest.raises(NotFound):
-        lab_resample.resumed(
+        lab_resample.resume_batch(
             open_runtime(),
-            lab.open_book(open_runtime(), book.path.parent, "run"),
+            lab.open_run(open_runtime(), book.path.parent, "run"),
             "",
-            lab_resample.Sent(Limits(), lambda *_: None, base_url=till.url),
+            lab_resample.SamplingOptions(BatchLimits(), lambda *_: None, base_url=till.url),
             {},
         )
 
@@ -94,15 +94,19 @@ def test_a_width_that_is_not_reached_costs_what_was_asked_for_and_no_more(book):
 
 
 def test_an_answer_is_read_once_and_a_broken_one_tells_nothing(tmp_path):
-    target = Target("session_01", 1, 0, "", 1, 9)
-    widths = Widths(tmp_path, 1.0, "")
-    (tmp_path / Item("session_01", 1, 0, 1).file).parent.mkdir(parents=True)
+    target = SampleTarget("session_01", 1, 0, "", 1, 9)
+    widths = StoppingRule(tmp_path, 1.0, "")
+    (tmp_path / SampleItem("session_01", 1, 0, 1).answer_file).parent.mkdir(parents=True)
     for number in range(1, 5):
-        (tmp_path / Item("session_01", 1, 0, number).file).write_text('{"content": [{"type": "text", "text": "x"}]}')
-    (tmp_path / Item("session_01", 1, 0, 5).file).write_text("[")
+        (tmp_path / SampleItem("session_01", 1, 0, number).answer_file).write_text(
+            '{"content": [{"type": "text", "text": "x"}]}'
+        )
+    (tmp_path / SampleItem("session_01", 1, 0, 5).answer_file).write_text("[")
 
-    assert widths.goes_on(target)
+    assert widths.needs_more_samples(target)
     for number in range(1, 5):
-        (tmp_path / Item("session_01", 1, 0, number).file).unlink()
-    (tmp_path / Item("session_01", 1, 0, 5).file).write_text('{"content": [{"type": "text", "text": "x"}]}')
-    assert not widths.goes_on(target)
+        (tmp_path / SampleItem("session_01", 1, 0, number).answer_file).unlink()
+    (tmp_path / SampleItem("session_01", 1, 0, 5).answer_file).write_text(
+        '{"content": [{"type": "text", "text": "x"}]}'
+    )
+    assert not widths.needs_more_samples(target)

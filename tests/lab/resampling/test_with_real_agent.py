@@ -6,10 +6,10 @@ import pytest
 
 import labs
 from flightlog.app import lab, lab_resample, open_runtime
-from flightlog.app.lab_resample import Sent
+from flightlog.app.lab_resample import SamplingOptions
 from flightlog.lab.resampling import editing
-from flightlog.lab.resampling.events import Limits
-from flightlog.lab.resampling.reading import samples, variants
+from flightlog.lab.resampling.events import BatchLimits
+from flightlog.lab.resampling.reading import list_samples, list_variants
 from flightlog.lab.resampling.sweep import Sweep
 from paying import paying
 from sampled import KEY, holds
@@ -43,21 +43,21 @@ def book(ran, monkeypatch):
     for name, value in labs.environment(ran).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
-    return lab.open_book(open_runtime(), ran / "runs", "run")
+    return lab.open_run(open_runtime(), ran / "runs", "run")
 
 
 def test_a_request_of_the_real_client_is_asked_again(book):
-    listed = lab_resample.listed(open_runtime(), book, 1, 0)
+    listed = lab_resample.list_requests(open_runtime(), book, 1, 0)
     wanted = next(each for each in listed if each.turn == 2)
     recorded = json.loads((book.path / f"session_01/raw_dumps/request_{wanted.request:03d}.json").read_text())
     heads = json.loads((book.path / f"session_01/raw_dumps/request_{wanted.request:03d}_headers.json").read_text())
 
     with paying() as till:
-        sent = Sent(Limits(), lambda *_: None, base_url=till.url)
-        lab_resample.resampled(open_runtime(), book, Sweep(turns=(2,), count=3), sent, dry_run=False)
-        body = lab_resample.dumped(book, 1, 0, wanted.request)
-        edited = editing.with_set(body, {"tools": body["tools"][:1], "max_tokens": 100})
-        lab_resample.edited(
+        sent = SamplingOptions(BatchLimits(), lambda *_: None, base_url=till.url)
+        lab_resample.resample_grid(open_runtime(), book, Sweep(turns=(2,), count=3), sent, dry_run=False)
+        body = lab_resample.dump_request(book, 1, 0, wanted.request)
+        edited = editing.replace_values(body, {"tools": body["tools"][:1], "max_tokens": 100})
+        lab_resample.resample_edited(
             open_runtime(), book, Sweep(requests=(wanted.request,), count=1), edited, "one tool", sent=sent
         )
 
@@ -69,20 +69,20 @@ def test_a_request_of_the_real_client_is_asked_again(book):
     assert till.came[0].path == heads["path"]
     assert not [name for name in till.came[0].headers if name.startswith(("x-stainless", "x-claude", "x-app"))]
     assert len(till.came[3].body["tools"]) == 1
-    assert [(each.variant, each.error) for each in samples(book.path)] == [(0, "")] * 3 + [(1, "")]
-    assert {each.path[0] for each in variants(book.path)[0].edits} == {"max_tokens", "tools"}
+    assert [(each.variant, each.error) for each in list_samples(book.path)] == [(0, "")] * 3 + [(1, "")]
+    assert {each.path[0] for each in list_variants(book.path)[0].edits} == {"max_tokens", "tools"}
     assert holds(book.path, KEY) == []
 
 
 def test_a_session_that_went_on_from_another_is_run_again_from_there(book, ran):
     before = (ran / "work" / "log").read_text()
 
-    again = lab_resample.session_again(open_runtime(), book, 2, 2, budget_usd=None, tell=lambda *_: None)
+    again = lab_resample.rerun_session(open_runtime(), book, 2, 2, budget_usd=None, tell=lambda *_: None)
 
     assert before == "one\ntwo\n"
     assert (ran / "work" / "log").read_text() == before
     for name in ("session_02_r01", "session_02_r02"):
-        assert again.state.last(name).stop_reason == "completed"
+        assert again.state.last_attempt(name).stop_reason == "completed"
         asked = json.loads((again.path / name / "raw_dumps/request_001.json").read_text())
         assert "number one" in json.dumps(asked["messages"])
         assert "+two" in (again.path / name / "session_diff.patch").read_text()

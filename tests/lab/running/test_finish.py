@@ -7,20 +7,20 @@ import pytest
 import strace_points
 from flightlog.app import lab as app
 from flightlog.app import open_runtime
-from flightlog.lab.book import Book
-from flightlog.lab.running.run import carry_on
+from flightlog.lab.book import RunStore
+from flightlog.lab.running.run import continue_run
 from flightlog.model.damage import Damage
 from flightlog.store.lines import read_together
 from labs import config, environment, meta, run
 
 FINISH = """
 from flightlog.app import lab as app, open_runtime
-from flightlog.lab.book import Book
-from flightlog.lab.running.run import carry_on
+from flightlog.lab.book import RunStore
+from flightlog.lab.running.run import continue_run
 setting = app.prepare_run(open_runtime({**os.environ, "HOME": str(root)}), lambda *_: None)
-book = Book(root / "runs" / "run", now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
+book = RunStore(root / "runs" / "run", now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
 begin()
-carry_on(book, setting, again=False)
+continue_run(book, setting, again=False)
 end()
 """
 
@@ -46,8 +46,8 @@ def died_at(unfinished, every):
         path = root / "runs" / "run"
         assert not [each for each in read_together(path / ".journal.jsonl") if isinstance(each, Damage)]
         setting = app.prepare_run(open_runtime(environment(root)), lambda *_: None)
-        book = carry_on(
-            Book(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id), setting, again=False
+        book = continue_run(
+            RunStore(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id), setting, again=False
         )
         told = meta(book)
         assert (told["stop_reason"], [each["attempts"] for each in told["sessions"]]) == ("completed", [1, 1])

@@ -1,4 +1,4 @@
-from flightlog.lab.statistics.actions import CUT, NOTHING, REFUSED, TEXT, by_tool, of_response
+from flightlog.lab.statistics.actions import CUT, NOTHING, REFUSED, TEXT, action_by_tool, action_of_response
 
 
 def used(name, **given):
@@ -6,7 +6,7 @@ def used(name, **given):
 
 
 def test_what_does_not_change_what_is_done_does_not_change_the_action():
-    one = of_response(
+    one = action_of_response(
         [
             {"type": "text", "text": "Let me see."},
             used("Bash", command="cat /w/shop/a.py  \nls /w/shop", description="Show"),
@@ -14,7 +14,9 @@ def test_what_does_not_change_what_is_done_does_not_change_the_action():
         "tool_use",
         "/w/shop",
     )
-    other = of_response([used("Bash", description="Look at it", command="cat ./a.py\nls .\n")], "tool_use", "/w/shop/")
+    other = action_of_response(
+        [used("Bash", description="Look at it", command="cat ./a.py\nls .\n")], "tool_use", "/w/shop/"
+    )
 
     assert one.key == other.key
     assert one.label == "Bash cat ./a.py\nls ."
@@ -22,7 +24,7 @@ def test_what_does_not_change_what_is_done_does_not_change_the_action():
 
 def test_another_argument_another_tool_or_another_order_is_another_action():
     keys = {
-        of_response(content, "tool_use", "/w").key
+        action_of_response(content, "tool_use", "/w").key
         for content in (
             [used("Bash", command="ls")],
             [used("Bash", command="ls -l")],
@@ -36,16 +38,23 @@ def test_another_argument_another_tool_or_another_order_is_another_action():
 
     assert len(keys) == 7
     assert (
-        by_tool(of_response([used("Bash", command="ls"), used("Read", file_path="a")], "tool_use")).key == "Bash + Read"
+        action_by_tool(action_of_response([used("Bash", command="ls"), used("Read", file_path="a")], "tool_use")).key
+        == "Bash + Read"
     )
 
 
 def test_words_alone_are_an_action_and_so_are_a_refusal_and_an_end_in_the_middle():
     said = [{"type": "text", "text": "Done."}]
 
-    assert of_response(said, "end_turn") == of_response([{"type": "text", "text": "I am finished"}], "end_turn")
-    assert [of_response(said, stop).key for stop in ("end_turn", "max_tokens", "refusal")] == [TEXT, CUT, REFUSED]
-    assert of_response([], "end_turn").key == NOTHING
+    assert action_of_response(said, "end_turn") == action_of_response(
+        [{"type": "text", "text": "I am finished"}], "end_turn"
+    )
+    assert [action_of_response(said, stop).key for stop in ("end_turn", "max_tokens", "refusal")] == [
+        TEXT,
+        CUT,
+        REFUSED,
+    ]
+    assert action_of_response([], "end_turn").key == NOTHING
 
 
 def test_a_foreign_answer_of_any_form_has_an_action():
@@ -55,4 +64,4 @@ def test_a_foreign_answer_of_any_form_has_an_action():
         {"type": "tool_use", "name": 5, "input": "x"},
         {"type": "text", "text": None},
     ):
-        assert of_response([block], "").key
+        assert action_of_response([block], "").key

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from flightlog.lab.statistics.amounts import amount, difference
+from flightlog.lab.statistics.amounts import estimate_difference, estimate_mean
 
 DRAWS = {
     "even": (lambda rng, n: rng.normal(10, 2, n), 10.0),
@@ -17,7 +17,7 @@ def test_95_percent_intervals_of_a_mean_cover_in_more_than_93_of_100_experiments
     draw, truth = DRAWS[kind]
     rng = np.random.default_rng(4)
 
-    told = [amount(draw(rng, n).tolist(), seed).interval for seed in range(1_000)]
+    told = [estimate_mean(draw(rng, n).tolist(), seed).interval for seed in range(1_000)]
 
     assert sum(each.low <= truth <= each.high for each in told) >= 930
 
@@ -25,7 +25,9 @@ def test_95_percent_intervals_of_a_mean_cover_in_more_than_93_of_100_experiments
 def test_the_interval_of_a_difference_covers_too():
     rng = np.random.default_rng(6)
     told = [
-        difference(rng.lognormal(0, 0.5, 12).tolist(), (0.4 + rng.lognormal(0, 0.5, 20)).tolist(), seed).interval
+        estimate_difference(
+            rng.lognormal(0, 0.5, 12).tolist(), (0.4 + rng.lognormal(0, 0.5, 20)).tolist(), seed
+        ).interval
         for seed in range(1_000)
     ]
 
@@ -33,16 +35,16 @@ def test_the_interval_of_a_difference_covers_too():
 
 
 def test_there_is_no_interval_where_nothing_can_be_said():
-    assert amount([], 0) is None
-    assert amount([1.0, 2.0, 3.0, 4.0], 0).interval is None
-    assert amount([2.0] * 50, 0).interval is None
+    assert estimate_mean([], 0) is None
+    assert estimate_mean([1.0, 2.0, 3.0, 4.0], 0).interval is None
+    assert estimate_mean([2.0] * 50, 0).interval is None
     # Four of five are equal: a third of all draws have no spread.
-    assert amount([1.0, 1.0, 1.0, 1.0, 2.0], 0).interval is None
-    assert amount([1.0, 1.0, 1.0, 1.0, 2.0], 0).mean == 1.2
+    assert estimate_mean([1.0, 1.0, 1.0, 1.0, 2.0], 0).interval is None
+    assert estimate_mean([1.0, 1.0, 1.0, 1.0, 2.0], 0).mean == 1.2
 
 
 def test_the_same_seed_tells_the_same():
     values = [1.0, 2.0, 2.5, 4.0, 9.0, 3.0]
 
-    assert amount(values, 7) == amount(values, 7)
-    assert amount(values, 7) != amount(values, 8)
+    assert estimate_mean(values, 7) == estimate_mean(values, 7)
+    assert estimate_mean(values, 7) != estimate_mean(values, 8)

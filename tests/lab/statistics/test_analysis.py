@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from flightlog.lab.statistics.actions import Action
-from flightlog.lab.statistics.analysis import analyse
-from flightlog.lab.statistics.groups import Group, Question, Trial
+from flightlog.lab.statistics.analysis import analyze_questions
+from flightlog.lab.statistics.groups import ComparisonQuestion, Trial, TrialGroup
 from flightlog.lab.statistics.shape import DIFFERS, FEW, NONE
-from flightlog.lab.statistics.shares import Count, share_interval
+from flightlog.lab.statistics.shares import HitCount, share_interval
 
 EXPERIMENTS = 1_000
 HABITS = {"Bash ls": 0.55, "Read a.py": 0.3, "(words only)": 0.12, "Bash rm": 0.03}
@@ -29,10 +29,12 @@ def test_95_percent_intervals_of_a_distribution_cover_in_more_than_93_of_100_exp
     held = dict.fromkeys(HABITS, 0)
 
     for _ in range(EXPERIMENTS):
-        (group,) = analyse([Question("q", (Group("as recorded", acted(rng, n)),))]).answers[0].groups
+        (group,) = (
+            analyze_questions([ComparisonQuestion("q", (TrialGroup("as recorded", acted(rng, n)),))]).answers[0].groups
+        )
         told = {each.name: each.interval for each in group.actions}
         for key, share in HABITS.items():
-            interval = told[key] if key in told else share_interval(Count(0, n))
+            interval = told[key] if key in told else share_interval(HitCount(0, n))
             held[key] += interval.low <= share <= interval.high
 
     assert all(each >= 930 for each in held.values()), held
@@ -43,8 +45,8 @@ def test_a_sweep_without_any_effect_finds_something_in_at_most_5_of_100():
     false = tests = 0
 
     for number in range(EXPERIMENTS):
-        groups = tuple(Group(f"v{at:02d}", acted(rng, 6, dearer=1.0)) for at in range(5))
-        told = analyse([Question("q", groups)], seed=number)
+        groups = tuple(TrialGroup(f"v{at:02d}", acted(rng, 6, dearer=1.0)) for at in range(5))
+        told = analyze_questions([ComparisonQuestion("q", groups)], seed=number)
         tests += told.tests
         false += any(each.verdict == DIFFERS for each in told.answers[0].against)
 
@@ -56,11 +58,11 @@ def test_what_differs_is_found_with_its_size():
     rng = np.random.default_rng(3)
     other = {"Bash ls": 0.05, "Read a.py": 0.85, "(words only)": 0.07, "Bash rm": 0.03}
     groups = (
-        Group("request_005", acted(rng, 40, dearer=1.0)),
-        Group("request_005_v01", acted(rng, 40, other, dearer=2.0)),
+        TrialGroup("request_005", acted(rng, 40, dearer=1.0)),
+        TrialGroup("request_005_v01", acted(rng, 40, other, dearer=2.0)),
     )
 
-    told = analyse([Question("q", groups)], seed=1)
+    told = analyze_questions([ComparisonQuestion("q", groups)], seed=1)
 
     (against,) = told.answers[0].against
     found = {(each.what, each.of): each for each in against.tests if each.is_finding}
@@ -75,22 +77,25 @@ def test_what_differs_is_found_with_its_size():
 def test_below_five_there_is_no_verdict_and_at_five_there_may_be():
     def groups(n):
         return tuple(
-            Group(name, tuple(Trial(f"{name}/{at}", Action(key, key, key)) for at in range(n)))
+            TrialGroup(name, tuple(Trial(f"{name}/{at}", Action(key, key, key)) for at in range(n)))
             for name, key in (("a", "Bash"), ("b", "Read"))
         )
 
-    few, enough = (analyse([Question("q", groups(n))]).answers[0].against[0] for n in (4, 5))
+    few, enough = (analyze_questions([ComparisonQuestion("q", groups(n))]).answers[0].against[0] for n in (4, 5))
 
     assert (few.verdict, few.tests) == (FEW, ())
     assert enough.verdict == DIFFERS
-    assert analyse([Question("q", (*groups(5)[:1], *groups(5)[:1]))]).answers[0].against[0].verdict == NONE
+    assert (
+        analyze_questions([ComparisonQuestion("q", (*groups(5)[:1], *groups(5)[:1]))]).answers[0].against[0].verdict
+        == NONE
+    )
 
 
 def test_outcomes_are_judged_by_verifier_and_agreement_is_the_chance_that_two_agree():
     def trials(name, passed, n, action):
         done = [{"tests": at < passed} for at in range(n)]
         keys = ["Bash", *[action] * (n - 1)]
-        return Group(
+        return TrialGroup(
             name,
             tuple(
                 Trial(f"{name}{at}", Action(key, key, key), each)
@@ -98,7 +103,9 @@ def test_outcomes_are_judged_by_verifier_and_agreement_is_the_chance_that_two_ag
             ),
         )
 
-    told = analyse([Question("q", (trials("a", 1, 10, "Read"), trials("b", 10, 10, "Bash")))]).answers[0]
+    told = analyze_questions(
+        [ComparisonQuestion("q", (trials("a", 1, 10, "Read"), trials("b", 10, 10, "Bash")))]
+    ).answers[0]
 
     assert [(each.outcomes[0].hits, each.outcomes[0].n) for each in told.groups] == [(1, 10), (10, 10)]
     assert told.groups[0].agreement == pytest.approx(9 * 8 / 90)
@@ -109,9 +116,9 @@ def test_outcomes_are_judged_by_verifier_and_agreement_is_the_chance_that_two_ag
 
 def test_groups_a_rule_stopped_are_tested_by_what_holds_then_and_amounts_are_not():
     rng = np.random.default_rng(4)
-    groups = tuple(Group(name, acted(rng, 60, dearer=1.0), stopped=True) for name in "ab")
+    groups = tuple(TrialGroup(name, acted(rng, 60, dearer=1.0), stopped=True) for name in "ab")
 
-    told = analyse([Question("q", groups)]).answers[0]
+    told = analyze_questions([ComparisonQuestion("q", groups)]).answers[0]
 
     assert {each.test for each in told.against[0].tests} == {"always-valid likelihood test"}
     assert {each.interval.method for each in told.groups[0].actions} == {
@@ -122,7 +129,9 @@ def test_groups_a_rule_stopped_are_tested_by_what_holds_then_and_amounts_are_not
 def test_a_request_nobody_asked_again_as_it_was_has_nothing_to_be_compared_with():
     rng = np.random.default_rng(5)
 
-    told = analyse([Question("q", (Group("request_005", ()), Group("request_005_v01", acted(rng, 9))))]).answers[0]
+    told = analyze_questions(
+        [ComparisonQuestion("q", (TrialGroup("request_005", ()), TrialGroup("request_005_v01", acted(rng, 9))))]
+    ).answers[0]
 
     assert told.against[0].verdict == FEW
     assert told.groups[0].actions == ()

@@ -1,9 +1,9 @@
 from flightlog.lab.statistics.actions import Action
-from flightlog.lab.statistics.divergence import Way, outline, partings, tree
+from flightlog.lab.statistics.divergence import ActionPath, build_path_tree, iter_forks, list_segments
 
 
 def way(run, steps, begins=None, session="session_01"):
-    return Way(run, session, tuple(Action(each, each, each) for each in steps), begins)
+    return ActionPath(run, session, tuple(Action(each, each, each) for each in steps), begins)
 
 
 def shape(node):
@@ -11,34 +11,34 @@ def shape(node):
 
 
 def test_ways_share_what_they_do_alike_and_a_branch_begins_where_it_went_back_to():
-    root = tree([
+    root = build_path_tree([
         way("replay_replay", "z", ("replay", "session_01", 1)),
         way("replay", "xy", ("run", "session_01", 2)),
         way("run", "abcd"),
     ])  # fmt: skip
 
     assert shape(root) == {"a": (3, {"b": (3, {"c": (1, {"d": (1, {})}), "x": (2, {"y": (1, {}), "z": (1, {})})})})}
-    assert [each.action.key for each in partings(root)] == ["b", "x"]
+    assert [each.action.key for each in iter_forks(root)] == ["b", "x"]
 
 
 def test_one_that_ends_while_another_goes_on_parts_from_it():
-    root = tree([way("a", "xy"), way("b", "xyz"), way("c", "")])
+    root = build_path_tree([way("a", "xy"), way("b", "xyz"), way("c", "")])
 
-    assert [(each.action.key, each.ends) for each in partings(root)] == [
+    assert [(each.action.key, each.ends) for each in iter_forks(root)] == [
         ("", ["c/session_01"]),
         ("y", ["a/session_01"]),
     ]
 
 
 def test_a_branch_whose_source_is_gone_or_is_itself_stands_alone():
-    assert shape(tree([way("b", "x", ("gone", "session_01", 3))])) == {"x": (1, {})}
-    assert shape(tree([way("b", "x", ("b", "session_01", 3))])) == {"x": (1, {})}
+    assert shape(build_path_tree([way("b", "x", ("gone", "session_01", 3))])) == {"x": (1, {})}
+    assert shape(build_path_tree([way("b", "x", ("b", "session_01", 3))])) == {"x": (1, {})}
 
 
 def test_the_outline_says_where_ways_part_and_end():
-    root = tree([way("a", "xyz"), way("b", "xyq")])
+    root = build_path_tree([way("a", "xyz"), way("b", "xyq")])
 
-    told = [(each.level, each.steps, each.first.action.key, each.last.ends) for each in outline(root)]
+    told = [(each.level, each.step_range, each.first.action.key, each.last.ends) for each in list_segments(root)]
     assert told == [
         (0, "steps 1 to 2", "x", []),
         (1, "step 3", "z", ["a/session_01"]),

@@ -1,13 +1,13 @@
 from flightlog.lab.statistics.actions import Action
-from flightlog.lab.statistics.divergence import Way, tree
-from flightlog.lab.statistics.drawing import bar, ways
-from flightlog.lab.statistics.shape import Share
-from flightlog.lab.statistics.shares import Interval
+from flightlog.lab.statistics.divergence import ActionPath, build_path_tree
+from flightlog.lab.statistics.drawing import draw_share_bar, iter_path_lines
+from flightlog.lab.statistics.shape import ShareEstimate
+from flightlog.lab.statistics.shares import ConfidenceInterval
 
 
 def test_a_bar_is_as_long_as_the_share_and_shaded_where_it_may_be():
     def drawn(share, low, high):
-        return bar(Share("a", 1, 2, share, Interval(low, high, "any"), ()), 10)
+        return draw_share_bar(ShareEstimate("a", 1, 2, share, ConfidenceInterval(low, high, "any"), ()), 10)
 
     assert drawn(0.5, 0.2, 0.8) == "██▓▓▓░░░··"
     assert drawn(0.0, 0.0, 0.3) == "░░░·······"
@@ -16,9 +16,13 @@ def test_a_bar_is_as_long_as_the_share_and_shaded_where_it_may_be():
 
 def test_ways_are_told_by_the_step_they_part_with_and_words_stay_on_their_line():
     def way(run, *steps):
-        return Way(run, "s", tuple(Action(each, each, each) for each in steps))
+        return ActionPath(run, "s", tuple(Action(each, each, each) for each in steps))
 
-    told = list(ways(tree([way("a", "ls", "cat\n# x"), way("b", "ls", "rm", "pwd"), way("c", "ls", "rm", "pwd")])))
+    told = list(
+        iter_path_lines(
+            build_path_tree([way("a", "ls", "cat\n# x"), way("b", "ls", "rm", "pwd"), way("c", "ls", "rm", "pwd")])
+        )
+    )
 
     assert told == ["step 1  3 of 3  ls", "  step 2  1 of 3, 1 end  cat # x", "  steps 2 to 3  2 of 3, 2 end  rm"]
-    assert list(ways(tree(way(f"r{n:03d}", str(n)) for n in range(90))))[-1] == "…"
+    assert list(iter_path_lines(build_path_tree(way(f"r{n:03d}", str(n)) for n in range(90))))[-1] == "…"

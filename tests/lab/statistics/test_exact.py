@@ -6,7 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import fisher_exact, permutation_test
 
-from flightlog.lab.statistics.exact import EVERY, PERMUTED, fisher, holm, kinds_differ, means_differ
+from flightlog.lab.statistics.exact import (
+    EVERY,
+    PERMUTED,
+    adjust_p_values,
+    compare_kinds,
+    compare_means,
+    fisher_p_value,
+)
 
 COUNT = st.integers(0, 40)
 
@@ -14,7 +21,7 @@ COUNT = st.integers(0, 40)
 @settings(max_examples=60, deadline=None)
 @given(COUNT, COUNT, COUNT, COUNT)
 def test_fishers_test_is_fishers_test(a, b, c, d):
-    ours = fisher((a, a + b), (c, c + d))
+    ours = fisher_p_value((a, a + b), (c, c + d))
 
     assert ours == pytest.approx(fisher_exact([[a, b], [c, d]]).pvalue, abs=1e-9)
 
@@ -28,24 +35,24 @@ def test_a_permutation_test_deals_out_every_way_where_it_can_and_draws_where_it_
 
     exact = permutation_test(few, lambda x, y, axis: np.abs(x.mean(axis) - y.mean(axis)), vectorized=True,
                              n_resamples=np.inf, alternative="greater")  # fmt: skip
-    assert means_differ(*few, seed=1) == (pytest.approx(exact.pvalue), EVERY)
-    p, name = means_differ(many[0].tolist(), many[1].tolist(), seed=1)
+    assert compare_means(*few, seed=1) == (pytest.approx(exact.pvalue), EVERY)
+    p, name = compare_means(many[0].tolist(), many[1].tolist(), seed=1)
     near = permutation_test(many, lambda x, y, axis: np.abs(x.mean(axis) - y.mean(axis)), vectorized=True,
                             n_resamples=9_999, alternative="greater", rng=5)  # fmt: skip
     assert name == PERMUTED
     assert p == pytest.approx(near.pvalue, abs=0.02)
-    assert means_differ(many[0].tolist(), many[1].tolist(), seed=1)[0] == p
+    assert compare_means(many[0].tolist(), many[1].tolist(), seed=1)[0] == p
 
 
 def test_with_two_kinds_it_is_fishers_test_and_with_equal_values_nothing_differs():
     one, other = ["a"] * 5 + ["b"], ["a"] + ["b"] * 5
 
-    assert kinds_differ(one, other, seed=0)[0] == pytest.approx(fisher((5, 6), (1, 6)))
-    assert kinds_differ(["a"] * 6, ["a"] * 6, seed=0)[0] == 1.0
-    assert means_differ([0.1] * 6, [0.1] * 6, seed=0)[0] == 1.0
+    assert compare_kinds(one, other, seed=0)[0] == pytest.approx(fisher_p_value((5, 6), (1, 6)))
+    assert compare_kinds(["a"] * 6, ["a"] * 6, seed=0)[0] == 1.0
+    assert compare_means([0.1] * 6, [0.1] * 6, seed=0)[0] == 1.0
 
 
 def test_holm_takes_the_smallest_times_their_number_and_never_goes_down():
-    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
-    assert holm([]) == []
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert adjust_p_values([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert adjust_p_values([]) == []
+    assert adjust_p_values([0.5, 0.9]) == [1.0, 1.0]

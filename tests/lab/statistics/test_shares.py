@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from flightlog.lab.statistics.shares import ALWAYS, NEWCOMBE, WILSON, Count, difference_interval, share_interval
+from flightlog.lab.statistics.shares import ALWAYS, NEWCOMBE, WILSON, HitCount, difference_interval, share_interval
 
 SHARES = np.linspace(0.001, 0.999, 999)
 
 
 @pytest.mark.parametrize(("hits", "n"), [(0, 5), (1, 5), (3, 20), (10, 20), (20, 20), (199, 200)])
 def test_the_interval_is_the_one_it_is_called(hits, n):
-    ours = share_interval(Count(hits, n))
+    ours = share_interval(HitCount(hits, n))
 
     assert ours.method == WILSON
     assert (ours.low, ours.high) == pytest.approx(tuple(binomtest(hits, n).proportion_ci(method="wilsoncc")))
@@ -23,7 +23,7 @@ def test_the_interval_is_the_one_it_is_called(hits, n):
 @pytest.mark.parametrize("n", [5, 6, 7, 8, 10, 15, 20, 30, 50, 100])
 def test_it_covers_at_its_level_for_every_true_share_not_on_average(n):
     chances = np.array([comb(n, k) * SHARES**k * (1 - SHARES) ** (n - k) for k in range(n + 1)])
-    limits = [share_interval(Count(k, n)) for k in range(n + 1)]
+    limits = [share_interval(HitCount(k, n)) for k in range(n + 1)]
     holds = np.array([(each.low <= SHARES) & (each.high >= SHARES) for each in limits])
 
     assert (chances * holds).sum(axis=0).min() >= 0.945
@@ -37,14 +37,14 @@ def test_the_interval_of_a_difference_covers_too(one, n):
 
     covered = 0.0
     for a, b in itertools.product(range(n + 1), repeat=2):
-        told = difference_interval(Count(a, n), Count(b, n))
+        told = difference_interval(HitCount(a, n), HitCount(b, n))
         assert told.method == NEWCOMBE
         covered += chances[one][a] * chances[other][b] * (told.low <= 0.2 + 1e-12 and told.high >= 0.2 - 1e-12)
     assert covered >= 0.945
 
 
 def test_where_a_rule_stopped_the_sampling_the_interval_is_another_and_wider():
-    fixed, stopped = share_interval(Count(30, 100)), share_interval(Count(30, 100, stopped=True))
+    fixed, stopped = share_interval(HitCount(30, 100)), share_interval(HitCount(30, 100, stopped=True))
 
     assert stopped.method == ALWAYS
     assert stopped.low < fixed.low

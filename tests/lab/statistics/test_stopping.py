@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from flightlog.lab.statistics import stopping
-from flightlog.lab.statistics.amounts import amount
-from flightlog.lab.statistics.shares import Count, share_interval
+from flightlog.lab.statistics.amounts import estimate_mean
+from flightlog.lab.statistics.shares import HitCount, share_interval
 
 EXPERIMENTS = 1_000
 
@@ -21,9 +21,9 @@ def stopped(shares, width, rng, most=1_500):
         seen = running[n - 1]
         nearest = min(seen, key=lambda count: abs(2 * count - n))
         if (nearest, n) not in KNOWN:
-            KNOWN[nearest, n] = stopping.enough([int(nearest), n - int(nearest)], width)
+            KNOWN[nearest, n] = stopping.has_enough_samples([int(nearest), n - int(nearest)], width)
         if KNOWN[nearest, n]:
-            assert stopping.enough([int(each) for each in seen], width)
+            assert stopping.has_enough_samples([int(each) for each in seen], width)
             return [int(each) for each in seen], drawn[:n]
     raise AssertionError("never enough")
 
@@ -42,7 +42,7 @@ def test_95_percent_intervals_cover_in_more_than_93_of_100_experiments_that_were
         seen, drawn = stopped(shares, 0.3, rng)
         sizes.append(len(drawn))
         for place, (hits, share) in enumerate(zip(seen, shares, strict=True)):
-            told = share_interval(Count(hits, len(drawn), stopped=True))
+            told = share_interval(HitCount(hits, len(drawn), stopped=True))
             held[place] += told.low <= share <= told.high
             assert told.high - told.low <= 0.3
 
@@ -58,7 +58,7 @@ def test_an_ordinary_interval_does_not_survive_somebody_who_stops_when_it_suits(
         hits = (rng.random(300) < 0.5).cumsum()
         for name, is_stopped in (("wilson", False), ("sequence", True)):
             for n in range(5, 301, 3):
-                told = share_interval(Count(int(hits[n - 1]), n, stopped=is_stopped))
+                told = share_interval(HitCount(int(hits[n - 1]), n, stopped=is_stopped))
                 if not told.low <= 0.5 <= told.high:
                     fooled[name] += 1
                     break
@@ -74,7 +74,7 @@ def test_cost_keeps_its_coverage_where_the_actions_decided_when_to_stop():
     for number in range(EXPERIMENTS):
         _, drawn = stopped((0.7, 0.3), 0.4, rng)
         costs = np.where(drawn == 0, 0.01, 0.03) * rng.lognormal(0, 0.4, len(drawn))
-        interval = amount(costs.tolist(), number).interval
+        interval = estimate_mean(costs.tolist(), number).interval
         truth = (0.7 * 0.01 + 0.3 * 0.03) * np.exp(0.08)
         told += 1
         covered += interval.low <= truth <= interval.high
@@ -87,23 +87,25 @@ def test_two_groups_are_told_apart_wherever_they_were_stopped_and_seldom_in_erro
     false = 0
     for _ in range(400):
         one, other = ((rng.random(200) < 0.4).cumsum() for _ in range(2))
-        false += any(stopping.same((int(one[n]), n + 1), (int(other[n]), n + 1)) <= 0.05 for n in range(4, 200, 2))
+        false += any(
+            stopping.sequential_p_value((int(one[n]), n + 1), (int(other[n]), n + 1)) <= 0.05 for n in range(4, 200, 2)
+        )
 
     assert false <= 0.05 * 400
-    assert stopping.same((10, 100), (60, 100)) < 0.001
-    assert stopping.same((10, 100), (10, 100)) == 1.0
-    assert stopping.same((0, 0), (0, 0)) == 1.0
+    assert stopping.sequential_p_value((10, 100), (60, 100)) < 0.001
+    assert stopping.sequential_p_value((10, 100), (10, 100)) == 1.0
+    assert stopping.sequential_p_value((0, 0), (0, 0)) == 1.0
 
 
 def test_five_at_least_and_all_or_nothing_is_known_soonest():
-    assert not stopping.enough([4], 1.0)
-    assert stopping.enough([5], 1.0)
-    assert not stopping.enough([], 1.0)
+    assert not stopping.has_enough_samples([4], 1.0)
+    assert stopping.has_enough_samples([5], 1.0)
+    assert not stopping.has_enough_samples([], 1.0)
     first = {
-        share: next(n for n in range(5, 2_000) if stopping.enough([n // share, n - n // share], 0.2))
+        share: next(n for n in range(5, 2_000) if stopping.has_enough_samples([n // share, n - n // share], 0.2))
         for share in (2, 10)
     }
     assert first[10] < first[2] < 320
-    assert stopping.interval(0, 0) == (0.0, 1.0)
-    assert stopping.interval(0, 40)[0] == 0.0
-    assert stopping.interval(40, 40)[1] == 1.0
+    assert stopping.sequential_interval(0, 0) == (0.0, 1.0)
+    assert stopping.sequential_interval(0, 40)[0] == 0.0
+    assert stopping.sequential_interval(40, 40)[1] == 1.0

@@ -4,10 +4,10 @@ import re
 
 from markdown_it import MarkdownIt
 
-from flightlog.lab.statistics.actions import of_response
-from flightlog.lab.statistics.analysis import analyse
-from flightlog.lab.statistics.groups import Group, Question, Trial
-from flightlog.lab.statistics.writing import code, written
+from flightlog.lab.statistics.actions import action_of_response
+from flightlog.lab.statistics.analysis import analyze_questions
+from flightlog.lab.statistics.groups import ComparisonQuestion, Trial, TrialGroup
+from flightlog.lab.statistics.writing import inline_code, render_analysis
 
 HOSTILE = "`` `<script>alert(1)</script>` ![x](http://example.com/x) \x1b[31m\n# head\n[^1]: ha"
 
@@ -15,7 +15,9 @@ HOSTILE = "`` `<script>alert(1)</script>` ![x](http://example.com/x) \x1b[31m\n#
 def question(n=8):
     def group(name, command):
         def trial(at):
-            action = of_response([{"type": "tool_use", "name": "Bash", "input": {"command": command}}], "tool_use")
+            action = action_of_response(
+                [{"type": "tool_use", "name": "Bash", "input": {"command": command}}], "tool_use"
+            )
             return Trial(
                 f"session_01/resamples/{name}/sample_{at:02d}.json",
                 action,
@@ -25,7 +27,7 @@ def question(n=8):
                 0.01 * at,
             )
 
-        return Group(
+        return TrialGroup(
             name,
             tuple(trial(at) for at in range(1, n + 1)),
             command,
@@ -33,11 +35,11 @@ def question(n=8):
         )
 
     groups = group("request_005", "ls"), group("request_005_v01", HOSTILE)
-    return Question("session_01 request 5", groups, recorded=groups[0].trials[0].action)
+    return ComparisonQuestion("session_01 request 5", groups, recorded=groups[0].trials[0].action)
 
 
 def test_every_sentence_points_at_its_samples_and_every_note_at_files():
-    text = written("my-run", analyse([question()]))
+    text = render_analysis("my-run", analyze_questions([question()]))
 
     body, _, notes = text.partition("## Samples")
     sentences = [line for line in body.splitlines() if line and not line.startswith(("#", "<!--", "      "))]
@@ -53,19 +55,19 @@ def test_every_sentence_points_at_its_samples_and_every_note_at_files():
 
 
 def test_what_a_sample_says_is_words():
-    html = MarkdownIt("commonmark").render(written("my *run*", analyse([question()])))
+    html = MarkdownIt("commonmark").render(render_analysis("my *run*", analyze_questions([question()])))
 
     assert "<script" not in html
     assert "<img" not in html
     assert "\x1b" not in html
     assert html.count("<h1>") == 1
     assert "<em>" not in html
-    assert code("a`b") == "``a`b``"
-    assert code("`b") == "`` `b ``"
+    assert inline_code("a`b") == "``a`b``"
+    assert inline_code("`b") == "`` `b ``"
 
 
 def test_too_few_samples_are_told_and_not_judged():
-    text = written("my-run", analyse([question(4)]))
+    text = render_analysis("my-run", analyze_questions([question(4)]))
 
     assert "too few samples to say anything (4 and 4)" in text
     assert "finding" not in text.split("##", 1)[1]

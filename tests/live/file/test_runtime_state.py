@@ -16,10 +16,10 @@ from flightlog.live import state as states
 from flightlog.live.file import runtime_state
 from flightlog.live.file.runtime_state import (
     cleanup_old_sessions,
-    look,
-    migrate,
-    read,
-    update,
+    load_state,
+    migrate_billing,
+    read_state,
+    update_state,
     upsert_auth_profile,
     upsert_session,
 )
@@ -52,17 +52,17 @@ def bumped(number):
 def test_the_example_read_and_written_again_is_the_same_file(tmp_path):
     path = put(tmp_path)
 
-    update(tmp_path, EXAMPLE_MS, lambda state: state)
+    update_state(tmp_path, EXAMPLE_MS, lambda state: state)
 
     assert path.read_text() == EXAMPLE
 
 
 def test_a_new_file_from_the_examples_facts_is_the_example_key_by_key_with_its_comments(tmp_path):
     put(tmp_path / "old")
-    told = read(tmp_path / "old", EXAMPLE_MS)
+    told = read_state(tmp_path / "old", EXAMPLE_MS)
     told.auth_profiles[0].billing.is_fresh = True  # the document wrote what was no longer true
 
-    update(tmp_path / "new", EXAMPLE_MS, lambda _: told)
+    update_state(tmp_path / "new", EXAMPLE_MS, lambda _: told)
 
     left_out = "    # ... git, transcript, alerts, metadata\n"  # the document's own dots
     assert (tmp_path / "new" / "runtime-state.yaml").read_text() == EXAMPLE.replace(left_out, "")
@@ -72,8 +72,8 @@ def test_freshness_is_worked_out_when_read(tmp_path):
     path = put(tmp_path)
 
     assert "isFresh: true" in path.read_text()
-    assert not read(tmp_path, EXAMPLE_MS).auth_profiles[0].billing.is_fresh
-    assert read(tmp_path, 1769851737530 + 60_000).auth_profiles[0].billing.is_fresh
+    assert not read_state(tmp_path, EXAMPLE_MS).auth_profiles[0].billing.is_fresh
+    assert read_state(tmp_path, 1769851737530 + 60_000).auth_profiles[0].billing.is_fresh
 
 
 EDITS = (
@@ -108,7 +108,7 @@ def test_every_byte_of_a_person_survives_updates(tmp_path_factory, chosen):
         path.write_bytes(EDITS[which](path.read_bytes().decode()).encode())
         before = path.read_bytes().decode()
         for step in range(3):
-            update(folder, EXAMPLE_MS + number, bumped(10 * number + step), durable=False)
+            update_state(folder, EXAMPLE_MS + number, bumped(10 * number + step), durable=False)
 
         after = path.read_bytes().decode()
         assert humans(after) == humans(before)
@@ -122,7 +122,7 @@ def test_a_thousand_updates_later_the_edits_are_where_they_were(tmp_path):
     before = path.read_text()
 
     for step in range(1000):
-        update(tmp_path, EXAMPLE_MS, bumped(step), durable=False)
+        update_state(tmp_path, EXAMPLE_MS, bumped(step), durable=False)
 
     assert humans(path.read_text()) == humans(before)
     assert "tokensUsed: 999" in path.read_text()
@@ -144,7 +144,7 @@ def test_a_save_between_our_read_and_our_write_is_never_lost(tmp_path, way):
                 (tmp_path / "swap").rename(path)
         return bumped(7)(state)
 
-    done = update(tmp_path, EXAMPLE_MS, change)
+    done = update_state(tmp_path, EXAMPLE_MS, change)
 
     assert "label: 2 1 0 Primary Account" in path.read_text()
     assert "tokensUsed: 7" in path.read_text()
@@ -155,10 +155,10 @@ def test_a_save_into_the_file_we_had_just_exchanged_is_taken_up_by_the_next_upda
     path = put(tmp_path)
     editor = path.open("r+")  # an editor that writes in place holds the old file open
 
-    update(tmp_path, EXAMPLE_MS, bumped(1))
+    update_state(tmp_path, EXAMPLE_MS, bumped(1))
     editor.write(EXAMPLE.replace("Primary Account", "Late Account..."))
     editor.close()
-    update(tmp_path, EXAMPLE_MS, bumped(2))
+    update_state(tmp_path, EXAMPLE_MS, bumped(2))
 
     assert "label: Late Account..." in path.read_text()
     assert "tokensUsed: 2" in path.read_text()
@@ -166,19 +166,19 @@ def test_a_save_into_the_file_we_had_just_exchanged_is_taken_up_by_the_next_upda
 
 def test_a_broken_edit_is_not_touched_and_the_last_good_state_stands_in(tmp_path):
     path = put(tmp_path, EXAMPLE.replace("Primary Account", "Ada"))
-    update(tmp_path, EXAMPLE_MS, bumped(1))
+    update_state(tmp_path, EXAMPLE_MS, bumped(1))
     broken = path.read_text().replace("issues: [", "issues: [[")
     path.write_text(broken)
 
-    done = update(tmp_path, EXAMPLE_MS, bumped(2))
-    told = look(tmp_path, EXAMPLE_MS)
+    done = update_state(tmp_path, EXAMPLE_MS, bumped(2))
+    told = load_state(tmp_path, EXAMPLE_MS)
 
     assert path.read_text() == broken
     assert re.match(r"line \d+, column \d+: ", done.broken)
     assert told.broken == done.broken
     assert told.state.auth_profiles[0].label == "Ada"
     path.write_text(broken.replace("issues: [[", "issues: ["))
-    assert update(tmp_path, EXAMPLE_MS, bumped(3)).broken == ""
+    assert update_state(tmp_path, EXAMPLE_MS, bumped(3)).broken == ""
     assert "tokensUsed: 3" in path.read_text()
 
 
@@ -187,8 +187,8 @@ def test_values_of_the_wrong_kind_count_as_unknown_and_are_put_right(tmp_path):
         tmp_path, EXAMPLE.replace("costToday: 17.03", "costToday: [lots]").replace("percentUsed: 26", "percentUsed: x")
     )
 
-    told = read(tmp_path, EXAMPLE_MS)
-    update(tmp_path, EXAMPLE_MS, bumped(5))
+    told = read_state(tmp_path, EXAMPLE_MS)
+    update_state(tmp_path, EXAMPLE_MS, bumped(5))
 
     assert (told.auth_profiles[0].billing.cost_today, told.sessions[0].context.percent_used) == (0.0, 0)
     assert told.auth_profiles[0].billing.total_tokens == 24863398
@@ -196,12 +196,12 @@ def test_values_of_the_wrong_kind_count_as_unknown_and_are_put_right(tmp_path):
 
 
 def test_the_documents_integration_test(tmp_path):
-    assert read(tmp_path, 1).auth_profiles == []
+    assert read_state(tmp_path, 1).auth_profiles == []
     profile = AuthProfile("test-work", "Test Work Account")
     profile.billing.cost_today = 42.5
 
     upsert_auth_profile(tmp_path, profile, 1)
-    assert [each.label for each in read(tmp_path, 1).auth_profiles] == ["Test Work Account"]
+    assert [each.label for each in read_state(tmp_path, 1).auth_profiles] == ["Test Work Account"]
     assert "costToday: 42.5" in (tmp_path / "runtime-state.yaml").read_text()
     profile.billing.cost_today, profile.billing.burn_rate_per_hour = 55.75, 12.5
     told = upsert_auth_profile(tmp_path, profile, 2)
@@ -214,10 +214,10 @@ def test_the_documents_integration_test(tmp_path):
 def test_migration_takes_the_old_billing_once(tmp_path):
     old = {"costToday": 3.5, "burnRatePerHour": 1.25, "budgetRemaining": "211", "resetTime": "13:00", "odd": [1]}
 
-    migrate(tmp_path, 7, old)
-    migrate(tmp_path, 8, {"costToday": 99})
+    migrate_billing(tmp_path, 7, old)
+    migrate_billing(tmp_path, 8, {"costToday": 99})
 
-    (profile,) = read(tmp_path, 9).auth_profiles
+    (profile,) = read_state(tmp_path, 9).auth_profiles
     assert (profile.profile_id, profile.label) == ("default", "Primary Account")
     assert (profile.billing.cost_today, profile.billing.budget_remaining) == (3.5, 211)
     assert profile.billing.reset_time == "13:00"
@@ -232,15 +232,15 @@ def test_old_sessions_leave_with_their_text(tmp_path):
 
     assert [session for session, _ in done.removed] == ["a8e855a4-1b42-4793-a1b8-0a533aba93f8"]
     assert "# ... git, transcript, alerts, metadata" in done.removed[0][1]
-    assert [each.session_id for each in read(tmp_path, 1).sessions] == ["b"]
+    assert [each.session_id for each in read_state(tmp_path, 1).sessions] == ["b"]
     cleanup_old_sessions(tmp_path, EXAMPLE_MS + 8 * DAY_MS)
-    assert read(tmp_path, 1).sessions == []
+    assert read_state(tmp_path, 1).sessions == []
     assert path.read_text().endswith("sessions:\n")
 
 
 def test_files_and_directories_are_for_their_owner_alone(tmp_path):
     folder = tmp_path / "session-health"
-    update(folder, 1, lambda state: state)
+    update_state(folder, 1, lambda state: state)
 
     for path in [folder, *folder.rglob("*")]:
         mode = stat.S_IMODE(path.stat().st_mode)
@@ -258,7 +258,7 @@ def _count(folder, name, times):
             shared.context.tokens_used += 1
             return runtime_state.with_sessions(state, [mine, shared])
 
-        update(Path(folder), 1, one_more, durable=False)
+        update_state(Path(folder), 1, one_more, durable=False)
 
 
 def test_sixteen_gatherers_and_a_thousand_updates_lose_none(tmp_path):
@@ -272,7 +272,7 @@ def test_sixteen_gatherers_and_a_thousand_updates_lose_none(tmp_path):
     for each in crowd:
         each.join(120)
 
-    told = {each.session_id: each.context.tokens_used for each in read(tmp_path, 1).sessions}
+    told = {each.session_id: each.context.tokens_used for each in read_state(tmp_path, 1).sessions}
     assert [each.exitcode for each in crowd] == [0] * 16
     assert told.pop("shared") == 1000
     assert [told[f"s{at}"] for at in range(16)] == share
@@ -281,14 +281,14 @@ def test_sixteen_gatherers_and_a_thousand_updates_lose_none(tmp_path):
 
 def test_killed_at_every_call_the_file_is_the_old_one_or_the_new_one(tmp_path):
     code = """
-from flightlog.live.file.runtime_state import update
+from flightlog.live.file.runtime_state import update_state
 def change(state):
     state.sessions[0].context.tokens_used = 99
     state.auth_profiles[0].billing.cost_today = 99.0
     return state
-update(root, 1, lambda state: state)
+update_state(root, 1, lambda state: state)
 begin()
-update(root, 2, change)
+update_state(root, 2, change)
 ack("done")
 end()
 """
@@ -300,7 +300,7 @@ end()
         assert is_new == ("costToday: 99.0" in text)
         if not is_new:
             assert (text, acknowledged) == (EXAMPLE, [])
-        update(root, 3, bumped(5))
+        update_state(root, 3, bumped(5))
         assert "tokensUsed: 5" in (root / "runtime-state.yaml").read_text()
         new.append(is_new)
 
@@ -313,7 +313,7 @@ end()
 def test_a_state_reads_as_json(tmp_path):
     put(tmp_path)
 
-    told = json.loads(json.dumps(states.wire(read(tmp_path, EXAMPLE_MS))))
+    told = json.loads(json.dumps(states.to_wire(read_state(tmp_path, EXAMPLE_MS))))
 
     assert list(told["authProfiles"][0]) == ["profileId", "label", "billing", "metadata"]
 
@@ -321,11 +321,11 @@ def test_a_state_reads_as_json(tmp_path):
 def test_a_save_between_our_last_look_and_the_exchange_goes_back_and_is_read_again(tmp_path):
     path = put(tmp_path / "state")
     code = """
-from flightlog.live.file.runtime_state import update
+from flightlog.live.file.runtime_state import update_state
 def change(state):
     state.sessions[0].context.tokens_used = 99
     return state
-update(root, 1, change)
+update_state(root, 1, change)
 """
     # The exchange is held up at its door for half a second, once.
     held = ("-o", "/dev/null", "-e", "trace=renameat2", "-e", "inject=renameat2:delay_enter=500000:when=1")

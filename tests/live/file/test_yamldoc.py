@@ -1,15 +1,15 @@
 import pytest
 
-from flightlog.live.file.yamldoc import Broken, parse, resolved
+from flightlog.live.file.yamldoc import YamlError, parse_chunks, resolve_scalar
 from live_files import EXAMPLE
 
 
 def keys(text):
-    return [chunk.key for chunk in parse(text)]
+    return [chunk.key for chunk in parse_chunks(text)]
 
 
 def test_the_documents_example_is_cut_into_its_parts_and_no_byte_is_lost():
-    chunks = parse(EXAMPLE)
+    chunks = parse_chunks(EXAMPLE)
 
     assert [chunk.key for chunk in chunks] == [
         "header",
@@ -19,11 +19,11 @@ def test_the_documents_example_is_cut_into_its_parts_and_no_byte_is_lost():
         "sessions:a8e855a4-1b42-4793-a1b8-0a533aba93f8",
     ]
     assert "".join(chunk.text for chunk in chunks) == EXAMPLE
-    assert chunks[2].node.plain()["billing"]["resetTime"] == "13:00"  # 780 to a reader of YAML 1.1
+    assert chunks[2].node.to_python()["billing"]["resetTime"] == "13:00"  # 780 to a reader of YAML 1.1
 
 
 def test_every_place_holds_the_value_it_stands_for():
-    profile = parse(EXAMPLE)[2]
+    profile = parse_chunks(EXAMPLE)[2]
 
     def said(node):
         return {key: said(each) if each.keys is not None else profile.text[each.start : each.end]
@@ -50,8 +50,8 @@ def test_every_place_holds_the_value_it_stands_for():
     ],
 )
 def test_a_broken_edit_is_told_with_its_place(text, line, column, why):
-    with pytest.raises(Broken) as told:
-        parse(text)
+    with pytest.raises(YamlError) as told:
+        parse_chunks(text)
 
     assert (told.value.line, told.value.column) == (line, column)
     assert why in told.value.message
@@ -61,7 +61,7 @@ def test_a_broken_edit_is_told_with_its_place(text, line, column, why):
 def test_comments_above_an_item_go_with_it_and_comments_inside_stay_inside():
     text = "sessions:\n  # mine\n  - sessionId: a\n    # inside a\n  # above b\n  - sessionId: b\nother: 1\n"
 
-    chunks = {chunk.key: chunk.text for chunk in parse(text)}
+    chunks = {chunk.key: chunk.text for chunk in parse_chunks(text)}
 
     assert chunks["sessions:a"] == "  # mine\n  - sessionId: a\n    # inside a\n"
     assert chunks["sessions:b"] == "  # above b\n  - sessionId: b\n"
@@ -69,7 +69,7 @@ def test_comments_above_an_item_go_with_it_and_comments_inside_stay_inside():
 
 
 def test_plain_words_mean_what_yaml_1_2_says():
-    told = [resolved(word) for word in ("13:00", "no", "012", "1e3", "0x1f", "~", "true", "2026-01-31")]
+    told = [resolve_scalar(word) for word in ("13:00", "no", "012", "1e3", "0x1f", "~", "true", "2026-01-31")]
 
     assert told == ["13:00", "no", 12, 1000.0, 31, None, True, "2026-01-31"]
 
@@ -82,5 +82,5 @@ def test_an_empty_file_and_a_file_of_comments_are_whole():
 
 @pytest.mark.parametrize("text", ["a: " + "[" * 5000, "- " * 5000, "a: &a [*a]"])
 def test_file_beyond_a_limit_is_broken_instead_of_a_crash(text):
-    with pytest.raises(Broken):
-        parse(text)
+    with pytest.raises(YamlError):
+        parse_chunks(text)

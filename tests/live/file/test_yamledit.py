@@ -3,8 +3,8 @@ import copy
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.live.file.yamldoc import parse
-from flightlog.live.file.yamledit import changed, new_item, written
+from flightlog.live.file.yamldoc import parse_chunks
+from flightlog.live.file.yamledit import apply_values, new_item, to_yaml_scalar
 
 words = st.text(st.characters(codec="utf-8", exclude_characters="\x85\u2028\u2029\ufeff"), max_size=20)
 scalars = st.one_of(st.booleans(), st.integers(-(10**12), 10**12), words,
@@ -16,7 +16,7 @@ items = st.dictionaries(names, mappings, min_size=1, max_size=5)
 
 
 def reread(chunk):
-    (again,) = (each for each in parse("sessions:\n" + chunk.text) if each.key == chunk.key)
+    (again,) = (each for each in parse_chunks("sessions:\n" + chunk.text) if each.key == chunk.key)
     return again
 
 
@@ -34,7 +34,7 @@ def test_an_item_laid_out_reads_back_and_its_places_are_those_a_parser_finds(ite
 
     again = reread(chunk)
 
-    assert again.node.plain() == {"sessionId": "x", **item}
+    assert again.node.to_python() == {"sessionId": "x", **item}
     assert places(chunk.node, chunk.text) == places(again.node, again.text)
 
 
@@ -43,10 +43,10 @@ def test_changes_read_back_and_places_stay_true_without_a_parser(first, second, 
     chunk = new_item("sessions:x", {"sessionId": "x", **first}, 2, {})
 
     for new in (second, third):
-        chunk = changed(chunk, copy.deepcopy(new), {})
+        chunk = apply_values(chunk, copy.deepcopy(new), {})
         again = reread(chunk)
         assert places(chunk.node, chunk.text) == places(again.node, again.text)
-        told = again.node.plain()
+        told = again.node.to_python()
         assert all(_holds(told.get(key), value) for key, value in new.items())
 
 
@@ -71,10 +71,10 @@ def test_quotes_comments_and_flow_mappings_stay_as_they_are_written():
         "    shared: *anchor\n"
         "    last: 1\n"
     )
-    (chunk,) = (each for each in parse(text.replace("*anchor", "plain")) if each.key == "sessions:x")
+    (chunk,) = (each for each in parse_chunks(text.replace("*anchor", "plain")) if each.key == "sessions:x")
 
     new = {"label": "o'k", "git": {"dirty": 3, "ahead": 1}, "issues": ["two"], "empty": 5, "last": 2}
-    done = changed(chunk, new, {})
+    done = apply_values(chunk, new, {})
 
     assert done.text == (
         "  - sessionId: 'x'   # mine\n"
@@ -91,6 +91,8 @@ def test_quotes_comments_and_flow_mappings_stay_as_they_are_written():
 
 
 def test_text_that_means_something_else_is_quoted():
-    assert [written(word) for word in ("plain words", "13:00", "no", "12", "a: b", "- x", "", "x # y", "é\n")] == [
+    words = ("plain words", "13:00", "no", "12", "a: b", "- x", "", "x # y", "é\n")
+
+    assert [to_yaml_scalar(word) for word in words] == [
         "plain words", "13:00", '"no"', '"12"', '"a: b"', '"- x"', '""', '"x # y"', '"é\\n"',
     ]  # fmt: skip

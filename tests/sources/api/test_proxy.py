@@ -25,8 +25,8 @@ from captures import (
     said_once,
 )
 from flightlog.model.errors import Invalid
-from flightlog.model.exchange import Context, Ending
-from flightlog.sources.api.recorder import Sent
+from flightlog.model.exchange import RequestOrigin, ResponseOutcome
+from flightlog.sources.api.recorder import RewrittenRequest
 from upstream import answering, call, parts, reset
 from waiting import until
 
@@ -71,8 +71,8 @@ def test_r15_the_client_gets_the_upstreams_bytes_and_the_copy_is_free_of_compres
 
     assert (through[0], through[2], through[3]) == (direct[0], direct[2], direct[3])
     assert {name: through[1].get(name) for name in direct[1]} == direct[1]
-    assert store.received(exchange) == copy
-    assert (exchange.response.status, exchange.response.ending) == (direct[0], Ending.COMPLETE)
+    assert store.response_body(exchange) == copy
+    assert (exchange.response.status, exchange.response.ending) == (direct[0], ResponseOutcome.COMPLETE)
 
 
 @pytest.mark.parametrize("ends", ["cut", "reset"])
@@ -90,8 +90,8 @@ def test_r15_a_broken_answer_is_broken_for_the_client_too(tmp_path, ends):
     assert not direct[3]
     assert not through[3]
     assert through[2].startswith(EVENTS) == direct[2].startswith(EVENTS)
-    assert exchange.response.ending is Ending.CUT
-    assert store.received(exchange).startswith(EVENTS[:1000])
+    assert exchange.response.ending is ResponseOutcome.CUT
+    assert store.response_body(exchange).startswith(EVENTS[:1000])
 
 
 def test_r15_when_nothing_can_be_kept_the_call_goes_on(tmp_path):
@@ -123,9 +123,12 @@ def test_no_upstream_is_an_answer_of_our_own_and_said_so(tmp_path):
     with proxied("http://127.0.0.1:1", tmp_path / "x") as (url, _):
         status, headers, body, _ = parts(call(url, BODY))
 
-    (exchange,) = exchanges(tmp_path / "x").read()
+    (exchange,) = exchanges(tmp_path / "x").read_exchanges()
     assert (status, json.loads(body)["error"]["type"]) == (502, "api_error")
-    assert (exchange.response.ending, exchange.response.request_id) == (Ending.UNANSWERED, headers["request-id"])
+    assert (exchange.response.ending, exchange.response.request_id) == (
+        ResponseOutcome.UNANSWERED,
+        headers["request-id"],
+    )
 
 
 def test_only_who_knows_the_word_gets_through_and_only_to_the_upstream(tmp_path):
@@ -143,7 +146,7 @@ def test_only_who_knows_the_word_gets_through_and_only_to_the_upstream(tmp_path)
 
     assert (refused, other) == ([404] * 3, 200)
     assert asked == [b"GET /base/api/hello?x=%2F", b"POST /base/v1/messages?beta=true"]
-    assert [each.request.path for each in exchanges(tmp_path / "x").read()] == ["/v1/messages?beta=true"]
+    assert [each.request.path for each in exchanges(tmp_path / "x").read_exchanges()] == ["/v1/messages?beta=true"]
     assert TOKEN.encode() not in bytes_on_disk(tmp_path / "x")
 
 
@@ -155,7 +158,7 @@ def test_a_request_is_on_record_and_the_barrier_passed_before_the_first_byte(tmp
         plain(b"{}")(connection, asked)
 
     async def barrier(request):
-        order.append(f"barrier {request.index}: {len(exchanges(tmp_path / 'x').read())} on record")
+        order.append(f"barrier {request.index}: {len(exchanges(tmp_path / 'x').read_exchanges())} on record")
         await asyncio.sleep(0.3)
         order.append("passed")
 
@@ -201,8 +204,8 @@ def test_a_client_that_leaves_is_noticed_and_the_upstream_let_go(tmp_path):
                 came += connection.recv(1000)
         until(lambda: gone)
 
-    (exchange,) = exchanges(tmp_path / "x").read()
-    assert (gone, exchange.response.ending) == ([b""], Ending.LEFT)
+    (exchange,) = exchanges(tmp_path / "x").read_exchanges()
+    assert (gone, exchange.response.ending) == ([b""], ResponseOutcome.LEFT)
 
 
 def test_a_rewrite_takes_the_place_of_the_clients_body_and_both_are_kept(tmp_path):
@@ -215,17 +218,21 @@ def test_a_rewrite_takes_the_place_of_the_clients_body_and_both_are_kept(tmp_pat
     other = b'{"model":"m","messages":[{"role":"user","content":"recorded"}]}'
 
     def rewrite(said, arrived):
-        return Sent(other, ("messages 0",)) if said.context is Context.SIDE and b"hi" in arrived.body else None
+        return (
+            RewrittenRequest(other, ("messages 0",))
+            if said.context is RequestOrigin.SIDE and b"hi" in arrived.body
+            else None
+        )
 
     with answering(answer) as upstream, proxied(upstream, tmp_path / "x", rewrite=rewrite) as (url, _):
         call(url, BODY)
         call(url, b'{"model":"m"}')
 
     store = exchanges(tmp_path / "x")
-    first, second = store.read()
+    first, second = store.read_exchanges()
     assert asked == [other, b'{"model":"m"}']
-    assert (store.sent(first), first.request.replaced) == (other, ("messages 0",))
-    assert b'"hi"' in store.given(first)
+    assert (store.sent_body(first), first.request.replaced) == (other, ("messages 0",))
+    assert b'"hi"' in store.client_body(first)
     assert second.request.given is None
 
 

@@ -3,13 +3,13 @@
 import json
 
 from captures import bytes_on_disk, exchanges, proxied
-from flightlog.agents.driver import Ask
-from flightlog.agents.scripted import parse, serve
-from flightlog.model.exchange import Context
+from flightlog.agents.driver import AgentPrompt
+from flightlog.agents.scripted import parse_scenario, serve_scenario
+from flightlog.model.exchange import RequestOrigin
 from flightlog.sources.api import sse
-from flightlog.sources.api.dumps import pages
-from flightlog.sources.api.rebuild import Fidelity, digest, rebuilt
-from flightlog.store.pages import publish
+from flightlog.sources.api.dumps import build_dump_files
+from flightlog.sources.api.rebuild import RebuildFidelity, hash_request, rebuild_requests
+from flightlog.store.pages import write_output_files
 from real_agent import ALLOWED, make_bench, new_session
 
 SUBAGENT = {
@@ -35,16 +35,16 @@ SCRIPT = {
 def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_nowhere(tmp_path):
     bench = make_bench(tmp_path / "bench")
     session = new_session()
-    with serve(parse(SCRIPT)) as model, proxied(model.url, tmp_path / "x") as (url, recorder):
+    with serve_scenario(parse_scenario(SCRIPT)) as model, proxied(model.url, tmp_path / "x") as (url, recorder):
         environment = bench.environment(url)
         running = bench.client.start(
-            Ask("Go on.", arguments=ALLOWED, cwd=bench.project, environment=environment, session=session)
+            AgentPrompt("Go on.", arguments=ALLOWED, cwd=bench.project, environment=environment, session=session)
         )
         outcome = running.wait(60)
         running.stop()
 
     store = exchanges(tmp_path / "x")
-    found = store.read()
+    found = store.read_exchanges()
     assert (outcome.exit_code, recorder.losses) == (0, [])
     assert [each.request.context.value for each in found] == ["main", "main", "subagent", "main"]
     assert {each.request.session_id for each in found} == {session}
@@ -52,34 +52,37 @@ def test_the_real_agent_through_the_proxy_is_captured_as_it_spoke_and_its_key_no
     key = environment["ANTHROPIC_API_KEY"]
     for each, seen in zip(found, model.requests, strict=True):
         asked = json.loads(json.dumps(seen.body).replace(key, "[scrubbed]"))
-        assert json.loads(store.sent(each)) == {**asked, "metadata": {"user_id": "[scrubbed]"}}
-    answers = {each.response.request_id: sse.answer(store.received(each)) for each in found}
+        assert json.loads(store.sent_body(each)) == {**asked, "metadata": {"user_id": "[scrubbed]"}}
+    answers = {each.response.request_id: sse.decode_response(store.response_body(each)) for each in found}
     assert all(answer.is_whole for answer in answers.values())
     records = bench.transcripts()[session]
     assert {r["requestId"] for r in records if r["type"] == "assistant"} <= set(answers)
-    publish(tmp_path / "x", pages(store))
+    write_output_files(tmp_path / "x", build_dump_files(store))
     assert key.encode() not in bytes_on_disk(tmp_path / "x")
-    told = {each.digest: each for each in rebuilt(records)}
+    told = {each.digest: each for each in rebuild_requests(records)}
     for each in found:
-        if each.request.context is Context.MAIN and b"[scrubbed]" not in store.sent(each).partition(b'"metadata"')[0]:
+        if (
+            each.request.context is RequestOrigin.MAIN
+            and b"[scrubbed]" not in store.sent_body(each).partition(b'"metadata"')[0]
+        ):
             betas = each.request.headers["anthropic-beta"].split(",")
-            assert told[digest(json.loads(store.sent(each)), betas)].fidelity is Fidelity.EXACT
+            assert told[hash_request(json.loads(store.sent_body(each)), betas)].fidelity is RebuildFidelity.EXACT
 
 
 def test_the_real_agents_compaction_is_known_by_what_it_says(tmp_path):
     bench = make_bench(tmp_path / "bench")
     session = new_session()
     replies = [{"when": {"prompt": "TEXT ONLY"}, "replies": [{"text": "<analysis>a</analysis><summary>s</summary>"}]}]
-    script = parse({"rules": [*replies, {"replies": [{"text": "ok"}]}]})
-    with serve(script) as model, proxied(model.url, tmp_path / "x") as (url, _):
+    script = parse_scenario({"rules": [*replies, {"replies": [{"text": "ok"}]}]})
+    with serve_scenario(script) as model, proxied(model.url, tmp_path / "x") as (url, _):
         for prompt, more in (("Begin.", {"session": session}), ("/compact", {"resume": session})):
-            ask = Ask(prompt, cwd=bench.project, environment=bench.environment(url), **more)
+            ask = AgentPrompt(prompt, cwd=bench.project, environment=bench.environment(url), **more)
             running = bench.client.start(ask)
             running.wait(60)
             running.stop()
 
-    found = exchanges(tmp_path / "x").read()
+    found = exchanges(tmp_path / "x").read_exchanges()
     assert [(each.request.is_compaction, each.request.context) for each in found] == [
-        (False, Context.MAIN),
-        (True, Context.MAIN),
+        (False, RequestOrigin.MAIN),
+        (True, RequestOrigin.MAIN),
     ]

@@ -6,11 +6,11 @@ import pytest
 
 from captures import TOKEN, captured_requests, exchanges
 from flightlog.sources.api import sse
-from flightlog.sources.api.proxy import Settings
-from flightlog.sources.api.rebuild import Fidelity, digest, rebuilt
-from flightlog.sources.api.recorder import Recorder
-from flightlog.sources.api.serving import capturing
-from flightlog.sources.api.wire import Recogniser
+from flightlog.sources.api.proxy import ProxySettings
+from flightlog.sources.api.rebuild import RebuildFidelity, hash_request, rebuild_requests
+from flightlog.sources.api.recorder import ExchangeRecorder
+from flightlog.sources.api.serving import capture_in_thread
+from flightlog.sources.api.wire import RequestClassifier
 from recordings import ROOT
 
 
@@ -30,10 +30,10 @@ def test_every_rebuilt_request_equals_the_captured_one():
     by_id, by_digest = {}, {}
     for each in captured:
         by_id[each["request_id"]] = each
-        by_digest[digest(each["body"], each["headers"]["anthropic-beta"].split(","))] = each
+        by_digest[hash_request(each["body"], each["headers"]["anthropic-beta"].split(","))] = each
     grades, told = [], []
     for path in sorted((ROOT / "2.1.325").rglob("*.jsonl")):
-        for request in rebuilt(sound(path)):
+        for request in rebuild_requests(sound(path)):
             raw = next((by_id[name] for name in request.request_ids if name in by_id), by_digest.get(request.digest))
             assert raw is not None, (path.name, request.id)
             assert normal(request.body) == normal(raw["body"])
@@ -41,7 +41,7 @@ def test_every_rebuilt_request_equals_the_captured_one():
             grades.append(request.fidelity)
             told.append(normal(request.body))
 
-    assert (len(grades), grades.count(Fidelity.EXACT)) == (104, 88)
+    assert (len(grades), grades.count(RebuildFidelity.EXACT)) == (104, 88)
     untold = [each for each in captured if normal(each["body"]) not in told]
     assert len(untold) == 3
     assert all("[compaction prompt" in each["body"]["messages"][-1]["content"][-1]["text"] for each in untold)
@@ -61,24 +61,26 @@ def test_an_edited_transcript_is_no_longer_vouched_for():
     blob = next(record for record in records if record["type"] == "api-request-blob")
     blob["message"]["content"] = "something else"
 
-    first = rebuilt(records)[0]
+    first = rebuild_requests(records)[0]
 
-    assert (first.fidelity, first.missing) == (Fidelity.PARTIAL, ("message 0",))
+    assert (first.fidelity, first.missing) == (RebuildFidelity.PARTIAL, ("message 0",))
     assert (
-        rebuilt([record for record in records if record["type"] != "api-request-shape"])[0]
+        rebuild_requests([record for record in records if record["type"] != "api-request-shape"])[0]
         .missing[-1]
         .startswith("system")
     )
-    assert rebuilt([record for record in records if record["type"] in {"user", "assistant"}]) == []
+    assert rebuild_requests([record for record in records if record["type"] in {"user", "assistant"}]) == []
 
 
 @pytest.mark.parametrize("version", ["1.0.128", "2.0.76", "2.1.100", "2.1.325"])
 def test_subagents_are_told_apart_in_every_client_version(version):
     case = "subagent-foreground" if version == "2.1.325" else "subagent"
-    recogniser = Recogniser()
+    recogniser = RequestClassifier()
     ours = [each for each in captured_requests() if (each["version"], each["case"]) == (version, case)]
 
-    found = [recogniser.read(each["headers"], json.dumps(each["body"]).encode()).context.value for each in ours]
+    found = [
+        recogniser.classify_request(each["headers"], json.dumps(each["body"]).encode()).context.value for each in ours
+    ]
 
     assert [context for context in found if context != "side"] == ["main", "subagent", "subagent", "main"]
 
@@ -102,8 +104,8 @@ def test_a_stream_cut_anywhere_gives_the_message_so_far():
     ]
     data = b"".join(b"event: x\r\ndata: " + json.dumps(each).encode() + b"\r\n\r\n" for each in told)
 
-    whole = sse.answer(data)
-    parts_of = [sse.answer(data[:at]) for at in range(len(data))]
+    whole = sse.decode_response(data)
+    parts_of = [sse.decode_response(data[:at]) for at in range(len(data))]
 
     assert whole.is_whole
     assert whole.usage == {"input_tokens": 3, "output_tokens": 9}
@@ -115,17 +117,17 @@ def test_a_stream_cut_anywhere_gives_the_message_so_far():
     assert any(
         p.message and p.message["content"][-1:] == [{**block, "input": {"partial_json": '{"a":'}}] for p in parts_of
     )
-    assert sse.answer(sse.rendered(whole)) == whole
-    assert sse.answer(b'{"type":"error","error":{}}').error == {"type": "error", "error": {}}
-    assert sse.answer(b'{"id":"m","usage":{}}').message == {"id": "m", "usage": {}}
+    assert sse.decode_response(sse.render_events(whole)) == whole
+    assert sse.decode_response(b'{"type":"error","error":{}}').error == {"type": "error", "error": {}}
+    assert sse.decode_response(b'{"id":"m","usage":{}}').message == {"id": "m", "usage": {}}
 
 
 def test_capturing_stops_with_nothing_left_running(tmp_path):
     import threading
 
     before = threading.active_count()
-    recorder = Recorder(exchanges(tmp_path / "x"))
-    with capturing(Settings("http://127.0.0.1:1", TOKEN, str), recorder):
+    recorder = ExchangeRecorder(exchanges(tmp_path / "x"))
+    with capture_in_thread(ProxySettings("http://127.0.0.1:1", TOKEN, str), recorder):
         assert threading.active_count() > before
 
     assert threading.active_count() == before

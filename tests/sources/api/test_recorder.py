@@ -6,8 +6,8 @@ import pytest
 
 from captures import BODY, EVENTS, KEY, bytes_on_disk, chunked, exchanges, plain, proxied, said_once
 from flightlog.sources.api import sse
-from flightlog.sources.api.dumps import pages
-from flightlog.store.pages import publish
+from flightlog.sources.api.dumps import build_dump_files
+from flightlog.store.pages import write_output_files
 from upstream import answering, call
 
 
@@ -31,13 +31,13 @@ def test_the_key_and_the_device_are_in_no_byte_on_disk(tmp_path):
     answer = chunked(stream, size=11, headers=f"set-cookie: {KEY}\r\nanthropic-ratelimit-x: {KEY}\r\n")
 
     _, through, store, exchange = said_once(answer, tmp_path, body.encode())
-    publish(tmp_path / "x", pages(store))
+    write_output_files(tmp_path / "x", build_dump_files(store))
 
     assert KEY.encode() in through[2]
     kept = bytes_on_disk(tmp_path / "x")
     assert KEY.encode() not in kept
     assert b"device-1" not in kept
-    message = sse.answer(store.received(exchange)).message
+    message = sse.decode_response(store.response_body(exchange)).message
     assert KEY not in json.dumps(message)
     assert message["content"][0]["text"] == "[scrubbed]"
 
@@ -57,8 +57,8 @@ def test_the_capture_files_are_views_and_stay_small(tmp_path):
         for _ in range(3):
             call(url, BODY)
 
-    publish(tmp_path / "full", pages(store))
-    publish(tmp_path / "small", pages(store, full_bytes=len(BODY) + len(EVENTS)))
+    write_output_files(tmp_path / "full", build_dump_files(store))
+    write_output_files(tmp_path / "small", build_dump_files(store, full_bytes=len(BODY) + len(EVENTS)))
 
     rows = [json.loads(line) for line in (tmp_path / "full/api_captures.jsonl").read_text().splitlines()]
     assert [row["request_index"] for row in rows] == [1, 2, 3]
@@ -68,7 +68,7 @@ def test_the_capture_files_are_views_and_stay_small(tmp_path):
     assert json.loads((dumps / "request_001_headers.json").read_text())["path"] == "/v1/messages"
     assert json.loads((dumps / "response_001_headers.json").read_text())["status"] == 200
     reference = json.loads((tmp_path / "small/raw_dumps/request_003.json").read_text())
-    assert reference["sha256"] == store.read()[2].request.sent.digest
+    assert reference["sha256"] == store.read_exchanges()[2].request.sent.digest
     assert (tmp_path / "small/raw_dumps/response_003.txt").read_bytes() == EVENTS
 
 
@@ -78,7 +78,7 @@ def test_a_capture_goes_on_counting_where_an_earlier_one_ended(tmp_path):
             with proxied(upstream, tmp_path / "x") as (url, _):
                 call(url, BODY)
 
-    assert [each.index for each in exchanges(tmp_path / "x").read()] == [1, 2]
+    assert [each.index for each in exchanges(tmp_path / "x").read_exchanges()] == [1, 2]
 
 
 def test_an_upstream_that_is_no_address_is_refused(tmp_path):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from captures import BODY, exchanges, plain, proxied
-from flightlog.model.exchange import Ending
+from flightlog.model.exchange import ResponseOutcome
 from flightlog.sources.api.upstream import proxy_for
 from upstream import answering, call, parts
 
@@ -35,7 +35,7 @@ def serve():
 threading.Thread(target=serve, daemon=True).start()
 with proxied(f"https://localhost:{listener.getsockname()[1]}", Path("x")) as (url, recorder):
     status, _, body, _ = parts(call(url, BODY))
-print(status, body.decode(), exchanges(Path("x")).read()[0].response.ending.value, len(recorder.losses))
+print(status, body.decode(), exchanges(Path("x")).read_exchanges()[0].response.ending.value, len(recorder.losses))
 """
 
 
@@ -99,7 +99,7 @@ def test_what_is_no_http_is_no_answer(tmp_path):
         status = parts(call(url, BODY))[0]
 
     assert status == 502
-    assert exchanges(tmp_path / "x").read()[0].response.ending is Ending.UNANSWERED
+    assert exchanges(tmp_path / "x").read_exchanges()[0].response.ending is ResponseOutcome.UNANSWERED
 
 
 def test_upstream_with_tls_is_reached_through_the_machines_proxy(tmp_path):

@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flightlog.model import events
-from flightlog.sources.claude_code.decode import ATTACHMENT_KINDS, FIELDS, SYSTEM_KINDS, decode
+from flightlog.sources.claude_code.decode import ATTACHMENT_KINDS, FIELDS, SYSTEM_KINDS, decode_record
 from recordings import ROOT
 from transcripts import assistant, user
 
@@ -19,7 +19,7 @@ VALUES = st.recursive(
 
 
 def told(record):
-    (entry,) = decode(json.dumps(record).encode())
+    (entry,) = decode_record(json.dumps(record).encode())
     return entry.event
 
 
@@ -52,9 +52,9 @@ def changed(record, at, value):
 
 
 def test_every_recorded_line_is_known_field_by_field():
-    entries = [entry for line in LINES for entry in decode(line)]
+    entries = [entry for line in LINES for entry in decode_record(line)]
 
-    assert [entry.event for entry in entries if isinstance(entry.event, events.Unknown)] == []
+    assert [entry.event for entry in entries if isinstance(entry.event, events.UnknownRecord)] == []
     assert {name for entry in entries for name in entry.extra} == set()
 
 
@@ -63,8 +63,8 @@ def test_every_recorded_line_is_known_field_by_field():
 def test_a_record_with_nothing_or_nonsense_in_its_fields_is_still_an_entry(kind, junk):
     fields = FIELDS.get(kind, frozenset({"message"})) - {"type"}
 
-    bare = decode(json.dumps({"type": kind}).encode())
-    odd = decode(json.dumps({"type": kind, **dict.fromkeys(fields, junk)}).encode())
+    bare = decode_record(json.dumps({"type": kind}).encode())
+    odd = decode_record(json.dumps({"type": kind, **dict.fromkeys(fields, junk)}).encode())
 
     assert len(bare) == len(odd) == 1
 
@@ -76,7 +76,7 @@ def test_no_change_to_a_recorded_line_makes_it_raise_or_vanish(data):
     at = data.draw(st.sampled_from([place for place in paths(record) if place and place != ("type",)]))
 
     odd = changed(record, at, data.draw(VALUES))
-    entries = decode(json.dumps(odd).encode())
+    entries = decode_record(json.dumps(odd).encode())
 
     assert entries
     assert all(entry.key for entry in entries)
@@ -86,19 +86,21 @@ def test_no_change_to_a_recorded_line_makes_it_raise_or_vanish(data):
     "line", [b"", b"{}", b"[]", b"null", b'{"type":1}', b'{"type":null}', b'{"type":["user"]}', b"\xff"]
 )
 def test_what_is_no_record_is_none(line):
-    assert decode(line) is None
+    assert decode_record(line) is None
 
 
 def test_a_type_nobody_has_met_is_kept_by_name_and_fields():
-    assert told({"type": "hologram", "beam": 1, "uuid": "x"}) == events.Unknown("hologram", ("beam", "type", "uuid"))
-    assert told({"type": "system", "subtype": "new"}) == events.Unknown("system/new", ("subtype", "type"))
-    assert told({"type": "attachment", "attachment": {"type": "new", "a": 1}}) == events.Unknown(
+    assert told({"type": "hologram", "beam": 1, "uuid": "x"}) == events.UnknownRecord(
+        "hologram", ("beam", "type", "uuid")
+    )
+    assert told({"type": "system", "subtype": "new"}) == events.UnknownRecord("system/new", ("subtype", "type"))
+    assert told({"type": "attachment", "attachment": {"type": "new", "a": 1}}) == events.UnknownRecord(
         "attachment/new", ("a", "type")
     )
 
 
 def test_a_field_nobody_has_met_is_named():
-    (entry,) = decode(json.dumps(user("hello", newField=1)).encode())
+    (entry,) = decode_record(json.dumps(user("hello", newField=1)).encode())
 
     assert entry.extra == ("user.newField",)
 
@@ -106,25 +108,25 @@ def test_a_field_nobody_has_met_is_named():
 def test_the_key_is_the_records_own_wherever_it_stands():
     named, nameless = json.dumps(user("x")).encode(), b'{"type":"mode","mode":"plan"}'
 
-    assert decode(named)[0].key == "u1:0"
-    assert decode(nameless)[0].key == decode(nameless + b"  ")[0].key
-    assert decode(nameless)[0].key != decode(b'{"type":"mode","mode":"auto"}')[0].key
+    assert decode_record(named)[0].key == "u1:0"
+    assert decode_record(nameless)[0].key == decode_record(nameless + b"  ")[0].key
+    assert decode_record(nameless)[0].key != decode_record(b'{"type":"mode","mode":"auto"}')[0].key
 
 
 def test_several_results_in_one_record_are_several_entries_with_keys_of_their_own():
     results = [{"type": "tool_result", "tool_use_id": name, "content": name} for name in "ab"]
 
-    entries = decode(json.dumps(user([*results, {"type": "text", "text": "and words"}])).encode())
+    entries = decode_record(json.dumps(user([*results, {"type": "text", "text": "and words"}])).encode())
 
-    assert [type(entry.event) for entry in entries] == [events.ToolReturned, events.ToolReturned, events.Prompted]
+    assert [type(entry.event) for entry in entries] == [events.ToolResult, events.ToolResult, events.UserPrompt]
     assert len({entry.key for entry in entries}) == 3
 
 
 @pytest.mark.parametrize("agent", ["../../etc", "a/b", "a\x1b[31m", "a#1", "a`b", "x" * 300])
 def test_a_subagents_id_that_could_not_be_typed_is_not_taken_over(agent):
-    assert decode(json.dumps(user("x", agentId=agent)).encode())[0].lane == "?"
-    assert decode(json.dumps(user("x", agentId="a1")).encode())[0].lane == "a1"
-    assert decode(json.dumps(user("x", isSidechain=True)).encode())[0].lane == "?"
+    assert decode_record(json.dumps(user("x", agentId=agent)).encode())[0].lane == "?"
+    assert decode_record(json.dumps(user("x", agentId="a1")).encode())[0].lane == "a1"
+    assert decode_record(json.dumps(user("x", isSidechain=True)).encode())[0].lane == "?"
 
 
 def test_a_reply_carries_what_a_ledger_needs():
@@ -148,46 +150,46 @@ def test_a_synthetic_reply_is_typed_as_such_and_so_is_an_error():
 def test_remarks_of_the_client_without_words_are_kept_without_a_note():
     empty = {"type": "system", "subtype": "local_command", "content": "<local-command-stdout></local-command-stdout>"}
 
-    assert told(empty) == events.Kept("system/local_command")
-    assert told({**empty, "content": "done"}) == events.Noted("local_command", "done")
+    assert told(empty) == events.Ignored("system/local_command")
+    assert told({**empty, "content": "done"}) == events.ClientNote("local_command", "done")
 
 
 def test_hook_errors_are_notes_and_their_absence_is_not():
     record = {"type": "system", "subtype": "stop_hook_summary", "hookErrors": ["a", 1, "b"]}
 
-    assert told(record) == events.Noted("hook", "a; b")
-    assert told({**record, "hookErrors": []}) == events.Kept("system/stop_hook_summary")
+    assert told(record) == events.ClientNote("hook", "a; b")
+    assert told({**record, "hookErrors": []}) == events.Ignored("system/stop_hook_summary")
 
 
 def test_an_input_a_hook_rewrote_is_found_in_what_the_hook_printed():
     said = json.dumps({"hookSpecificOutput": {"updatedInput": {"command": "ls"}}})
     attached = {"type": "hook_success", "toolUseID": "t1", "stdout": said}
 
-    assert told({"type": "attachment", "attachment": attached}) == events.InputRewritten("t1", {"command": "ls"})
+    assert told({"type": "attachment", "attachment": attached}) == events.ToolInputRewritten("t1", {"command": "ls"})
     for printed in ("", "not json", "[]", '{"hookSpecificOutput":1}', '{"hookSpecificOutput":{"updatedInput":"x"}}'):
         event = told({"type": "attachment", "attachment": {**attached, "stdout": printed}})
-        assert event == events.ContextGiven("hook_success")
+        assert event == events.ContextInjected("hook_success")
 
 
 def test_a_blocking_hook_is_a_note():
     attached = {"type": "hook_blocking_error", "blockingError": {"blockingError": "no"}}
 
-    assert told({"type": "attachment", "attachment": attached}) == events.Noted("hook", "no")
+    assert told({"type": "attachment", "attachment": attached}) == events.ClientNote("hook", "no")
 
 
 def test_titles_are_read_however_a_version_wrote_them():
-    assert told({"type": "ai-title", "aiTitle": "A"}) == events.Titled("A")
-    assert told({"type": "custom-title", "customTitle": "B"}) == events.Titled("B", by_person=True)
-    assert told({"type": "summary", "leafUuid": "u", "summary": '{"title":"C"}'}) == events.Summarised("u", "C")
-    assert told({"type": "summary", "leafUuid": "u", "summary": "{broken"}) == events.Summarised("u", "{broken")
+    assert told({"type": "ai-title", "aiTitle": "A"}) == events.SessionTitled("A")
+    assert told({"type": "custom-title", "customTitle": "B"}) == events.SessionTitled("B", by_person=True)
+    assert told({"type": "summary", "leafUuid": "u", "summary": '{"title":"C"}'}) == events.SessionSummarized("u", "C")
+    assert told({"type": "summary", "leafUuid": "u", "summary": "{broken"}) == events.SessionSummarized("u", "{broken")
 
 
 def test_a_cut_stream_is_told_from_other_failures():
     error = {"formatted": "cut", "status": 529, "connection": {"code": "StreamTruncated"}}
     record = {"type": "system", "subtype": "api_error", "retryAttempt": 2, "error": error}
 
-    assert told(record) == events.ApiFailed("cut", 529, 2, cut=True)
-    assert told({**record, "error": "plain words"}) == events.ApiFailed("plain words", 0, 2)
+    assert told(record) == events.ApiError("cut", 529, 2, cut=True)
+    assert told({**record, "error": "plain words"}) == events.ApiError("plain words", 0, 2)
 
 
 def test_the_shapes_name_only_what_was_met():

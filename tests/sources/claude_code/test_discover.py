@@ -5,7 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from flightlog.sources.claude_code.discover import discover, lane_facts_file, session_files, spilled_file
+from flightlog.sources.claude_code.discover import (
+    find_transcripts,
+    session_files,
+    spilled_output_path,
+    subagent_info_path,
+)
 from flightlog.sources.protocol import SessionFile
 from recordings import config_dir
 from transcripts import SESSION, user, write
@@ -13,7 +18,7 @@ from unprivileged import as_nobody
 
 
 def found(root):
-    return discover(str(root))
+    return find_transcripts(str(root))
 
 
 def names(root):
@@ -141,7 +146,7 @@ def test_a_directory_that_may_not_be_read_is_told_and_hides_no_other(open_dir):
     (open_dir / "projects").chmod(0o755)
     (open_dir / "projects/closed").chmod(0)
 
-    told = as_nobody(lambda: discover(str(open_dir)))
+    told = as_nobody(lambda: find_transcripts(str(open_dir)))
 
     assert [item.session for item in told.files] == ["a"]
     assert [(span.path, span.why) for span in told.damage] == [(str(open_dir / "projects/closed"), "Permission denied")]
@@ -161,6 +166,6 @@ def test_a_spilled_output_is_looked_for_beside_its_transcript_by_name_alone():
     lane = SessionFile("/c/projects/p/s1/subagents/agent-a1.jsonl", "s1", 0, 0, "a1")
 
     for said in ("/somewhere/else/b7.txt", "../../../b7.txt", "b7.txt"):
-        assert spilled_file(main, said) == "/c/projects/p/s1/tool-results/b7.txt"
-        assert spilled_file(lane, said) == "/c/projects/p/s1/tool-results/b7.txt"
-    assert lane_facts_file(lane) == "/c/projects/p/s1/subagents/agent-a1.meta.json"
+        assert spilled_output_path(main, said) == "/c/projects/p/s1/tool-results/b7.txt"
+        assert spilled_output_path(lane, said) == "/c/projects/p/s1/tool-results/b7.txt"
+    assert subagent_info_path(lane) == "/c/projects/p/s1/subagents/agent-a1.meta.json"

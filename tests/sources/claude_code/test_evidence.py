@@ -2,8 +2,8 @@ import json
 from pathlib import Path
 
 from flightlog.archive import Archive
-from flightlog.sources.claude_code.evidence import Signs, signs
-from flightlog.store.recordings import seal
+from flightlog.sources.claude_code.evidence import UsageEvidence, find_evidence
+from flightlog.store.recordings import seal_recording
 
 
 def write(tmp_path, *records):
@@ -18,15 +18,15 @@ def test_compactions_and_cuts_are_counted(tmp_path):
 
     paths = write(tmp_path, {"type": "system", "subtype": "compact_boundary"}, cut, quoted)
 
-    assert signs(paths) == Signs(1, 1, copied=False)
+    assert find_evidence(paths) == UsageEvidence(1, 1, copied=False)
 
 
 def test_replies_whose_requests_stand_elsewhere_are_copies(tmp_path):
     request, answer = {"type": "api-request", "id": "r1"}, {"type": "assistant", "requestRef": "r1"}
 
-    assert not signs(write(tmp_path, request, answer)).copied
-    assert signs(write(tmp_path, answer)).copied
-    assert signs(write(tmp_path)) == Signs(0, 0, copied=False)
+    assert not find_evidence(write(tmp_path, request, answer)).copied
+    assert find_evidence(write(tmp_path, answer)).copied
+    assert find_evidence(write(tmp_path)) == UsageEvidence(0, 0, copied=False)
 
 
 def test_an_archive_without_files_has_no_usage(tmp_path):
@@ -37,8 +37,8 @@ def test_a_sealed_recording_explains_as_much_as_a_plain_one(tmp_path):
     boundary = {"type": "system", "subtype": "compact_boundary"}
     padding = [{"type": "user", "message": {"content": "x" * 1000}}] * 400
     paths = write(tmp_path, *padding, boundary, *padding, {**boundary, "uuid": "2"}, *padding)
-    plain = signs(paths)
-    seal(Path(paths[0]))
+    plain = find_evidence(paths)
+    seal_recording(Path(paths[0]))
 
-    assert plain == Signs(2, 0, copied=False)
-    assert signs(paths) == plain
+    assert plain == UsageEvidence(2, 0, copied=False)
+    assert find_evidence(paths) == plain

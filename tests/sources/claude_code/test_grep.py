@@ -1,6 +1,6 @@
 import json
 
-from flightlog.sources.claude_code.grep import places
+from flightlog.sources.claude_code.grep import find_lines
 
 
 def test_lines_that_hold_the_words_are_found_in_either_case(tmp_path):
@@ -10,7 +10,7 @@ def test_lines_that_hold_the_words_are_found_in_either_case(tmp_path):
     file.write_bytes(b"\n".join(body))
 
     def found(words):
-        return [json.loads(file.read_bytes()[at : at + length])["text"] for at, length in places(str(file), words)]
+        return [json.loads(file.read_bytes()[at : at + length])["text"] for at, length in find_lines(str(file), words)]
 
     assert found("HELLO") == ['say "Hello\nWorld" é', "hello"]
     assert found('"hello\nworld') == ['say "Hello\nWorld" é']
@@ -22,8 +22,8 @@ def test_a_line_across_blocks_is_found_once(tmp_path):
     file = tmp_path / "t.jsonl"
     file.write_bytes(b"x" * (4 << 20) + b" needle " + b"y" * 100 + b"\nneedle\n")
 
-    assert [length for _, length in places(str(file), "needle")] == [(4 << 20) + 108, 6]
+    assert [length for _, length in find_lines(str(file), "needle")] == [(4 << 20) + 108, 6]
 
 
 def test_a_file_that_is_gone_holds_nothing(tmp_path):
-    assert list(places(str(tmp_path / "gone"), "x")) == []
+    assert list(find_lines(str(tmp_path / "gone"), "x")) == []

@@ -6,7 +6,7 @@ import pytest
 
 from flightlog.archive import Archive
 from flightlog.model.usage import Breakdown
-from flightlog.sources.claude_code.kept import keep, kept_name, recorded
+from flightlog.sources.claude_code.kept import adopt_session_files, list_recorded_files, recording_name
 from flightlog.store.sessions import seal_session
 from recordings import config_dir
 
@@ -20,15 +20,15 @@ def places(tmp_path):
 
 def keep_all(config, home):
     for session, recording in Archive([str(config)]).recordings.items():
-        keep(str(home), session, recording.files)
+        adopt_session_files(str(home), session, recording.files)
 
 
 def told(config, home):
     from datetime import UTC
 
     archive = Archive([str(config)], str(home))
-    sessions = {session.id: (session.title, session.turns, session.lanes) for session in archive.told()}
-    return sessions, archive.usage(Breakdown.SESSION, UTC)
+    sessions = {session.id: (session.title, session.turns, session.lanes) for session in archive.iter_sessions()}
+    return sessions, archive.usage_report(Breakdown.SESSION, UTC)
 
 
 @pytest.mark.parametrize("sealed", [False, True])
@@ -50,7 +50,7 @@ def test_a_large_output_is_kept_beside_its_session(places):
     keep_all(config, home)
     shutil.rmtree(config / "projects")
 
-    whole = Archive([str(config)], str(home)).spilled("594c6bc1", "/anywhere/b0s4s74qm.txt")
+    whole = Archive([str(config)], str(home)).read_spilled_output("594c6bc1", "/anywhere/b0s4s74qm.txt")
 
     assert whole is not None
     assert whole.split() == [str(number) for number in range(1, 8001)]
@@ -60,7 +60,7 @@ def test_what_the_agent_still_has_is_read_in_place_and_once(places):
     config, home = places
     keep_all(config, home)
 
-    found = recorded([str(config)], str(home)).files
+    found = list_recorded_files([str(config)], str(home)).files
 
     assert not [file for file in found if file.path.startswith(str(home))]
 
@@ -73,7 +73,7 @@ def test_what_the_agent_took_out_of_a_transcript_is_still_told(places):
     path.write_bytes(b"".join(line for line in lines if b"Add a test and commit." not in line))
     keep_all(config, home)
 
-    session = Archive([str(config)], str(home)).session("2123f2df")
+    session = Archive([str(config)], str(home)).read_session("2123f2df")
 
     assert "Add a test and commit." in [turn.text for turn in session.turns]
 
@@ -83,13 +83,13 @@ def test_keeping_twice_copies_nothing_again(places):
     keep_all(config, home)
 
     for session, recording in Archive([str(config)]).recordings.items():
-        again = keep(str(home), session, recording.files)
+        again = adopt_session_files(str(home), session, recording.files)
         assert [each.end - each.start for each in again.adopted if each.end != each.start] == []
 
 
 def test_names_inside_a_copy_do_not_depend_on_the_layout(places):
     config, _ = places
 
-    names = {kept_name(file) for file in recorded([str(config)], "").files}
+    names = {recording_name(file) for file in list_recorded_files([str(config)], "").files}
 
     assert {"transcript.jsonl", "subagents/agent-a141daf.jsonl", "subagents/agent-a18a8ad043c6ab8dd.jsonl"} <= names

@@ -3,20 +3,20 @@ import time
 
 import pytest
 
-from flightlog.model.events import Image, Other, Prompted, PromptKind, Text, Thinking, ToolReturned, ToolUse
-from flightlog.sources.claude_code.messages import blocks, user_events
+from flightlog.model.events import Image, PromptKind, Text, Thinking, ToolResult, ToolUse, UnknownBlock, UserPrompt
+from flightlog.sources.claude_code.messages import decode_blocks, user_events
 from transcripts import user
 
 
 def prompt(said, **fields):
     (event,) = user_events(user(said, **fields))
-    assert isinstance(event, Prompted)
+    assert isinstance(event, UserPrompt)
     return event
 
 
 def result(record):
     (event,) = user_events(record)
-    assert isinstance(event, ToolReturned)
+    assert isinstance(event, ToolResult)
     return event
 
 
@@ -66,9 +66,9 @@ def test_a_prompt_made_of_open_tags_takes_no_time():
 
 
 def test_a_tool_result_is_no_prompt_unless_words_stand_beside_it():
-    assert [type(event) for event in user_events(returned())] == [ToolReturned]
+    assert [type(event) for event in user_events(returned())] == [ToolResult]
     beside = user([{"type": "tool_result", "tool_use_id": "t"}, {"type": "text", "text": "and this"}])
-    assert [type(event) for event in user_events(beside)] == [ToolReturned, Prompted]
+    assert [type(event) for event in user_events(beside)] == [ToolResult, UserPrompt]
 
 
 def test_results_that_are_equal_are_both_told():
@@ -124,20 +124,20 @@ def test_every_kind_of_block_is_read_and_an_unknown_one_is_kept():
         "not a block",
     ]
 
-    assert blocks(content) == (
+    assert decode_blocks(content) == (
         Text("a"),
         Thinking("b"),
         Thinking("", withheld=True),
         ToolUse("t", "Bash", {"command": "ls"}),
         Image("image/png", 3, picture),
         Image("image/png", 0, "no base64 é"),
-        Other("hologram", "c"),
-        Other("?"),
+        UnknownBlock("hologram", "c"),
+        UnknownBlock("?"),
     )
-    assert blocks("words") == (Text("words"),)
-    assert blocks(None) == blocks(7) == blocks({}) == ()
+    assert decode_blocks("words") == (Text("words"),)
+    assert decode_blocks(None) == decode_blocks(7) == decode_blocks({}) == ()
 
 
 @pytest.mark.parametrize("message", [None, 7, "x", [], {}, {"content": None}, {"content": [None, 1, "x", []]}])
 def test_a_user_record_without_sense_is_an_empty_prompt(message):
-    assert [type(event) for event in user_events({"type": "user", "message": message})] == [Prompted]
+    assert [type(event) for event in user_events({"type": "user", "message": message})] == [UserPrompt]

@@ -5,7 +5,7 @@ import threading
 from flightlog.model.session_file import SessionFile
 from flightlog.sources.claude_code import parallel
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES
-from flightlog.sources.claude_code.scan import scan, scan_mapped
+from flightlog.sources.claude_code.scan import scan_usage, scan_usage_mapped
 from flightlog.sources.usage_rows import unpack_rows
 from flightlog.store.index.files import PendingRead
 
@@ -21,7 +21,7 @@ def pending(tmp_path, count=40, size=LARGE):
 
 
 def scan_files(reads, **options):
-    scans = dict(parallel.scan_files(reads, scan, scan_mapped, **options))
+    scans = dict(parallel.scan_files(reads, scan_usage, scan_usage_mapped, **options))
     assert sorted(scans) == list(range(len(reads)))
     return [scans[position] for position in range(len(reads))]
 
@@ -35,7 +35,7 @@ def test_forks_return_what_one_process_returns(tmp_path):
 
     scans = scan_files(reads, workers=3)
 
-    alone = [scan(read.file) for read in reads]
+    alone = [scan_usage(read.file) for read in reads]
     assert all(each.packed for each in scans)
     assert rows_of(scans) == rows_of(alone)
     assert [(each.end, each.read) for each in scans] == [(each.end, each.read) for each in alone]
@@ -44,7 +44,7 @@ def test_forks_return_what_one_process_returns(tmp_path):
 def test_little_work_is_done_here(tmp_path):
     reads = pending(tmp_path, 3, size=100)
 
-    assert scan_files(reads) == [scan(read.file) for read in reads]
+    assert scan_files(reads) == [scan_usage(read.file) for read in reads]
 
 
 def test_no_fork_beside_threads(tmp_path):
@@ -57,7 +57,7 @@ def test_no_fork_beside_threads(tmp_path):
 
     stop.set()
     other.join()
-    assert scans == [scan(read.file) for read in reads]
+    assert scans == [scan_usage(read.file) for read in reads]
 
 
 class DeadlyFile:
@@ -80,4 +80,4 @@ def test_a_child_that_ends_early_costs_no_rows(tmp_path):
 
     scans = scan_files(deadly, workers=2)
 
-    assert rows_of(scans) == rows_of(scan(read.file) for read in reads)
+    assert rows_of(scans) == rows_of(scan_usage(read.file) for read in reads)

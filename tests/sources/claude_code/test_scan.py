@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.model.events import CostStated, Replied
-from flightlog.model.usage import Response, Usage, response
-from flightlog.sources.claude_code.decode import decode
-from flightlog.sources.claude_code.scan import BLOCK_BYTES, scan
+from flightlog.model.events import AssistantReply, ClientTotalReported
+from flightlog.model.usage import ModelResponse, Usage, row_to_response
+from flightlog.sources.claude_code.decode import decode_record
+from flightlog.sources.claude_code.scan import BLOCK_BYTES, scan_usage
 from flightlog.sources.protocol import SessionFile, UsageScan
 from flightlog.usage.attribution import attribute_responses
 
@@ -34,11 +34,11 @@ def session_file(path):
 def scanned(tmp_path, *lines, end=b"\n"):
     path = tmp_path / "s.jsonl"
     path.write_bytes(b"\n".join(lines) + end)
-    return scan(session_file(path))
+    return scan_usage(session_file(path))
 
 
 def winners(*scans):
-    return attribute_responses([response(row) for one in scans for row in one.rows], {}).responses
+    return attribute_responses([row_to_response(row) for one in scans for row in one.rows], {}).responses
 
 
 def test_a_line_becomes_a_response(tmp_path):
@@ -53,8 +53,10 @@ def test_a_line_becomes_a_response(tmp_path):
 
     found = scanned(tmp_path, line(usage=usage, agentId="a1", isSidechain=True, isAbortedMidStream=True))
 
-    assert [response(row) for row in found.rows] == [
-        Response("msg_1", "s", "claude-x", Usage(3, 5, 7, 10, 20, 2), 1780308000250, "/srv/app", "req_1", "a1", True)
+    assert [row_to_response(row) for row in found.rows] == [
+        ModelResponse(
+            "msg_1", "s", "claude-x", Usage(3, 5, 7, 10, 20, 2), 1780308000250, "/srv/app", "req_1", "a1", True
+        )
     ]
     assert found.first_ms == 1780308000250
 
@@ -137,8 +139,8 @@ def test_the_clients_own_totals_are_found(tmp_path):
 
 
 def test_a_missing_or_unreadable_file_says_so(tmp_path):
-    assert scan(session_file(tmp_path / "none"), 7) == UsageScan([], [], 7, error="No such file or directory")
-    assert scan(session_file(tmp_path)).error == "Is a directory"
+    assert scan_usage(session_file(tmp_path / "none"), 7) == UsageScan([], [], 7, error="No such file or directory")
+    assert scan_usage(session_file(tmp_path)).error == "Is a directory"
 
 
 def test_a_file_without_times_has_no_birth(tmp_path):
@@ -155,19 +157,19 @@ def test_cuts_between_scans_change_nothing(tmp_path_factory, data):
     parts, start = [], 0
     for cut in [*cuts, len(whole)]:
         path.write_bytes(whole[:cut])
-        parts.append(scan(session_file(path), start))
+        parts.append(scan_usage(session_file(path), start))
         start = parts[-1].end
 
-    assert winners(*parts) == winners(scan(session_file(path)))
+    assert winners(*parts) == winners(scan_usage(session_file(path)))
 
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parts[-4]}-{path.stem[:8]}")
 def test_the_scan_says_what_the_decoder_says(path):
-    found = scan(session_file(path))
+    found = scan_usage(session_file(path))
 
-    entries = [entry for text in path.read_bytes().splitlines() for entry in decode(text, "s") or []]
+    entries = [entry for text in path.read_bytes().splitlines() for entry in decode_record(text, "s") or []]
     slow = [
-        Response(
+        ModelResponse(
             reply.message_id,
             "s",
             reply.model,
@@ -179,10 +181,10 @@ def test_the_scan_says_what_the_decoder_says(path):
             reply.aborted,
         )
         for entry in entries
-        if isinstance(reply := entry.event, Replied) and not reply.synthetic
+        if isinstance(reply := entry.event, AssistantReply) and not reply.synthetic
     ]
     assert winners(found) == attribute_responses(slow, {}).responses
-    stated = [entry.event.totals for entry in entries if isinstance(entry.event, CostStated)]
+    stated = [entry.event.totals for entry in entries if isinstance(entry.event, ClientTotalReported)]
     assert [(said.total_usd, said.started_ms, said.models) for said in found.totals] == [
         (said.total_usd, said.started_ms, said.models) for said in stated
     ]

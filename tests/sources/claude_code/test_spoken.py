@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.sources.claude_code.spoken import decode, fuller, lane, row
-from flightlog.sources.claude_code.values import milliseconds
+from flightlog.sources.claude_code.spoken import decode, is_fuller, thread_name, to_row
+from flightlog.sources.claude_code.values import parse_timestamp_ms
 
 
 def said(output: int = 5, stamp: str = "2026-01-02T03:04:05.678Z", more: str = ""):
@@ -23,12 +23,12 @@ def said(output: int = 5, stamp: str = "2026-01-02T03:04:05.678Z", more: str = "
 )
 def test_a_time_is_cut_to_the_millisecond_as_everywhere_else(moment, minutes, precision):
     stamp = moment.replace(tzinfo=timezone(timedelta(minutes=minutes))).isoformat(timespec=precision)
-    assert row(said(stamp=stamp), "s", "").at_ms == (milliseconds(stamp) or 0)
+    assert to_row(said(stamp=stamp), "s", "").at_ms == (parse_timestamp_ms(stamp) or 0)
 
 
 @pytest.mark.parametrize("year", ["1969", "2200"])
 def test_a_time_no_recording_can_have_is_none(year):
-    assert row(said(stamp=f"{year}-06-01T00:00:00Z"), "s", "").at_ms == 0
+    assert to_row(said(stamp=f"{year}-06-01T00:00:00Z"), "s", "").at_ms == 0
 
 
 def test_long_lived_cache_writes_are_told_apart():
@@ -36,21 +36,21 @@ def test_long_lived_cache_writes_are_told_apart():
         b'{"type":"assistant","message":{"id":"m","usage":{"cache_creation_input_tokens":9,'
         b'"cache_creation":{"ephemeral_1h_input_tokens":4}}}}'
     )
-    assert row(line, "s", "")[6:8] == (5, 4)
+    assert to_row(line, "s", "")[6:8] == (5, 4)
 
 
 def test_the_lane_is_the_files_or_the_lines():
     by_agent, side = said(more=',"agentId":"a1"'), said(more=',"isSidechain":true')
-    assert [lane(said()), lane(by_agent), lane(side)] == ["", "a1", "?"]
-    assert row(by_agent, "s", "own").lane == "own"
+    assert [thread_name(said()), thread_name(by_agent), thread_name(side)] == ["", "a1", "?"]
+    assert to_row(by_agent, "s", "own").lane == "own"
 
 
 def test_more_output_is_fuller_and_between_equals_the_earlier():
     early, late = said(), said(stamp="2026-01-02T03:04:06Z")
-    assert fuller(said(6), early)
-    assert not fuller(early, said(6))
-    assert fuller(early, late)
-    assert not fuller(late, early)
+    assert is_fuller(said(6), early)
+    assert not is_fuller(early, said(6))
+    assert is_fuller(early, late)
+    assert not is_fuller(late, early)
 
 
 def test_a_time_without_zone_is_refused_here():

@@ -33,8 +33,8 @@ def test_a_missing_file_says_so(tmp_path):
 
 
 def test_a_reader_that_stops_is_replaced(tmp_path):
-    assert stream._received(io.BytesIO(b"")) is None
-    assert stream._received(io.BytesIO((99).to_bytes(8, "big") + b"half")) is None
+    assert stream._read_message(io.BytesIO(b"")) is None
+    assert stream._read_message(io.BytesIO((99).to_bytes(8, "big") + b"half")) is None
 
 
 def test_who_stops_listening_leaves_no_child_behind(tmp_path):

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flightlog.model.damage import Damage
-from flightlog.model.events import Entry, LaneFacts, Prompted, words
-from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.model.events import Entry, SubagentInfo, UserPrompt, text_of
+from flightlog.sources.claude_code.transcript import entries, read_subagent_info
 from flightlog.sources.protocol import SessionFile
 from recordings import ROOT
 from transcripts import SESSION, assistant, user, write
@@ -20,7 +20,9 @@ def read(path, lane="", start=0):
 
 
 def said(items):
-    return [words(item.event.content) for item in items if isinstance(item, Entry) and isinstance(item.event, Prompted)]
+    return [
+        text_of(item.event.content) for item in items if isinstance(item, Entry) and isinstance(item.event, UserPrompt)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -125,16 +127,16 @@ def test_broken_facts_beside_a_subagent_are_no_facts(tmp_path, body):
     file = SessionFile(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1")
     (tmp_path / "agent-a1.meta.json").write_bytes(body.encode("utf-8", "surrogateescape"))
 
-    assert lane_facts(file) == LaneFacts("a1")
-    assert lane_facts(SessionFile(str(tmp_path / "agent-a2.jsonl"), SESSION, 0, 0, "a2")) == LaneFacts("a2")
+    assert read_subagent_info(file) == SubagentInfo("a1")
+    assert read_subagent_info(SessionFile(str(tmp_path / "agent-a2.jsonl"), SESSION, 0, 0, "a2")) == SubagentInfo("a2")
 
 
 def test_the_facts_beside_a_subagent_link_it_to_its_call(tmp_path):
     (tmp_path / "agent-a1.meta.json").write_text('{"agentType":"Explore","description":"look","toolUseId":"t1"}')
 
-    told = lane_facts(SessionFile(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1"))
+    told = read_subagent_info(SessionFile(str(tmp_path / "agent-a1.jsonl"), SESSION, 0, 0, "a1"))
 
-    assert told == LaneFacts("a1", "Explore", "look", "t1")
+    assert told == SubagentInfo("a1", "Explore", "look", "t1")
 
 
 SMALL = [path for path in sorted(ROOT.glob("*/*/transcripts/**/*.jsonl")) if path.stat().st_size < 60_000]

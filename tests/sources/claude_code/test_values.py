@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flightlog.sources.claude_code.values import mapping, milliseconds, number, parsed, sequence, text
+from flightlog.sources.claude_code.values import (
+    int_field,
+    list_field,
+    object_field,
+    parse_object,
+    parse_timestamp_ms,
+    text_field,
+)
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -17,10 +24,10 @@ JSON = st.recursive(
 def test_a_field_of_the_wrong_type_reads_as_absent(value):
     record = {"x": value}
 
-    assert text(record, "x") == (value if isinstance(value, str) else "")
-    assert mapping(record, "x") == (value if isinstance(value, dict) else {})
-    assert sequence(record, "x") == (value if isinstance(value, list) else [])
-    assert 0 <= number(record, "x") < 2**53
+    assert text_field(record, "x") == (value if isinstance(value, str) else "")
+    assert object_field(record, "x") == (value if isinstance(value, dict) else {})
+    assert list_field(record, "x") == (value if isinstance(value, list) else [])
+    assert 0 <= int_field(record, "x") < 2**53
 
 
 @pytest.mark.parametrize(
@@ -29,7 +36,7 @@ def test_a_field_of_the_wrong_type_reads_as_absent(value):
      (float("inf"), 0), (1e300, 0)],
 )  # fmt: skip
 def test_a_count_is_whole_and_not_below_zero(said, meant):
-    assert number({"x": said}, "x") == meant
+    assert int_field({"x": said}, "x") == meant
 
 
 @pytest.mark.parametrize(
@@ -49,19 +56,19 @@ def test_a_count_is_whole_and_not_below_zero(said, meant):
     ],
 )
 def test_a_line_is_an_object_or_nothing(line, meant):
-    assert parsed(line) == meant
+    assert parse_object(line) == meant
 
 
 @given(st.binary())
 def test_no_bytes_make_reading_raise(line):
-    record = parsed(line)
+    record = parse_object(line)
 
     assert isinstance(record, dict | None)
 
 
 @given(st.dictionaries(st.text(), JSON))
 def test_whatever_is_read_can_be_written_as_text(record):
-    told = parsed(json.dumps(record).encode())
+    told = parse_object(json.dumps(record).encode())
 
     assert told is not None
     assert repr(told).encode("utf-8", "strict")
@@ -83,12 +90,12 @@ def test_whatever_is_read_can_be_written_as_text(record):
     ],
 )
 def test_a_time_stamp_is_milliseconds_or_unknown(stamp, meant):
-    assert milliseconds(stamp) == meant
+    assert parse_timestamp_ms(stamp) == meant
 
 
 @given(st.text(max_size=40) | st.datetimes().map(lambda moment: moment.isoformat()))
 def test_any_stamp_gives_a_time_that_can_be_shown(stamp):
-    at_ms = milliseconds(stamp)
+    at_ms = parse_timestamp_ms(stamp)
 
     if at_ms is not None:
         assert 0 <= at_ms < 7_258_118_400_000

@@ -4,8 +4,8 @@ import pytest
 
 from dataset_ground import Ground
 from flightlog.sources.git import heads
-from flightlog.sources.git.history import head
-from flightlog.sources.git.repository import at, current_branch
+from flightlog.sources.git.history import head_commit
+from flightlog.sources.git.repository import current_branch, open_repository
 
 
 @pytest.fixture
@@ -14,8 +14,8 @@ def ground(tmp_path):
 
 
 def said(folder):
-    repository = at(folder)
-    return heads.branch(repository.top), heads.tip(repository.top, repository.common)
+    repository = open_repository(folder)
+    return heads.read_branch(repository.top), heads.read_tip(repository.top, repository.common)
 
 
 def test_a_branch_and_its_commit_are_what_git_says(ground):
@@ -53,16 +53,16 @@ def test_without_a_branch_there_is_a_commit_alone(ground):
 def test_what_the_files_do_not_say_is_left_to_git(ground, tmp_path):
     ground.git("symbolic-ref", "refs/heads/other", "refs/heads/main")
     ground.git("symbolic-ref", "HEAD", "refs/heads/other")
-    assert heads.tip(ground.top, ground.place.repository.common) is None
-    assert head(ground.place.repository) == ground.git("rev-parse", "main").strip()
+    assert heads.read_tip(ground.top, ground.place.repository.common) is None
+    assert head_commit(ground.place.repository) == ground.git("rev-parse", "main").strip()
 
     ground.git("symbolic-ref", "HEAD", "refs/heads/unborn")
     assert said(ground.top) == ("unborn", None)
-    assert head(ground.place.repository) == ""
+    assert head_commit(ground.place.repository) == ""
 
     (ground.top / ".git" / "HEAD").write_text("ref: refs/heads/.invalid\n")  # as where refs are kept in tables
     assert said(ground.top) == (None, None)
-    assert heads.branch(tmp_path / "nowhere") is None
-    assert heads.tip(tmp_path / "nowhere", tmp_path) is None
+    assert heads.read_branch(tmp_path / "nowhere") is None
+    assert heads.read_tip(tmp_path / "nowhere", tmp_path) is None
     (ground.top / ".git" / "HEAD").write_text("ref: refs/heads/main\n")
     assert current_branch(ground.place.repository) == "main"

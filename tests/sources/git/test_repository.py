@@ -8,8 +8,8 @@ import pytest
 from dataset_ground import Ground
 from flightlog.model.errors import NotFound
 from flightlog.sources.git import repository as repositories
-from flightlog.sources.git.history import commits, head, times
-from flightlog.sources.git.own_ref import put
+from flightlog.sources.git.history import commit_times, head_commit, iter_commits
+from flightlog.sources.git.own_ref import commit_to_ref
 from flightlog.store.git.command import GitError
 
 
@@ -22,13 +22,16 @@ def test_a_repository_is_found_from_inside_and_work_trees_share_what_they_share(
     (ground.top / "deep" / "er").mkdir(parents=True)
     ground.git("worktree", "add", "-q", str(tmp_path / "second"), "-b", "second")
 
-    inner, second = repositories.at(ground.top / "deep" / "er"), repositories.at(tmp_path / "second")
+    inner, second = (
+        repositories.open_repository(ground.top / "deep" / "er"),
+        repositories.open_repository(tmp_path / "second"),
+    )
 
     assert inner.top == ground.top
     assert (second.top, second.common) == (tmp_path / "second", inner.common)
-    assert repositories.find(tmp_path) is None
+    assert repositories.find_repository(tmp_path) is None
     with pytest.raises(NotFound, match="not inside a git repository"):
-        repositories.at(tmp_path)
+        repositories.open_repository(tmp_path)
 
 
 def test_a_hooks_own_variables_do_not_lead_git_astray(ground, tmp_path, monkeypatch):
@@ -36,8 +39,8 @@ def test_a_hooks_own_variables_do_not_lead_git_astray(ground, tmp_path, monkeypa
     monkeypatch.setenv("GIT_DIR", str(other.top / ".git"))
     monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "nowhere"))
 
-    assert repositories.at(ground.top).top == ground.top
-    assert head(ground.place.repository) == subprocess.run(
+    assert repositories.open_repository(ground.top).top == ground.top
+    assert head_commit(ground.place.repository) == subprocess.run(
         ["git", "-C", str(ground.top), "rev-parse", "HEAD"], capture_output=True, text=True, check=True,
         env={"PATH": os.environ["PATH"]},
     ).stdout.strip()  # fmt: skip
@@ -55,29 +58,29 @@ def test_the_default_branch_is_the_remotes_else_a_usual_name_else_the_only_one(g
 
 
 def test_commits_say_what_changed_and_those_known_are_left_out(ground):
-    first = head(ground.place.repository)
+    first = head_commit(ground.place.repository)
     name = 'odd "name" with\ttab é.txt'
     (ground.top / name).write_text("one\ntwo\n")
     second = ground.commit("Add two lines\n\nwith a body")
 
-    (found,) = commits(ground.place.repository, [second], [first, "0" * 40])
+    (found,) = iter_commits(ground.place.repository, [second], [first, "0" * 40])
 
     assert (found.hash, found.parents, found.insertions, found.deletions) == (second, (first,), 2, 0)
     assert (found.files, found.message) == ((name,), "Add two lines\n\nwith a body")
-    assert set(times(ground.place.repository, [first, "0" * 40])) == {first}
+    assert set(commit_times(ground.place.repository, [first, "0" * 40])) == {first}
 
 
 def test_files_and_blobs_of_a_ref_are_read(ground, tmp_path):
     repository = ground.place.repository
-    put(repository, "refs/flightlog/x", {"a/b.txt": b"one\n", "c": b""}, tmp_path / "index")
+    commit_to_ref(repository, "refs/flightlog/x", {"a/b.txt": b"one\n", "c": b""}, tmp_path / "index")
 
     files = repositories.tree_files(repository, "refs/flightlog/x", "a")
 
     assert list(files) == ["a/b.txt"]
-    assert repositories.blobs(repository, [*files.values(), "0" * 40]) == {files["a/b.txt"]: b"one\n"}
+    assert repositories.read_blob_contents(repository, [*files.values(), "0" * 40]) == {files["a/b.txt"]: b"one\n"}
     assert repositories.tree_files(repository, "refs/nowhere") == {}
 
 
 def test_what_git_says_is_the_error(ground):
     with pytest.raises(GitError, match="git rev-parse failed: Needed a single revision"):
-        repositories.git(ground.place.repository, "rev-parse", "--verify", "nowhere")
+        repositories.run_git(ground.place.repository, "rev-parse", "--verify", "nowhere")

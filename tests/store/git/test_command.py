@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from flightlog.model.errors import Invalid, NotFound, Unreadable
-from flightlog.sources.git.history import commits
-from flightlog.sources.git.own_ref import gather, send
+from flightlog.sources.git.history import iter_commits
+from flightlog.sources.git.own_ref import fetch_refs, push_ref
 from flightlog.sources.git.repository import Repository as PersonRepository
-from flightlog.sources.git.repository import at, find, tree_files
-from flightlog.store.git import Repository
+from flightlog.sources.git.repository import find_repository, open_repository, tree_files
+from flightlog.store.git import ShadowRepository
 from flightlog.store.git.command import GitError, PersonGit, find_hooks_folder
 from git_traps import bare, clone, git
 
@@ -56,19 +56,19 @@ def test_no_command_runs_what_the_repository_configures(home):
     top, marker = clone(home)
 
     for words in (*READS, *CHANGES):
-        PersonGit(top).run(*words)
+        PersonGit(top).run_git(*words)
 
         assert not marker.exists(), (words, marker.read_text())
-    assert PersonGit(top).run("status", "--porcelain=v2").code == 0
+    assert PersonGit(top).run_git("status", "--porcelain=v2").code == 0
 
 
 def test_a_directory_that_looks_like_a_repository_is_none(home):
     folder, marker = bare(home)
 
-    answer = PersonGit(folder).run("status")
+    answer = PersonGit(folder).run_git("status")
 
     assert (answer.code, marker.exists()) == (128, False)
-    assert find(folder) is None
+    assert find_repository(folder) is None
 
 
 @pytest.mark.parametrize("name", ["uploadpack", "receivepack", "vcs"])
@@ -81,7 +81,7 @@ def test_a_remote_of_the_repository_starts_no_program(home, name):
     git(top, "config", f"remote.origin.{name}", str(home / "trap"))
 
     for words in (("fetch", "--quiet", "--", "origin"), ("push", "--quiet", "--", "origin", "HEAD:refs/heads/new")):
-        assert (PersonGit(top).run(*words).code == 0) == (name != "vcs")
+        assert (PersonGit(top).run_git(*words).code == 0) == (name != "vcs")
         assert not marker.exists()
 
 
@@ -92,7 +92,7 @@ def test_reading_a_partial_clone_fetches_nothing(home):
     (home / "trap").chmod(0o755)
     git(home / "partial", "config", "remote.origin.uploadpack", str(home / "trap"))
 
-    answer = PersonGit(home / "partial").run("cat-file", "blob", "HEAD:a.txt")
+    answer = PersonGit(home / "partial").run_git("cat-file", "blob", "HEAD:a.txt")
 
     assert answer.code == 128
     assert not (home / "PWNED").exists()
@@ -107,9 +107,9 @@ def test_a_trusted_push_runs_the_hooks_and_a_read_runs_none(home):
         (top / ".git/hooks" / name).chmod(0o755)
     os.utime(top / "a.txt", (1, 1))
 
-    PersonGit(top).run("status").checked()
+    PersonGit(top).run_git("status").require_success()
     was_run = ran.exists()
-    PersonGit(top, trusted=True).run("push", "--quiet", "--", "origin", "HEAD:refs/heads/new").checked()
+    PersonGit(top, trusted=True).run_git("push", "--quiet", "--", "origin", "HEAD:refs/heads/new").require_success()
 
     assert not was_run
     assert ran.read_text() == "pre-push\n"
@@ -126,7 +126,7 @@ def test_a_filter_of_the_person_runs_and_the_repositorys_own_does_not(home):
     git(top, "config", "filter.lfs.required", "true")
     (top / "a.txt").write_text("two\n")
 
-    assert PersonGit(top).run("status", "--porcelain").checked() == b" M a.txt\n"
+    assert PersonGit(top).run_git("status", "--porcelain").require_success() == b" M a.txt\n"
     assert (home / "own.ran").exists()
     assert not (home / "theirs.ran").exists()
 
@@ -136,7 +136,7 @@ def test_a_plain_repository_costs_no_second_process(home, monkeypatch):
     calls = fake_git(home, f'exec {GIT} "$@"', monkeypatch)
 
     for folder in ("plain", "second", "plain"):
-        PersonGit(home / folder).run("status").checked()
+        PersonGit(home / folder).run_git("status").require_success()
 
     assert [line.split()[-1] for line in calls.read_text().splitlines()] == [
         *("version", "--ignore-submodules=all", "--ignore-submodules=all", "--ignore-submodules=all")
@@ -148,15 +148,15 @@ def test_an_old_git_runs_in_a_trusted_project_alone(home, monkeypatch):
     top = home / "plain"
 
     with pytest.raises(GitError, match=r"git 2\.30 may run what a repository configures") as refused:
-        PersonGit(top).run("status")
+        PersonGit(top).run_git("status")
     with pytest.raises(GitError):
-        at(top)
+        open_repository(top)
     before = calls.read_text()
 
     assert "flightlog trust --yes" in refused.value.hint
-    assert find(top) is None
+    assert find_repository(top) is None
     assert before == "version\n"
-    assert at(top, trusted=True) == PersonRepository(top, top / ".git", trusted=True)
+    assert open_repository(top, trusted=True) == PersonRepository(top, top / ".git", trusted=True)
 
 
 def test_a_git_that_hangs_is_killed_and_a_missing_one_is_reported(home, monkeypatch):
@@ -164,23 +164,23 @@ def test_a_git_that_hangs_is_killed_and_a_missing_one_is_reported(home, monkeypa
     began = time.monotonic()
 
     with pytest.raises(GitError, match="git status did not finish within"):
-        PersonGit(home / "plain").start("status", limit_s=0.2).answer()
+        PersonGit(home / "plain").start_git("status", limit_s=0.2).wait_for_answer()
     monkeypatch.setenv("PATH", f"{home}/nowhere")
     with pytest.raises(GitError, match="git cannot be run here"):
-        PersonGit(home / "plain").run("status")
+        PersonGit(home / "plain").run_git("status")
 
     assert time.monotonic() - began < 10
 
 
 def test_a_streamed_command_ends_at_its_limit_and_says_so(home, monkeypatch):
     fake_git(home, f'[ "$1" = version ] && exec {GIT} version; exec sleep 60', monkeypatch)
-    running = PersonGit(home / "plain").start("cat-file", "--batch", limit_s=0.2)
+    running = PersonGit(home / "plain").start_git("cat-file", "--batch", limit_s=0.2)
 
-    read = running.stream()[1].read()
+    read = running.open_streams()[1].read()
 
     assert read == b""
     with pytest.raises(GitError, match="git cat-file did not finish within"):
-        running.end()
+        running.wait_for_end()
 
 
 def test_variables_that_steer_git_are_cleared_and_a_push_keeps_sign_in(home, monkeypatch):
@@ -190,7 +190,7 @@ def test_variables_that_steer_git_are_cleared_and_a_push_keeps_sign_in(home, mon
     monkeypatch.setenv("SSH_AUTH_SOCK", "agent")
 
     def names(*words):
-        listed = PersonGit(home / "plain", variables={"GIT_INDEX_FILE": "i"}).run(*words).out.decode().splitlines()
+        listed = PersonGit(home / "plain", variables={"GIT_INDEX_FILE": "i"}).run_git(*words).out.decode().splitlines()
         return {line.partition("=")[0] for line in listed}
 
     mine = {"GIT_DIR", "GIT_EXTERNAL_DIFF", "GIT_TRACE", "GIT_SSH_COMMAND", "GIT_ASKPASS"}
@@ -204,20 +204,20 @@ def test_a_relative_search_path_does_not_lead_into_the_clone(home, monkeypatch):
     (home / "plain" / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f".::{os.environ['PATH']}")
 
-    PersonGit(home / "plain").run("status").checked()
+    PersonGit(home / "plain").run_git("status").require_success()
 
     assert not (home / "PWNED").exists()
 
 
 @pytest.mark.parametrize("name", ["--output=x", "--upload-pack=touch PWNED"])
 def test_a_name_like_an_option_is_refused(home, name):
-    repository = at(home / "plain")
+    repository = open_repository(home / "plain")
 
     for ask in (
         lambda: tree_files(repository, name),
-        lambda: list(commits(repository, [name])),
-        lambda: gather(repository, name, "refs/a", "refs/b"),
-        lambda: send(repository, name, "HEAD"),
+        lambda: list(iter_commits(repository, [name])),
+        lambda: fetch_refs(repository, name, "refs/a", "refs/b"),
+        lambda: push_ref(repository, name, "HEAD"),
     ):
         with pytest.raises(Invalid, match="for an option"):
             ask()
@@ -239,20 +239,20 @@ def test_hooks_that_the_repository_puts_elsewhere_are_refused(home):
 
 
 def test_snapshots_whose_settings_were_changed_are_not_read(tmp_path):
-    repository = Repository(tmp_path / "shadow", os.environ["PATH"])
-    repository.prepare()
+    repository = ShadowRepository(tmp_path / "shadow", os.environ["PATH"])
+    repository.create_if_missing()
     (tmp_path / "work").mkdir()
     place = {"GIT_WORK_TREE": str(tmp_path / "work")}
-    repository.run(["status"], more=place)
+    repository.run_git(["status"], more=place)
     config = tmp_path / "shadow" / "config"
     config.write_text(config.read_text() + f"[core]\n\tfsmonitor = touch {tmp_path}/PWNED\n")
 
     with pytest.raises(Unreadable, match="settings of these snapshots were changed"):
-        repository.run(["status"], more=place)
+        repository.run_git(["status"], more=place)
 
     config.write_text(config.read_text().partition("[core]\n\tfsmonitor")[0])
     (tmp_path / "shadow" / "commondir").write_text("../other")
     assert subprocess.run(["cp", "-r", tmp_path / "shadow", tmp_path / "other"], check=True).returncode == 0
     (tmp_path / "other" / "config").write_text(f"[core]\n\tfsmonitor = touch {tmp_path}/PWNED\n")
-    repository.run(["status"], more=place)
+    repository.run_git(["status"], more=place)
     assert not Path(tmp_path / "PWNED").exists()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from atif_documents import changed, embedded, sound
 from flightlog.model.errors import Invalid
-from flightlog.views.atif.document import VERSIONS, read, write
+from flightlog.views.atif.document import VERSIONS, encode_trajectory, read_trajectory
 
 OLD = {"name": "codex", "version": "1"}
 
@@ -17,7 +17,7 @@ OLD = {"name": "codex", "version": "1"}
 def test_a_document_of_any_version_is_read_and_written_again_equal(version):
     document = sound(version.removeprefix("ATIF-v"), agent=OLD)
 
-    assert json.loads(write(read(json.dumps(document).encode()))) == document
+    assert json.loads(encode_trajectory(read_trajectory(json.dumps(document).encode()))) == document
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_document_of_any_version_is_read_and_written_again_equal(version):
     ],
 )
 def test_what_is_absent_stays_absent_and_what_is_null_stays_null(document):
-    assert json.loads(write(read(json.dumps(document).encode()))) == document
+    assert json.loads(encode_trajectory(read_trajectory(json.dumps(document).encode()))) == document
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_is_absent_stays_absent_and_what_is_null_stays_null(document):
 )
 def test_what_is_no_document_is_refused_with_the_place(body, said):
     with pytest.raises(Invalid) as error:
-        read(body)
+        read_trajectory(body)
 
     assert said in error.value.message
 
@@ -59,10 +59,10 @@ def test_what_is_no_document_is_refused_with_the_place(body, said):
 @example("half of \ud83d")
 @given(text=st.text(st.characters(exclude_categories=())))
 def test_any_text_is_written_in_ascii_and_comes_back_whole(text):
-    document = read(json.dumps(changed(sound(), "steps.0.message", "plain")).encode())
+    document = read_trajectory(json.dumps(changed(sound(), "steps.0.message", "plain")).encode())
     document.steps[0] = type(document.steps[0])(1, "user", text)
 
-    body = write(document)
+    body = encode_trajectory(document)
 
     assert body.isascii()
-    assert read(body).steps[0].message == text.encode("utf-8", "replace").decode()
+    assert read_trajectory(body).steps[0].message == text.encode("utf-8", "replace").decode()

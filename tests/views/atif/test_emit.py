@@ -4,11 +4,11 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from flightlog.model.session import Lane, ToolCall, Turn
 from flightlog.model.session import Step as Told
+from flightlog.model.session import Subagent, ToolCall, Turn
 from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.atif.document import write
-from flightlog.views.atif.emit import Profile, step_ids, subagent_file, trajectory
+from flightlog.views.atif.document import encode_trajectory
+from flightlog.views.atif.emit import AtifOptions, build_trajectory, step_ids, subagent_file
 from recordings import CASES, archive
 from transcripts import SESSION, assistant, user
 from transcripts import archive as made
@@ -17,13 +17,13 @@ TOOL = {"type": "tool_use", "id": "t1", "name": "Read", "input": {"file_path": "
 
 
 def told(tmp_path, case):
-    return list(archive(tmp_path, case).told())
+    return list(archive(tmp_path, case).iter_sessions())
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_every_response_is_one_step_and_counted_once(tmp_path, case):
     for session in told(tmp_path, case):
-        bundle = trajectory(session)
+        bundle = build_trajectory(session)
         threads = [session.turns, *(lane.turns for lane in session.lanes)]
 
         for document, turns in zip(bundle.documents.values(), threads, strict=True):
@@ -36,8 +36,8 @@ def test_every_response_is_one_step_and_counted_once(tmp_path, case):
 
 def steps_of(tmp_path, case, beginning, version="1.6"):
     recorded = archive(tmp_path, case)
-    session = recorded.session(beginning)
-    return trajectory(session, Profile(version), recorded.known(session.id)).main.steps
+    session = recorded.read_session(beginning)
+    return build_trajectory(session, AtifOptions(version), recorded.thread_contexts(session.id)).main.steps
 
 
 def extras(steps, kind):
@@ -68,8 +68,8 @@ def test_turns_taken_back_stay_and_are_followed_by_a_boundary(tmp_path):
 
 def test_what_a_fork_copied_is_marked_and_counted_elsewhere(tmp_path):
     recorded = archive(tmp_path, "2.1.325/forked-session")
-    session = recorded.session("cceeb00c")
-    document = trajectory(session, known=recorded.known(session.id)).main
+    session = recorded.read_session("cceeb00c")
+    document = build_trajectory(session, known=recorded.thread_contexts(session.id)).main
     fresh = [step for step in document.steps if step.source == "agent" and step.is_copied_context is not True]
 
     assert [step.message for step in fresh] == ["t9"]
@@ -79,20 +79,20 @@ def test_what_a_fork_copied_is_marked_and_counted_elsewhere(tmp_path):
 
 
 def test_a_picture_is_one_file_and_no_byte_of_it_stands_in_the_document(tmp_path):
-    session = archive(tmp_path, "2.1.325/odd-outputs").session("594c6bc1")
-    bundle = trajectory(session)
+    session = archive(tmp_path, "2.1.325/odd-outputs").read_session("594c6bc1")
+    bundle = build_trajectory(session)
     ((path, body),) = bundle.pictures.items()
     shown = [block for step in session.steps for call in step.calls for block in call.images]
 
     assert body.startswith(b"\x89PNG")
     assert len(body) == shown[0].size
-    assert path.encode() in write(bundle.main)
-    assert shown[0].data.encode() not in write(bundle.main)
+    assert path.encode() in encode_trajectory(bundle.main)
+    assert shown[0].data.encode() not in encode_trajectory(bundle.main)
 
 
 def test_a_subagent_is_a_document_of_its_own_that_its_call_refers_to(tmp_path):
-    session = archive(tmp_path, "2.1.325/subagents-background").session("5057f83a")
-    bundle = trajectory(session)
+    session = archive(tmp_path, "2.1.325/subagents-background").read_session("5057f83a")
+    bundle = build_trajectory(session)
     refs = {
         result.source_call_id: result.subagent_trajectory_ref[0].trajectory_path
         for step in bundle.main.steps
@@ -134,7 +134,7 @@ def test_version_1_6_keeps_the_same_beside_the_step(tmp_path):
 
 def test_a_call_without_an_answer_is_told_as_such(tmp_path):
     recorded = made(tmp_path, user("go", 1), assistant("m1", 2, TOOL))
-    (step,) = [each for each in trajectory(recorded.session(SESSION)).main.steps if each.source == "agent"]
+    (step,) = [each for each in build_trajectory(recorded.read_session(SESSION)).main.steps if each.source == "agent"]
 
     assert step.observation is UNSET
     assert step.extra["unanswered"] == ["t1"]
@@ -144,7 +144,7 @@ def test_content_the_format_has_no_place_for_leaves_a_mark(tmp_path):
     svg = {"type": "image", "source": {"type": "base64", "media_type": "image/svg+xml", "data": "PHN2Zy8+"}}
     answer = {"type": "tool_result", "tool_use_id": "t1", "content": [svg, {"type": "tool_reference"}]}
     recorded = made(tmp_path, user("go", 1), assistant("m1", 2, TOOL), user([answer], 3))
-    bundle = trajectory(recorded.session(SESSION))
+    bundle = build_trajectory(recorded.read_session(SESSION))
     parts = bundle.main.steps[1].observation.results[0].content
 
     assert [part.text for part in parts] == ["[image/svg+xml left out]", "[tool_reference left out]"]
@@ -154,7 +154,7 @@ def test_content_the_format_has_no_place_for_leaves_a_mark(tmp_path):
 def test_a_model_without_a_price_leaves_the_total_out_and_says_so(tmp_path):
     record = assistant("m1", 2, {"type": "text", "text": "hi"})
     record["message"]["model"] = "nobody-knows-1"
-    document = trajectory(made(tmp_path, user("go", 1), record).session(SESSION)).main
+    document = build_trajectory(made(tmp_path, user("go", 1), record).read_session(SESSION)).main
 
     assert document.final_metrics.total_cost_usd is UNSET
     assert document.steps[1].metrics.cost_usd is UNSET
@@ -163,18 +163,18 @@ def test_a_model_without_a_price_leaves_the_total_out_and_says_so(tmp_path):
 
 def test_a_session_without_any_step_is_still_a_document(tmp_path):
     recorded = made(tmp_path, {"type": "last-prompt", "lastPrompt": "", "sessionId": SESSION})
-    (step,) = trajectory(recorded.session(SESSION)).main.steps
+    (step,) = build_trajectory(recorded.read_session(SESSION)).main.steps
 
     assert (step.step_id, step.source, step.message) == (1, "system", "")
 
 
 def test_subagents_that_seem_to_have_started_each_other_are_told_once_each(tmp_path):
     lanes = tuple(
-        Lane(name, "", "", f"of-{other}", (Turn(1, None, (), None, (spoken(f"m-{name}", f"of-{name}"),)),))
+        Subagent(name, "", "", f"of-{other}", (Turn(1, None, (), None, (spoken(f"m-{name}", f"of-{name}"),)),))
         for name, other in (("a", "b"), ("b", "a"))
     )
-    base = made(tmp_path, user("go", 1)).session(SESSION)
-    bundle = trajectory(replace(base, lanes=lanes))
+    base = made(tmp_path, user("go", 1)).read_session(SESSION)
+    bundle = build_trajectory(replace(base, lanes=lanes))
 
     assert bundle.documents.keys() == {"trajectory.json", "subagent_agent_a.json", "subagent_agent_b.json"}
 

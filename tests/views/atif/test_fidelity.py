@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from flightlog.views.atif.document import write
-from flightlog.views.atif.emit import Profile, trajectory
-from flightlog.views.atif.fidelity import fidelity
+from flightlog.views.atif.document import encode_trajectory
+from flightlog.views.atif.emit import AtifOptions, build_trajectory
+from flightlog.views.atif.fidelity import measure_fidelity
 from recordings import CASES, archive
 
 # What no trajectory of ours carries, with a reason beside each; everything else must be there.
@@ -14,29 +14,29 @@ NOT_CARRIED = {"structured results", "full outputs kept in files", "reasoning th
 
 
 def documents(bundle):
-    return [json.loads(write(document)) for document in bundle.documents.values()]
+    return [json.loads(encode_trajectory(document)) for document in bundle.documents.values()]
 
 
 def lost(session, told, known=None):
-    return {row.what: (row.recorded, row.kept) for row in fidelity(session, told, known) if row.lost}
+    return {row.what: (row.recorded, row.kept) for row in measure_fidelity(session, told, known) if row.missing_count}
 
 
 @pytest.mark.parametrize("version", ["1.6", "1.7"])
 @pytest.mark.parametrize("case", CASES)
 def test_our_own_trajectories_lose_only_what_has_no_place(tmp_path, case, version):
     recorded = archive(tmp_path, case)
-    for session in recorded.told():
-        known = recorded.known(session.id)
-        missing = lost(session, documents(trajectory(session, Profile(version), known)), known)
+    for session in recorded.iter_sessions():
+        known = recorded.thread_contexts(session.id)
+        missing = lost(session, documents(build_trajectory(session, AtifOptions(version), known)), known)
 
         assert missing.keys() <= NOT_CARRIED
-        assert all(row.why for row in fidelity(session, [], known) if row.what in NOT_CARRIED)
+        assert all(row.why for row in measure_fidelity(session, [], known) if row.what in NOT_CARRIED)
 
 
 def test_everything_is_lost_of_a_recording_without_a_trajectory(tmp_path):
-    session = archive(tmp_path, "2.1.325/multi-turn-tools").session("2123")
+    session = archive(tmp_path, "2.1.325/multi-turn-tools").read_session("2123")
 
-    assert all(row.kept == 0 for row in fidelity(session, []))
+    assert all(row.kept == 0 for row in measure_fidelity(session, []))
     assert {"prompts", "tool calls", "tool results", "prompt tokens", "request ids"} <= lost(session, []).keys()
 
 
@@ -52,8 +52,8 @@ SPOILED = {
 
 @pytest.mark.parametrize("what", SPOILED)
 def test_what_is_taken_out_is_missed(tmp_path, what):
-    session = archive(tmp_path, "2.1.325/multi-turn-tools").session("2123")
-    told = documents(trajectory(session))
+    session = archive(tmp_path, "2.1.325/multi-turn-tools").read_session("2123")
+    told = documents(build_trajectory(session))
     for step in told[0]["steps"]:
         if step["source"] == "agent":
             SPOILED[what](step)
@@ -65,8 +65,8 @@ def test_what_is_taken_out_is_missed(tmp_path, what):
 def test_errors_and_rewritten_inputs_are_missed_call_by_call(tmp_path, version):
     recorded = archive(tmp_path, "2.1.325/hook-decisions", "2.1.325/permission-denied")
     for beginning, what in (("83c4feb3", "inputs a hook rewrote"), ("83296674", "results marked as errors")):
-        session = recorded.session(beginning)
-        (told,) = documents(trajectory(session, Profile(version)))
+        session = recorded.read_session(beginning)
+        (told,) = documents(build_trajectory(session, AtifOptions(version)))
         for step in told["steps"]:
             step["extra"] = {key: value for key, value in step["extra"].items() if key not in {"results", "ran_inputs"}}
             for each in [*step.get("tool_calls", []), *step.get("observation", {}).get("results", [])]:
@@ -77,20 +77,20 @@ def test_errors_and_rewritten_inputs_are_missed_call_by_call(tmp_path, version):
 
 def test_a_subagent_that_is_not_linked_and_a_picture_that_is_left_out_are_missed(tmp_path):
     recorded = archive(tmp_path, "2.1.325/subagent-foreground", "2.1.325/odd-outputs")
-    alone = recorded.session("7575a0bb")
-    shown = recorded.session("594c6bc1")
+    alone = recorded.read_session("7575a0bb")
+    shown = recorded.read_session("594c6bc1")
 
-    main = documents(trajectory(alone))[0]
+    main = documents(build_trajectory(alone))[0]
     del main["steps"][1]["observation"]["results"][0]["subagent_trajectory_ref"]
 
     assert lost(alone, [main])["subagents"] == (1, 0)
-    assert lost(shown, documents(trajectory(shown, Profile(pictures=False))))["pictures"] == (1, 0)
+    assert lost(shown, documents(build_trajectory(shown, AtifOptions(pictures=False))))["pictures"] == (1, 0)
 
 
 def test_what_the_model_was_given_is_missed_where_it_is_not_told(tmp_path):
     recorded = archive(tmp_path, "2.1.325/single-turn")
-    session, known = recorded.session("dff270bc"), recorded.known("dff270bc")
-    missing = lost(session, documents(trajectory(session)), known)
+    session, known = recorded.read_session("dff270bc"), recorded.thread_contexts("dff270bc")
+    missing = lost(session, documents(build_trajectory(session)), known)
 
     assert missing["system prompts"] == (1, 0)
     assert missing["tool definitions"] == (len(known[""].tools), 0)

@@ -9,8 +9,8 @@ import pytest
 import hostile
 from flightlog.archive import Archive
 from flightlog.model.session import Note, NoteKind
-from flightlog.views.atif.emit import MAIN, Profile, trajectory
-from flightlog.views.atif.lint import lint
+from flightlog.views.atif.emit import MAIN, AtifOptions, build_trajectory
+from flightlog.views.atif.lint import lint_trajectory
 from judges import HARBORS, STRICT, imported, validated
 from recordings import CASES, archive
 
@@ -18,7 +18,7 @@ NOT_SAID = {NoteKind.COMPACTION, NoteKind.SUMMARY, NoteKind.UNKNOWN}
 
 
 def written(folder, bundle):
-    for path, body in bundle.files():
+    for path, body in bundle.iter_files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(body)
 
@@ -30,11 +30,11 @@ def emitted(tmp_path_factory):
     told = {}
     for case in CASES:
         recorded = archive(tmp_path_factory.mktemp("recorded"), case)
-        for session in recorded.told():
-            known = recorded.known(session.id)
+        for session in recorded.iter_sessions():
+            known = recorded.thread_contexts(session.id)
             name = f"{case.replace('/', '-')}-{session.id[:8]}"
             for version in ("1.6", "1.7"):
-                written(root / version / name, trajectory(session, Profile(version), known))
+                written(root / version / name, build_trajectory(session, AtifOptions(version), known))
             told[name] = (session, known)
     return root, told
 
@@ -62,7 +62,7 @@ def test_harbor_would_have_minded_a_fault(emitted, tmp_path):
 def test_a_hostile_session_becomes_a_trajectory_like_any_other(tmp_path):
     session = hostile.write(tmp_path / "config")
     recorded = Archive([str(tmp_path / "config")])
-    bundle = trajectory(recorded.session(session), known=recorded.known(session))
+    bundle = build_trajectory(recorded.read_session(session), known=recorded.thread_contexts(session))
     written(tmp_path / "out", bundle)
     names = {path.name for path in (tmp_path / "out").iterdir()}
 
@@ -75,7 +75,7 @@ def test_our_own_lint_finds_no_error_and_only_what_was_so(emitted):
     root, _ = emitted
     found = Counter()
     for path in root.rglob("*.json"):
-        for finding in lint(path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file()):
+        for finding in lint_trajectory(path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file()):
             found[finding.rule] += 1
 
     # The scripted model called a tool of a server that its request did not define; that is what happened.

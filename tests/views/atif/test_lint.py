@@ -7,7 +7,7 @@ import pytest
 
 from atif_documents import DROP, call, changed, embedded, metrics, result, sound
 from flightlog.views.atif.findings import RULES, Severity
-from flightlog.views.atif.lint import is_sound, is_trajectory, lint
+from flightlog.views.atif.lint import is_sound, is_trajectory, lint_trajectory
 from judges import HARBORS, validated
 
 NAN = float("nan")
@@ -210,7 +210,7 @@ def beside(path):
 
 
 def rules(document, exists=nowhere):
-    return {finding.rule for finding in lint(json.dumps(document).encode(), exists)}
+    return {finding.rule for finding in lint_trajectory(json.dumps(document).encode(), exists)}
 
 
 @pytest.mark.parametrize("version", ["1.5", "1.6", "1.7", "1.8"])
@@ -255,7 +255,7 @@ def test_the_public_validator_accepts_what_the_names_of_the_cases_say(tmp_path):
 
 
 def test_a_file_that_is_no_json_says_so():
-    (finding,) = lint(b"{", nowhere)
+    (finding,) = lint_trajectory(b"{", nowhere)
 
     assert finding.rule == "not-json"
     assert finding.severity is Severity.ERROR
@@ -263,7 +263,7 @@ def test_a_file_that_is_no_json_says_so():
 
 @pytest.mark.parametrize("body", [b"[]", b"1", b'{"steps": [1, {"tool_calls": [2]}, {"observation": 3}], "agent": []}'])
 def test_whatever_stands_in_a_document_the_linter_goes_on(body):
-    assert not is_sound(lint(body, nowhere))
+    assert not is_sound(lint_trajectory(body, nowhere))
 
 
 def test_steps_put_back_after_a_compaction_may_be_older():
@@ -283,8 +283,8 @@ def test_a_call_that_is_told_as_unanswered_is_no_finding():
 
 
 def test_warnings_alone_leave_a_document_sound():
-    assert is_sound(lint(json.dumps(CASES["A time backwards"][1]).encode(), nowhere))
-    assert not is_sound(lint(json.dumps(CASES["A tokens below zero"][1]).encode(), nowhere))
+    assert is_sound(lint_trajectory(json.dumps(CASES["A time backwards"][1]).encode(), nowhere))
+    assert not is_sound(lint_trajectory(json.dumps(CASES["A tokens below zero"][1]).encode(), nowhere))
 
 
 def test_a_tool_of_the_models_own_side_counts_as_defined():

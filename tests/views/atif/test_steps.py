@@ -5,13 +5,13 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
-from flightlog.model.events import Image, Other, PromptKind, Text, Thinking, ToolUse
-from flightlog.model.known import Context, Known
-from flightlog.model.session import Lane, Note, NoteKind, Session, Step, ToolCall, Turn
+from flightlog.model.events import Image, PromptKind, Text, Thinking, ToolUse, UnknownBlock
+from flightlog.model.known import ContextItem, ThreadContext
+from flightlog.model.session import Note, NoteKind, Session, Step, Subagent, ToolCall, Turn
 from flightlog.model.usage import Cost, CostSource, Usage
-from flightlog.views.atif.emit import MAIN, Profile, trajectory
-from flightlog.views.atif.fidelity import fidelity
-from flightlog.views.atif.lint import findings, parsed
+from flightlog.views.atif.emit import MAIN, AtifOptions, build_trajectory
+from flightlog.views.atif.fidelity import measure_fidelity
+from flightlog.views.atif.lint import iter_findings, parse_json
 
 NOBODY = Cost(0.0, CostSource.TABLE)
 GO = (Text("go"),)
@@ -32,7 +32,7 @@ def session(*turns, **fields):
 
 
 def steps(*turns, **fields):
-    return trajectory(session(*turns, **fields)).main.steps
+    return build_trajectory(session(*turns, **fields)).main.steps
 
 
 def note(kind, text, at_ms=500):
@@ -63,7 +63,7 @@ def test_a_summary_that_comes_after_other_notes_is_found_and_said_once():
 def test_records_nobody_knows_are_named_in_the_notes_and_are_no_steps():
     turn = thread(note(NoteKind.UNKNOWN, "strange with a, b"), spoke(1, Text("a")))
     broken = Damage("t.jsonl", 0, 3, "torn")
-    document = trajectory(session(turn, unknown=(("strange", 1),), damage=(broken,))).main
+    document = build_trajectory(session(turn, unknown=(("strange", 1),), damage=(broken,))).main
 
     assert [step.source for step in document.steps] == ["user", "agent"]
     assert "strange" in document.notes
@@ -77,7 +77,9 @@ def test_one_turn_taken_back_is_told_as_one():
 
 
 def test_words_of_an_agent_beside_other_content_stay_in_their_order():
-    told = steps(thread(spoke(1, Text("see"), Other("canvas"), Thinking("hm"), ToolUse("t", "x", {}), Text("so"))))
+    told = steps(
+        thread(spoke(1, Text("see"), UnknownBlock("canvas"), Thinking("hm"), ToolUse("t", "x", {}), Text("so")))
+    )
 
     assert [part.text for part in told[1].message] == ["see", "[canvas left out]", "so"]
     assert told[1].reasoning_content == "hm"
@@ -96,7 +98,7 @@ def test_an_answer_of_nothing_is_an_empty_text():
 
 
 def test_a_subagent_that_never_answered_is_still_linked():
-    lane = Lane("a1", "Explore", "", "t", (thread(spoke(3, Text("x"))),))
+    lane = Subagent("a1", "Explore", "", "t", (thread(spoke(3, Text("x"))),))
     told = steps(thread(spoke(1, calls=[ToolCall("t", "Agent", {})])), lanes=(lane,))
     (result,) = told[1].observation.results
 
@@ -105,9 +107,9 @@ def test_a_subagent_that_never_answered_is_still_linked():
 
 
 def test_a_subagent_started_by_a_subagent_is_linked_there_and_paid_for_by_all_above():
-    inner = Lane("a2", "../Plan x", "", "t2", (thread(spoke(4, Text("y"))),))
-    outer = Lane("a1", "", "", "t1", (thread(spoke(3, calls=[ToolCall("t2", "Agent", {}, result=(Text("r"),))])),))
-    bundle = trajectory(session(thread(spoke(1, calls=[ToolCall("t1", "Agent", {})])), lanes=(outer, inner)))
+    inner = Subagent("a2", "../Plan x", "", "t2", (thread(spoke(4, Text("y"))),))
+    outer = Subagent("a1", "", "", "t1", (thread(spoke(3, calls=[ToolCall("t2", "Agent", {}, result=(Text("r"),))])),))
+    bundle = build_trajectory(session(thread(spoke(1, calls=[ToolCall("t1", "Agent", {})])), lanes=(outer, inner)))
     ref = bundle.documents["subagent_agent_a1.json"].steps[1].observation.results[0].subagent_trajectory_ref[0]
     below = {name: each.final_metrics.extra for name, each in bundle.documents.items()}
 
@@ -118,7 +120,7 @@ def test_a_subagent_started_by_a_subagent_is_linked_there_and_paid_for_by_all_ab
 
 
 def test_a_subagent_whose_call_nobody_recorded_is_linked_where_its_time_is():
-    lane = Lane("a1", "", "", "gone", (Turn(1, PromptKind.HUMAN, (Text("x"),), 1500, ()),))
+    lane = Subagent("a1", "", "", "gone", (Turn(1, PromptKind.HUMAN, (Text("x"),), 1500, ()),))
     told = steps(thread(spoke(1, Text("a")), spoke(2, Text("b"))), lanes=(lane,))
 
     assert [step.extra.get("kind") for step in told] == ["human", None, "subagent", None]
@@ -126,29 +128,33 @@ def test_a_subagent_whose_call_nobody_recorded_is_linked_where_its_time_is():
 
 
 def test_what_the_client_added_stands_at_its_time_and_what_has_no_time_comes_first():
-    known = Known(system="Be kind.", context=(Context("date", "today", 1500), Context("old", "long ago")))
-    document = trajectory(session(thread(spoke(1, Text("a")), spoke(2, Text("b")))), known={"": known}).main
+    known = ThreadContext(
+        system="Be kind.", context=(ContextItem("date", "today", 1500), ContextItem("old", "long ago"))
+    )
+    document = build_trajectory(session(thread(spoke(1, Text("a")), spoke(2, Text("b")))), known={"": known}).main
 
     assert [step.message for step in document.steps] == ["Be kind.", "long ago", "go", "a", "today", "b"]
 
 
 def test_a_tool_of_the_models_own_side_is_defined_as_it_is():
-    known = Known(tools=({"type": "web_search_20250305", "name": "web_search"},))
-    document = trajectory(session(thread()), known={"": known}).main
+    known = ThreadContext(tools=({"type": "web_search_20250305", "name": "web_search"},))
+    document = build_trajectory(session(thread()), known={"": known}).main
 
     assert document.agent.tool_definitions == [{"type": "web_search_20250305", "name": "web_search"}]
 
 
 @pytest.mark.parametrize("version", ["1.6", "1.7"])
 def test_whatever_a_session_holds_nothing_is_wrong_with_its_trajectory(version):
-    call = ToolCall("t", "x", {}, result=(Text("r"), Other("o")), is_error=True, denied="no", spilled="C:\\a\\b.txt")
-    lane = Lane("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), warmup=True)
+    call = ToolCall(
+        "t", "x", {}, result=(Text("r"), UnknownBlock("o")), is_error=True, denied="no", spilled="C:\\a\\b.txt"
+    )
+    lane = Subagent("a1", "T", "d", "t", (thread(spoke(3, Text("x"))),), warmup=True)
     turn = thread(spoke(1, calls=[call], aborted=True, stop_reason="end"), note(NoteKind.REMARK, "r", 2000))
     told = session(turn, thread(number=2, kind=None, prompt=()), lanes=(lane,))
-    bundle = trajectory(told, Profile(version))
-    files = dict(bundle.files())
-    documents = [parsed(files[name]) for name in bundle.documents]
+    bundle = build_trajectory(told, AtifOptions(version))
+    files = dict(bundle.iter_files())
+    documents = [parse_json(files[name]) for name in bundle.documents]
 
-    assert [each for document in documents for each in findings(document, files.__contains__)] == []
-    lost = {row.what for row in fidelity(told, documents) if row.lost}
+    assert [each for document in documents for each in iter_findings(document, files.__contains__)] == []
+    lost = {row.what for row in measure_fidelity(told, documents) if row.missing_count}
     assert lost <= {"full outputs kept in files", "other content"}

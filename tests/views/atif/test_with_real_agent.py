@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flightlog.archive import Archive
-from flightlog.views.atif.emit import MAIN, Profile, trajectory
-from flightlog.views.atif.fidelity import fidelity
-from flightlog.views.atif.lint import lint
+from flightlog.views.atif.emit import MAIN, AtifOptions, build_trajectory
+from flightlog.views.atif.fidelity import measure_fidelity
+from flightlog.views.atif.lint import lint_trajectory
 from flightlog.views.session.timeline import all_steps
 from judges import HARBORS, STRICT, imported, validated
 from real_agent import make_bench, new_session
@@ -78,11 +78,11 @@ def sessions(tmp_path_factory):
     told = {}
     for name in [*SCENARIOS, "compaction and fork"]:
         recorded = ran(tmp_path_factory.mktemp("bench") / "machine", name)
-        for session in recorded.told():
-            known = recorded.known(session.id)
+        for session in recorded.iter_sessions():
+            known = recorded.thread_contexts(session.id)
             where = f"{name} {session.id[:8]}"
             for version in ("1.6", "1.7"):
-                for path, body in trajectory(session, Profile(version), known).files():
+                for path, body in build_trajectory(session, AtifOptions(version), known).iter_files():
                     (root / version / where / path).parent.mkdir(parents=True, exist_ok=True)
                     (root / version / where / path).write_bytes(body)
             told[where] = (session, known)
@@ -107,7 +107,7 @@ def test_our_lint_finds_nothing(sessions):
     found = {
         f"{path.relative_to(root)}: {finding.rule} {finding.where}"
         for path in root.rglob("*.json")
-        for finding in lint(path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file())
+        for finding in lint_trajectory(path.read_bytes(), lambda name, folder=path.parent: (folder / name).is_file())
     }
 
     assert found == set()
@@ -130,9 +130,9 @@ def test_nothing_that_has_a_place_is_lost(sessions):
     root, told = sessions
     for where, (session, known) in told.items():
         files = (root / "1.6" / where).glob("*.json")
-        rows = fidelity(session, [json.loads(path.read_bytes()) for path in files], known)
+        rows = measure_fidelity(session, [json.loads(path.read_bytes()) for path in files], known)
 
-        assert {row.what for row in rows if row.lost} <= NOT_CARRIED, where
+        assert {row.what for row in rows if row.missing_count} <= NOT_CARRIED, where
         if "fatal" not in where:
             assert {"prompts", "system prompts", "tool definitions"} <= {row.what for row in rows}
 

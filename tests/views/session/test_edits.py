@@ -1,8 +1,8 @@
 import pytest
 
-from flightlog.model.address import parse
+from flightlog.model.address import parse_address
 from flightlog.model.events import Text
-from flightlog.model.links import near
+from flightlog.model.links import relation_between
 from flightlog.model.session import Step, ToolCall
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.session.edits import (
@@ -116,10 +116,14 @@ def test_a_print_does_not_mind_the_indent_and_holds_no_words():
 
 
 def test_how_near_two_places_are():
-    step = parse("s#2.3")
+    step = parse_address("s#2.3")
 
-    assert near(step, parse("s")) == near(parse("s"), step) == "here"
-    assert near(step, parse("s#2")) == "here"
-    assert near(step, parse("s#2.4")) == "same turn"
-    assert near(step, parse("s#1.1")) == near(step, parse("s@lane#2.3")) == "same session"
-    assert near(step, parse("t#2.3")) == ""
+    assert relation_between(step, parse_address("s")) == relation_between(parse_address("s"), step) == "here"
+    assert relation_between(step, parse_address("s#2")) == "here"
+    assert relation_between(step, parse_address("s#2.4")) == "same turn"
+    assert (
+        relation_between(step, parse_address("s#1.1"))
+        == relation_between(step, parse_address("s@lane#2.3"))
+        == "same session"
+    )
+    assert relation_between(step, parse_address("t#2.3")) == ""

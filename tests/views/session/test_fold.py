@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from flightlog.model.damage import Damage
 from flightlog.model.events import HookRecord
 from flightlog.sources.claude_code.discover import Transcript
-from flightlog.sources.claude_code.transcript import entries, lane_facts
+from flightlog.sources.claude_code.transcript import entries, read_subagent_info
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import Retain, SessionFold, fold_session
 from flightlog.views.session.thread import EVICTION, Eviction, OutOfOrder, shorten_texts
@@ -30,7 +30,7 @@ def recorded(path):
     lanes = sorted(path.with_suffix("").glob("subagents/*.jsonl"))
     files = [Transcript(str(path), session, 0, 0)]
     files += [Transcript(str(lane), session, 0, 0, lane.stem.removeprefix("agent-")) for lane in lanes]
-    return tuple((tuple(entries(file)), (lane_facts(file),) if file.lane else ()) for file in files)
+    return tuple((tuple(entries(file)), (read_subagent_info(file),) if file.lane else ()) for file in files)
 
 
 def whole(path):

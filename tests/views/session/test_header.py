@@ -1,4 +1,13 @@
-from flightlog.model.events import CostStated, Entry, PromptKind, Scene, Summarised, Titled, ToolReturned, Unknown
+from flightlog.model.events import (
+    ClientTotalReported,
+    Entry,
+    PromptKind,
+    RecordContext,
+    SessionSummarized,
+    SessionTitled,
+    ToolResult,
+    UnknownRecord,
+)
 from flightlog.model.usage import ClientTotals
 from flightlog.views.session.header import SessionHeader
 
@@ -19,9 +28,9 @@ def title_of(*entries, records=()):
 
 
 def test_title_of_a_person_comes_before_summary_before_generated_before_prompt():
-    given = entry(Titled("given", by_person=True), 1)
-    summary = entry(Summarised("u1", "summary"), 2)
-    generated = entry(Titled("generated"), 3)
+    given = entry(SessionTitled("given", by_person=True), 1)
+    summary = entry(SessionSummarized("u1", "summary"), 2)
+    generated = entry(SessionTitled("generated"), 3)
 
     assert title_of(generated, summary, given, records=["u1"]) == "given"
     assert title_of(generated, summary, records=["u1"]) == "summary"
@@ -30,8 +39,8 @@ def test_title_of_a_person_comes_before_summary_before_generated_before_prompt()
 
 
 def test_title_given_again_is_the_last_one():
-    header = header_of(entry(Titled("one"), 1), entry(Titled("two"), 2))
-    header.add(entry(Titled("one"), 3), is_new=False)
+    header = header_of(entry(SessionTitled("one"), 1), entry(SessionTitled("two"), 2))
+    header.add(entry(SessionTitled("one"), 3), is_new=False)
 
     session = header.to_session({}, bool)
 
@@ -39,8 +48,8 @@ def test_title_given_again_is_the_last_one():
 
 
 def test_first_directory_last_branch_and_highest_version_count():
-    scenes = [Scene("/a", "main", "2.0.9"), Scene("/b", "fix", "2.0.10"), Scene()]
-    entries = [entry(Unknown("x"), at, scene=scene) for at, scene in enumerate(scenes)]
+    scenes = [RecordContext("/a", "main", "2.0.9"), RecordContext("/b", "fix", "2.0.10"), RecordContext()]
+    entries = [entry(UnknownRecord("x"), at, scene=scene) for at, scene in enumerate(scenes)]
 
     session = header_of(*reversed(entries)).to_session({}, bool)
 
@@ -50,15 +59,15 @@ def test_first_directory_last_branch_and_highest_version_count():
 
 def test_times_are_those_of_work_and_the_largest_total_counts():
     totals = [ClientTotals("s", usd, 0) for usd in (2.0, 1.0)]
-    stated = [entry(CostStated(each), 90 + place) for place, each in enumerate(totals)]
+    stated = [entry(ClientTotalReported(each), 90 + place) for place, each in enumerate(totals)]
 
-    session = header_of(entry(ToolReturned("c", ()), 5), *stated).to_session({}, bool)
+    session = header_of(entry(ToolResult("c", ()), 5), *stated).to_session({}, bool)
 
     assert (session.started_ms, session.ended_ms) == (5, 5)
     assert session.client == totals[0]
 
 
 def test_last_result_that_names_a_subagent_links_it():
-    results = [entry(ToolReturned(call, (), agent_id="a1"), at) for at, call in ((2, "late"), (1, "early"))]
+    results = [entry(ToolResult(call, (), agent_id="a1"), at) for at, call in ((2, "late"), (1, "early"))]
 
     assert header_of(*results).calls_by_subagent() == {"a1": "late"}

@@ -10,7 +10,7 @@ def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_pat
     for number, case in enumerate(CASES):
         found = archive(tmp_path / str(number), case)
         for name in found.recordings:
-            session = found.session(name)
+            session = found.read_session(name)
             outline = outline_session(session)
 
             for lane in (None, *session.lanes):
@@ -24,7 +24,7 @@ def test_outline_of_every_recording_has_the_ids_and_bars_of_its_timeline(tmp_pat
 
 def test_an_id_that_is_not_there_has_no_row(tmp_path):
     found = archive(tmp_path, "2.1.325/single-turn")
-    thread = outline_session(found.session(found.latest())).threads[""]
+    thread = outline_session(found.read_session(found.latest_session())).threads[""]
 
     for row_id in ("", "0", "9", "1.99", "1.n99", "l1", "x", "1.x", "9" * 30):
         assert thread.find_row(row_id) is None

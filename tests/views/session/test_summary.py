@@ -9,7 +9,7 @@ def test_a_session_is_reduced_to_what_happened(tmp_path):
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "u6", "parentUuid": "u5"}
     told = archive(tmp_path, *records, boundary, {"type": "hologram"}, b"{torn", user("x", 7))
 
-    (summary,) = told.sessions()
+    (summary,) = told.iter_summaries()
 
     assert (summary.turns, summary.steps, summary.tool_calls, summary.failed_calls) == (3, 2, 1, 1)
     assert (summary.compactions, summary.unknown_records, summary.damaged) == (1, 1, 1)
@@ -33,14 +33,14 @@ def test_the_dearest_prompt_pays_for_the_subagents_it_started(tmp_path):
         assistant("m2", 4, CALL),
     )
 
-    (summary,) = told.sessions()
+    (summary,) = told.iter_summaries()
 
     assert (summary.dearest.prompt, summary.dearest.steps, summary.dearest.address) == ("dear", 2, f"{SESSION}#2")
     assert summary.subagents == 1
 
 
 def test_a_session_without_a_step_has_no_dearest_prompt(tmp_path):
-    (summary,) = archive(tmp_path, user("x", 1)).sessions()
+    (summary,) = archive(tmp_path, user("x", 1)).iter_summaries()
 
     assert summary.dearest is None
     assert summary.cost.usd == 0.0

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from flightlog.model.events import Prompted, ToolReturned
+from flightlog.model.events import ToolResult, UserPrompt
 from flightlog.views.session.fold import Retain
 from flightlog.views.session.thread import EVICTION, Eviction, OutOfOrder
 from folding import entries_of, fold_items, session_lines
@@ -35,7 +35,7 @@ def test_one_moved_entry_gives_the_same_outline_or_out_of_order(seed, data):
 @pytest.mark.parametrize("eviction", EVICTIONS, ids=str)
 def test_late_result_is_attached_to_its_row(eviction, failed):
     entries = entries_of(session_lines(3, 60))
-    first = entries.pop(next(place for place, each in enumerate(entries) if isinstance(each.event, ToolReturned)))
+    first = entries.pop(next(place for place, each in enumerate(entries) if isinstance(each.event, ToolResult)))
     entries = [replace(each, parent=first.parent) if each.parent == first.uuid else each for each in entries]
     late = later(replace(first, uuid="late", key="late:0", parent=entries[-2].uuid), entries)
     late = replace(late, event=replace(late.event, is_error=failed))
@@ -54,7 +54,7 @@ def test_late_result_is_attached_to_its_row(eviction, failed):
 
 def test_rewound_prompt_is_out_of_order():
     entries = entries_of(session_lines(4, 400))
-    prompts = [each for each in entries if isinstance(each.event, Prompted)]
+    prompts = [each for each in entries if isinstance(each.event, UserPrompt)]
     again = later(replace(prompts[-1], uuid="again", key="again:0", parent=prompts[2].parent), entries)
 
     with pytest.raises(OutOfOrder):

@@ -1,8 +1,8 @@
 import pytest
 
-from flightlog.model.address import parse
+from flightlog.model.address import parse_address
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.session import Lane, Session, Step, Turn
+from flightlog.model.session import Session, Step, Subagent, Turn
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.session.timeline import RowKind, RowMark, build_rows, find_part, map_addresses, mark_of, row_bars
 from recordings import CASES, archive
@@ -10,7 +10,7 @@ from recordings import CASES, archive
 
 def laid(tmp_path, case, lane=None):
     found = archive(tmp_path, case)
-    session = found.session(found.latest())
+    session = found.read_session(found.latest_session())
     return session, build_rows(session, session.lanes[0] if lane == 0 else None)
 
 
@@ -18,7 +18,7 @@ def test_every_prompt_step_and_note_is_a_row_with_an_address_of_its_own(tmp_path
     for number, case in enumerate(CASES):
         found = archive(tmp_path / str(number), case)
         for name in found.recordings:
-            session = found.session(name)
+            session = found.read_session(name)
             told = build_rows(session)
             items = sum(1 + len(turn.items) for turn in session.turns)
             orphans = sum(not lane.call_id for lane in session.lanes)
@@ -66,18 +66,18 @@ def test_nothing_recorded_is_an_empty_strip():
 
 @pytest.mark.parametrize("case", ["2.1.325/multi-turn-tools", "2.1.325/subagents-background", "1.0.128/subagent"])
 def test_every_record_of_the_story_has_an_address_that_opens(tmp_path, case):
-    for session in archive(tmp_path, case).told():
+    for session in archive(tmp_path, case).iter_sessions():
         found = map_addresses(session)
         uuids = {uuid for step in session.steps for uuid in step.uuids}
 
         assert uuids <= found.keys()
         for address in set(found.values()):
-            assert not isinstance(find_part(session, parse(address)), Session)
+            assert not isinstance(find_part(session, parse_address(address)), Session)
 
 
 STEP = Step(1, "m", None, "model", (), (), Usage(), Cost(None, CostSource.UNKNOWN))
 TURN = Turn(1, None, (), None, (STEP,))
-LANES = tuple(Lane(name, "", "", "", (TURN,)) for name in ("a12", "a1", "b7"))
+LANES = tuple(Subagent(name, "", "", "", (TURN,)) for name in ("a12", "a1", "b7"))
 WHOLE = Session("s1", "a", "", "", "", "", "", None, None, (TURN,), LANES, None)
 
 
@@ -95,19 +95,19 @@ WHOLE = Session("s1", "a", "", "", "", "", "", None, None, (TURN,), LANES, None)
     ],
 )
 def test_an_address_names_a_part(written, part):
-    assert find_part(WHOLE, parse(written)) is part
+    assert find_part(WHOLE, parse_address(written)) is part
 
 
 @pytest.mark.parametrize("written", ["s1#2", "s1#1.2", "s1@c", "s1@b7#2", "s1@b7#1.9", "s1#2.1"])
 def test_an_address_that_leads_nowhere_is_refused_with_the_next_command(written):
     with pytest.raises(NotFound) as refusal:
-        find_part(WHOLE, parse(written))
+        find_part(WHOLE, parse_address(written))
 
     assert refusal.value.hint.startswith("flightlog session show")
 
 
 def test_a_beginning_that_several_subagents_share_is_refused_with_their_names():
     with pytest.raises(Invalid) as refusal:
-        find_part(WHOLE, parse("s1@a"))
+        find_part(WHOLE, parse_address("s1@a"))
 
     assert refusal.value.hint == "write more of it: a12, a1"

@@ -2,19 +2,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flightlog.model.events import (
-    ApiFailed,
-    Compacted,
+    ApiError,
+    AssistantReply,
+    ClientNote,
+    ContextCompacted,
     Entry,
-    InputRewritten,
-    Kept,
-    Noted,
-    Prompted,
+    Ignored,
     PromptKind,
-    Replied,
     Text,
-    ToolReturned,
+    ToolInputRewritten,
+    ToolResult,
     ToolUse,
-    Unknown,
+    UnknownRecord,
+    UserPrompt,
 )  # fmt: skip
 from flightlog.model.session import Note, NoteKind, Step
 from flightlog.model.usage import Cost, CostSource, Usage
@@ -27,12 +27,12 @@ def entry(event, uuid="", parent="", at=0):
 
 
 def asked(said, uuid="", parent="", at=0, kind=PromptKind.HUMAN):
-    return entry(Prompted(kind, (Text(said),)), uuid, parent, at)
+    return entry(UserPrompt(kind, (Text(said),)), uuid, parent, at)
 
 
 def replied(message, *content, uuid="", parent="", at=0, **fields):
     said = {"usage": Usage(10, 5), "model": "claude-opus-5-5", **fields}
-    return entry(Replied(message, content=tuple(content), **said), uuid, parent, at)
+    return entry(AssistantReply(message, content=tuple(content), **said), uuid, parent, at)
 
 
 def told(*entries):
@@ -64,18 +64,18 @@ def test_lines_of_one_response_are_one_step_in_the_order_of_its_blocks():
 
 def test_what_comes_before_the_first_prompt_is_a_turn_of_its_own_unless_it_is_only_notes():
     early = told(replied("m1"), asked("a"))
-    noted = told(entry(Noted("hook", "x")), asked("a"))
+    noted = told(entry(ClientNote("hook", "x")), asked("a"))
 
     assert [(turn.kind, len(turn.steps)) for turn in early] == [(None, 1), (PromptKind.HUMAN, 0)]
     assert [(turn.kind, len(turn.items)) for turn in noted] == [(PromptKind.HUMAN, 1)]
-    assert told(entry(Kept("mode"))) == []
+    assert told(entry(Ignored("mode"))) == []
 
 
 def test_results_and_rewritten_inputs_find_their_call_even_when_they_come_first():
     call = replied("m1", ToolUse("t1", "Bash", {"command": "ls"}), at=5)
-    result = entry(ToolReturned("t1", (Text("out"),), is_error=True, agent_id="a7"), at=9)
+    result = entry(ToolResult("t1", (Text("out"),), is_error=True, agent_id="a7"), at=9)
 
-    (turn,) = told(asked("a"), result, entry(InputRewritten("t1", {"command": "ls -l"})), call)
+    (turn,) = told(asked("a"), result, entry(ToolInputRewritten("t1", {"command": "ls -l"})), call)
     ((made,),) = [step.calls for step in turn.steps]
 
     assert (made.output, made.is_error, made.lane) == ("out", True, "a7")
@@ -96,13 +96,13 @@ def test_what_the_client_says_by_itself_is_a_note():
         asked("so far", kind=PromptKind.SUMMARY),
         asked("[stop]", kind=PromptKind.INTERRUPTION),
         asked("1 file", kind=PromptKind.COMMAND_OUTPUT),
-        entry(Compacted("auto", 1000, 10)),
-        entry(Compacted("", 1000, 0)),
-        entry(ApiFailed("overloaded", 529, 2)),
-        entry(ApiFailed("given up")),
-        entry(Noted("hook", "blocked")),
-        entry(Noted("informational", "by the way")),
-        entry(Unknown("hologram", ("beam", "type"))),
+        entry(ContextCompacted("auto", 1000, 10)),
+        entry(ContextCompacted("", 1000, 0)),
+        entry(ApiError("overloaded", 529, 2)),
+        entry(ApiError("given up")),
+        entry(ClientNote("hook", "blocked")),
+        entry(ClientNote("informational", "by the way")),
+        entry(UnknownRecord("hologram", ("beam", "type"))),
         replied("m1", Text("API Error"), synthetic=True, error="x"),
         replied("m2", Text("No response requested."), synthetic=True),
     ]
@@ -129,7 +129,11 @@ def test_what_the_client_says_by_itself_is_a_note():
 
 def test_a_note_is_not_told_twice_in_a_row():
     (turn,) = told(
-        asked("a"), entry(Noted("hook", "no")), entry(Noted("hook", "no")), replied("m"), entry(Noted("hook", "no"))
+        asked("a"),
+        entry(ClientNote("hook", "no")),
+        entry(ClientNote("hook", "no")),
+        replied("m"),
+        entry(ClientNote("hook", "no")),
     )
 
     assert [type(item) for item in turn.items] == [Note, Step, Note]
@@ -179,14 +183,14 @@ def test_an_unknown_model_costs_an_unknown_amount():
 
 def test_a_note_that_is_only_a_part_of_the_one_before_is_told_unless_a_hook_said_both():
     outputs = [asked(said, kind=PromptKind.COMMAND_OUTPUT) for said in ("10", "1")]
-    hooked = [entry(Noted("hook", "feedback: no")), entry(Noted("hook", "no"))]
+    hooked = [entry(ClientNote("hook", "feedback: no")), entry(ClientNote("hook", "no"))]
 
     assert [item.text for item in told(asked("a"), *outputs)[0].items] == ["10", "1"]
     assert [item.text for item in told(asked("a"), *hooked)[0].items] == ["feedback: no"]
 
 
 def plain(uuid, parent="", at=0, key=""):
-    return Entry(Kept("x"), "s", uuid, parent, order_ms=at, key=key or f"{uuid}:0")
+    return Entry(Ignored("x"), "s", uuid, parent, order_ms=at, key=key or f"{uuid}:0")
 
 
 records = st.lists(

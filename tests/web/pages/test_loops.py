@@ -1,6 +1,6 @@
 """The loop pages, asked as a browser would ask them; a question is answered there."""
 
-from flightlog.loop.look.session import look
+from flightlog.loop.look.session import open_loop_session
 from loop.loops import conduct, journal, project, session_of, start
 from pages import running
 from recordings import config_dir
@@ -44,7 +44,7 @@ def test_a_question_is_answered_on_its_page(tmp_path, monkeypatch):
     runner = start(root, "run", "--plan", "plan.yaml", "--autonomous")
     until(lambda: list((root / "ralph-loop-sessions").glob("session-001-*/journal.jsonl")))
     directory = session_of(root)
-    until(lambda: look(directory).state.question)
+    until(lambda: open_loop_session(directory).state.question)
     monkeypatch.chdir(root)
     monkeypatch.setenv("FLIGHTLOG_HOME", str(tmp_path / "flightlog"))
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 
-from flightlog.views.atif.document import read
+from flightlog.views.atif.document import read_trajectory
 from pages import WEB_ROOT, running
 from recordings import config_dir
 
@@ -33,7 +33,7 @@ def test_a_session_of_one_file_comes_as_json(served):
     answer, body = downloaded(served, SINGLE)
 
     assert answer.headers["Content-Disposition"] == 'attachment; filename="trajectory-dff270bc.json"'
-    assert read(body).session_id == SINGLE
+    assert read_trajectory(body).session_id == SINGLE
 
 
 def test_one_with_subagents_comes_packed_and_the_same_each_time(served):

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents.claude_code.stream import read_session_id
-from flightlog.agents.driver import Ask, without_proxy
+from flightlog.agents.driver import AgentPrompt, without_proxy
 from flightlog.agents.process import AgentProcess
 from flightlog.model.errors import NotFound
 from flightlog.sources.claude_code.discover import AGENT
@@ -67,7 +67,7 @@ class ClaudeCode(Struct, frozen=True):
         found = re.match(rb"(\d+\.\d+\.\d+)\b", said.stdout)
         return found[1].decode() if found else ""
 
-    def start(self, ask: Ask) -> AgentProcess:
+    def start(self, ask: AgentPrompt) -> AgentProcess:
         """Start a `-p` session and return at once."""
         command = [*ask.before, *_command(self.program, ask)]
         environment = without_proxy(ask.environment)
@@ -131,7 +131,7 @@ def _base36(number: int) -> str:
     return digits or "0"
 
 
-def _command(program: Path, ask: Ask) -> list[str]:
+def _command(program: Path, ask: AgentPrompt) -> list[str]:
     command = [str(program), "-p", "--output-format", "stream-json", "--verbose"]
     if ask.resume:
         command += ["--resume", ask.resume]

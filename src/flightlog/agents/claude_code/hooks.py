@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from flightlog.model.events import HookRecord
 from flightlog.sources.api.usage import UsageFields
-from flightlog.sources.claude_code.values import parsed, text
+from flightlog.sources.claude_code.values import parse_object, text_field
 from flightlog.sources.hook_log import StatusRecord, read_new_status_records
 
 
@@ -81,5 +81,5 @@ def read_new_status(folder: str, start: int) -> tuple[list[ClientStatus], int]:
 
 def find_transcript_paths(records: Iterable[HookRecord]) -> set[str]:
     """Return the absolute transcript paths that hook payloads name."""
-    paths = {text(parsed(bytes(record.payload)) or {}, "transcript_path") for record in records}
+    paths = {text_field(parse_object(bytes(record.payload)) or {}, "transcript_path") for record in records}
     return {path for path in paths if path.startswith("/")}

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from flightlog.agents.claude_code.driver import project_folder
 from flightlog.model.errors import NotFound
-from flightlog.sources.claude_code.values import mapping, parsed, sequence
+from flightlog.sources.claude_code.values import list_field, object_field, parse_object
 from flightlog.store.kept import TRANSCRIPT
 
 
@@ -33,7 +33,7 @@ def resume_arguments(resume_at: str) -> tuple[str, ...]:
 
 def cut_transcript_before(lines: Sequence[bytes], uuids: Collection[str]) -> TranscriptCut:
     """Cut before the response whose records are `uuids`."""
-    records = [parsed(line) or {} for line in lines]
+    records = [parse_object(line) or {} for line in lines]
     first = next((at for at, record in enumerate(records) if record.get("uuid") in uuids), None)
     if first is None:
         raise NotFound("the response is not in the transcript", hint="flightlog lab replay RUN --list-turns")
@@ -82,5 +82,5 @@ def list_output(project: Path, session_id: str) -> Iterator[tuple[str, Path]]:
 
 
 def _is_result(record: dict[str, Any]) -> bool:
-    blocks = sequence(mapping(record, "message"), "content")
+    blocks = list_field(object_field(record, "message"), "content")
     return any(isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks)

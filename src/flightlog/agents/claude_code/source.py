@@ -12,17 +12,17 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.damage import UNREADABLE, Damage
-from flightlog.model.events import ContextGiven, Entry, LaneFacts, Summarised
-from flightlog.model.known import Context, Known
+from flightlog.model.events import ContextInjected, Entry, SessionSummarized, SubagentInfo
+from flightlog.model.known import ContextItem, ThreadContext
 from flightlog.sources.api.usage import decode_usage
-from flightlog.sources.claude_code.decode import decode
-from flightlog.sources.claude_code.discover import discover, session_files, spilled_file
+from flightlog.sources.claude_code.decode import decode_record
+from flightlog.sources.claude_code.discover import find_transcripts, session_files, spilled_output_path
 from flightlog.sources.claude_code.records import read_records
-from flightlog.sources.claude_code.scan import scan
-from flightlog.sources.claude_code.transcript import entries, entries_at, lane_facts
-from flightlog.sources.claude_code.values import mapping, parsed, sequence, text
+from flightlog.sources.claude_code.scan import scan_usage
+from flightlog.sources.claude_code.transcript import entries, entries_at, read_subagent_info
+from flightlog.sources.claude_code.values import list_field, object_field, parse_object, text_field
 from flightlog.sources.protocol import Fidelity, FileListing, SessionFile, TranscriptTail, UsageScan
-from flightlog.store.index.lines import Records
+from flightlog.store.index.lines import RecordBatch
 from flightlog.store.reading import raw_lines, read_new_lines
 
 # Found in the bytes of a line: a tail is read every few seconds, and most of it is not decoded.
@@ -49,7 +49,7 @@ class ClaudeCodeSource:
 
     def find(self, roots: Sequence[str]) -> FileListing:
         """List the transcripts below configuration directories."""
-        listings = [discover(root) for root in roots]
+        listings = [find_transcripts(root) for root in roots]
         files = (file for listing in listings for file in listing.files)
         return FileListing(tuple(files), tuple(damage for listing in listings for damage in listing.damage))
 
@@ -60,11 +60,11 @@ class ClaudeCodeSource:
             folder = os.path.dirname(os.path.dirname(folder))  # noqa: PTH120
         return tuple(session_files(folder, known.session))
 
-    def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | LaneFacts]:
+    def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | SubagentInfo]:
         """Yield the records; the client may write its notes on a subagent late, so each read has them."""
         yield from entries(file, start)
         if file.lane:
-            yield lane_facts(file)
+            yield read_subagent_info(file)
 
     def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> Iterator[Entry]:
         """Yield single records."""
@@ -86,19 +86,19 @@ class ClaudeCodeSource:
         for file in files:
             with suppress(OSError):
                 for line in _lines_with(file.path, _SUMMARY):
-                    for entry in decode(line) or ():
-                        if isinstance(entry.event, Summarised):
+                    for entry in decode_record(line) or ():
+                        if isinstance(entry.event, SessionSummarized):
                             yield replace(entry, path=file.path)
 
     def scan_usage(self, file: SessionFile, start: int = 0) -> UsageScan:
         """Scan for usage by byte search."""
-        return scan(file, start)
+        return scan_usage(file, start)
 
-    def index_records(self, file: SessionFile, start: int = 0) -> Records:
+    def index_records(self, file: SessionFile, start: int = 0) -> RecordBatch:
         """Read records with their words."""
         return read_records(file.path, start)
 
-    def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, Known]:
+    def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, ThreadContext]:
         """Read what each thread's model was given.
 
         Newer clients note every request they send. A response whose request is not among those noted
@@ -113,7 +113,7 @@ class ClaudeCodeSource:
 
     def tool_result_file(self, file: SessionFile, name: str) -> str:
         """Return the file below the session's `tool-results/`."""
-        return spilled_file(file, name)
+        return spilled_output_path(file, name)
 
 
 def _role(line: bytes) -> str:
@@ -125,10 +125,10 @@ def _context_sizes(lines: Sequence[bytes]) -> Iterator[tuple[str, int]]:
     for line in reversed(lines):
         if b'"usage"' not in line or b'"assistant"' not in line:
             continue
-        record = parsed(line) or {}
-        message = mapping(record, "message")
-        if text(record, "type") == "assistant" and mapping(message, "usage"):
-            yield text(message, "model"), decode_usage(message["usage"]).total
+        record = parse_object(line) or {}
+        message = object_field(record, "message")
+        if text_field(record, "type") == "assistant" and object_field(message, "usage"):
+            yield text_field(message, "model"), decode_usage(message["usage"]).total
 
 
 def _lines_with(path: str, needle: bytes) -> Iterator[bytes]:
@@ -177,7 +177,7 @@ class _ContextBuilder:
         self.shapes: dict[str, dict[str, Any]] = {}
         self.sent: dict[str, str] = {}
         self.replies: dict[str, dict[str, str]] = defaultdict(dict)
-        self.context: dict[str, dict[str, Context]] = defaultdict(dict)
+        self.context: dict[str, dict[str, ContextItem]] = defaultdict(dict)
 
     def add_line(self, line: bytes, lane: str) -> None:
         if _ATTACHMENT in line:
@@ -186,7 +186,7 @@ class _ContextBuilder:
             with suppress(*UNREADABLE):
                 self._add_request(_decode_context(line), lane)
 
-    def build(self, lane: str) -> Known:
+    def build(self, lane: str) -> ThreadContext:
         replies = self.replies[lane]
         copied = (message for message, sent in replies.items() if self.sent and sent not in self.sent)
         hashes = dict.fromkeys(self.sent[sent] for sent in replies.values() if sent in self.sent)
@@ -194,12 +194,12 @@ class _ContextBuilder:
         tools = {
             str(tool.get("name")): tool
             for shape in shapes
-            for tool in sequence(shape, "tools")
+            for tool in list_field(shape, "tools")
             if isinstance(tool, dict) and tool.get("name")
         }
         system = next((prompt for shape in shapes if (prompt := _system_prompt(shape))), "")
         context = sorted(self.context[lane].values(), key=lambda given: given.at_ms or 0)
-        return Known(tuple(tools.values()), system, frozenset(copied), tuple(context))
+        return ThreadContext(tuple(tools.values()), system, frozenset(copied), tuple(context))
 
     def _add_request(self, line: _ContextLine, lane: str) -> None:
         if line.type == "api-request-shape" and line.shapeHash and line.shape:
@@ -210,12 +210,12 @@ class _ContextBuilder:
             self.replies[lane or line.agentId or ""][line.message.id] = line.requestRef
 
     def _add_attachment(self, line: bytes, lane: str) -> None:
-        for entry in decode(line) or ():
+        for entry in decode_record(line) or ():
             event = entry.event
-            if isinstance(event, ContextGiven) and event.text:
-                self.context[lane or entry.lane][entry.key] = Context(event.kind, event.text, entry.at_ms)
+            if isinstance(event, ContextInjected) and event.text:
+                self.context[lane or entry.lane][entry.key] = ContextItem(event.kind, event.text, entry.at_ms)
 
 
 def _system_prompt(shape: dict[str, Any]) -> str:
-    blocks = [text(block, "text") for block in sequence(shape, "system") if isinstance(block, dict)]
-    return text(shape, "system") or "\n\n".join(block for block in blocks if block)
+    blocks = [text_field(block, "text") for block in list_field(shape, "system") if isinstance(block, dict)]
+    return text_field(shape, "system") or "\n\n".join(block for block in blocks if block)

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from flightlog.agents.driver import Outcome
+from flightlog.agents.driver import AgentOutcome
 from flightlog.model.usage import Usage
 from flightlog.sources.api.usage import decode_usage
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, model_totals
-from flightlog.sources.claude_code.values import mapping, number, sequence, text
+from flightlog.sources.claude_code.values import int_field, list_field, object_field, text_field
 
 _EXIT = re.compile(r"^\W*EXIT_SIGNAL\W*:\W*(true|false)\b", re.IGNORECASE | re.MULTILINE)
 _STATUS = re.compile(r"^\W*STATUS\W*:\W*([A-Z_]+)\b", re.IGNORECASE | re.MULTILINE)
@@ -94,8 +94,8 @@ def read_session_id(records: Sequence[Mapping[str, Any]]) -> str:
 
 def read_model_call(record: dict[str, Any]) -> ModelCall | None:
     """Return the model call that a record shows, if it shows one."""
-    message = mapping(record, "message")
-    model = text(message, "model")
+    message = object_field(record, "message")
+    model = text_field(message, "model")
     if record.get("type") != "assistant" or not message.get("id") or model == SYNTHETIC_MODEL:
         return None
     return ModelCall(str(message["id"]), model, decode_usage(message.get("usage")))
@@ -126,19 +126,19 @@ def read_result(records: Sequence[dict[str, Any]]) -> ResultRecord | None:
     return ResultRecord(
         str(record.get("result") or ""),
         bool(record.get("is_error")),
-        text(record, "subtype"),
-        number(record, "api_error_status"),
-        tuple(map(str, sequence(record, "errors"))),
-        len(sequence(record, "permission_denials")),
-        number(record, "num_turns"),
-        number(record, "duration_ms"),
+        text_field(record, "subtype"),
+        int_field(record, "api_error_status"),
+        tuple(map(str, list_field(record, "errors"))),
+        len(list_field(record, "permission_denials")),
+        int_field(record, "num_turns"),
+        int_field(record, "duration_ms"),
         decode_usage(record.get("usage")),
         sum(total.usage.total for total in model_totals(record)),
         float(cost) if isinstance(cost, int | float) else None,
     )
 
 
-def read_outcome(outcome: Outcome) -> AgentResult:
+def read_outcome(outcome: AgentOutcome) -> AgentResult:
     """Return how a session ended, by its last record and otherwise by its exit code."""
     if outcome.timed_out:
         # Records written while the agent was being stopped do not count: its time was over.
@@ -229,12 +229,12 @@ def _asks(records: Sequence[dict[str, Any]], tail: str) -> bool:
 
 
 def _blocks(record: dict[str, Any]) -> list[dict[str, Any]]:
-    return [block for block in sequence(mapping(record, "message"), "content") if isinstance(block, dict)]
+    return [block for block in list_field(object_field(record, "message"), "content") if isinstance(block, dict)]
 
 
 def _rejected_until(records: Sequence[dict[str, Any]]) -> float | None:
     for record in reversed(records):
-        limit = mapping(record, "rate_limit_info")
+        limit = object_field(record, "rate_limit_info")
         if record.get("type") == "rate_limit_event" and limit.get("status") == "rejected":
             resets = limit.get("resetsAt")
             return float(resets) if isinstance(resets, int | float) else None

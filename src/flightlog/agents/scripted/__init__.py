@@ -8,7 +8,7 @@
 the wire, `server` listens. Nothing here starts an agent, and nothing reaches past loopback.
 """
 
-from flightlog.agents.scripted.scenario import Scenario, load, parse
-from flightlog.agents.scripted.server import Seen, Serving, serve
+from flightlog.agents.scripted.scenario import Scenario, load_scenario, parse_scenario
+from flightlog.agents.scripted.server import ScriptedModel, ServedRequest, serve_scenario
 
-__all__ = ["Scenario", "Seen", "Serving", "load", "parse", "serve"]
+__all__ = ["Scenario", "ScriptedModel", "ServedRequest", "load_scenario", "parse_scenario", "serve_scenario"]

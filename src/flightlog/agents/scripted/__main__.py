@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from flightlog.agents.scripted.scenario import load
-from flightlog.agents.scripted.server import serve
+from flightlog.agents.scripted.scenario import load_scenario
+from flightlog.agents.scripted.server import serve_scenario
 
 
 def main(arguments: list[str]) -> int:
@@ -12,7 +12,7 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         sys.stderr.write("usage: python -m flightlog.agents.scripted SCENARIO.yaml\n")
         return 2
-    with serve(load(Path(arguments[0]))) as model:
+    with serve_scenario(load_scenario(Path(arguments[0]))) as model:
         sys.stdout.write(f"{model.url}\n")
         sys.stdout.flush()
         sys.stdin.read()

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from flightlog.agents.claude_code.driver import project_folder
 from flightlog.model.errors import FlightlogError, NotFound, Unavailable
-from flightlog.store.files import ensure_dir, replace
-from flightlog.store.lines import append
+from flightlog.store.files import ensure_dir, replace_file
+from flightlog.store.lines import append_line
 
 VERSION = "2.1.325"
 MODEL = "claude-opus-5-5"
@@ -29,7 +29,7 @@ STEPS_MAX = 50
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-class Desk(Struct, frozen=True):
+class ScriptedEnvironment(Struct, frozen=True):
     """What the agent works with: a model, a project, a place for transcripts, a clock and a source of ids."""
 
     url: str
@@ -41,14 +41,14 @@ class Desk(Struct, frozen=True):
     steps_max: int = STEPS_MAX
 
 
-class Restless(Unavailable):
+class StepLimitReached(Unavailable):
     """The agent did not rest within the steps it was allowed."""
 
 
 class ScriptedAgent:
     """One session of the scripted agent."""
 
-    def __init__(self, desk: Desk, session: str, parent: str = "") -> None:
+    def __init__(self, desk: ScriptedEnvironment, session: str, parent: str = "") -> None:
         """Begin `session` at `desk`, with a copy of all that `parent` said, as a fork has."""
         self._desk = desk
         self._session = session
@@ -59,23 +59,23 @@ class ScriptedAgent:
         self.transcript = desk.config_dir / "projects" / folder / f"{session}.jsonl"
         self.steps = 0
         if parent:
-            self._copy(self.transcript.with_name(f"{parent}.jsonl"))
+            self._copy_parent(self.transcript.with_name(f"{parent}.jsonl"))
 
-    def ask(self, prompt: str) -> str:
+    def run_prompt(self, prompt: str) -> str:
         """Let the agent work on `prompt` until it rests; return its last words."""
         self._messages.append({"role": "user", "content": prompt})
-        self._write("user", {"message": self._messages[-1], "promptSource": "sdk", "turnOrigin": "sdk"})
+        self._write_record("user", {"message": self._messages[-1], "promptSource": "sdk", "turnOrigin": "sdk"})
         for _ in range(self._desk.steps_max):
-            reply = self._request()
+            reply = self._send_request()
             self.steps += 1
             self._messages.append({"role": "assistant", "content": reply["content"]})
-            calls = self._note(reply)
+            calls = self._write_reply(reply)
             if not calls:
                 return "\n".join(block["text"] for block in reply["content"] if block["type"] == "text")
-            self._messages.append({"role": "user", "content": [self._tool(call) for call in calls]})
-        raise Restless(f"the scripted agent did not rest within {self._desk.steps_max} steps")
+            self._messages.append({"role": "user", "content": [self._run_tool(call) for call in calls]})
+        raise StepLimitReached(f"the scripted agent did not rest within {self._desk.steps_max} steps")
 
-    def _copy(self, parent: Path) -> None:
+    def _copy_parent(self, parent: Path) -> None:
         """Take over a parent's records and what was said in them."""
         try:
             lines = parent.read_bytes().splitlines()
@@ -83,11 +83,13 @@ class ScriptedAgent:
             raise NotFound(f"no such session: {parent.stem}", hint="flightlog session list") from error
         for line in lines:
             record = json.loads(line)
-            append(self.transcript, json.dumps({**record, "sessionId": self._session}, separators=(",", ":")).encode())
+            append_line(
+                self.transcript, json.dumps({**record, "sessionId": self._session}, separators=(",", ":")).encode()
+            )
             self._last = record["uuid"]
-            self._heard(record["message"])
+            self._restore_message(record["message"])
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _restore_message(self, message: dict[str, Any]) -> None:
         """Put a recorded message, of which each line holds one block, back together."""
         last = self._messages[-1] if self._messages else {}
         content = message["content"]
@@ -97,11 +99,11 @@ class ScriptedAgent:
         else:
             self._messages.append(dict(message))
 
-    def _request(self) -> dict[str, Any]:
+    def _send_request(self) -> dict[str, Any]:
         said = [{"role": each["role"], "content": each["content"]} for each in self._messages]
         body = {"model": self._desk.model, "max_tokens": 4096, "messages": said, "tools": [{"name": "Bash"}]}
         request = urllib.request.Request(  # noqa: S310 - always http to loopback, made by `serve`
-            f"{self._desk.url}/v1/messages", json.dumps(body).encode(), self._headers()
+            f"{self._desk.url}/v1/messages", json.dumps(body).encode(), self._request_headers()
         )
         try:
             with _DIRECT.open(request, timeout=TOOL_TIMEOUT_S) as answer:
@@ -109,10 +111,10 @@ class ScriptedAgent:
         except (OSError, http.client.HTTPException, ValueError) as error:
             raise Unavailable(f"the scripted model did not answer: {error}", hint="run the command again") from error
 
-    def _headers(self) -> dict[str, str]:
+    def _request_headers(self) -> dict[str, str]:
         return {"content-type": "application/json", "x-claude-code-session-id": self._session}
 
-    def _note(self, reply: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    def _write_reply(self, reply: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
         """Write a line for each block, as the client does; return the tool calls with their records."""
         calls = []
         message = {key: value for key, value in reply.items() if key not in {"content", "request_id"}}
@@ -122,16 +124,16 @@ class ScriptedAgent:
                 "apiBlockIndex": place,
                 "requestId": reply["request_id"],
             }
-            uuid = self._write("assistant", record)
+            uuid = self._write_record("assistant", record)
             if block["type"] == "tool_use":
                 calls.append((uuid, block))
         return calls
 
-    def _tool(self, call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    def _run_tool(self, call: tuple[str, dict[str, Any]]) -> dict[str, Any]:
         asked, block = call
-        output, failed = _run(block["name"], block["input"], self._desk.project)
+        output, failed = _execute_tool(block["name"], block["input"], self._desk.project)
         result = {"type": "tool_result", "tool_use_id": block["id"], "content": output, "is_error": failed}
-        self._write(
+        self._write_record(
             "user",
             {
                 "message": {"role": "user", "content": [result]},
@@ -142,7 +144,7 @@ class ScriptedAgent:
         )
         return result
 
-    def _write(self, kind: str, fields: dict[str, Any], parent: str | None = None) -> str:
+    def _write_record(self, kind: str, fields: dict[str, Any], parent: str | None = None) -> str:
         uuid = self._desk.new_id()
         at = datetime.fromtimestamp(self._desk.now_ms() / 1000, tz=UTC).isoformat(timespec="milliseconds")
         record = {
@@ -158,38 +160,38 @@ class ScriptedAgent:
             "userType": "external",
             **fields,
         }
-        append(self.transcript, json.dumps(record, separators=(",", ":")).encode())
+        append_line(self.transcript, json.dumps(record, separators=(",", ":")).encode())
         self._last = uuid
         return uuid
 
 
-def _run(name: str, given: dict[str, Any], project: Path) -> tuple[str, bool]:
+def _execute_tool(name: str, given: dict[str, Any], project: Path) -> tuple[str, bool]:
     """Run a tool for real; return what it said and whether it failed."""
     try:
         if name == "Bash":
-            return _bash(str(given.get("command", "")), project)
-        return _on_file(name, given, project)
+            return _run_bash(str(given.get("command", "")), project)
+        return _run_file_tool(name, given, project)
     except KeyError as error:
         return f"The argument {error} is missing.", True
     except (OSError, UnicodeError, FlightlogError, subprocess.TimeoutExpired) as error:
         return str(error), True
 
 
-def _on_file(name: str, given: dict[str, Any], project: Path) -> tuple[str, bool]:
+def _run_file_tool(name: str, given: dict[str, Any], project: Path) -> tuple[str, bool]:
     match name:
         case "Write":
             path = project / str(given["file_path"])
-            replace(path, str(given["content"]).encode(), durable=False)
+            replace_file(path, str(given["content"]).encode(), durable=False)
             return f"File created successfully at: {path.name}", False
         case "Edit":
-            return _edit(project / str(given["file_path"]), str(given["old_string"]), str(given["new_string"]))
+            return _edit_file(project / str(given["file_path"]), str(given["old_string"]), str(given["new_string"]))
         case "Read":
             return (project / str(given["file_path"])).read_text(), False
         case _:
             return f"No such tool: {name}", True
 
 
-def _bash(command: str, project: Path) -> tuple[str, bool]:
+def _run_bash(command: str, project: Path) -> tuple[str, bool]:
     ran = subprocess.run(
         ["bash", "-c", command],
         cwd=project,
@@ -202,9 +204,9 @@ def _bash(command: str, project: Path) -> tuple[str, bool]:
     return (f"Exit code {ran.returncode}\n{output}", True) if ran.returncode else (output, False)
 
 
-def _edit(path: Path, old: str, new: str) -> tuple[str, bool]:
+def _edit_file(path: Path, old: str, new: str) -> tuple[str, bool]:
     text = path.read_text()
     if old not in text:
         return "String to replace not found in file.", True
-    replace(path, text.replace(old, new, 1).encode(), durable=False)
+    replace_file(path, text.replace(old, new, 1).encode(), durable=False)
     return f"The file {path.name} has been updated.", False

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.agents.scripted.scenario import Reply, Rule, Scenario, When
+from flightlog.agents.scripted.scenario import Reply, RequestCondition, Scenario, ScenarioRule
 
 _COMPACTION = "CRITICAL: Respond with TEXT ONLY"
 _ASIDE = "<system-reminder>"
@@ -26,7 +26,7 @@ _SUMMARY = Reply(
 _SIDE = Reply(text='{"title": "Scripted session", "isNewTopic": true}')
 
 
-class Request(Struct, frozen=True):
+class ScriptedRequest(Struct, frozen=True):
     """A request to the Messages API, reduced to what rules ask about."""
 
     model: str
@@ -39,7 +39,7 @@ class Request(Struct, frozen=True):
     compaction: bool
 
 
-class Chosen(Struct, frozen=True):
+class ScriptedReply(Struct, frozen=True):
     """The reply to give, and for the log the rule and place it comes from."""
 
     rule: str
@@ -47,14 +47,14 @@ class Chosen(Struct, frozen=True):
     reply: Reply
 
 
-def read(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> Request:
+def decode_request(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> ScriptedRequest:
     """Reduce a request to what rules ask about; `headers` has lower-case names."""
     messages = [message for message in body.get("messages") or () if isinstance(message, dict)]
-    said = [(at, _words(message)) for at, message in enumerate(messages) if message.get("role") == "user"]
+    said = [(at, _prompt_texts(message)) for at, message in enumerate(messages) if message.get("role") == "user"]
     prompts = tuple((at, "\n".join(words)) for at, words in said if words)
-    system = "\n".join(_texts(body.get("system")))
+    system = "\n".join(_content_texts(body.get("system")))
     from_client = headers.get("user-agent", "").startswith("claude-cli")
-    return Request(
+    return ScriptedRequest(
         model=str(body.get("model", "")),
         path=path,
         system=system,
@@ -66,25 +66,25 @@ def read(path: str, headers: Mapping[str, str], body: Mapping[str, Any]) -> Requ
     )
 
 
-def choose(scenario: Scenario, request: Request) -> Chosen | None:
+def choose_reply(scenario: Scenario, request: ScriptedRequest) -> ScriptedReply | None:
     """Pick the reply, or None when no rule has an answer."""
-    places = [(_place(rule.when, request), -at, rule) for at, rule in enumerate(scenario.rules)]
+    places = [(_reply_offset(rule.when, request), -at, rule) for at, rule in enumerate(scenario.rules)]
     found = [(place, order, rule) for place, order, rule in places if place is not None]
     if found:
         place, order, rule = max(found, key=lambda one: one[:2])
-        return _nth(rule, rule.name or f"rule {1 - order}", sum(at > place for at in request.replied))
+        return _nth_reply(rule, rule.name or f"rule {1 - order}", sum(at > place for at in request.replied))
     if request.compaction:
-        return Chosen("compaction", 0, _SUMMARY)
+        return ScriptedReply("compaction", 0, _SUMMARY)
     if request.side:
-        return Chosen("side call", 0, _SIDE)
+        return ScriptedReply("side call", 0, _SIDE)
     return None
 
 
-def _nth(rule: Rule, name: str, index: int) -> Chosen:
-    return Chosen(name, index, rule.replies[min(index, len(rule.replies) - 1)])
+def _nth_reply(rule: ScenarioRule, name: str, index: int) -> ScriptedReply:
+    return ScriptedReply(name, index, rule.replies[min(index, len(rule.replies) - 1)])
 
 
-def _place(when: When, request: Request) -> int | None:
+def _reply_offset(when: RequestCondition, request: ScriptedRequest) -> int | None:
     """The message after which a rule's replies count, -1 for the start, None for no match."""
     if (when.side, when.compaction) != (request.side and not request.compaction, request.compaction):
         return None
@@ -92,23 +92,23 @@ def _place(when: When, request: Request) -> int | None:
         return None
     first = request.prompts[0][1] if request.prompts else ""
     texts = ((when.first, first), (when.system, request.system), (when.model, request.model), (when.path, request.path))
-    if not all(_holds(pattern, text) for pattern, text in texts):
+    if not all(_matches_pattern(pattern, text) for pattern, text in texts):
         return None
     if when.prompt is None:
         return -1
-    return max((at for at, text in request.prompts if _holds(when.prompt, text)), default=None)
+    return max((at for at, text in request.prompts if _matches_pattern(when.prompt, text)), default=None)
 
 
-def _holds(pattern: str | None, text: str) -> bool:
+def _matches_pattern(pattern: str | None, text: str) -> bool:
     return pattern is None or re.search(pattern, text, re.DOTALL) is not None
 
 
-def _words(message: Mapping[str, Any]) -> list[str]:
+def _prompt_texts(message: Mapping[str, Any]) -> list[str]:
     """What a person or program said in a message: its texts without the client's reminders."""
-    return [text for text in _texts(message.get("content")) if not text.lstrip().startswith(_ASIDE)]
+    return [text for text in _content_texts(message.get("content")) if not text.lstrip().startswith(_ASIDE)]
 
 
-def _texts(content: object) -> list[str]:
+def _content_texts(content: object) -> list[str]:
     if isinstance(content, str):
         return [content]
     blocks = content if isinstance(content, list) else []

@@ -12,14 +12,14 @@ import time
 import uuid
 from pathlib import Path
 
-from flightlog.agents.scripted.agent import STEPS_MAX, VERSION, Desk, Restless, ScriptedAgent
+from flightlog.agents.scripted.agent import STEPS_MAX, VERSION, ScriptedAgent, ScriptedEnvironment, StepLimitReached
 from flightlog.model.errors import FlightlogError
 
 
 def main(words: list[str]) -> int:
     """Play one session and tell how it ended."""
-    given = _arguments(words)
-    desk = Desk(
+    given = _parse_arguments(words)
+    desk = ScriptedEnvironment(
         os.environ["ANTHROPIC_BASE_URL"],
         Path.cwd(),
         Path(os.environ["CLAUDE_CONFIG_DIR"]),
@@ -29,24 +29,24 @@ def main(words: list[str]) -> int:
         given.max_turns,
     )
     session = given.session_id or str(uuid.uuid4())
-    _say({"type": "system", "subtype": "init", "session_id": session, "claude_code_version": VERSION})
+    _print_record({"type": "system", "subtype": "init", "session_id": session, "claude_code_version": VERSION})
     result = {"type": "result", "subtype": "success", "is_error": False, "session_id": session}
     steps = 0
     try:
         agent = ScriptedAgent(desk, session, given.resume)
         try:
-            result["result"] = agent.ask(given.prompt)
+            result["result"] = agent.run_prompt(given.prompt)
         finally:
             steps = agent.steps
-    except Restless as error:
+    except StepLimitReached as error:
         result |= {"subtype": "error_max_turns", "is_error": True, "errors": [error.message]}
     except FlightlogError as error:
         result |= {"subtype": "error_during_execution", "is_error": True, "errors": [error.message]}
-    _say({**result, "num_turns": steps})
+    _print_record({**result, "num_turns": steps})
     return int(bool(result["is_error"]))
 
 
-def _arguments(words: list[str]) -> argparse.Namespace:
+def _parse_arguments(words: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripted")
     parser.add_argument("--session-id", default="")
     parser.add_argument("--resume", default="")
@@ -56,7 +56,7 @@ def _arguments(words: list[str]) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def _say(record: dict[str, object]) -> None:
+def _print_record(record: dict[str, object]) -> None:
     sys.stdout.write(json.dumps(record) + "\n")
     sys.stdout.flush()
 

@@ -26,10 +26,10 @@ from ruamel.yaml.error import YAMLError
 
 from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.text import meant
+from flightlog.model.text import suggest_name
 
 
-class Block(Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptedBlock(Struct, frozen=True, forbid_unknown_fields=True):
     """One content block: text, thinking, redacted thinking or a tool call."""
 
     text: str | None = None
@@ -62,7 +62,7 @@ class Reply(Struct, frozen=True, forbid_unknown_fields=True):
     """One answer of the model; times are in seconds, `chunk_chars` is how finely the stream is cut."""
 
     text: str | None = None
-    blocks: tuple[Block, ...] = ()
+    blocks: tuple[ScriptedBlock, ...] = ()
     errors: tuple[Failure, ...] = ()
     usage: dict[str, int] = {}
     stop_reason: str = ""
@@ -79,12 +79,12 @@ class Reply(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("chunk_chars is at least 1")
 
     @property
-    def content(self) -> tuple[Block, ...]:
+    def content(self) -> tuple[ScriptedBlock, ...]:
         """The blocks, the short form `text` included."""
-        return self.blocks if self.text is None else (*self.blocks, Block(text=self.text))
+        return self.blocks if self.text is None else (*self.blocks, ScriptedBlock(text=self.text))
 
 
-class When(Struct, frozen=True, forbid_unknown_fields=True):
+class RequestCondition(Struct, frozen=True, forbid_unknown_fields=True):
     """Conditions on a request, all of which must hold; words are regular expressions.
 
     `prompt` looks at every prompt of the conversation, `first` at the first one. `side` and
@@ -109,11 +109,11 @@ class When(Struct, frozen=True, forbid_unknown_fields=True):
                 raise ValueError(f"not a regular expression: {pattern!r}: {error}") from error
 
 
-class Rule(Struct, frozen=True, forbid_unknown_fields=True):
+class ScenarioRule(Struct, frozen=True, forbid_unknown_fields=True):
     """Which requests, and what they get."""
 
     replies: tuple[Reply, ...]
-    when: When = When()
+    when: RequestCondition = RequestCondition()
     name: str = ""
 
     def __post_init__(self) -> None:
@@ -125,11 +125,11 @@ class Rule(Struct, frozen=True, forbid_unknown_fields=True):
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     """A whole script."""
 
-    rules: tuple[Rule, ...]
+    rules: tuple[ScenarioRule, ...]
     note: str = ""
 
 
-def load(path: Path) -> Scenario:
+def load_scenario(path: Path) -> Scenario:
     """Read a scenario from a YAML or JSON file."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -139,20 +139,26 @@ def load(path: Path) -> Scenario:
         data = json.loads(text) if path.suffix == ".json" else read_yaml(text)
     except (ValueError, RecursionError, YAMLError) as error:
         raise Invalid(f"the scenario cannot be read: {error}", hint="correct the line it names") from error
-    return parse(data)
+    return parse_scenario(data)
 
 
-def parse(data: object) -> Scenario:
+def parse_scenario(data: object) -> Scenario:
     """Make a scenario of plain dictionaries, or say what is wrong and where."""
     try:
         return msgspec.convert(data, Scenario)
     except msgspec.ValidationError as error:
-        raise Invalid(f"the scenario cannot be used: {error}", hint=_nearest(str(error))) from error
+        raise Invalid(f"the scenario cannot be used: {error}", hint=_nearest_field(str(error))) from error
 
 
-def _nearest(message: str) -> str:
+def _nearest_field(message: str) -> str:
     found = re.search(r"unknown field `(.+?)`", message)
     if found is None:
         return ""
-    known = sorted({name for kind in (Scenario, Rule, When, Reply, Failure, Block) for name in kind.__struct_fields__})
-    return meant(found[1], known)
+    known = sorted(
+        {
+            name
+            for kind in (Scenario, ScenarioRule, RequestCondition, Reply, Failure, ScriptedBlock)
+            for name in kind.__struct_fields__
+        }
+    )
+    return suggest_name(found[1], known)

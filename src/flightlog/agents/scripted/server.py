@@ -30,7 +30,7 @@ KEPT_HEADERS = (
 _NO_RULE = Failure(status=400, message="no rule of the scenario matches this request")
 
 
-class Seen(Struct, frozen=True):
+class ServedRequest(Struct, frozen=True):
     """One request that arrived, and what it got."""
 
     method: str
@@ -41,23 +41,23 @@ class Seen(Struct, frozen=True):
     status: int
 
 
-class Serving(Struct, frozen=True):
+class ScriptedModel(Struct, frozen=True):
     """A scripted model at work: where it is, and what it was asked (nothing unless `keep`)."""
 
     url: str
-    requests: list[Seen]
+    requests: list[ServedRequest]
 
 
 @contextmanager
-def serve(scenario: Scenario, *, keep: bool = True) -> Iterator[Serving]:
+def serve_scenario(scenario: Scenario, *, keep: bool = True) -> Iterator[ScriptedModel]:
     """Serve `scenario` on a free loopback port for the length of a `with` block."""
-    stage = _Stage(scenario, keep=keep)
+    stage = _ServerState(scenario, keep=keep)
     server = ThreadingHTTPServer(("127.0.0.1", 0), lambda *arguments: _Handler(stage, *arguments))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()
     try:
-        yield Serving(f"http://127.0.0.1:{server.server_port}", stage.seen)
+        yield ScriptedModel(f"http://127.0.0.1:{server.server_port}", stage.seen)
     finally:
         stage.closing.set()
         server.shutdown()
@@ -65,26 +65,26 @@ def serve(scenario: Scenario, *, keep: bool = True) -> Iterator[Serving]:
         thread.join()
 
 
-class _Stage:
+class _ServerState:
     """What the handler threads share."""
 
     def __init__(self, scenario: Scenario, *, keep: bool) -> None:
         self.scenario = scenario
-        self.seen: list[Seen] = []
+        self.seen: list[ServedRequest] = []
         self.closing = threading.Event()
         self._keep = keep
         self._times: Counter[str] = Counter()
         self._lock = threading.Lock()
 
-    def attempt(self, body: Mapping[str, Any]) -> int:
+    def count_attempt(self, body: Mapping[str, Any]) -> int:
         """Count how often this very request came before."""
         # A client that tries again may drop a parameter; what was said, and in which session, stays.
-        name = sse.digest({key: body.get(key) for key in ("model", "metadata", "messages")}, 0)
+        name = sse.hash_request({key: body.get(key) for key in ("model", "metadata", "messages")}, 0)
         with self._lock:
             self._times[name] += 1
             return self._times[name] - 1
 
-    def note(self, seen: Seen) -> None:
+    def record_request(self, seen: ServedRequest) -> None:
         """Keep a request, when asked to."""
         if self._keep:
             with self._lock:
@@ -95,7 +95,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = 60
 
-    def __init__(self, stage: _Stage, *arguments: Any) -> None:
+    def __init__(self, stage: _ServerState, *arguments: Any) -> None:
         self.stage = stage
         super().__init__(*arguments)
 
@@ -104,66 +104,70 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_HEAD(self) -> None:
         """Answer the client's «is anybody there»."""
-        self._json(200, {}, rule="probe")
+        self._send_json(200, {}, rule="probe")
 
     def do_GET(self) -> None:
         """Answer a probe."""
-        self._json(200 if self.path.startswith(("/api/hello", "/?")) or self.path == "/" else 404, {}, rule="probe")
+        self._send_json(
+            200 if self.path.startswith(("/api/hello", "/?")) or self.path == "/" else 404, {}, rule="probe"
+        )
 
     def do_POST(self) -> None:
         """Answer a request to the Messages API."""
-        body = self._body()
+        body = self._read_body()
         path = self.path.partition("?")[0]
         if body is None:
-            self._fail(Failure(status=400, message="the body is not a JSON object"), {}, "unreadable", "")
+            self._send_failure(Failure(status=400, message="the body is not a JSON object"), {}, "unreadable", "")
         elif path.endswith("/messages/count_tokens"):
-            self._json(200, {"input_tokens": sse.count_tokens(body)}, body=body, rule="count_tokens")
+            self._send_json(200, {"input_tokens": sse.count_tokens(body)}, body=body, rule="count_tokens")
         elif path.endswith("/messages"):
-            self._messages(path, body)
+            self._answer_messages(path, body)
         else:
-            self._fail(Failure(status=404, message=f"nothing at {path}"), body, "unknown path", "")
+            self._send_failure(Failure(status=404, message=f"nothing at {path}"), body, "unknown path", "")
 
-    def _messages(self, path: str, body: dict[str, Any]) -> None:
-        attempt = self.stage.attempt(body)
-        name = sse.digest(body, attempt)
+    def _answer_messages(self, path: str, body: dict[str, Any]) -> None:
+        attempt = self.stage.count_attempt(body)
+        name = sse.hash_request(body, attempt)
         headers = {key.lower(): value for key, value in self.headers.items()}
-        chosen = match.choose(self.stage.scenario, match.read(path, headers, body))
+        chosen = match.choose_reply(self.stage.scenario, match.decode_request(path, headers, body))
         if chosen is None:
-            return self._fail(_NO_RULE, body, "none", name)
+            return self._send_failure(_NO_RULE, body, "none", name)
         reply = chosen.reply
         self.stage.closing.wait(reply.delay_s)
-        failure = _failure(reply, attempt)
+        failure = _failure_of_attempt(reply, attempt)
         if failure is not None and failure.cut_after is None:
-            return self._fail(failure, body, chosen.rule, name)
-        whole = sse.message(reply, body, name)
+            return self._send_failure(failure, body, chosen.rule, name)
+        whole = sse.build_message(reply, body, name)
         given = {"request-id": sse.request_id(name), **reply.headers}
         if not body.get("stream"):
-            return self._json(200, whole, body=body, rule=chosen.rule, headers=given)
-        self._note(body, chosen.rule, 200)
-        return self._stream(reply, whole, given, failure.cut_after if failure else None)
+            return self._send_json(200, whole, body=body, rule=chosen.rule, headers=given)
+        self._record_request(body, chosen.rule, 200)
+        return self._send_stream(reply, whole, given, failure.cut_after if failure else None)
 
-    def _stream(self, reply: Reply, whole: dict[str, Any], headers: Mapping[str, str], cut_after: int | None) -> None:
+    def _send_stream(
+        self, reply: Reply, whole: dict[str, Any], headers: Mapping[str, str], cut_after: int | None
+    ) -> None:
         self.close_connection = True
-        self._start(200, {"content-type": "text/event-stream", "connection": "close", **headers})
+        self._send_headers(200, {"content-type": "text/event-stream", "connection": "close", **headers})
         try:
-            for at, event in enumerate(sse.events(whole, reply.chunk_chars)):
+            for at, event in enumerate(sse.iter_events(whole, reply.chunk_chars)):
                 if at == cut_after or self.stage.closing.is_set():
                     return
-                self.wfile.write(sse.frame(event))
+                self.wfile.write(sse.encode_event(event))
                 if reply.chunk_delay_s:
                     self.stage.closing.wait(reply.chunk_delay_s)
         except OSError:
             # The client left in the middle, as a killed agent does.
             return
 
-    def _fail(self, failure: Failure, body: dict[str, Any], rule: str, name: str) -> None:
+    def _send_failure(self, failure: Failure, body: dict[str, Any], rule: str, name: str) -> None:
         request_id = sse.request_id(name)
         headers = {"request-id": request_id, **failure.headers}
         if failure.retry_after_s is not None:
             headers["retry-after"] = f"{failure.retry_after_s:g}"
-        self._json(failure.status, sse.error(failure, request_id), body=body, rule=rule, headers=headers)
+        self._send_json(failure.status, sse.error_body(failure, request_id), body=body, rule=rule, headers=headers)
 
-    def _json(
+    def _send_json(
         self,
         status: int,
         answer: Mapping[str, Any],
@@ -173,20 +177,22 @@ class _Handler(BaseHTTPRequestHandler):
         headers: Mapping[str, str] | None = None,
     ) -> None:
         data = b"" if self.command == "HEAD" else json.dumps(answer).encode()
-        self._note(body or {}, rule, status)
-        self._start(status, {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})})
+        self._record_request(body or {}, rule, status)
+        self._send_headers(
+            status, {"content-type": "application/json", "content-length": str(len(data)), **(headers or {})}
+        )
         try:
             self.wfile.write(data)
         except OSError:
             self.close_connection = True
 
-    def _start(self, status: int, headers: Mapping[str, str]) -> None:
+    def _send_headers(self, status: int, headers: Mapping[str, str]) -> None:
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
 
-    def _body(self) -> dict[str, Any] | None:
+    def _read_body(self) -> dict[str, Any] | None:
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         try:
             body = json.loads(raw)
@@ -194,12 +200,12 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         return body if isinstance(body, dict) else None
 
-    def _note(self, body: dict[str, Any], rule: str, status: int) -> None:
+    def _record_request(self, body: dict[str, Any], rule: str, status: int) -> None:
         headers = {name: self.headers[name] for name in KEPT_HEADERS if name in self.headers}
-        self.stage.note(Seen(self.command, self.path, headers, body, rule, status))
+        self.stage.record_request(ServedRequest(self.command, self.path, headers, body, rule, status))
 
 
-def _failure(reply: Reply, attempt: int) -> Failure | None:
+def _failure_of_attempt(reply: Reply, attempt: int) -> Failure | None:
     """The failure of this attempt: each of `errors` once, and for ever when there is nothing else to say."""
     if attempt < len(reply.errors):
         return reply.errors[attempt]

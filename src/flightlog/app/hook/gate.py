@@ -23,23 +23,23 @@ _KEPT = ("CLAUDE_CONFIG_DIR", "HOME", "LANG", "LC_ALL", "LOGNAME", "PATH", "TMPD
 _KEPT_PREFIXES = ("FLIGHTLOG_", "XDG_")
 
 
-def command(session: str) -> list[str]:
+def settle_command(session: str) -> list[str]:
     """The settle of one session; -P because the agent's project is not a place to import from."""
     return [sys.executable, "-P", "-m", "flightlog", "settle", session]
 
 
-def settle(directory: str, program: list[str], wait_s: float) -> None:
+def run_settle_once(directory: str, program: list[str], wait_s: float) -> None:
     """Have `program` run once for `directory`, detached; wait for it up to `wait_s`."""
     lock = os.open(os.path.join(directory, "settle.lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    if not _taken(lock):
-        _mark(directory)
+    if not _try_lock(lock):
+        _request_another_run(directory)
         # The holder may have looked for the mark just before we made it.
-        if not _taken(lock, wait_s):
+        if not _try_lock(lock, wait_s):
             return
     reader, writer = os.pipe()
     if os.fork() == 0:
         try:
-            _detach(keep=(lock, writer))
+            _detach_from_agent(keep=(lock, writer))
             _run_due(directory, program, lock, 0 if wait_s else DEBOUNCE_S)
         finally:
             os._exit(0)
@@ -53,28 +53,28 @@ def _run_due(directory: str, program: list[str], lock: int, debounce_s: float) -
     """Run until nobody has asked again, the lock given back included."""
     for _ in range(ROUNDS_MAX):
         time.sleep(debounce_s)
-        _unmark(directory)
-        _run(program)
-        if not _is_marked(directory):
+        _clear_request(directory)
+        _run_with_limit(program)
+        if not _is_run_requested(directory):
             fcntl.flock(lock, fcntl.LOCK_UN)
-            if not _is_marked(directory) or not _taken(lock):
+            if not _is_run_requested(directory) or not _try_lock(lock):
                 return
 
 
-def _run(program: list[str]) -> None:
+def _run_with_limit(program: list[str]) -> None:
     """Run `program` to its end; past the limit it goes, and we with it."""
     _signal.signal(_signal.SIGALRM, lambda *_: os.killpg(0, _signal.SIGKILL))
     _signal.setitimer(_signal.ITIMER_REAL, LIMIT_S)
-    os.waitpid(os.posix_spawn(program[0], program, kept()), 0)
+    os.waitpid(os.posix_spawn(program[0], program, child_environment()), 0)
     _signal.setitimer(_signal.ITIMER_REAL, 0)
 
 
-def kept() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """The environment of what we start: no key of the agent's."""
     return {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(_KEPT_PREFIXES)}
 
 
-def _detach(keep: tuple[int, int]) -> None:
+def _detach_from_agent(keep: tuple[int, int]) -> None:
     """Leave the agent's group, terminal, directory and pipes; only the lock is handed down."""
     os.setsid()
     os.chdir("/")
@@ -87,7 +87,7 @@ def _detach(keep: tuple[int, int]) -> None:
     os.set_inheritable(keep[0], True)
 
 
-def _taken(lock: int, wait_s: float = 0) -> bool:
+def _try_lock(lock: int, wait_s: float = 0) -> bool:
     end = time.monotonic() + wait_s
     while True:
         try:
@@ -100,14 +100,14 @@ def _taken(lock: int, wait_s: float = 0) -> bool:
             return True
 
 
-def _mark(directory: str) -> None:
+def _request_another_run(directory: str) -> None:
     os.close(os.open(os.path.join(directory, "settle.again"), os.O_WRONLY | os.O_CREAT, 0o600))
 
 
-def _unmark(directory: str) -> None:
-    if _is_marked(directory):
+def _clear_request(directory: str) -> None:
+    if _is_run_requested(directory):
         os.unlink(os.path.join(directory, "settle.again"))
 
 
-def _is_marked(directory: str) -> bool:
+def _is_run_requested(directory: str) -> bool:
     return os.path.exists(os.path.join(directory, "settle.again"))

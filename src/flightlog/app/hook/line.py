@@ -31,7 +31,7 @@ _RED, _YELLOW, _GREEN, _DIM = "31", "33", "32", "2"
 _LABEL_CHARS_MAX = 24
 
 
-class Look:
+class StatusStyle:
     """How wide, in colour or not, and when."""
 
     def __init__(self, width: int, color: bool, now_s: float) -> None:  # noqa: FBT001 - a value
@@ -39,7 +39,7 @@ class Look:
         self.width, self.color, self.now_s = width, color, now_s
 
 
-class Segment:
+class StatusSegment:
     """A piece of the line: its long form, its short form, its colour."""
 
     def __init__(self, long: str, short: str = "", color: str = "") -> None:
@@ -47,21 +47,21 @@ class Segment:
         self.forms, self.color = (long, short or long), color
 
 
-def render(payload: dict[str, object], page: dict[str, object], look: Look) -> str:
+def render_line(payload: dict[str, object], page: dict[str, object], look: StatusStyle) -> str:
     """The line; empty when there is nothing to say at all."""
-    return renders(payload, page, [look])[0]
+    return render_widths(payload, page, [look])[0]
 
 
-def renders(payload: dict[str, object], page: dict[str, object], looks: list[Look]) -> list[str]:
+def render_widths(payload: dict[str, object], page: dict[str, object], looks: list[StatusStyle]) -> list[str]:
     """The line in several widths, of one moment."""
     segments = {name: made for name, make in _MAKERS.items() if (made := make(payload, page, looks[0])) is not None}
-    parts = _parts(_text(_at(page, "statusline", "template")) or TEMPLATE)
-    return [_fitted(parts, segments, look) for look in looks]
+    parts = _parse_template(_text_or_empty(_value_at(page, "statusline", "template")) or TEMPLATE)
+    return [_fit_to_width(parts, segments, look) for look in looks]
 
 
-def _fitted(parts: list[tuple[str, str]], segments: dict[str, Segment], look: Look) -> str:
+def _fit_to_width(parts: list[tuple[str, str]], segments: dict[str, StatusSegment], look: StatusStyle) -> str:
     shown = {name: 0 for name, _ in parts if name in segments}
-    plain = _joined(parts, segments, shown, color=False)
+    plain = _join_segments(parts, segments, shown, color=False)
     for form in (1, 2):
         for name in DROPPED:
             if len(plain) <= look.width:
@@ -70,16 +70,16 @@ def _fitted(parts: list[tuple[str, str]], segments: dict[str, Segment], look: Lo
                 shown[name] = form
                 if form == 2:
                     del shown[name]
-                plain = _joined(parts, segments, shown, color=False)
+                plain = _join_segments(parts, segments, shown, color=False)
     if len(plain) > look.width:
         return plain[: max(look.width - 1, 1)] + "…"
-    return _joined(parts, segments, shown, color=look.color)
+    return _join_segments(parts, segments, shown, color=look.color)
 
 
-def _parts(template: str) -> list[tuple[str, str]]:
+def _parse_template(template: str) -> list[tuple[str, str]]:
     """The template as placeholders, each with the text before it."""
     parts, before = [], ""
-    for piece in _clean(template, 400).split("{"):
+    for piece in _clean_text(template, 400).split("{"):
         name, closed, after = piece.partition("}")
         if closed:
             parts.append((name.strip(), before))
@@ -89,7 +89,9 @@ def _parts(template: str) -> list[tuple[str, str]]:
     return parts
 
 
-def _joined(parts: list[tuple[str, str]], segments: dict[str, Segment], shown: dict[str, int], *, color: bool) -> str:
+def _join_segments(
+    parts: list[tuple[str, str]], segments: dict[str, StatusSegment], shown: dict[str, int], *, color: bool
+) -> str:
     said = ""
     for name, before in parts:
         if name in shown:
@@ -99,105 +101,113 @@ def _joined(parts: list[tuple[str, str]], segments: dict[str, Segment], shown: d
     return said
 
 
-def _profile(_: dict[str, object], page: dict[str, object], __: Look) -> Segment | None:
-    label = _text(_at(page, "launch", "label")) or _text(_at(page, "launch", "authProfile"))
-    return Segment(_clean(label, _LABEL_CHARS_MAX), _clean(label, 8), _DIM) if label else None
+def _profile_segment(_: dict[str, object], page: dict[str, object], __: StatusStyle) -> StatusSegment | None:
+    label = _text_or_empty(_value_at(page, "launch", "label")) or _text_or_empty(
+        _value_at(page, "launch", "authProfile")
+    )
+    return StatusSegment(_clean_text(label, _LABEL_CHARS_MAX), _clean_text(label, 8), _DIM) if label else None
 
 
-def _model(payload: dict[str, object], page: dict[str, object], __: Look) -> Segment | None:
-    name = _text(_at(payload, "model", "display_name")) or _text(_at(payload, "model", "id"))
-    name = _clean(name or _text(_at(page, "model", "value")), 40)
-    return Segment(name, name[:12]) if name else None
+def _model_segment(payload: dict[str, object], page: dict[str, object], __: StatusStyle) -> StatusSegment | None:
+    name = _text_or_empty(_value_at(payload, "model", "display_name")) or _text_or_empty(
+        _value_at(payload, "model", "id")
+    )
+    name = _clean_text(name or _text_or_empty(_value_at(page, "model", "value")), 40)
+    return StatusSegment(name, name[:12]) if name else None
 
 
-def _context(payload: dict[str, object], page: dict[str, object], _: Look) -> Segment | None:
-    size = _number(_at(payload, "context_window", "context_window_size"))
-    use = _at(payload, "context_window", "current_usage")
+def _context_segment(payload: dict[str, object], page: dict[str, object], _: StatusStyle) -> StatusSegment | None:
+    size = _number_or_zero(_value_at(payload, "context_window", "context_window_size"))
+    use = _value_at(payload, "context_window", "current_usage")
     if size and isinstance(use, dict):
         names = ("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
-        share = _number(_at(page, "thresholds", "compactionPercent")) or COMPACTION_PERCENT
-        percent = 100 * sum(_number(use.get(name)) for name in names) / (size * share / 100)
-    elif _at(page, "context", "percentUsed") is not None:
-        percent = _number(_at(page, "context", "percentUsed"))
+        share = _number_or_zero(_value_at(page, "thresholds", "compactionPercent")) or COMPACTION_PERCENT
+        percent = 100 * sum(_number_or_zero(use.get(name)) for name in names) / (size * share / 100)
+    elif _value_at(page, "context", "percentUsed") is not None:
+        percent = _number_or_zero(_value_at(page, "context", "percentUsed"))
     else:
-        return Segment("ctx 0%", color=_DIM) if size else None
-    near = _number(_at(page, "thresholds", "contextWarningPercent")) or NEAR_PERCENT
+        return StatusSegment("ctx 0%", color=_DIM) if size else None
+    near = _number_or_zero(_value_at(page, "thresholds", "contextWarningPercent")) or NEAR_PERCENT
     if percent >= near:
-        return Segment(
+        return StatusSegment(
             f"ctx {percent:.0f}% near compaction", f"ctx {percent:.0f}%!", _RED if percent >= 90 else _YELLOW
         )
-    return Segment(f"ctx {percent:.0f}%", color=_GREEN)
+    return StatusSegment(f"ctx {percent:.0f}%", color=_GREEN)
 
 
-def _cost(payload: dict[str, object], _: dict[str, object], __: Look) -> Segment | None:
-    usd = _at(payload, "cost", "total_cost_usd")
-    return Segment(f"${_number(usd):.2f}") if isinstance(usd, int | float) else None
+def _cost_segment(payload: dict[str, object], _: dict[str, object], __: StatusStyle) -> StatusSegment | None:
+    usd = _value_at(payload, "cost", "total_cost_usd")
+    return StatusSegment(f"${_number_or_zero(usd):.2f}") if isinstance(usd, int | float) else None
 
 
-def _burn(_: dict[str, object], page: dict[str, object], look: Look) -> Segment | None:
-    rate = _number(_at(page, "billing", "burnRatePerHour"))
-    return Segment(f"${rate:.2f}/h", color=_DIM) if rate and _fresh(page, look) else None
+def _burn_rate_segment(_: dict[str, object], page: dict[str, object], look: StatusStyle) -> StatusSegment | None:
+    rate = _number_or_zero(_value_at(page, "billing", "burnRatePerHour"))
+    return StatusSegment(f"${rate:.2f}/h", color=_DIM) if rate and _is_fresh(page, look) else None
 
 
-def _today(_: dict[str, object], page: dict[str, object], look: Look) -> Segment | None:
-    usd = _at(page, "billing", "costToday")
-    return Segment(f"today ${_number(usd):.2f}") if isinstance(usd, int | float) and _fresh(page, look) else None
+def _today_segment(_: dict[str, object], page: dict[str, object], look: StatusStyle) -> StatusSegment | None:
+    usd = _value_at(page, "billing", "costToday")
+    return (
+        StatusSegment(f"today ${_number_or_zero(usd):.2f}")
+        if isinstance(usd, int | float) and _is_fresh(page, look)
+        else None
+    )
 
 
-def _forecast(_: dict[str, object], page: dict[str, object], look: Look) -> Segment | None:
-    at_ms = _number(_at(page, "billing", "forecast", "exhaustedAt"))
-    if at_ms / 1000 <= look.now_s or not _fresh(page, look):
+def _forecast_segment(_: dict[str, object], page: dict[str, object], look: StatusStyle) -> StatusSegment | None:
+    at_ms = _number_or_zero(_value_at(page, "billing", "forecast", "exhaustedAt"))
+    if at_ms / 1000 <= look.now_s or not _is_fresh(page, look):
         return None
-    return Segment(f"out at {time.strftime('%H:%M', time.localtime(at_ms / 1000))}", color=_YELLOW)
+    return StatusSegment(f"out at {time.strftime('%H:%M', time.localtime(at_ms / 1000))}", color=_YELLOW)
 
 
-def _five(payload: dict[str, object], page: dict[str, object], look: Look) -> Segment | None:
-    return _window("5h", "%H:%M", ("five_hour", "fiveHour"), (payload, page, look))
+def _five_hour_segment(payload: dict[str, object], page: dict[str, object], look: StatusStyle) -> StatusSegment | None:
+    return _limit_segment("5h", "%H:%M", ("five_hour", "fiveHour"), (payload, page, look))
 
 
-def _week(payload: dict[str, object], page: dict[str, object], look: Look) -> Segment | None:
-    return _window("7d", "%a %H:%M", ("seven_day", "sevenDay"), (payload, page, look))
+def _seven_day_segment(payload: dict[str, object], page: dict[str, object], look: StatusStyle) -> StatusSegment | None:
+    return _limit_segment("7d", "%a %H:%M", ("seven_day", "sevenDay"), (payload, page, look))
 
 
-def _window(
-    name: str, clock: str, keys: tuple[str, str], given: tuple[dict[str, object], dict[str, object], Look]
-) -> Segment | None:
+def _limit_segment(
+    name: str, clock: str, keys: tuple[str, str], given: tuple[dict[str, object], dict[str, object], StatusStyle]
+) -> StatusSegment | None:
     """A limit with its reset: the payload's own, else the one last seen in another session of this profile."""
     payload, page, look = given
-    percent, reset_s = _at(payload, "rate_limits", keys[0], "used_percentage"), 0.0
+    percent, reset_s = _value_at(payload, "rate_limits", keys[0], "used_percentage"), 0.0
     if isinstance(percent, int | float):
-        reset_s = _number(_at(payload, "rate_limits", keys[0], "resets_at"))
+        reset_s = _number_or_zero(_value_at(payload, "rate_limits", keys[0], "resets_at"))
     else:
-        percent = _at(page, "billing", "limits", keys[1], "usedPercent")
-        reset_s = _number(_at(page, "billing", "limits", keys[1], "resetsAt")) / 1000
+        percent = _value_at(page, "billing", "limits", keys[1], "usedPercent")
+        reset_s = _number_or_zero(_value_at(page, "billing", "limits", keys[1], "resetsAt")) / 1000
         if not isinstance(percent, int | float) or reset_s <= look.now_s:
             return None
     color = _RED if percent >= 90 else _YELLOW if percent >= 70 else _DIM
     until = f" until {time.strftime(clock, time.localtime(reset_s))}" if reset_s > look.now_s else ""
-    return Segment(f"{name} {percent:.0f}%{until}", f"{name} {percent:.0f}%", color)
+    return StatusSegment(f"{name} {percent:.0f}%{until}", f"{name} {percent:.0f}%", color)
 
 
-def _git(payload: dict[str, object], page: dict[str, object], _: Look) -> Segment | None:
-    folder = _text(_at(payload, "workspace", "current_dir")) or _text(payload.get("cwd"))
-    branch = _clean(_branch(folder) if os.path.isabs(folder) else "", 40)
+def _git_segment(payload: dict[str, object], page: dict[str, object], _: StatusStyle) -> StatusSegment | None:
+    folder = _text_or_empty(_value_at(payload, "workspace", "current_dir")) or _text_or_empty(payload.get("cwd"))
+    branch = _clean_text(_read_branch(folder) if os.path.isabs(folder) else "", 40)
     if not branch:
         return None
-    if _text(_at(page, "git", "branch")) == branch:
-        branch += "*" if _number(_at(page, "git", "dirty")) else ""
+    if _text_or_empty(_value_at(page, "git", "branch")) == branch:
+        branch += "*" if _number_or_zero(_value_at(page, "git", "dirty")) else ""
         for sign, key in (("↑", "ahead"), ("↓", "behind")):
-            count = int(_number(_at(page, "git", key)))
+            count = int(_number_or_zero(_value_at(page, "git", key)))
             branch += f"{sign}{count}" if count else ""
-    return Segment(branch, branch[:14], _DIM)
+    return StatusSegment(branch, branch[:14], _DIM)
 
 
-def _branch(folder: str) -> str:
+def _read_branch(folder: str) -> str:
     """The branch checked out, read off git's own file; nothing is run."""
     for _ in range(40):
         place = os.path.join(folder, ".git")
         if os.path.exists(place):
-            head = _read(os.path.join(place, "HEAD"))
-            if not head and (said := _read(place)).startswith("gitdir:"):
-                head = _read(os.path.join(folder, said[7:].strip(), "HEAD"))
+            head = _read_file(os.path.join(place, "HEAD"))
+            if not head and (said := _read_file(place)).startswith("gitdir:"):
+                head = _read_file(os.path.join(folder, said[7:].strip(), "HEAD"))
             return head.rpartition("refs/heads/")[2].strip() if "refs/heads/" in head else head.strip()[:8]
         if folder == os.path.dirname(folder):
             return ""
@@ -205,7 +215,7 @@ def _branch(folder: str) -> str:
     return ""
 
 
-def _read(path: str) -> str:
+def _read_file(path: str) -> str:
     try:
         file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -218,55 +228,55 @@ def _read(path: str) -> str:
         os.close(file)
 
 
-def _alerts(_: dict[str, object], page: dict[str, object], __: Look) -> Segment | None:
-    said = _at(page, "health", "issues")
-    issues = [_clean(_text(each), 40) for each in said if each] if isinstance(said, list) else []
+def _alerts_segment(_: dict[str, object], page: dict[str, object], __: StatusStyle) -> StatusSegment | None:
+    said = _value_at(page, "health", "issues")
+    issues = [_clean_text(_text_or_empty(each), 40) for each in said if each] if isinstance(said, list) else []
     if not issues:
         return None
-    critical = _at(page, "health", "status") == "critical"
-    return Segment("! " + ", ".join(issues[:3]), f"!{len(issues)}", _RED if critical else _YELLOW)
+    critical = _value_at(page, "health", "status") == "critical"
+    return StatusSegment("! " + ", ".join(issues[:3]), f"!{len(issues)}", _RED if critical else _YELLOW)
 
 
-def _project(payload: dict[str, object], _: dict[str, object], __: Look) -> Segment | None:
-    folder = _text(_at(payload, "workspace", "project_dir"))
-    return Segment(_clean(os.path.basename(folder), 30)) if folder else None
+def _project_segment(payload: dict[str, object], _: dict[str, object], __: StatusStyle) -> StatusSegment | None:
+    folder = _text_or_empty(_value_at(payload, "workspace", "project_dir"))
+    return StatusSegment(_clean_text(os.path.basename(folder), 30)) if folder else None
 
 
 _MAKERS = {
-    "profile": _profile,
-    "model": _model,
-    "context": _context,
-    "cost": _cost,
-    "burn": _burn,
-    "today": _today,
-    "forecast": _forecast,
-    "five": _five,
-    "week": _week,
-    "git": _git,
-    "alerts": _alerts,
-    "project": _project,
+    "profile": _profile_segment,
+    "model": _model_segment,
+    "context": _context_segment,
+    "cost": _cost_segment,
+    "burn": _burn_rate_segment,
+    "today": _today_segment,
+    "forecast": _forecast_segment,
+    "five": _five_hour_segment,
+    "week": _seven_day_segment,
+    "git": _git_segment,
+    "alerts": _alerts_segment,
+    "project": _project_segment,
 }
 
 
-def _fresh(page: dict[str, object], look: Look) -> bool:
-    return look.now_s - _number(_at(page, "billing", "lastFetched")) / 1000 < OLD_S
+def _is_fresh(page: dict[str, object], look: StatusStyle) -> bool:
+    return look.now_s - _number_or_zero(_value_at(page, "billing", "lastFetched")) / 1000 < OLD_S
 
 
-def _at(value: object, *keys: str) -> object:
+def _value_at(value: object, *keys: str) -> object:
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
     return value
 
 
-def _text(value: object) -> str:
+def _text_or_empty(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _number(value: object) -> float:
+def _number_or_zero(value: object) -> float:
     return float(value) if isinstance(value, int | float) and abs(value) < 1e15 else 0.0
 
 
-def _clean(text: str, most: int) -> str:
+def _clean_text(text: str, most: int) -> str:
     """Foreign text that can only be shown: no control, no reordering, no line end."""
     kept = "".join(letter if letter.isprintable() else "?" for letter in text[: most * 4]).strip()
     return kept if len(kept) <= most else kept[: most - 1] + "…"

@@ -32,7 +32,7 @@ _TOLD = ("model", "context_window", "rate_limits", "cost", "workspace", "version
 _TICKING = ("total_duration_ms", "total_api_duration_ms")
 
 
-def note(home: str, payload: dict[str, object], config_dir: str, at_ms: int) -> None:
+def append_payload(home: str, payload: dict[str, object], config_dir: str, at_ms: int) -> None:
     """Append the payload unless the last one said the same, or was a moment ago and cost as much.
 
     A response that was paid for is never left out: no other payload may follow it.
@@ -42,19 +42,22 @@ def note(home: str, payload: dict[str, object], config_dir: str, at_ms: int) -> 
         return
     folder = os.path.join(home, "sessions", AGENT, str(session))
     path = os.path.join(folder, "status.jsonl")
-    last, recent = _last(path, at_ms)
-    if last is not None and (_told(last) == _told(payload) or (recent and _spent(last) == _spent(payload))):
+    last, recent = _last_payload(path, at_ms)
+    if last is not None and (
+        _comparable_fields(last) == _comparable_fields(payload)
+        or (recent and _payload_cost(last) == _payload_cost(payload))
+    ):
         return
-    launch = _launch(config_dir)
+    launch = _launch_facts(config_dir)
     head = f'{{"v":1,"id":"{at_ms:x}-{os.urandom(8).hex()}","at_ms":{at_ms},"agent":"{AGENT}",'
     said = {name: value for name, value in payload.items() if name in _TOLD or name.endswith(("_id", "_path", "cwd"))}
-    line = head + f'"launch":{_written(launch)},"payload":{_written(said)}}}'
+    line = head + f'"launch":{_to_json(launch)},"payload":{_to_json(said)}}}'
     writing.make_dir(folder)
-    writing.append(path, line.encode("utf-8", "replace"), durable=False)
-    _mark(os.path.join(home, "live"), str(session), config_dir)
+    writing.append_line(path, line.encode("utf-8", "replace"), durable=False)
+    _mark_session(os.path.join(home, "live"), str(session), config_dir)
 
 
-def _last(path: str, at_ms: int) -> tuple[dict[str, object] | None, bool]:
+def _last_payload(path: str, at_ms: int) -> tuple[dict[str, object] | None, bool]:
     """The payload noted last, if there is one, and whether that was a moment ago."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -65,18 +68,18 @@ def _last(path: str, at_ms: int) -> tuple[dict[str, object] | None, bool]:
         tail = os.pread(file, TAIL_BYTES, max(0, told.st_size - TAIL_BYTES))
     finally:
         os.close(file)
-    record = recorder._decoded(tail.rstrip(b"\n").rpartition(b"\n")[2])  # noqa: SLF001
+    record = recorder._decode_json(tail.rstrip(b"\n").rpartition(b"\n")[2])  # noqa: SLF001
     payload = record.get("payload") if isinstance(record, dict) else None
     recent = 0 <= at_ms - told.st_mtime_ns // 1_000_000 < EVERY_MS
     return (payload if isinstance(payload, dict) and payload else None), recent
 
 
-def _spent(payload: dict[str, object]) -> object:
+def _payload_cost(payload: dict[str, object]) -> object:
     cost = payload.get("cost")
     return cost.get("total_cost_usd") if isinstance(cost, dict) else None
 
 
-def _told(payload: dict[str, object]) -> list[object]:
+def _comparable_fields(payload: dict[str, object]) -> list[object]:
     """What makes a payload news: not the clock."""
     told = [payload.get(name) for name in _TOLD]
     return [
@@ -85,26 +88,26 @@ def _told(payload: dict[str, object]) -> list[object]:
     ]
 
 
-def _launch(config_dir: str) -> dict[str, object]:
-    found: dict[str, object] = {"config_dir": config_dir, "account": _account(config_dir)}
+def _launch_facts(config_dir: str) -> dict[str, object]:
+    found: dict[str, object] = {"config_dir": config_dir, "account": _account_fingerprint(config_dir)}
     for name, variables in _NAMED.items():
         value = next((os.environ[variable] for variable in variables if os.environ.get(variable)), "")
         if recorder.is_safe(value) or name.startswith("tmux"):
             found[name] = value[: 200 if name == "tmux" else 64]
     pid = os.environ.get("CLAUDE_PID", "")
     if pid.isdecimal():
-        found["pid"], found["pid_started"] = int(pid), _started(pid)
+        found["pid"], found["pid_started"] = int(pid), _process_start_ticks(pid)
     return found
 
 
-def _account(config_dir: str) -> str:
+def _account_fingerprint(config_dir: str) -> str:
     """A print of who pays that stays the same for the same account, and says nothing else."""
     for variable, name in _CLOUDS.items():
         if os.environ.get(variable):
             return name
     for variable in _KEYS:
         if os.environ.get(variable):
-            return "key-" + _print(os.environ[variable])
+            return "key-" + _fingerprint_secret(os.environ[variable])
     for path in (os.path.join(config_dir, ".claude.json"), os.path.join(os.path.dirname(config_dir), ".claude.json")):
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -114,24 +117,24 @@ def _account(config_dir: str) -> str:
             data = os.read(file, ACCOUNTS_BYTES_MAX)
         finally:
             os.close(file)
-        words = [_string(data, name) for name in (b'"accountUuid"', b'"organizationUuid"')]
+        words = [_find_string(data, name) for name in (b'"accountUuid"', b'"organizationUuid"')]
         if words[0]:
-            return "oauth-" + _print("/".join(words))
+            return "oauth-" + _fingerprint_secret("/".join(words))
     return ""
 
 
-def _string(data: bytes, key: bytes) -> str:
+def _find_string(data: bytes, key: bytes) -> str:
     value = data.partition(key)[2][:200].lstrip(b" :\t\r\n")
     return value[1:].partition(b'"')[0].decode("ascii", "replace") if value.startswith(b'"') else ""
 
 
-def _print(secret: str) -> str:
+def _fingerprint_secret(secret: str) -> str:
     import _blake2  # noqa: PLC0415 - `hashlib` loads ten times as much
 
     return str(_blake2.blake2b(secret.encode("utf-8", "replace"), digest_size=6, person=b"flightlog").hexdigest())
 
 
-def _started(pid: str) -> int:
+def _process_start_ticks(pid: str) -> int:
     """When a process started, so that another one of its number is not taken for it."""
     try:
         file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -143,7 +146,7 @@ def _started(pid: str) -> int:
         os.close(file)
 
 
-def _mark(folder: str, session: str, config_dir: str) -> None:
+def _mark_session(folder: str, session: str, config_dir: str) -> None:
     """Leave the session's name where whoever gathers looks first; the content is where its agent lives."""
     writing.make_dir(folder)
     file = os.open(
@@ -155,14 +158,14 @@ def _mark(folder: str, session: str, config_dir: str) -> None:
         os.close(file)
 
 
-def _written(value: object) -> str:
+def _to_json(value: object) -> str:
     """JSON of what came out of JSON; `json` itself is not loaded."""
     if isinstance(value, str):
         return str(_json.encode_basestring_ascii(value))
     if isinstance(value, dict):
-        return "{" + ",".join(f"{_written(str(key))}:{_written(each)}" for key, each in value.items()) + "}"
+        return "{" + ",".join(f"{_to_json(str(key))}:{_to_json(each)}" for key, each in value.items()) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_written, value)) + "]"
+        return "[" + ",".join(map(_to_json, value)) + "]"
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     return repr(value)

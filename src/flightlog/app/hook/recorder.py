@@ -30,7 +30,7 @@ _CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 4096
 
 
-class _Strict:
+class _StrictJsonContext:
     """How the scanner of `json` reads; `int` refuses NaN and its kin, which are not JSON."""
 
     strict = True
@@ -43,10 +43,10 @@ def main(arguments: list[str]) -> None:
     """Record what stands on stdin, then start a settle when the event asks for one."""
     os.umask(0o077)
     home = writing.find_data_dir(os.environ)
-    _let_go_after(HARD_STOP_S, home)
+    _release_agent_after(HARD_STOP_S, home)
     agent = next((word for word in arguments if is_safe(word)), "claude-code")
     try:
-        recorded = record(home, agent, time.time_ns() // 1_000_000)
+        recorded = record_event(home, agent, time.time_ns() // 1_000_000)
     except Exception:  # noqa: BLE001 - the hook's main: a loss is counted and the agent goes on
         writing.count_lost(home)
         return
@@ -59,26 +59,26 @@ def main(arguments: list[str]) -> None:
     if event in SAVE and cwd and os.path.exists(os.path.join(home, "tracked")):
         import tracking  # type: ignore[import-not-found]  # noqa: PLC0415 - nobody pays who did not ask for it
 
-        if root := tracking.root(home, cwd):
+        if root := tracking.find_tracked_root(home, cwd):
             _stop_after(SAVE_S)
-            tracking.save(root, session, call, lane)
-    if event in SETTLE or (event in CAPTURE and collects(cwd)):
+            tracking.save_tree(root, session, call, lane)
+    if event in SETTLE or (event in CAPTURE and collects_rows(cwd)):
         import gate  # type: ignore[import-not-found]  # noqa: PLC0415 - most events need none
 
         waits = "--inline" in arguments and event in SETTLE
         patience_s = gate.PATIENCE_S.get(event, gate.PATIENCE_OTHERS_S) if waits else 0.0
         _stop_after(HARD_STOP_S + patience_s)
-        gate.settle(directory, gate.command(session), patience_s)
+        gate.run_settle_once(directory, gate.settle_command(session), patience_s)
 
 
-def record(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str, str] | None:
+def record_event(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str, str] | None:
     """Record one event from stdin; its session, name, directory, tool call and thread, or None when nothing came."""
-    data, is_whole = _read(LINE_BYTES_MAX)
+    data, is_whole = _read_stdin(LINE_BYTES_MAX)
     if not data:
         return None
-    payload = _decoded(data) if is_whole else None
-    names = payload if isinstance(payload, dict) else _glimpsed(data)
-    session, event = _session(names.get("session_id")), _event(names.get("hook_event_name"))
+    payload = _decode_json(data) if is_whole else None
+    names = payload if isinstance(payload, dict) else _scan_for_names(data)
+    session, event = _safe_session_name(names.get("session_id")), _safe_event_name(names.get("hook_event_name"))
     stamp = f"{at_ms:x}-{os.urandom(8).hex()}"
     start = f'{{"v":1,"id":"{stamp}","at_ms":{at_ms},"agent":"{agent}","event":"{event}",'.encode()
     if payload is not None:
@@ -92,9 +92,9 @@ def record(home: str, agent: str, at_ms: int) -> tuple[str, str, str, str, str] 
         writing.make_dir(directory)
         writing.add_lost(os.path.join(home, "lost"), 0)
     line = start + (f'"truncated":true,"spool":"{spool}"'.encode() if spool else body) + b"}"
-    writing.append(os.path.join(directory, "hooks.jsonl"), line, durable=event in SETTLE)
+    writing.append_line(os.path.join(directory, "hooks.jsonl"), line, durable=event in SETTLE)
     if spool:
-        _spool(os.path.join(home, "spool"), spool, data)
+        _spool_payload(os.path.join(home, "spool"), spool, data)
     cwd, call, lane = (names.get(name) for name in ("cwd", "tool_use_id", "agent_id"))
     told = [each if isinstance(each, str) and "\0" not in each else "" for each in (cwd, call, lane)]
     return session, event, told[0], told[1][:200], told[2][:200]
@@ -104,10 +104,10 @@ def _note_project(directory: str, project: str) -> None:
     """Leave, once for a session, the repository whose own settings call this hook: consent to write rows there."""
     path = os.path.join(directory, "own-hook")
     if not os.path.exists(path):
-        writing.append(path, os.fsencode(project), durable=False)
+        writing.append_line(path, os.fsencode(project), durable=False)
 
 
-def collects(folder: str) -> bool:
+def collects_rows(folder: str) -> bool:
     """Whether the repository that holds `folder` collects training rows: the rule of `app.collecting`, in short."""
     while folder and os.path.isabs(folder):
         if os.path.exists(os.path.join(folder, ".git")):
@@ -125,7 +125,7 @@ def is_safe(name: object) -> bool:
     return all(letter in _LETTERS or letter in "._-" for letter in name)
 
 
-def _read(limit: int) -> tuple[bytes, bool]:
+def _read_stdin(limit: int) -> tuple[bytes, bool]:
     """Read stdin up to `limit` bytes and say whether that was all."""
     chunks: list[bytes] = []
     size = 0
@@ -138,18 +138,18 @@ def _read(limit: int) -> tuple[bytes, bool]:
     return b"".join(chunks), False
 
 
-def _decoded(data: bytes) -> object:
+def _decode_json(data: bytes) -> object:
     """The JSON value in `data`; None when it is not one."""
     try:
         text = data.decode().strip()
-        value, end = _json.make_scanner(_Strict)(text, 0)  # type: ignore[arg-type]
+        value, end = _json.make_scanner(_StrictJsonContext)(text, 0)  # type: ignore[arg-type]
     except (ValueError, StopIteration, RecursionError, SystemError):
         # SystemError: the scanner looks for the error of `json`, which nobody loaded.
         return None
     return value if end == len(text) else None
 
 
-def _glimpsed(data: bytes) -> dict[str, str]:
+def _scan_for_names(data: bytes) -> dict[str, str]:
     """The names in a payload that could not be read whole; agents write them first."""
     head, found = data[:_HEAD_BYTES].decode("utf-8", "replace"), {}
     for key in ("session_id", "hook_event_name"):
@@ -158,7 +158,7 @@ def _glimpsed(data: bytes) -> dict[str, str]:
     return found
 
 
-def _session(name: object) -> str:
+def _safe_session_name(name: object) -> str:
     if is_safe(name):
         return str(name)
     if not isinstance(name, str) or not name:
@@ -168,11 +168,11 @@ def _session(name: object) -> str:
     return "sha256-" + hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _event(name: object) -> str:
+def _safe_event_name(name: object) -> str:
     return str(name) if is_safe(name) else "unknown"
 
 
-def _spool(directory: str, name: str, data: bytes) -> None:
+def _spool_payload(directory: str, name: str, data: bytes) -> None:
     """Put a payload too long for a line, and the rest of stdin, into a file; `.part` until it is whole."""
     writing.make_dir(directory)
     path = os.path.join(directory, name)
@@ -185,7 +185,7 @@ def _spool(directory: str, name: str, data: bytes) -> None:
     os.rename(path + ".part", path)
 
 
-def _let_go_after(seconds: float, home: str) -> None:
+def _release_agent_after(seconds: float, home: str) -> None:
     """Let the agent go on after `seconds`: the record is finished behind its back, or counted as lost.
 
     Disks stall for seconds when others sync; that is no reason to lose a record, nor to wait for it.

@@ -23,10 +23,12 @@ def main(arguments: list[str]) -> None:
     os.umask(0o077)
     printed: list[bool] = []
     _stop_after(HARD_STOP_S, printed)
-    payload = _payload()
+    payload = _read_payload()
     now_s = time.time()
-    page = _page(payload)
-    shown = line.render(payload, page, line.Look(_width(arguments), not os.environ.get("NO_COLOR"), now_s))
+    page = _read_live_state(payload)
+    shown = line.render_line(
+        payload, page, line.StatusStyle(_terminal_width(arguments), not os.environ.get("NO_COLOR"), now_s)
+    )
     branch_shown = shown or "flightlog"
     os.write(1, branch_shown.encode("utf-8", "replace") + b"\n")
     printed.append(True)
@@ -34,7 +36,7 @@ def main(arguments: list[str]) -> None:
         import noting  # type: ignore[import-not-found]  # noqa: PLC0415 - printed first, noted second
         import writing  # type: ignore[import-not-found]  # noqa: PLC0415 - as above
 
-        noting.note(writing.find_data_dir(os.environ), payload, config_dir(payload), int(now_s * 1000))
+        noting.append_payload(writing.find_data_dir(os.environ), payload, config_dir(payload), int(now_s * 1000))
 
 
 def config_dir(payload: dict[str, object]) -> str:
@@ -48,13 +50,13 @@ def config_dir(payload: dict[str, object]) -> str:
     return os.path.expanduser(given or "~/.claude")
 
 
-def _payload() -> dict[str, object]:
-    data, _ = recorder._read(PAYLOAD_BYTES_MAX)  # noqa: SLF001 - the scripts are one program in several files
-    value = recorder._decoded(data)  # noqa: SLF001
+def _read_payload() -> dict[str, object]:
+    data, _ = recorder._read_stdin(PAYLOAD_BYTES_MAX)  # noqa: SLF001 - the scripts are one program in several files
+    value = recorder._decode_json(data)  # noqa: SLF001
     return value if isinstance(value, dict) else {}
 
 
-def _page(payload: dict[str, object]) -> dict[str, object]:
+def _read_live_state(payload: dict[str, object]) -> dict[str, object]:
     """What was gathered about this session, or about all of them when it is new."""
     folder = os.path.join(config_dir(payload), "session-health")
     session = payload.get("session_id")
@@ -65,7 +67,7 @@ def _page(payload: dict[str, object]) -> dict[str, object]:
         except OSError:
             continue
         try:
-            value = recorder._decoded(os.read(file, PAGE_BYTES_MAX))  # noqa: SLF001
+            value = recorder._decode_json(os.read(file, PAGE_BYTES_MAX))  # noqa: SLF001
         finally:
             os.close(file)
         if isinstance(value, dict):
@@ -73,7 +75,7 @@ def _page(payload: dict[str, object]) -> dict[str, object]:
     return {}
 
 
-def _width(arguments: list[str]) -> int:
+def _terminal_width(arguments: list[str]) -> int:
     """The columns there are: told, else of the terminal the agent runs in."""
     said = [word.partition("=")[2] for word in arguments if word.startswith("--width=")]
     for text in [*said, os.environ.get("FLIGHTLOG_STATUSLINE_WIDTH", ""), os.environ.get("COLUMNS", "")]:

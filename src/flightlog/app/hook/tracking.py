@@ -12,7 +12,7 @@ import gate  # type: ignore[import-not-found]
 LIST = "tracked"
 
 
-def root(home: str, folder: str) -> str:
+def find_tracked_root(home: str, folder: str) -> str:
     """The directory on the list that holds `folder`; empty when there is none."""
     try:
         file = os.open(os.path.join(home, LIST), os.O_RDONLY)
@@ -26,11 +26,11 @@ def root(home: str, folder: str) -> str:
     return max(held, key=len, default="")
 
 
-def save(folder: str, session: str, call: str, lane: str) -> None:
+def save_tree(folder: str, session: str, call: str, lane: str) -> None:
     """Save the tree, and wait until that is done."""
     program = [sys.executable, "-P", "-m", "flightlog.app.snapshot", folder, session, call, lane]
-    os.waitpid(os.posix_spawn(program[0], program, gate.kept(), file_actions=_silent()), 0)
+    os.waitpid(os.posix_spawn(program[0], program, gate.child_environment(), file_actions=_null_file_actions()), 0)
 
 
-def _silent() -> list[tuple[int, int, str, int, int]]:
+def _null_file_actions() -> list[tuple[int, int, str, int, int]]:
     return [(os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)]

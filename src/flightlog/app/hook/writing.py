@@ -34,20 +34,20 @@ def find_own_dir(given: str, usual: str) -> str:
     return os.path.join(os.path.expanduser(given.strip()), "flightlog")
 
 
-def append(path: str, line: bytes, *, durable: bool) -> None:
+def append_line(path: str, line: bytes, *, durable: bool) -> None:
     """Append `line`, to a shard of our own when `path` cannot be locked."""
     for _ in range(_TRIES_MAX):
         file = os.open(path, _FLAGS, 0o600)
         try:
-            if not _locked(file):
+            if not _try_lock(file):
                 break
             if _is_at(file, path):
-                return _append(file, os.path.dirname(path), line, durable=durable)
+                return _append_to_file(file, os.path.dirname(path), line, durable=durable)
         finally:
             os.close(file)
     file = os.open(f"{path}.{os.getpid()}-{time.time_ns():x}.shard.jsonl", _FLAGS | os.O_EXCL, 0o600)
     try:
-        return _append(file, os.path.dirname(path), line, durable=durable)
+        return _append_to_file(file, os.path.dirname(path), line, durable=durable)
     finally:
         os.close(file)
 
@@ -83,7 +83,7 @@ def _is_at(file: int, path: str) -> bool:
         return False
 
 
-def _append(file: int, directory: str, line: bytes, *, durable: bool) -> None:
+def _append_to_file(file: int, directory: str, line: bytes, *, durable: bool) -> None:
     size = os.fstat(file).st_size
     if size == 0:
         # Before the first byte, so that a file that holds bytes has a name that survives a power cut.
@@ -103,7 +103,7 @@ def _append(file: int, directory: str, line: bytes, *, durable: bool) -> None:
         raise
 
 
-def _locked(file: int) -> bool:
+def _try_lock(file: int) -> bool:
     """Lock `file`; False where locks do not work, or where somebody holds it too long."""
     end = time.monotonic() + LOCK_WAIT_S
     while True:
@@ -125,7 +125,7 @@ def add_lost(path: str, more: int) -> None:
     """Add to the number in `path`; it is overwritten in place, which works on a full disk too."""
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        _locked(file)
+        _try_lock(file)
         counted = os.pread(file, 20, 0)
         if more or not counted:
             os.pwrite(file, b"%020d\n" % (more + int(counted or 0)), 0)

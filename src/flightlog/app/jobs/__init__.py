@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from flightlog.model.errors import Invalid
-from flightlog.model.jobs import Job, Jobs
+from flightlog.model.jobs import Job, JobExecutor
 from flightlog.model.runtime import JobExecutors
 
 if TYPE_CHECKING:
@@ -18,25 +18,25 @@ def executors(on: str) -> JobExecutors:
     """Return what opens executors at the place a person names: `local`, or the address of a Dask scheduler."""
 
     def open_in_thread(parallel: int) -> AbstractContextManager[Callable[[Job], "Future[bytes]"]]:
-        from flightlog.app.jobs.desk import desk  # noqa: PLC0415 - few commands have jobs
+        from flightlog.app.jobs.desk import open_job_queue  # noqa: PLC0415 - few commands have jobs
 
-        return desk(on, parallel)
+        return open_job_queue(on, parallel)
 
-    return JobExecutors(on == LOCAL, lambda parallel: place(on, parallel), open_in_thread)
+    return JobExecutors(on == LOCAL, lambda parallel: open_executor(on, parallel), open_in_thread)
 
 
 @asynccontextmanager
-async def place(on: str, parallel: int) -> AsyncIterator[Jobs]:
+async def open_executor(on: str, parallel: int) -> AsyncIterator[JobExecutor]:
     """Open the place a person names: `local`, or the address of a Dask scheduler."""
     if on == LOCAL:
-        from flightlog.app.jobs.local import local  # noqa: PLC0415 - a cluster needs none of it
+        from flightlog.app.jobs.local import open_local_executor  # noqa: PLC0415 - a cluster needs none of it
 
-        async with local(parallel) as here:
+        async with open_local_executor(parallel) as here:
             yield here
     elif on.startswith(("tcp://", "tls://", "ws://", "wss://")):
-        from flightlog.app.jobs.cluster import cluster  # noqa: PLC0415 - an extra
+        from flightlog.app.jobs.cluster import connect_cluster  # noqa: PLC0415 - an extra
 
-        async with cluster(on) as there:
+        async with connect_cluster(on) as there:
             yield there
     else:
         raise Invalid(f"not a place for jobs: {on[:80]!r}", hint="write `local` or `tcp://scheduler:8786`")

@@ -13,14 +13,14 @@ from typing import Any
 
 from flightlog.app.jobs.works import carry_out
 from flightlog.model.errors import FlightlogError, Unavailable
-from flightlog.model.extras import optional
-from flightlog.model.jobs import Job, Lost
+from flightlog.model.extras import optional_import
+from flightlog.model.jobs import Job, JobError
 
 _CONNECT_S = 20.0
 _SAME = "install the same flightlog on every worker: pip install 'flightlog[scale]'"
 
 
-class Cluster:
+class DaskExecutor:
     """The workers behind one scheduler."""
 
     def __init__(self, client: Any) -> None:
@@ -33,15 +33,15 @@ class Cluster:
         from distributed import KilledWorker  # noqa: PLC0415 - an extra
 
         future = self._client.submit(
-            carry_out, job.work, job.payload, self._share(job.shared), key=job.key, pure=True, retries=0
+            carry_out, job.work, job.payload, self._share_bytes(job.shared), key=job.key, pure=True, retries=0
         )
         try:
             result = await future
         except KilledWorker as error:
-            raise Lost(f"it took several workers down: {error}"[:500]) from error
+            raise JobError(f"it took several workers down: {error}"[:500]) from error
         except asyncio.CancelledError:
             if future.status == "cancelled":
-                raise Lost("the cluster lost it") from None
+                raise JobError("the cluster lost it") from None
             await future.cancel()
             raise
         except FlightlogError:
@@ -53,20 +53,20 @@ class Cluster:
         assert isinstance(result, bytes), "a job's result is bytes"
         return result
 
-    def _share(self, data: bytes) -> Any:
+    def _share_bytes(self, data: bytes) -> Any:
         """Bytes that many jobs have in common, as a task that any worker can make again."""
         if not data:
             return data
         name = hashlib.sha256(data).hexdigest()[:32]
         if name not in self._shared:
-            self._shared[name] = self._client.submit(_same, data, key=f"flightlog-shared-{name}", pure=True)
+            self._shared[name] = self._client.submit(_return_bytes, data, key=f"flightlog-shared-{name}", pure=True)
         return self._shared[name]
 
 
 @asynccontextmanager
-async def cluster(address: str, connect_s: float = _CONNECT_S) -> AsyncIterator[Cluster]:
+async def connect_cluster(address: str, connect_s: float = _CONNECT_S) -> AsyncIterator[DaskExecutor]:
     """Connect to a scheduler."""
-    with optional():
+    with optional_import():
         from distributed import Client  # noqa: PLC0415 - an extra
     try:
         open_client: Any = Client
@@ -75,10 +75,10 @@ async def cluster(address: str, connect_s: float = _CONNECT_S) -> AsyncIterator[
         hint = "start one, as docs/how-to/run-on-a-cluster.md says: dask scheduler"
         raise Unavailable(f"no scheduler answers at {address[:80]}: {type(error).__name__}", hint=hint) from error
     try:
-        yield Cluster(client)
+        yield DaskExecutor(client)
     finally:
         await client.close()
 
 
-def _same(data: bytes) -> bytes:
+def _return_bytes(data: bytes) -> bytes:
     return data

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 
-from flightlog.app.jobs import place
+from flightlog.app.jobs import open_executor
 from flightlog.model.jobs import Job
 
 _THREADS = 8
 
 
 @contextmanager
-def desk(on: str, parallel: int = _THREADS) -> Iterator[Callable[[Job], "Future[bytes]"]]:
+def open_job_queue(on: str, parallel: int = _THREADS) -> Iterator[Callable[[Job], "Future[bytes]"]]:
     """Open a place for the length of a block; the value takes jobs."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="jobs", daemon=True)
     thread.start()
-    there = place(on, parallel)
+    there = open_executor(on, parallel)
     try:
         jobs = asyncio.run_coroutine_threadsafe(there.__aenter__(), loop).result()
         try:

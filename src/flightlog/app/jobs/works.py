@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from flightlog.agents.namespace import leash
+from flightlog.agents.namespace import parent_death_prefix
 from flightlog.model.errors import Invalid, Unavailable
 
 Work = Callable[[bytes], bytes]
@@ -20,16 +20,16 @@ SAMPLE = "sample"
 def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
     """Carry a job out, on a worker."""
     if work == SAMPLE:
-        from flightlog.lab.resampling.sending import sent_alone  # noqa: PLC0415 - a worker imports what it does
+        from flightlog.lab.resampling.sending import run_send_job  # noqa: PLC0415 - a worker imports what it does
 
-        return sent_alone(payload, shared, os.environ)
+        return run_send_job(payload, shared, os.environ)
     if work not in ALONE:
         raise Invalid(
             f"this worker knows no work named {work[:40]!r}",
             hint="install the same flightlog on every worker: pip install 'flightlog[scale]'",
         )
     # It dies with the thread that waits for it, and so with the worker.
-    words = [*leash(os.environ.get("PATH", os.defpath)), sys.executable, "-m", "flightlog.app.jobs", work]
+    words = [*parent_death_prefix(os.environ.get("PATH", os.defpath)), sys.executable, "-m", "flightlog.app.jobs", work]
     done = subprocess.run(words, input=payload + shared, capture_output=True, check=False)
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace")[-2000:]
@@ -38,36 +38,36 @@ def carry_out(work: str, payload: bytes, shared: bytes) -> bytes:
     return done.stdout
 
 
-def session(payload: bytes) -> bytes:
+def run_session_job(payload: bytes) -> bytes:
     """Carry one session of a run out, in the run's directory."""
     from flightlog.app import lab, open_runtime  # noqa: PLC0415 - a worker imports what it does
-    from flightlog.lab.running.elsewhere import session_carried_out  # noqa: PLC0415 - as above
+    from flightlog.lab.running.elsewhere import execute_session_job  # noqa: PLC0415 - as above
 
     runtime = open_runtime()
     # The process that sent the job has asked for consent, here and below.
-    return session_carried_out(payload, lab.prepare_run(runtime, lambda *_: None, permit=lambda *_: None))
+    return execute_session_job(payload, lab.prepare_run(runtime, lambda *_: None, permit=lambda *_: None))
 
 
-def replay(payload: bytes) -> bytes:
+def run_replay_job(payload: bytes) -> bytes:
     """Carry one branch out; one that was in flight when its worker died is tried once more."""
     from flightlog.app import lab, open_runtime  # noqa: PLC0415 - a worker imports what it does
-    from flightlog.lab.replaying.branch import carry_on  # noqa: PLC0415 - as above
+    from flightlog.lab.replaying.branch import continue_any_run  # noqa: PLC0415 - as above
 
     runtime = open_runtime()
     path = Path(payload.decode())
-    book = lab.open_book(runtime, path.parent, str(path))
+    book = lab.open_run(runtime, path.parent, str(path))
     if book.state.ended is None:
         here = lab.prepare_run(runtime, lambda *_: None, permit=lambda *_: None)
-        carry_on(book, here, again=bool(book.state.in_flight))
+        continue_any_run(book, here, again=bool(book.state.in_flight))
     return b""
 
 
-def archive(payload: bytes) -> bytes:
+def run_archive_job(payload: bytes) -> bytes:
     """Make something of a few sessions of the archive."""
     from flightlog.app import open_runtime  # noqa: PLC0415 - a worker imports what it does
-    from flightlog.app.whole_archive import carried_out  # noqa: PLC0415 - as above
+    from flightlog.app.whole_archive import run_archive_chunk  # noqa: PLC0415 - as above
 
-    return carried_out(open_runtime(), payload)
+    return run_archive_chunk(open_runtime(), payload)
 
 
-ALONE: dict[str, Work] = {"session": session, "replay": replay, "archive": archive}
+ALONE: dict[str, Work] = {"session": run_session_job, "replay": run_replay_job, "archive": run_archive_job}

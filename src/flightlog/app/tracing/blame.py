@@ -10,12 +10,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.app.tracing.ground import Ground
-from flightlog.model.address import parse
+from flightlog.app.tracing.ground import TraceContext
+from flightlog.model.address import parse_address
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.session import Session
-from flightlog.model.text import counted
-from flightlog.sources.git.lines import Blamed, blame
+from flightlog.model.text import pluralize
+from flightlog.sources.git.lines import CommittedLine, blame_lines
 from flightlog.store.git.command import GitError
 from flightlog.views.session.edits import LineEdit, count_matching_lines, find_commits, fingerprint_lines
 from flightlog.views.session.timeline import iter_turns
@@ -24,7 +24,7 @@ _SLACK_MS = 5_000
 LINES_MAX = 100_000
 
 
-class Line(Struct, frozen=True):
+class BlameLine(Struct, frozen=True):
     """A line, and where it comes from; empty fields are not known."""
 
     number: int
@@ -37,7 +37,7 @@ class Line(Struct, frozen=True):
     how: str = "no recorded edit holds this line"
 
 
-def blamed(written: Path, first: int, last: int, ground: Ground) -> list[Line]:
+def attribute_lines(written: Path, first: int, last: int, ground: TraceContext) -> list[BlameLine]:
     """Say who wrote lines `first` to `last` of a file; 0 for `last` is the end of it."""
     try:
         body = written.read_text("utf-8", errors="replace")
@@ -48,67 +48,69 @@ def blamed(written: Path, first: int, last: int, ground: Ground) -> list[Line]:
     last = last or len(lines)
     if not 1 <= first <= last <= len(lines):
         raise Invalid(
-            f"{written.name} has {counted(len(lines), 'line')}", hint=f"flightlog blame {written}:1-{len(lines)}"
+            f"{written.name} has {pluralize(len(lines), 'line')}", hint=f"flightlog blame {written}:1-{len(lines)}"
         )
-    path = ground.path(written)
+    path = ground.relative_path(written)
     marks = fingerprint_lines(lines)
-    own = [edit for _, edits in ground.every_edit for edit in edits if edit.path in {path, str(written.resolve())}]
-    known = {each.number: each for each in _committed(ground, path, first, last)}
+    own = [edit for _, edits in ground.all_edits for edit in edits if edit.path in {path, str(written.resolve())}]
+    known = {each.number: each for each in _blame_with_git(ground, path, first, last)}
     return [
-        _line(known.get(number) or Blamed(number, lines[number - 1], "", 0), marks, own, ground)
+        _attribute_line(known.get(number) or CommittedLine(number, lines[number - 1], "", 0), marks, own, ground)
         for number in range(first, last + 1)
     ]
 
 
-def _committed(ground: Ground, path: str, first: int, last: int) -> list[Blamed]:
+def _blame_with_git(ground: TraceContext, path: str, first: int, last: int) -> list[CommittedLine]:
     """What git says; nothing for a file it does not know."""
     if ground.repository is None:
         return []
     try:
-        return blame(ground.repository, path, first, last)
+        return blame_lines(ground.repository, path, first, last)
     except GitError:
         return []
 
 
-def _line(told: Blamed, marks: Sequence[str], own: Sequence[LineEdit], ground: Ground) -> Line:
+def _attribute_line(
+    told: CommittedLine, marks: Sequence[str], own: Sequence[LineEdit], ground: TraceContext
+) -> BlameLine:
     before = told.at_ms + _SLACK_MS if told.commit else float("inf")
     found = [
         (count_matching_lines(edit, marks, told.number - 1), edit.at_ms, edit) for edit in own if edit.at_ms <= before
     ]
     found = [each for each in found if each[0]]
     if not found:
-        return _unwritten(told, ground)
+        return _attribute_to_commit(told, ground)
     _, _, edit = max(found, key=lambda each: each[:2])
     how = "the recorded edit that holds this line"
-    at = parse(edit.at)
-    prompt = _prompt(ground.session(at.session), at.lane, at.turn)
-    return Line(told.number, told.text, told.commit, edit.at, edit.address, prompt, edit.at_ms, how)
+    at = parse_address(edit.at)
+    prompt = _turn_prompt(ground.find_session(at.session), at.lane, at.turn)
+    return BlameLine(told.number, told.text, told.commit, edit.at, edit.address, prompt, edit.at_ms, how)
 
 
-def _unwritten(told: Blamed, ground: Ground) -> Line:
+def _attribute_to_commit(told: CommittedLine, ground: TraceContext) -> BlameLine:
     """No edit holds it: a command may have written it, in the session that made its commit."""
     for name in ground.archive.recordings if told.commit else ():
-        if not _mentions(ground, name, told.commit):
+        if not _mentions_commit(ground, name, told.commit):
             continue
-        session = ground.session(name)
+        session = ground.find_session(name)
         made = find_commits(session) if session else {}
         step = next((at for short, at in made.items() if told.commit.startswith(short)), "")
         if step:
-            at = parse(step)
+            at = parse_address(step)
             how = "no recorded edit holds this line; this step made its commit"
-            return Line(
-                told.number, told.text, told.commit, step, "", _prompt(session, at.lane, at.turn), told.at_ms, how
+            return BlameLine(
+                told.number, told.text, told.commit, step, "", _turn_prompt(session, at.lane, at.turn), told.at_ms, how
             )
-    return Line(told.number, told.text, told.commit, at_ms=told.at_ms)
+    return BlameLine(told.number, told.text, told.commit, at_ms=told.at_ms)
 
 
-def _mentions(ground: Ground, session: str, commit: str) -> bool:
-    from flightlog.sources.claude_code.grep import places  # noqa: PLC0415 - few lines need it
+def _mentions_commit(ground: TraceContext, session: str, commit: str) -> bool:
+    from flightlog.sources.claude_code.grep import find_lines  # noqa: PLC0415 - few lines need it
 
     files = ground.archive.recordings[session].files
-    return any(True for file in files for _ in places(file.path, commit[:7]))
+    return any(True for file in files for _ in find_lines(file.path, commit[:7]))
 
 
-def _prompt(session: Session | None, lane: str, turn: int) -> str:
+def _turn_prompt(session: Session | None, lane: str, turn: int) -> str:
     own = iter_turns(session) if session else ()
     return next((each.text for name, each in own if (name, each.number) == (lane, turn)), "")

@@ -9,27 +9,26 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flightlog.app import lab, loop_look
-from flightlog.app.retro import look, project_of
+from flightlog.app.retro import project_of, read_analysis_and_board
 from flightlog.archive.door import Archive, Progress, open_archive
-from flightlog.dataset.book import read_book
+from flightlog.dataset.book import read_dataset
 from flightlog.dataset.layout import TRACKED
-from flightlog.dataset.links import Rows
-from flightlog.lab.links import Runs
-from flightlog.loop.links import Tasks
+from flightlog.dataset.links import DatasetLinks
+from flightlog.lab.links import RunLinks
+from flightlog.loop.links import TaskLinks
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
-from flightlog.model.links import Link, Offer
+from flightlog.model.links import LinkProvider, TraceLink
 from flightlog.model.runtime import Runtime
 from flightlog.model.session import Session
 from flightlog.privacy.trust import is_trusted
-from flightlog.retro.links import Lookback
-from flightlog.sources.claude_code.grep import places
-from flightlog.sources.git.repository import Repository
-from flightlog.sources.git.repository import find as find_repository
+from flightlog.retro.links import RetroLinks
+from flightlog.sources.claude_code.grep import find_lines
+from flightlog.sources.git.repository import Repository, find_repository
 from flightlog.views.session.edits import LineEdit, edits_of_session
 from flightlog.views.session.timeline import iter_steps
 
 
-class Ground:
+class TraceContext:
     """A project and the recordings of this machine."""
 
     def __init__(
@@ -56,33 +55,33 @@ class Ground:
         return str(self.folder.resolve())
 
     @functools.cached_property
-    def runs(self) -> Runs:
+    def runs(self) -> RunLinks:
         """The runs here."""
-        return Runs(lab.open_books(self._runtime, self.folder / lab.RUNS), self._runtime.program_path)
+        return RunLinks(lab.open_runs(self._runtime, self.folder / lab.RUNS), self._runtime.program_path)
 
     @functools.cached_property
-    def offers(self) -> tuple[Offer, ...]:
+    def link_providers(self) -> tuple[LinkProvider, ...]:
         """What the rooms offer: one line for each."""
         return (
             self.runs,
-            Tasks(loop_look.all_sessions(self._runtime, self.folder)),
-            Rows(read_book(self.folder / TRACKED)),
-            Lookback(*look(self._runtime, self.folder)),
-            Requests(self.archive),
+            TaskLinks(loop_look.all_sessions(self._runtime, self.folder)),
+            DatasetLinks(read_dataset(self.folder / TRACKED)),
+            RetroLinks(*read_analysis_and_board(self._runtime, self.folder)),
+            RequestLinks(self.archive),
         )
 
     @functools.cache  # noqa: B019 - a ground lives as long as one question
-    def session(self, name: str) -> Session | None:
+    def find_session(self, name: str) -> Session | None:
         """Tell a session, recorded by the agent or in a run; None when it is not on record."""
         if name in self.archive.recordings:
-            return self.archive.session(name)
-        return self.runs.session(name)
+            return self.archive.read_session(name)
+        return self.runs.read_session(name)
 
-    def named(self, written: str) -> str:
+    def resolve_session_id(self, written: str) -> str:
         """Return the full id of the one session that begins with `written`."""
-        of_runs = self.runs.starting(written)
+        of_runs = self.runs.sessions_starting_with(written)
         try:
-            found = {self.archive.find(written).session, *of_runs}
+            found = {self.archive.find_recording(written).session, *of_runs}
         except NotFound:
             found = set(of_runs)
         if len(found) > 1:
@@ -91,29 +90,29 @@ class Ground:
             raise NotFound(f"no session begins with {written!r}", hint="flightlog session list")
         return found.pop()
 
-    def edits(self, session: Session) -> tuple[LineEdit, ...]:
+    def edits_of_session(self, session: Session) -> tuple[LineEdit, ...]:
         """Return what a session wrote; paths inside the project are as the project names them."""
-        own = self.runs.edits(session)
+        own = self.runs.edits_of_session(session)
         if own is None:
-            known = dict(self.archive.edits([session.id]))
+            known = dict(self.archive.iter_edits([session.id]))
             own = known.get(session.id, edits_of_session(session))
-        return tuple(self._here(edit, session.cwd) for edit in own)
+        return tuple(self._to_project_path(edit, session.cwd) for edit in own)
 
     @functools.cached_property
-    def every_edit(self) -> tuple[tuple[str, tuple[LineEdit, ...]], ...]:
+    def all_edits(self) -> tuple[tuple[str, tuple[LineEdit, ...]], ...]:
         """What every session wrote, session by session; what lies outside the project keeps its path."""
-        found = self.archive.edits(progress=self._progress)
-        told = [(session, tuple(self._here(edit, "") for edit in own)) for session, own in found]
-        for name in self.runs.starting(""):
-            session = self.session(name)
-            told += [(name, self.edits(session))] if session is not None else []
+        found = self.archive.iter_edits(progress=self._progress)
+        told = [(session, tuple(self._to_project_path(edit, "") for edit in own)) for session, own in found]
+        for name in self.runs.sessions_starting_with(""):
+            session = self.find_session(name)
+            told += [(name, self.edits_of_session(session))] if session is not None else []
         return tuple(told)
 
-    def path(self, written: Path) -> str:
+    def relative_path(self, written: Path) -> str:
         """Return a file's path as the project names it."""
         return os.path.relpath(written.resolve(), self.folder.resolve())
 
-    def _here(self, edit: LineEdit, cwd: str) -> LineEdit:
+    def _to_project_path(self, edit: LineEdit, cwd: str) -> LineEdit:
         top = self._top
         path = edit.path if edit.path.startswith("/") else f"{cwd.rstrip('/')}/{edit.path}"
         if path.startswith(f"{top}/"):
@@ -121,34 +120,34 @@ class Ground:
         return edit
 
 
-class Requests:
+class RequestLinks:
     """The requests that transcripts name."""
 
     def __init__(self, archive: Archive) -> None:
         """Look in the recordings of `archive`."""
         self._archive = archive
 
-    def find(self, written: str) -> Iterator[Link]:
+    def find_links(self, written: str) -> Iterator[TraceLink]:
         """Yield the request of that id; every transcript is searched for it."""
         if not written.startswith("req_"):
             return
         for recording in self._archive.recordings.values():
-            if any(True for file in recording.files for _ in places(file.path, written)):
-                told = self._archive.session(recording.session)
-                yield from (link for link in self.of(told) if link.address.startswith(written))
+            if any(True for file in recording.files for _ in find_lines(file.path, written)):
+                told = self._archive.read_session(recording.session)
+                yield from (link for link in self.links_for_session(told) if link.address.startswith(written))
 
-    def of(self, session: Session) -> Iterator[Link]:
+    def links_for_session(self, session: Session) -> Iterator[TraceLink]:
         """Yield the requests of a session, each at the step that answered it."""
         if session.id in self._archive.recordings:
             for at, step in iter_steps(session):
                 if step.request_id:
-                    yield Link("request", step.request_id, step.model, (str(at),))
+                    yield TraceLink("request", step.request_id, step.model, (str(at),))
 
 
-def offered(ground: Ground, session: Session) -> Iterator[Link]:
+def iter_provider_links(ground: TraceContext, session: Session) -> Iterator[TraceLink]:
     """Yield everything the rooms offer on a session; one that cannot be read is noted."""
-    for offer in ground.offers:
+    for offer in ground.link_providers:
         try:
-            yield from offer.of(session)
+            yield from offer.links_for_session(session)
         except FlightlogError as error:
             ground.troubles.append(error.message)

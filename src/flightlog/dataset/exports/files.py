@@ -15,16 +15,16 @@ from typing import Any
 
 import msgspec
 
-from flightlog.dataset.book import Book
+from flightlog.dataset.book import DatasetReader
 from flightlog.dataset.exports import tables
-from flightlog.dataset.exports.examples import messages, pairs
-from flightlog.dataset.exports.tables import COLUMNS, FLAG, JSON, NAMES, NUMBER, REAL, Record, table
+from flightlog.dataset.exports.examples import chat_examples, preference_pairs
+from flightlog.dataset.exports.tables import COLUMNS, FLAG, JSON, NAMES, NUMBER, REAL, Record, table_rows
 from flightlog.dataset.rows import COUNTED
-from flightlog.dataset.stats import counts, tokens, withheld
+from flightlog.dataset.stats import count_by_kind, count_withheld, token_counts
 from flightlog.model.errors import Invalid, Unavailable
-from flightlog.model.extras import optional
-from flightlog.model.text import counted
-from flightlog.store.files import ensure_dir, inside, remove, replace
+from flightlog.model.extras import optional_import
+from flightlog.model.text import pluralize
+from flightlog.store.files import ensure_dir, remove_files, replace_file, resolve_inside
 
 _TAG = re.compile(rb"<([a-z]+):([a-z0-9_-]+):[0-9a-f]{6}>")
 _SAFE = re.compile(r"[^A-Za-z0-9._-]")
@@ -32,7 +32,7 @@ _NUMBER_MAX = 2**63
 _ONE_FILE = ("jsonl", "sft", "preferences")
 
 
-def export(book: Book, form: str, output: Path) -> dict[str, int]:
+def export_dataset(book: DatasetReader, form: str, output: Path) -> dict[str, int]:
     """Write the dataset in one of `FORMS` and return how many rows each file or table holds."""
     if form not in FORMS:
         raise Invalid(f"no such format: {form[:40]!r}", hint=f"one of: {', '.join(FORMS)}")
@@ -46,106 +46,108 @@ def export(book: Book, form: str, output: Path) -> dict[str, int]:
         raise Unavailable(f"cannot be written: {error.strerror}: {output}", hint="--output somewhere else") from error
 
 
-def _jsonl(book: Book, output: Path) -> dict[str, int]:
-    lines = [msgspec.json.encode(row) for kind in COUNTED for row in book.of(kind)]
-    replace(output, b"".join(line + b"\n" for line in lines), durable=False)
+def _write_jsonl(book: DatasetReader, output: Path) -> dict[str, int]:
+    lines = [msgspec.json.encode(row) for kind in COUNTED for row in book.rows_of_kind(kind)]
+    replace_file(output, b"".join(line + b"\n" for line in lines), durable=False)
     return {output.name: len(lines)}
 
 
-def _examples(make: Callable[[Book], Iterator[dict[str, Any]]], book: Book, output: Path) -> dict[str, int]:
+def _write_examples(
+    make: Callable[[DatasetReader], Iterator[dict[str, Any]]], book: DatasetReader, output: Path
+) -> dict[str, int]:
     lines = [msgspec.json.encode(row) for row in make(book)]
-    if not lines and withheld(book):
+    if not lines and count_withheld(book):
         raise Invalid(
-            f"{counted(withheld(book), 'chat')} without words: the project did not agree to track them",
+            f"{pluralize(count_withheld(book), 'chat')} without words: the project did not agree to track them",
             hint="set track_words = true under [dataset] in flightlog.toml, then: flightlog trust --yes",
         )  # fmt: skip
-    replace(output, b"".join(line + b"\n" for line in lines), durable=False)
+    replace_file(output, b"".join(line + b"\n" for line in lines), durable=False)
     return {output.name: len(lines)}
 
 
-def _csv(book: Book, output: Path) -> dict[str, int]:
+def _write_csv(book: DatasetReader, output: Path) -> dict[str, int]:
     """One file for each table."""
     made = {}
     for name, columns in COLUMNS.items():
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(["agent", "day", *columns])
-        rows = list(table(book, name))
-        writer.writerows([agent, day, *map(_cell, cells.values())] for agent, day, cells in rows)
-        replace(inside_of(output, f"{name}.csv"), text.getvalue().encode("utf-8", "replace"), durable=False)
+        rows = list(table_rows(book, name))
+        writer.writerows([agent, day, *map(_csv_cell, cells.values())] for agent, day, cells in rows)
+        replace_file(inside_of(output, f"{name}.csv"), text.getvalue().encode("utf-8", "replace"), durable=False)
         made[f"{name}.csv"] = len(rows)
     return made
 
 
-def _parquet(book: Book, output: Path) -> dict[str, int]:
+def _write_parquet(book: DatasetReader, output: Path) -> dict[str, int]:
     """Partitioned by agent and day, the way every engine that reads Parquet understands."""
     made = {}
     for name in COLUMNS:
         parts: dict[tuple[str, str], list[Record]] = defaultdict(list)
-        for agent, day, cells in table(book, name):
+        for agent, day, cells in table_rows(book, name):
             parts[agent, day].append(cells)
         for (agent, day), rows in sorted(parts.items()):
             folder = f"{name}/agent={_SAFE.sub('-', agent)}/day={_SAFE.sub('-', day)}"
-            replace(inside_of(output, f"{folder}/part-0.parquet"), _packed(name, rows), durable=False)
+            replace_file(inside_of(output, f"{folder}/part-0.parquet"), _pack_parquet(name, rows), durable=False)
         made[name] = sum(map(len, parts.values()))
     return made
 
 
-def _hugging_face(book: Book, output: Path) -> dict[str, int]:
+def _write_hugging_face(book: DatasetReader, output: Path) -> dict[str, int]:
     """A folder that `datasets.load_dataset` reads, with a card and a report of what was redacted."""
     made = {}
     for name in COLUMNS:
-        rows = [{"agent": agent, "day": day, **cells} for agent, day, cells in table(book, name)]
+        rows = [{"agent": agent, "day": day, **cells} for agent, day, cells in table_rows(book, name)]
         path = inside_of(output, f"data/{name}-00000-of-00001.parquet")
         made[name] = len(rows)
         if rows:
-            replace(path, _packed(name, rows, whole=True), durable=False)
+            replace_file(path, _pack_parquet(name, rows, whole=True), durable=False)
         else:
-            remove([path] if path.exists() else [])  # `load_dataset` refuses a table without rows
-    report = redactions(book)
-    replace(inside_of(output, "redaction_report.json"), msgspec.json.format(msgspec.json.encode(report)) + b"\n")
-    replace(inside_of(output, "README.md"), _card(book, made, report).encode())
+            remove_files([path] if path.exists() else [])  # `load_dataset` refuses a table without rows
+    report = count_redactions(book)
+    replace_file(inside_of(output, "redaction_report.json"), msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+    replace_file(inside_of(output, "README.md"), _dataset_card(book, made, report).encode())
     return made
 
 
-FORMS: dict[str, Callable[[Book, Path], dict[str, int]]] = {
-    "jsonl": _jsonl,
-    "csv": _csv,
-    "parquet": _parquet,
-    "huggingface": _hugging_face,
-    "sft": partial(_examples, messages),
-    "preferences": partial(_examples, pairs),
+FORMS: dict[str, Callable[[DatasetReader, Path], dict[str, int]]] = {
+    "jsonl": _write_jsonl,
+    "csv": _write_csv,
+    "parquet": _write_parquet,
+    "huggingface": _write_hugging_face,
+    "sft": partial(_write_examples, chat_examples),
+    "preferences": partial(_write_examples, preference_pairs),
 }
 
 
-def redactions(book: Book) -> dict[str, Any]:
+def count_redactions(book: DatasetReader) -> dict[str, Any]:
     """Count what stands in place of something private, by rule."""
     found = Counter(
-        f"{kind.decode()}:{rule.decode()}" for line in book.kept().values() for kind, rule in _TAG.findall(line)
+        f"{kind.decode()}:{rule.decode()}" for line in book.live_lines().values() for kind, rule in _TAG.findall(line)
     )
-    chats = counts(book)["chats"]
-    return {"chats": chats, "chats_without_words": withheld(book), "redacted": dict(sorted(found.items()))}
+    chats = count_by_kind(book)["chats"]
+    return {"chats": chats, "chats_without_words": count_withheld(book), "redacted": dict(sorted(found.items()))}
 
 
 def inside_of(output: Path, name: str) -> Path:
     """Return where a file of an export goes; `output` is made when it is not there."""
     ensure_dir(output)
-    return inside(output, name)
+    return resolve_inside(output, name)
 
 
-def _packed(name: str, rows: Iterable[Record], *, whole: bool = False) -> bytes:
-    arrow, parquet = _arrow()
+def _pack_parquet(name: str, rows: Iterable[Record], *, whole: bool = False) -> bytes:
+    arrow, parquet = _import_pyarrow()
     kinds = {NUMBER: arrow.int64(), REAL: arrow.float64(), FLAG: arrow.bool_(), NAMES: arrow.list_(arrow.string())}
     front = {"agent": tables.TEXT, "day": tables.TEXT} if whole else {}
     columns = {**front, **COLUMNS[name]}
     schema = arrow.schema([(column, kinds.get(kind, arrow.string())) for column, kind in columns.items()])
-    cells = [{column: _value(row.get(column), kind) for column, kind in columns.items()} for row in rows]
+    cells = [{column: _convert_value(row.get(column), kind) for column, kind in columns.items()} for row in rows]
     sink = io.BytesIO()
     parquet.write_table(arrow.Table.from_pylist(cells, schema=schema), sink, compression="zstd")
     return sink.getvalue()
 
 
-def _value(value: Any, kind: str) -> Any:
+def _convert_value(value: Any, kind: str) -> Any:
     if kind == JSON:
         return None if value is None else msgspec.json.encode(value).decode()
     if kind == NAMES:
@@ -158,24 +160,24 @@ def _value(value: Any, kind: str) -> Any:
     return (float if kind == REAL else int)(value) if fits else None
 
 
-def _cell(value: Any) -> Any:
+def _csv_cell(value: Any) -> Any:
     return msgspec.json.encode(value).decode() if isinstance(value, list | dict) else value
 
 
-def _arrow() -> tuple[Any, Any]:
+def _import_pyarrow() -> tuple[Any, Any]:
     """Load pyarrow: an extra, and slow to load."""
-    with optional():
+    with optional_import():
         return import_module("pyarrow"), import_module("pyarrow.parquet")
 
 
-def _card(book: Book, made: dict[str, int], report: dict[str, Any]) -> str:
+def _dataset_card(book: DatasetReader, made: dict[str, int], report: dict[str, Any]) -> str:
     configs = "".join(
         f"- config_name: {name}\n  data_files: data/{name}-*.parquet\n{'  default: true' if name == 'chats' else ''}\n"
         for name in made
         if made[name]
     ).replace("\n\n", "\n")
     rows = "\n".join(f"| {name} | {number:,} |" for name, number in made.items())
-    spent = tokens(book)
+    spent = token_counts(book)
     private = "\n".join(f"| {rule} | {times:,} |" for rule, times in report["redacted"].items()) or "| none | 0 |"
     return f"""---
 pretty_name: Coding agent sessions

@@ -7,9 +7,9 @@ objects that do not fit a cell are JSON text in CSV and nested columns in Parque
 from collections.abc import Iterator
 from typing import Any
 
-from flightlog.dataset.book import Book
+from flightlog.dataset.book import DatasetReader
 from flightlog.dataset.rows import REDACTED, rev_of
-from flightlog.dataset.stats import agents, responses
+from flightlog.dataset.stats import agents_by_session, iter_responses
 
 Cell = Any
 Record = dict[str, Cell]
@@ -55,13 +55,13 @@ _KINDS = {"chats": "chat", "sessions": "session", "actions": "action", "commits"
 NO_AGENT = "none"
 
 
-def table(book: Book, name: str) -> Iterator[tuple[str, str, Record]]:
+def table_rows(book: DatasetReader, name: str) -> Iterator[tuple[str, str, Record]]:
     """Yield agent, day and cells of each row of a table."""
     if name == "responses":
-        yield from _responses(book)
+        yield from _response_rows(book)
         return
-    homes = agents(book)
-    for row in book.of(_KINDS.get(name, name)):
+    homes = agents_by_session(book)
+    for row in book.rows_of_kind(_KINDS.get(name, name)):
         at = str(row.get("timestamp") or row.get("started_at") or "")
         agent = row.get("agent") or homes.get(str(row.get("session_id")))
         cells: Record = {column: row.get(column) for column in COLUMNS[name]}
@@ -75,8 +75,8 @@ def table(book: Book, name: str) -> Iterator[tuple[str, str, Record]]:
         yield str(agent or NO_AGENT), at[:10] or "unknown", cells
 
 
-def _responses(book: Book) -> Iterator[tuple[str, str, Record]]:
-    for said in responses(book):
+def _response_rows(book: DatasetReader) -> Iterator[tuple[str, str, Record]]:
+    for said in iter_responses(book):
         names = list(COLUMNS["responses"])
         values = [said.id, said.model, said.session_id, said.chat_id, said.lane, said.timestamp, *said.tokens]
         yield said.agent or NO_AGENT, said.timestamp[:10] or "unknown", dict(zip(names, values, strict=True))

@@ -14,14 +14,14 @@ from flightlog.model.text import one_line
 _SAID_CHARS_MAX = 160
 
 
-def aligned(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) -> dict[str, Any]:
+def align_steps(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) -> dict[str, Any]:
     """Lay two sequences of steps side by side; `first` is the turn the first pair has."""
     rows = []
     parted: int | None = None
     other_result: int | None = None
     for turn, (one, other) in enumerate(zip_longest(left, right), first):
-        same = one is not None and other is not None and _did(one) == _did(other)
-        same_results = same and one is not None and other is not None and _got(one) == _got(other)
+        same = one is not None and other is not None and _step_actions(one) == _step_actions(other)
+        same_results = same and one is not None and other is not None and _step_results(one) == _step_results(other)
         if parted is None and not same:
             parted = turn
         if parted is None and other_result is None and not same_results:
@@ -29,8 +29,8 @@ def aligned(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) -> d
         rows.append(
             {
                 "turn": turn,
-                "left": _told(one),
-                "right": _told(other),
+                "left": _describe_step(one),
+                "right": _describe_step(other),
                 "same": same,
                 "same_results": same_results,
             }
@@ -38,22 +38,22 @@ def aligned(left: Sequence[Step], right: Sequence[Step], *, first: int = 1) -> d
     return {"first_divergence": parted, "first_other_result": other_result, "steps": rows}
 
 
-def _did(step: Step) -> tuple[Any, ...]:
+def _step_actions(step: Step) -> tuple[Any, ...]:
     texts = tuple(block.text for block in step.content if isinstance(block, Text))
     return texts, tuple((call.name, call.input) for call in step.calls)
 
 
-def _got(step: Step) -> tuple[Any, ...]:
+def _step_results(step: Step) -> tuple[Any, ...]:
     return tuple((call.output, call.is_error) for call in step.calls)
 
 
-def _told(step: Step | None) -> str:
+def _describe_step(step: Step | None) -> str:
     if step is None:
         return ""
-    calls = [f"{call.name} {_words(call.input)}{' (failed)' if call.is_error else ''}" for call in step.calls]
+    calls = [f"{call.name} {_input_summary(call.input)}{' (failed)' if call.is_error else ''}" for call in step.calls]
     texts = [block.text for block in step.content if isinstance(block, Text)]
     return one_line(" · ".join([*texts, *calls]), _SAID_CHARS_MAX)
 
 
-def _words(given: dict[str, Any]) -> str:
+def _input_summary(given: dict[str, Any]) -> str:
     return str(given.get("command") or given.get("file_path") or given.get("prompt") or given)

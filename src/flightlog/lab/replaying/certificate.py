@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.lab.replaying.context import Context, Spliced, is_billing
-from flightlog.lab.replaying.differences import differences
+from flightlog.lab.replaying.context import RecordedContext, RewrittenBody, is_billing
+from flightlog.lab.replaying.differences import find_differences
 
 EXACT, PROMPTED, DIFFERS = "exact", "exact+prompt", "differs"
 SPLICED = "resumed at the cut; recorded context sent by the proxy"
@@ -35,7 +35,7 @@ class Certificate(Struct, frozen=True):
     replaced: tuple[str, ...] = ()
 
 
-class Facts(Struct, frozen=True):
+class RequestFacts(Struct, frozen=True):
     """What else is known of the first request: betas, tools the client has (none: unknown), what was scrubbed."""
 
     betas: str = ""
@@ -45,22 +45,24 @@ class Facts(Struct, frozen=True):
     rebuilt: str = ""
 
 
-def certify(context: Context, spliced: Spliced | None, facts: Facts, method: str) -> Certificate:
+def certify_request(
+    context: RecordedContext, spliced: RewrittenBody | None, facts: RequestFacts, method: str
+) -> Certificate:
     """Compare what would be sent with what was recorded."""
     if spliced is None:
         return Certificate(DIFFERS, method, "the branch point is not in the client's first request")
-    first = _first(context, spliced, facts)
+    first = _first_difference(context, spliced, facts)
     verdict = DIFFERS if first else (PROMPTED if context.prompt else EXACT)
     return Certificate(verdict, method, first, spliced.replaced)
 
 
-def _first(context: Context, spliced: Spliced, facts: Facts) -> str:
+def _first_difference(context: RecordedContext, spliced: RewrittenBody, facts: RequestFacts) -> str:
     sent = _without_prompt(spliced.body, context.prompt)
     if facts.rebuilt:
         # A transcript tells neither; both say who asks and how.
         sent = {key: value for key, value in sent.items() if key != "stream"}
         sent["system"] = [each for each in sent.get("system") or () if not is_billing(each)]
-    named = next(differences(sent, context.recorded, ignored={"metadata"}), "")
+    named = next(find_differences(sent, context.recorded, ignored={"metadata"}), "")
     if named:
         return named
     if facts.rebuilt not in {"", "exact"}:

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.lab.replaying.differences import canonical, differences
-from flightlog.lab.replaying.following import followed
+from flightlog.lab.replaying.differences import canonical_value, find_differences
+from flightlog.lab.replaying.following import insert_reminders
 
 # Who asks is the asker's own to say.
 _OWN = frozenset({"messages", "metadata", "stream"})
 
 
-class Spliced(Struct, frozen=True):
+class RewrittenBody(Struct, frozen=True):
     """A request as it is sent, and each place in which the client's own was another."""
 
     body: dict[str, Any]
@@ -31,7 +31,7 @@ class Spliced(Struct, frozen=True):
         return msgspec.json.encode(self.body)
 
 
-class Context:
+class RecordedContext:
     """What was recorded up to a branch point, and the mark that stands for it."""
 
     def __init__(self, recorded: Mapping[str, Any], sentinel: str, prompt: str = "", after: Sequence[Any] = ()) -> None:
@@ -39,59 +39,59 @@ class Context:
         self.recorded = dict(recorded)
         self.prompt = prompt
         self._sentinel = sentinel
-        self._messages = prompted(list(recorded.get("messages") or ()), prompt)
+        self._messages = append_prompt(list(recorded.get("messages") or ()), prompt)
         self._after = () if prompt else after
         self._before: list[Any] | None = None
         self._added: list[Any] = []
         self._is_first = True
 
-    def resumed(self) -> None:
+    def mark_resumed(self) -> None:
         """Know that the first request was another process's: what the client added to it can no longer be told."""
         self._is_first = False
 
-    def splice(self, body: Mapping[str, Any], *, compacts: bool = False) -> Spliced | None:
+    def splice_context(self, body: Mapping[str, Any], *, compacts: bool = False) -> RewrittenBody | None:
         """Put the recorded context into a request; None when it does not go on from the branch point."""
         messages = list(body.get("messages") or ())
-        at = next((place for place, each in enumerate(messages) if self._marks(each)), None)
+        at = next((place for place, each in enumerate(messages) if self._has_sentinel(each)), None)
         if at is None:
             return None
         own = [*messages[:at], *self._without_mark(messages[at])]
         if self._before is None:
-            self._before = canonical(own)
-            self._added = canonical(messages[at + 1 :]) if self._is_first else []
-        elif canonical(own) != self._before:
+            self._before = canonical_value(own)
+            self._added = canonical_value(messages[at + 1 :]) if self._is_first else []
+        elif canonical_value(own) != self._before:
             # The client rewrote its history (it compacted): the recorded one is no longer what it goes on from.
-            return Spliced({**body, "messages": [*own, *messages[at + 1 :]]}, ("sentinel",))
+            return RewrittenBody({**body, "messages": [*own, *messages[at + 1 :]]}, ("sentinel",))
         rest = messages[at + 1 :]
-        if canonical(rest[: len(self._added)]) == self._added:
+        if canonical_value(rest[: len(self._added)]) == self._added:
             rest = rest[len(self._added) :]
-        rest = followed(rest, self._after) if self._after else rest
-        told = {**body, "messages": [*(_unmarked(self._messages) if rest else self._messages), *rest]}
+        rest = insert_reminders(rest, self._after) if self._after else rest
+        told = {**body, "messages": [*(_strip_all_cache_marks(self._messages) if rest else self._messages), *rest]}
         if not compacts:
-            told = self.as_recorded(told)
+            told = self.apply_recorded_settings(told)
         compared = self.recorded | {"messages": self._messages}
         client = {**body, "messages": [*own, *self._added]}
-        if isinstance(client.get("system"), list) and not self._tells_billing:
+        if isinstance(client.get("system"), list) and not self._has_billing:
             client["system"] = [each for each in client["system"] if not is_billing(each)]
-        return Spliced(told, tuple(differences(client, compared, ignored={"metadata", "stream"})))
+        return RewrittenBody(told, tuple(find_differences(client, compared, ignored={"metadata", "stream"})))
 
     @property
-    def _tells_billing(self) -> bool:
+    def _has_billing(self) -> bool:
         """Whether the recorded prompt says who pays, as every captured one does and none from a transcript."""
         system = self.recorded.get("system")
         return not isinstance(system, list) or any(map(is_billing, system))
 
-    def as_recorded(self, body: Mapping[str, Any]) -> dict[str, Any]:
+    def apply_recorded_settings(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """In the recorded order, with the recorded settings; what says who asks stays."""
         told = {name: body.get(name, value) if name in _OWN else value for name, value in self.recorded.items()}
         told |= {name: body[name] for name in _OWN if name in body and name not in told}
         billing = [each for each in body.get("system") or () if is_billing(each)]
-        if billing and not self._tells_billing:
+        if billing and not self._has_billing:
             told["system"] = [*billing, *told["system"]]
         return told
 
-    def _marks(self, message: Any) -> bool:
-        return isinstance(message, dict) and any(self._sentinel in text for text in _texts(message))
+    def _has_sentinel(self, message: Any) -> bool:
+        return isinstance(message, dict) and any(self._sentinel in text for text in _message_texts(message))
 
     def _without_mark(self, message: Mapping[str, Any]) -> list[Any]:
         """The message the sentinel came in, without it; nothing when it held nothing else."""
@@ -107,24 +107,24 @@ def is_billing(block: Any) -> bool:
     return isinstance(block, dict) and str(block.get("text", "")).startswith("x-anthropic-billing-header")
 
 
-def prompted(messages: list[Any], prompt: str) -> list[Any]:
+def append_prompt(messages: list[Any], prompt: str) -> list[Any]:
     """Say the prompt as the client would: as one more text of the last user message, where the cache mark moves to."""
     if not prompt:
         return messages
     said = {"type": "text", "text": prompt, "cache_control": {"type": "ephemeral"}}
-    plain = _unmarked(messages)
+    plain = _strip_all_cache_marks(messages)
     last = plain[-1] if plain else {}
     if last.get("role") != "user":
         return [*plain, {"role": "user", "content": [said]}]
-    return [*plain[:-1], {**last, "content": [*_blocks(last["content"]), said]}]
+    return [*plain[:-1], {**last, "content": [*_content_blocks(last["content"]), said]}]
 
 
-def _unmarked(messages: Sequence[Any]) -> list[Any]:
+def _strip_all_cache_marks(messages: Sequence[Any]) -> list[Any]:
     """The messages without marks for the cache, written as the client writes them then."""
-    return [_plain(each) for each in messages]
+    return [_without_cache_control(each) for each in messages]
 
 
-def _plain(message: Any) -> Any:
+def _without_cache_control(message: Any) -> Any:
     content = message.get("content") if isinstance(message, dict) else None
     if not isinstance(content, list) or not any(isinstance(each, dict) and "cache_control" in each for each in content):
         return message
@@ -135,11 +135,11 @@ def _plain(message: Any) -> Any:
     return {**message, "content": blocks}
 
 
-def _blocks(content: Any) -> list[Any]:
+def _content_blocks(content: Any) -> list[Any]:
     return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
 
 
-def _texts(message: Mapping[str, Any]) -> list[str]:
+def _message_texts(message: Mapping[str, Any]) -> list[str]:
     content = message.get("content")
     if isinstance(content, str):
         return [content]

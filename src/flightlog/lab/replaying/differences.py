@@ -10,52 +10,58 @@ from typing import Any
 NAMED_MAX = 40
 
 
-def canonical(value: Any) -> Any:
+def canonical_value(value: Any) -> Any:
     """A value without marks for the cache, every message's content as blocks."""
     if isinstance(value, list):
-        return [canonical(each) for each in value]
+        return [canonical_value(each) for each in value]
     if not isinstance(value, dict):
         return value
-    told = {key: canonical(each) for key, each in value.items() if key != "cache_control"}
+    told = {key: canonical_value(each) for key, each in value.items() if key != "cache_control"}
     if "role" in told and isinstance(told.get("content"), str):
         told["content"] = [{"type": "text", "text": told["content"]}]
     return told
 
 
-def differences(one: Mapping[str, Any], other: Mapping[str, Any], *, ignored: Collection[str] = ()) -> Iterator[str]:
+def find_differences(
+    one: Mapping[str, Any], other: Mapping[str, Any], *, ignored: Collection[str] = ()
+) -> Iterator[str]:
     """Name the places in which `one` is not `other`, in the order of `other`; not more than a screen of them."""
     mine, theirs = (
-        {name: _by_name(name, value) for name, value in canonical(dict(each)).items() if name not in ignored}
+        {
+            name: _tools_by_name(name, value)
+            for name, value in canonical_value(dict(each)).items()
+            if name not in ignored
+        }
         for each in (one, other)
     )
-    for number, place in enumerate(_places(mine, theirs, "")):
+    for number, place in enumerate(_iter_differences(mine, theirs, "")):
         if number == NAMED_MAX:
             yield "and more"
             return
         yield place
 
 
-def _by_name(name: str, value: Any) -> Any:
+def _tools_by_name(name: str, value: Any) -> Any:
     """Tools by their names, so that one more does not make every other look changed."""
     if name != "tools" or not isinstance(value, list):
         return value
     return {str(tool.get("name", at)) if isinstance(tool, dict) else str(at): tool for at, tool in enumerate(value)}
 
 
-def _places(one: Any, other: Any, at: str) -> Iterator[str]:
+def _iter_differences(one: Any, other: Any, at: str) -> Iterator[str]:
     if isinstance(one, dict) and isinstance(other, dict):
         for name in dict.fromkeys((*other, *one)):
             inner = f"{at}.{name}" if at else str(name)
             if name not in one or name not in other:
                 yield f"{inner} ({'missing' if name not in one else 'added'})"
             else:
-                yield from _places(one[name], other[name], inner)
+                yield from _iter_differences(one[name], other[name], inner)
     elif isinstance(one, list) and isinstance(other, list):
         for number in range(max(len(one), len(other))):
             inner = f"{at}[{number}]"
             if number >= len(one) or number >= len(other):
                 yield f"{inner} ({'missing' if number >= len(one) else 'added'})"
             else:
-                yield from _places(one[number], other[number], inner)
+                yield from _iter_differences(one[number], other[number], inner)
     elif one != other or type(one) is not type(other):
         yield at

@@ -9,7 +9,7 @@ from flightlog.model.usage import Usage
 from flightlog.usage.prices import price
 
 
-class Estimate(Struct, frozen=True):
+class BranchEstimate(Struct, frozen=True):
     """US dollars for one branch that goes on as its source did; None where a price is not known.
 
     `cached_usd` takes the prompt cache as it was then; `uncached_usd` pays for the first request's
@@ -22,15 +22,15 @@ class Estimate(Struct, frozen=True):
     context_tokens: int
 
 
-def estimate(steps: Sequence[Step], turn: int) -> Estimate:
+def estimate_branch(steps: Sequence[Step], turn: int) -> BranchEstimate:
     """Guess what going back to before `turn` costs."""
     rest = steps[turn - 1 :]
     costs = [each.cost.usd for each in rest]
     known = [each for each in costs if each is not None]
     cached = sum(known) if rest and len(known) == len(costs) else None
     if cached is None:
-        return Estimate(len(rest), None, None, rest[0].usage.prompt if rest else 0)
+        return BranchEstimate(len(rest), None, None, rest[0].usage.prompt if rest else 0)
     first = rest[0]
     anew = price(first.model, Usage(cache_write_5m=first.usage.prompt, output=first.usage.output), first.at_ms).usd
     more = max((anew or 0.0) - (first.cost.usd or 0.0), 0.0)
-    return Estimate(len(rest), cached, cached + more, first.usage.prompt)
+    return BranchEstimate(len(rest), cached, cached + more, first.usage.prompt)

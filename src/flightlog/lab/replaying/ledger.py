@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from flightlog.lab.events import Effect
+from flightlog.lab.events import SideEffect
 from flightlog.model.session import Step, ToolCall
 
 _WRITES = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
@@ -24,15 +24,15 @@ _HARMLESS = ("/dev/", "/proc/")
 _WHAT_CHARS_MAX = 200
 
 
-def ledger(steps: Iterable[tuple[int, Step]], work_dir: str) -> Iterator[Effect]:
+def iter_side_effects(steps: Iterable[tuple[int, Step]], work_dir: str) -> Iterator[SideEffect]:
     """List what `steps`, each with its turn, did outside the work directory."""
     for turn, step in steps:
         for call in step.calls:
-            for kind, what in _of(call, work_dir):
-                yield Effect(turn, kind, what[:_WHAT_CHARS_MAX])
+            for kind, what in _side_effects_of_call(call, work_dir):
+                yield SideEffect(turn, kind, what[:_WHAT_CHARS_MAX])
 
 
-def _of(call: ToolCall, work_dir: str) -> Iterator[tuple[str, str]]:
+def _side_effects_of_call(call: ToolCall, work_dir: str) -> Iterator[tuple[str, str]]:
     given = call.ran_input or call.input
     if call.name in _WRITES:
         path = str(given.get("file_path") or given.get("notebook_path") or "")
@@ -41,10 +41,12 @@ def _of(call: ToolCall, work_dir: str) -> Iterator[tuple[str, str]]:
     elif call.name in _WEB or call.name.startswith("mcp__"):
         yield "network", f"{call.name} {given.get('url') or given.get('query') or ''}".strip()
     elif call.name == "Bash":
-        yield from _of_shell(str(given.get("command") or ""), work_dir, background=bool(given.get("run_in_background")))
+        yield from _side_effects_of_shell(
+            str(given.get("command") or ""), work_dir, background=bool(given.get("run_in_background"))
+        )
 
 
-def _of_shell(command: str, work_dir: str, *, background: bool) -> Iterator[tuple[str, str]]:
+def _side_effects_of_shell(command: str, work_dir: str, *, background: bool) -> Iterator[tuple[str, str]]:
     if background or _BACKGROUND.search(command):
         yield "background process", command
     if _NETWORK.search(command):

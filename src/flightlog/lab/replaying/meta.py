@@ -5,15 +5,15 @@ from typing import Any
 import msgspec
 
 from flightlog.lab.layout import as_json
-from flightlog.lab.state import State
-from flightlog.model.pages import Page, Tier
+from flightlog.lab.state import RunState
+from flightlog.model.pages import OutputFile, Tier
 
 
-def replay_meta(state: State) -> dict[str, Any]:
+def replay_meta(state: RunState) -> dict[str, Any]:
     """Everything about a replay's origin, in the source document's words; the source is named, not located."""
     branch = state.branch
     assert branch is not None, "only for a run that is a replay"
-    last = state.last("session_01")
+    last = state.last_attempt("session_01")
     return {
         "source_run": branch.source_run,
         "source_run_dir": f"../{branch.source_run}",
@@ -34,15 +34,15 @@ def replay_meta(state: State) -> dict[str, Any]:
             "turns": branch.turn - 1,
             "transcript": "session_01/source_transcript_truncated.jsonl",
         },
-        "certificate": certificate(state),
+        "certificate": certificate_fields(state),
         "allow_drift": branch.allow_drift,
         "side_effects_not_restored": [msgspec.to_builtins(each) for each in branch.effects],
     }
 
 
-def certificate(state: State) -> dict[str, Any] | None:
+def certificate_fields(state: RunState) -> dict[str, Any] | None:
     """The certificate of a replay, as long as there is one."""
-    last = state.last("session_01")
+    last = state.last_attempt("session_01")
     found = last.certificate if last else None
     if found is None:
         return None
@@ -55,6 +55,6 @@ def certificate(state: State) -> dict[str, Any] | None:
     }
 
 
-def replay_page(state: State) -> Page:
+def replay_page(state: RunState) -> OutputFile:
     """The page of that."""
-    return Page("replay_meta.json", Tier.PRIVATE, as_json(replay_meta(state)))
+    return OutputFile("replay_meta.json", Tier.PRIVATE, as_json(replay_meta(state)))

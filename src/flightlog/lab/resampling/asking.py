@@ -8,23 +8,23 @@ from collections.abc import Callable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.lab.book import Book
+from flightlog.lab.book import RunStore
 from flightlog.lab.config import RunConfig
-from flightlog.lab.replaying.source import Source
-from flightlog.lab.resampling.editing import changed
-from flightlog.lab.resampling.events import BatchBegun, Limits, Target
-from flightlog.lab.resampling.layout import folder
-from flightlog.lab.resampling.ledger import BatchState, Ledger
-from flightlog.lab.resampling.recorded import Asked, asked, of_turn, recorded_body
-from flightlog.lab.resampling.sweep import Change, Sweep
-from flightlog.lab.resampling.variants import Label, made
+from flightlog.lab.replaying.source import ReplaySource
+from flightlog.lab.resampling.editing import find_edits
+from flightlog.lab.resampling.events import BatchLimits, BatchStarted, SampleTarget
+from flightlog.lab.resampling.layout import sample_dir
+from flightlog.lab.resampling.ledger import BatchState, BatchStore
+from flightlog.lab.resampling.recorded import SampleRequest, build_sample_request, load_recorded_body, request_of_turn
+from flightlog.lab.resampling.sweep import Sweep, SweepVariant
+from flightlog.lab.resampling.variants import VariantLabel, make_variant
 from flightlog.lab.running import asking as running
 from flightlog.model.errors import Invalid
 from flightlog.sources.api.scrub import Scrubber
 from flightlog.usage.prices import is_priced
 
 
-class Planned(Struct, frozen=True):
+class PlannedSamples(Struct, frozen=True):
     """Samples of one request in one variant by one model, before they have numbers."""
 
     session: str
@@ -34,41 +34,41 @@ class Planned(Struct, frozen=True):
     count: int
 
 
-Make = Callable[[str, int, Change], int]  # session's directory, request, what is changed: the variant's number
+Make = Callable[[str, int, SweepVariant], int]  # session's directory, request, what is changed: the variant's number
 
 
-def grid(source: Source, sweep: Sweep, make: Make) -> list[Planned]:
+def plan_samples(source: ReplaySource, sweep: Sweep, make: Make) -> list[PlannedSamples]:
     """Every cell of a sweep; `make` gives its variants their numbers."""
     session = source.planned.name
-    requests = dict.fromkeys((*sweep.requests, *(of_turn(source, turn) for turn in sweep.turns)))
+    requests = dict.fromkeys((*sweep.requests, *(request_of_turn(source, turn) for turn in sweep.turns)))
     cells = []
     for request in requests:
         numbers = [*([0] if sweep.as_recorded else []), *sweep.numbers]
         numbers += [make(session, request, change) for change in sweep.variants]
         for number in dict.fromkeys(numbers):
-            cells += [Planned(session, request, number, model, sweep.count) for model in sweep.models or ("",)]
+            cells += [PlannedSamples(session, request, number, model, sweep.count) for model in sweep.models or ("",)]
     return cells
 
 
-def making(ledger: Ledger, book: Book, told: tuple[Label, Scrubber]) -> Make:
+def variant_maker(ledger: BatchStore, book: RunStore, told: tuple[VariantLabel, Scrubber]) -> Make:
     """Make variants on disk, those that are not there."""
     label, scrubber = told
 
-    def make(session: str, request: int, change: Change) -> int:
-        edited = change.applied(recorded_body(book, session, request))
-        own = Label(change.label, label.source, label.created_at)
-        return made(ledger, book, (session, request), edited, (own, scrubber))
+    def make(session: str, request: int, change: SweepVariant) -> int:
+        edited = change.apply_to(load_recorded_body(book, session, request))
+        own = VariantLabel(change.label, label.source, label.created_at)
+        return make_variant(ledger, book, (session, request), edited, (own, scrubber))
 
     return make
 
 
-def imagining(ledger: Ledger, book: Book) -> Make:
+def variant_previewer(ledger: BatchStore, book: RunStore) -> Make:
     """Only say which numbers they would have, and refuse what would be refused."""
     given: dict[tuple[str, int], int] = {}
 
-    def make(session: str, request: int, change: Change) -> int:
-        body = recorded_body(book, session, request)
-        changed(body, change.applied(body))
+    def make(session: str, request: int, change: SweepVariant) -> int:
+        body = load_recorded_body(book, session, request)
+        find_edits(body, change.apply_to(body))
         number = given.get((session, request)) or ledger.next_variant(session, request)
         given[session, request] = number + 1
         return number
@@ -76,7 +76,7 @@ def imagining(ledger: Ledger, book: Book) -> Make:
     return make
 
 
-def numbered(ledger: Ledger, cells: list[Planned]) -> tuple[Target, ...]:
+def number_samples(ledger: BatchStore, cells: list[PlannedSamples]) -> tuple[SampleTarget, ...]:
     """Give samples their numbers, after those there are."""
     taken: dict[tuple[str, int, int], int] = {}
     targets = []
@@ -84,13 +84,15 @@ def numbered(ledger: Ledger, cells: list[Planned]) -> tuple[Target, ...]:
         place = (cell.session, cell.request, cell.variant)
         first = taken.get(place) or ledger.next_number(*place)
         taken[place] = first + cell.count
-        targets.append(Target(*place, cell.model, first, cell.count))
+        targets.append(SampleTarget(*place, cell.model, first, cell.count))
     return tuple(targets)
 
 
-def sent_for(book: Book, targets: tuple[Target, ...], limits: Limits) -> dict[Target, Asked]:
+def build_sample_requests(
+    book: RunStore, targets: tuple[SampleTarget, ...], limits: BatchLimits
+) -> dict[SampleTarget, SampleRequest]:
     """What is sent for each target; a budget for a model without a price is refused, as nobody could keep it."""
-    found = {target: asked(book, target) for target in targets}
+    found = {target: build_sample_request(book, target) for target in targets}
     for each in found.values():
         if limits.max_budget_usd is not None and not is_priced(each.model):
             hint = "leave the budget out, or ask another model"
@@ -98,13 +100,13 @@ def sent_for(book: Book, targets: tuple[Target, ...], limits: Limits) -> dict[Ta
     return found
 
 
-def begun(ledger: Ledger, name: str, targets: tuple[Target, ...], limits: Limits) -> BatchState:
+def start_batch(ledger: BatchStore, name: str, targets: tuple[SampleTarget, ...], limits: BatchLimits) -> BatchState:
     """Put a batch on record."""
-    ledger.note(BatchBegun(name, targets, limits), durable=True)
+    ledger.append(BatchStarted(name, targets, limits), durable=True)
     return ledger.batches[name]
 
 
-def upstream(config: RunConfig, named: str, environ: Mapping[str, str]) -> str:
+def resolve_sample_upstream(config: RunConfig, named: str, environ: Mapping[str, str]) -> str:
     """Where samples of a run are sent."""
     if config.provider not in running.UPSTREAMS:
         raise Invalid(
@@ -113,24 +115,24 @@ def upstream(config: RunConfig, named: str, environ: Mapping[str, str]) -> str:
         )
     # An address named on the command line is a person's own word on where the key goes.
     said = {"ANTHROPIC_BASE_URL": named} if named else environ
-    return running.upstream(replace(config, base_url="", provider="anthropic") if named else config, said)
+    return running.resolve_upstream(replace(config, base_url="", provider="anthropic") if named else config, said)
 
 
-def told_of(state: BatchState, reason: str) -> dict[str, object]:
+def batch_report(state: BatchState, reason: str) -> dict[str, object]:
     """How a batch stands, for whoever asked."""
     return {
         "batch": state.name,
         "stop_reason": reason,
         "samples": len(state.answered),
         "errors": len(state.failed),
-        "left": len(state.left),
-        "cost_usd": None if state.unpriced else round(state.usd, 9),
+        "left": len(state.remaining_samples),
+        "cost_usd": None if state.unpriced_count else round(state.cost_usd, 9),
         "max_budget_usd": state.limits.max_budget_usd,
-        "targets": [dict(_target(state, target)) for target in state.targets],
+        "targets": [dict(_target_fields(state, target)) for target in state.targets],
     }
 
 
-def _target(state: BatchState, target: Target) -> Iterator[tuple[str, object]]:
+def _target_fields(state: BatchState, target: SampleTarget) -> Iterator[tuple[str, object]]:
     items = set(target.items)
     errors = [each.error for item, each in sorted(state.failed.items()) if item in items]
     costs = [usd for item, usd in state.answered.items() if item in items]
@@ -138,7 +140,7 @@ def _target(state: BatchState, target: Target) -> Iterator[tuple[str, object]]:
     yield "request", target.request
     yield "variant", target.variant
     yield "model", target.model or None
-    yield "path", folder(target.session, target.request, target.variant)
+    yield "path", sample_dir(target.session, target.request, target.variant)
     yield "first", target.first
     yield "count", target.count
     yield "samples", len(costs)

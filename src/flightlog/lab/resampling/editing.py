@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from flightlog.lab.resampling.reading import Edit
+from flightlog.lab.resampling.reading import RequestEdit
 from flightlog.model.errors import Invalid
 
 THINKING = ("thinking", "redacted_thinking")
@@ -21,7 +21,7 @@ _MISSING: Any = object()
 Path = tuple[str | int, ...]
 
 
-def parse(text: str) -> dict[str, Any]:
+def parse_edited_request(text: str) -> dict[str, Any]:
     """Read an edited request."""
     try:
         said = json.loads(text)
@@ -32,20 +32,20 @@ def parse(text: str) -> dict[str, Any]:
     return said
 
 
-def changed(original: dict[str, Any], edited: dict[str, Any]) -> tuple[Edit, ...]:
+def find_edits(original: dict[str, Any], edited: dict[str, Any]) -> tuple[RequestEdit, ...]:
     """Say what an edit changed; refuse one that changes nothing, or a thinking block."""
     _check_thinking(original, edited)
-    found = tuple(_differences((), original, edited))
+    found = tuple(_iter_edits((), original, edited))
     if not found:
         raise Invalid("nothing was changed in the request", hint="ask again as it was: flightlog lab resample RUN")
     return found
 
 
-def with_set(original: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def replace_values(original: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Put values at places such as `temperature`, `system` or `messages.-1.content.0.text`; None takes one away."""
     edited = copy.deepcopy(dict(original))
     for place, value in values.items():
-        _put(edited, place, value)
+        _set_value(edited, place, value)
     return edited
 
 
@@ -61,61 +61,63 @@ def without_thinking(original: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_thinking(original: dict[str, Any], edited: dict[str, Any]) -> None:
     """Each thinking block must be one of the original's, and they must come in its order."""
-    signed = iter([block for _, block in _thinking(original, ())])
-    for place, block in _thinking(edited, ()):
+    signed = iter([block for _, block in _iter_thinking_blocks(original, ())])
+    for place, block in _iter_thinking_blocks(edited, ()):
         if not any(block == each for each in signed):
             raise Invalid(
-                f"a thinking block was edited, added or moved: {_written(place)}",
+                f"a thinking block was edited, added or moved: {_format_path(place)}",
                 hint="thinking is signed: keep each block as it was, or leave it out (--drop-thinking)",
             )
 
 
-def _thinking(value: Any, place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
+def _iter_thinking_blocks(value: Any, place: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield every thinking block, wherever it stands."""
     if _is_thinking(value):
         yield place, value
     elif isinstance(value, dict):
         for key, each in value.items():
-            yield from _thinking(each, (*place, key))
+            yield from _iter_thinking_blocks(each, (*place, key))
     elif isinstance(value, list):
         for at, each in enumerate(value):
-            yield from _thinking(each, (*place, at))
+            yield from _iter_thinking_blocks(each, (*place, at))
 
 
 def _is_thinking(value: Any) -> bool:
     return isinstance(value, dict) and (value.get("type") in THINKING) and ("thinking" in value or "data" in value)
 
 
-def _differences(place: Path, one: Any, other: Any) -> Iterator[Edit]:
+def _iter_edits(place: Path, one: Any, other: Any) -> Iterator[RequestEdit]:
     if isinstance(one, dict) and isinstance(other, dict) and not _is_thinking(one):
         for key in dict.fromkeys((*one, *other)):
-            yield from _differences((*place, key), one.get(key, _MISSING), other.get(key, _MISSING))
+            yield from _iter_edits((*place, key), one.get(key, _MISSING), other.get(key, _MISSING))
     elif isinstance(one, list) and isinstance(other, list):
-        yield from _in_lists(place, one, other)
-    elif one is _MISSING or other is _MISSING or _plain(one) != _plain(other):
-        yield Edit(place, None if one is _MISSING else one, None if other is _MISSING else other)
+        yield from _iter_list_edits(place, one, other)
+    elif one is _MISSING or other is _MISSING or _format_value(one) != _format_value(other):
+        yield RequestEdit(place, None if one is _MISSING else one, None if other is _MISSING else other)
 
 
-def _in_lists(place: Path, one: Sequence[Any], other: Sequence[Any]) -> Iterator[Edit]:
+def _iter_list_edits(place: Path, one: Sequence[Any], other: Sequence[Any]) -> Iterator[RequestEdit]:
     """Elements are matched by what they hold, so that one that is taken away is one edit, not one for each after it."""
-    matcher = difflib.SequenceMatcher(None, [_plain(each) for each in one], [_plain(each) for each in other], False)
+    matcher = difflib.SequenceMatcher(
+        None, [_format_value(each) for each in one], [_format_value(each) for each in other], False
+    )
     for kind, i, j, k, m in matcher.get_opcodes():
         if kind == "equal":
             continue
         both = min(j - i, m - k)
         for at in range(both):
-            yield from _differences((*place, i + at), one[i + at], other[k + at])
+            yield from _iter_edits((*place, i + at), one[i + at], other[k + at])
         for at in range(i + both, j):
-            yield Edit((*place, at), one[at], None)
+            yield RequestEdit((*place, at), one[at], None)
         for at in range(k + both, m):
-            yield Edit((*place, at), None, other[at])
+            yield RequestEdit((*place, at), None, other[at])
 
 
-def _plain(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _put(edited: dict[str, Any], place: str, value: Any) -> None:
+def _set_value(edited: dict[str, Any], place: str, value: Any) -> None:
     parts: list[str | int] = [int(each) if _PART.fullmatch(each) else each for each in place.split(".")]
     at: Any = edited
     try:
@@ -130,5 +132,5 @@ def _put(edited: dict[str, Any], place: str, value: Any) -> None:
         raise Invalid(f"the request has no such place: {place[:80]}", hint=hint) from None
 
 
-def _written(place: Path) -> str:
+def _format_path(place: Path) -> str:
     return ".".join(map(str, place))

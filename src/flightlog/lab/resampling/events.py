@@ -6,10 +6,10 @@ was sent and has neither file nor end was in flight when the process died: it is
 
 from msgspec import Struct
 
-from flightlog.lab.resampling.layout import Item
+from flightlog.lab.resampling.layout import SampleItem
 
 
-class Target(Struct, frozen=True):
+class SampleTarget(Struct, frozen=True):
     """Samples of one request in one variant by one model; no model means the one that was asked then."""
 
     session: str
@@ -20,13 +20,13 @@ class Target(Struct, frozen=True):
     count: int
 
     @property
-    def items(self) -> list[Item]:
+    def items(self) -> list[SampleItem]:
         """Each of them."""
         numbers = range(self.first, self.first + self.count)
-        return [Item(self.session, self.request, self.variant, number) for number in numbers]
+        return [SampleItem(self.session, self.request, self.variant, number) for number in numbers]
 
 
-class Limits(Struct, frozen=True):
+class BatchLimits(Struct, frozen=True):
     """How a batch is to be carried out."""
 
     max_budget_usd: float | None = None
@@ -38,55 +38,55 @@ class Limits(Struct, frozen=True):
     until_width: float | None = None
 
 
-class Event(Struct, frozen=True, tag_field="kind", tag="event"):
+class BatchEventBase(Struct, frozen=True, tag_field="kind", tag="event"):
     """What all of them have in common: a tag, and the batch."""
 
     batch: str
 
 
-class BatchBegun(Event, frozen=True, tag="batch_begun"):
+class BatchStarted(BatchEventBase, frozen=True, tag="batch_begun"):
     """Samples were asked for, and their numbers are taken; nothing was sent yet."""
 
-    targets: tuple[Target, ...]
-    limits: Limits
+    targets: tuple[SampleTarget, ...]
+    limits: BatchLimits
 
 
-class BatchTaken(Event, frozen=True, tag="batch_taken"):
+class BatchResumed(BatchEventBase, frozen=True, tag="batch_taken"):
     """A process took the batch up, the first one or one after a crash, within these limits."""
 
     process: str
-    limits: Limits
+    limits: BatchLimits
 
 
-class Sending(Event, frozen=True, tag="sending"):
+class SampleSent(BatchEventBase, frozen=True, tag="sending"):
     """A sample is about to be sent."""
 
-    item: Item
+    item: SampleItem
     attempt: int
 
 
-class Answered(Event, frozen=True, tag="answered"):
+class SampleAnswered(BatchEventBase, frozen=True, tag="answered"):
     """The answer is in its file. `model` is the one that was asked."""
 
-    item: Item
+    item: SampleItem
     model: str
     usd: float | None
     message_id: str = ""
 
 
-class Failed(Event, frozen=True, tag="failed"):
+class SampleFailed(BatchEventBase, frozen=True, tag="failed"):
     """No answer came, after all tries; what came instead is in its file."""
 
-    item: Item
+    item: SampleItem
     model: str
     status: int
     error: str
 
 
-class BatchEnded(Event, frozen=True, tag="batch_ended"):
+class BatchEnded(BatchEventBase, frozen=True, tag="batch_ended"):
     """Nothing more is sent for this batch until it is taken up again; `completed` is its end."""
 
     reason: str
 
 
-SampleEvent = BatchBegun | BatchTaken | Sending | Answered | Failed | BatchEnded
+SampleEvent = BatchStarted | BatchResumed | SampleSent | SampleAnswered | SampleFailed | BatchEnded

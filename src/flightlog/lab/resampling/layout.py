@@ -25,7 +25,7 @@ _FOLDER = re.compile(r"request_(?P<request>\d{3,7})(?:_v(?P<variant>\d{2,5}))?",
 _SAMPLE = re.compile(r"sample_(?P<number>\d{2,7})(?P<error>_error)?\.json", re.ASCII)
 
 
-class Item(Struct, frozen=True, order=True):
+class SampleItem(Struct, frozen=True, order=True):
     """One sample: of which request in which session's directory, in which variant, and its number from 1."""
 
     session: str
@@ -34,22 +34,22 @@ class Item(Struct, frozen=True, order=True):
     number: int
 
     @property
-    def file(self) -> str:
+    def answer_file(self) -> str:
         """Where its answer is, from the run's directory."""
-        return f"{folder(self.session, self.request, self.variant)}/sample_{self.number:02d}.json"
+        return f"{sample_dir(self.session, self.request, self.variant)}/sample_{self.number:02d}.json"
 
     @property
     def error_file(self) -> str:
         """Where it is told that no answer came."""
-        return f"{folder(self.session, self.request, self.variant)}/sample_{self.number:02d}_error.json"
+        return f"{sample_dir(self.session, self.request, self.variant)}/sample_{self.number:02d}_error.json"
 
 
-def folder(session: str, request: int, variant: int = 0) -> str:
+def sample_dir(session: str, request: int, variant: int = 0) -> str:
     """The directory of the samples of a request, from the run's."""
     return f"{session}/{RESAMPLES}/request_{request:03d}" + (f"_v{variant:02d}" if variant else "")
 
 
-def folders(run: Path) -> Iterator[tuple[str, int, int, Path]]:
+def iter_sample_dirs(run: Path) -> Iterator[tuple[str, int, int, Path]]:
     """Yield session, request, variant and path of every directory of samples in a run, in order."""
     found = []
     for path in run.glob(f"session_*/{RESAMPLES}/request_*"):
@@ -59,7 +59,7 @@ def folders(run: Path) -> Iterator[tuple[str, int, int, Path]]:
     yield from sorted(found)
 
 
-def files(path: Path) -> Iterator[tuple[int, bool, Path]]:
+def iter_sample_files(path: Path) -> Iterator[tuple[int, bool, Path]]:
     """Yield number, whether it is an error, and path of every sample in a directory, in order."""
     found = []
     for each in path.iterdir() if path.is_dir() else ():

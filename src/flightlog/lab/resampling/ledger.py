@@ -13,20 +13,20 @@ from msgspec import Struct, field
 
 from flightlog.lab.resampling import layout
 from flightlog.lab.resampling.events import (
-    Answered,
-    BatchBegun,
     BatchEnded,
-    BatchTaken,
-    Failed,
-    Limits,
+    BatchLimits,
+    BatchResumed,
+    BatchStarted,
+    SampleAnswered,
     SampleEvent,
-    Sending,
-    Target,
+    SampleFailed,
+    SampleSent,
+    SampleTarget,
 )
-from flightlog.lab.resampling.layout import Item
+from flightlog.lab.resampling.layout import SampleItem
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.store.journal import Journal, Record
-from flightlog.store.locks import lock
+from flightlog.store.journal import Journal, JournalRecord
+from flightlog.store.locks import exclusive_lock
 
 WIDTH = "width_reached"
 
@@ -35,26 +35,26 @@ class BatchState(Struct):
     """One batch as it stands."""
 
     name: str
-    targets: tuple[Target, ...]
-    limits: Limits
+    targets: tuple[SampleTarget, ...]
+    limits: BatchLimits
     began_at: str
-    sent: dict[Item, int] = field(default_factory=dict)
-    answered: dict[Item, float | None] = field(default_factory=dict)
-    failed: dict[Item, Failed] = field(default_factory=dict)
+    sent: dict[SampleItem, int] = field(default_factory=dict)
+    answered: dict[SampleItem, float | None] = field(default_factory=dict)
+    failed: dict[SampleItem, SampleFailed] = field(default_factory=dict)
     reason: str = ""
 
     @property
-    def usd(self) -> float:
+    def cost_usd(self) -> float:
         """What its answers cost, those of known price."""
         return sum(each or 0.0 for each in self.answered.values())
 
     @property
-    def unpriced(self) -> int:
+    def unpriced_count(self) -> int:
         """How many answers have no known price."""
         return sum(each is None for each in self.answered.values())
 
     @property
-    def left(self) -> list[tuple[Target, Item]]:
+    def remaining_samples(self) -> list[tuple[SampleTarget, SampleItem]]:
         """What it still has to ask for, one sample of each target after the other."""
         if self.reason == WIDTH:
             return []
@@ -63,7 +63,7 @@ class BatchState(Struct):
         return [(target, item) for _, target, item in every if item not in self.answered and item not in self.failed]
 
 
-class Ledger:
+class BatchStore:
     """The journal of a run's samples, and how its batches stand."""
 
     def __init__(self, run: Path, *, now: Callable[[], str], new_id: Callable[[], str]) -> None:
@@ -72,18 +72,18 @@ class Ledger:
         self._journal: Journal[SampleEvent] = Journal(run / layout.JOURNAL, SampleEvent, now=now, new_id=new_id)
         self.batches: dict[str, BatchState] = {}
         if self._journal.path.exists():
-            for entry in self._journal.read():
-                if isinstance(entry, Record):
-                    _add(self.batches, entry)
+            for entry in self._journal.read_records():
+                if isinstance(entry, JournalRecord):
+                    _apply_event(self.batches, entry)
 
-    def note(self, event: SampleEvent, *, durable: bool = False) -> None:
+    def append(self, event: SampleEvent, *, durable: bool = False) -> None:
         """Write down what happened, and know it from now on."""
-        _add(self.batches, self._journal.append(event, durable=durable))
+        _apply_event(self.batches, self._journal.append(event, durable=durable))
 
     def next_number(self, session: str, request: int, variant: int) -> int:
         """The first number that no sample has, on disk or promised to a batch."""
-        path = self.run / layout.folder(session, request, variant)
-        taken = [number for number, _, _ in layout.files(path)]
+        path = self.run / layout.sample_dir(session, request, variant)
+        taken = [number for number, _, _ in layout.iter_sample_files(path)]
         for batch in self.batches.values():
             same = (session, request, variant)
             taken += [
@@ -93,12 +93,12 @@ class Ledger:
 
     def next_variant(self, session: str, request: int) -> int:
         """The first number that no variant of a request has."""
-        taken = [each for name, of, each, _ in layout.folders(self.run) if (name, of) == (session, request)]
+        taken = [each for name, of, each, _ in layout.iter_sample_dirs(self.run) if (name, of) == (session, request)]
         return max(taken, default=0) + 1
 
     def open_batch(self, written: str) -> BatchState:
         """Find a batch that is not over, by the beginning of its name; without one, the only one there is."""
-        left = [each for each in self.batches.values() if each.left]
+        left = [each for each in self.batches.values() if each.remaining_samples]
         found = [each for each in left if each.name.startswith(written)]
         if not found:
             raise NotFound("no batch of samples is left to go on with", hint="ask for new ones with --count")
@@ -109,29 +109,29 @@ class Ledger:
 
 
 @contextmanager
-def held(run: Path, who: str) -> Iterator[None]:
+def lock_batches(run: Path, who: str) -> Iterator[None]:
     """Ask for samples of a run alone."""
-    with lock(run / layout.LOCK, who=who):
+    with exclusive_lock(run / layout.LOCK, who=who):
         yield
 
 
-def _add(batches: dict[str, BatchState], record: Record[SampleEvent]) -> None:
+def _apply_event(batches: dict[str, BatchState], record: JournalRecord[SampleEvent]) -> None:
     event = record.event
-    if isinstance(event, BatchBegun):
+    if isinstance(event, BatchStarted):
         batches[event.batch] = BatchState(event.batch, event.targets, event.limits, record.ts)
         return
     batch = batches.get(event.batch)
     if batch is None:
         return  # The line that began it was damaged; its files are still there and keep their numbers.
     match event:
-        case BatchTaken():
+        case BatchResumed():
             batch.reason, batch.limits = "", event.limits
-        case Sending():
+        case SampleSent():
             batch.sent[event.item] = max(batch.sent.get(event.item, 0), event.attempt)
-        case Answered():
+        case SampleAnswered():
             batch.answered[event.item] = event.usd
             batch.failed.pop(event.item, None)
-        case Failed():
+        case SampleFailed():
             batch.failed[event.item] = event
         case BatchEnded():
             batch.reason = event.reason

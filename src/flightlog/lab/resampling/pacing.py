@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class Pace:
+class RateLimiter:
     """Gives out turns: no more than so many a minute, and none while the API asks to wait."""
 
     def __init__(self, per_minute: float | None, clock: Callable[[], float]) -> None:
@@ -16,7 +16,7 @@ class Pace:
         self._clock = clock
         self._next = 0.0
 
-    async def turn(self) -> None:
+    async def wait_turn(self) -> None:
         """Wait for a turn."""
         now = self._clock()
         at = max(self._next, now)
@@ -25,12 +25,12 @@ class Pace:
             await asyncio.sleep(at - now)
             now = self._clock()
 
-    def hold(self, seconds: float) -> None:
+    def delay_turns(self, seconds: float) -> None:
         """Give nobody a turn for so long."""
         self._next = max(self._next, self._clock() + seconds)
 
 
-class Allowance:
+class BatchBudget:
     """A budget that is kept: what is on its way counts as much as the dearest answer so far."""
 
     def __init__(self, limit_usd: float | None, spent_usd: float) -> None:
@@ -40,7 +40,7 @@ class Allowance:
         self._promised = 0.0
         self._returned = asyncio.Event()
 
-    async def promise(self, expected: Callable[[], float]) -> float | None:
+    async def reserve_cost(self, expected: Callable[[], float]) -> float | None:
         """Set aside what a sample is expected to cost, when that may be spent; None when it never may."""
         while True:
             usd = expected()
@@ -52,7 +52,7 @@ class Allowance:
             self._returned.clear()
             await self._returned.wait()
 
-    def settle(self, promised: float, usd: float | None) -> None:
+    def commit(self, promised: float, usd: float | None) -> None:
         """Count what a sample did cost, in place of what was set aside."""
         self._promised = max(self._promised - promised, 0.0) if self._promised - promised > 1e-12 else 0.0
         self.spent_usd += usd or 0.0

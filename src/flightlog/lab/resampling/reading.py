@@ -15,15 +15,15 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.lab.resampling import layout
-from flightlog.lab.resampling.events import Answered, Failed, SampleEvent
-from flightlog.lab.resampling.layout import Item
+from flightlog.lab.resampling.events import SampleAnswered, SampleEvent, SampleFailed
+from flightlog.lab.resampling.layout import SampleItem
 from flightlog.model.usage import Usage
 from flightlog.sources.api.usage import decode_usage
-from flightlog.store.journal import Journal, Record
+from flightlog.store.journal import Journal, JournalRecord
 from flightlog.usage.prices import price
 
 
-class Edit(Struct, frozen=True):
+class RequestEdit(Struct, frozen=True):
     """One thing that was changed: where, what stood there, what stands there now; absent is None."""
 
     path: tuple[str | int, ...]
@@ -38,7 +38,7 @@ class Variant(Struct, frozen=True):
     request: int
     number: int
     label: str
-    edits: tuple[Edit, ...]
+    edits: tuple[RequestEdit, ...]
     created_at: str
     source: str
     path: str
@@ -67,18 +67,18 @@ class Sample(Struct, frozen=True):
     status: int = 200
 
 
-def samples(run: Path) -> list[Sample]:
+def list_samples(run: Path) -> list[Sample]:
     """Return every sample of the run at `run`, by session, request, variant and number."""
-    asked = _asked(run)
-    return [_sample(item, asked.get(item), is_error, path, run) for item, is_error, path in _files(run)]
+    asked = _models_by_item(run)
+    return [_read_sample(item, asked.get(item), is_error, path, run) for item, is_error, path in _iter_run_samples(run)]
 
 
-def variants(run: Path) -> list[Variant]:
+def list_variants(run: Path) -> list[Variant]:
     """Return every variant of the run, by session, request and number."""
     found = []
-    for session, request, number, path in layout.folders(run):
+    for session, request, number, path in layout.iter_sample_dirs(run):
         if number:
-            found.append(_variant(session, request, number, path))
+            found.append(_read_variant(session, request, number, path))
     return found
 
 
@@ -86,24 +86,26 @@ def journal_events(run: Path) -> Iterator[SampleEvent]:
     """Yield what is on record of samples."""
     journal: Journal[SampleEvent] = Journal(run / layout.JOURNAL, SampleEvent, now=str, new_id=str)
     if journal.path.exists():
-        yield from (entry.event for entry in journal.read() if isinstance(entry, Record))
+        yield from (entry.event for entry in journal.read_records() if isinstance(entry, JournalRecord))
 
 
-def _asked(run: Path) -> dict[Item, str]:
-    return {event.item: event.model for event in journal_events(run) if isinstance(event, Answered | Failed)}
+def _models_by_item(run: Path) -> dict[SampleItem, str]:
+    return {
+        event.item: event.model for event in journal_events(run) if isinstance(event, SampleAnswered | SampleFailed)
+    }
 
 
-def _files(run: Path) -> Iterator[tuple[Item, bool, Path]]:
-    for session, request, variant, folder in layout.folders(run):
-        listed = list(layout.files(folder))
+def _iter_run_samples(run: Path) -> Iterator[tuple[SampleItem, bool, Path]]:
+    for session, request, variant, folder in layout.iter_sample_dirs(run):
+        listed = list(layout.iter_sample_files(folder))
         answered = {number for number, is_error, _ in listed if not is_error}
         for number, is_error, path in listed:
             if not (is_error and number in answered):
-                yield Item(session, request, variant, number), is_error, path
+                yield SampleItem(session, request, variant, number), is_error, path
 
 
-def _sample(item: Item, asked: str | None, is_error: bool, path: Path, run: Path) -> Sample:  # noqa: FBT001 - from a file's name
-    said = _object(path)
+def _read_sample(item: SampleItem, asked: str | None, is_error: bool, path: Path, run: Path) -> Sample:  # noqa: FBT001 - from a file's name
+    said = _read_json_object(path)
     place = str(path.relative_to(run))
     broken = "" if said else "the file holds no JSON object"
     if is_error or broken:
@@ -120,46 +122,46 @@ def _sample(item: Item, asked: str | None, is_error: bool, path: Path, run: Path
             status=status if isinstance(status, int) else 0,
         )
     content = said.get("content")
-    answered_by = _text(said, "model")
+    answered_by = _text_field(said, "model")
     tokens = decode_usage(said.get("usage"))
     return Sample(
         *(item.session, item.request, item.variant, item.number),
         asked or answered_by,
         tuple(each for each in content if isinstance(each, dict)) if isinstance(content, list) else (),
-        _text(said, "stop_reason"),
+        _text_field(said, "stop_reason"),
         tokens,
         price(answered_by, tokens).usd,
         "",
         place,
-        _text(said, "id"),
+        _text_field(said, "id"),
         answered_by,
     )
 
 
-def _variant(session: str, request: int, number: int, path: Path) -> Variant:
-    said = _object(path / layout.VARIANT)
+def _read_variant(session: str, request: int, number: int, path: Path) -> Variant:
+    said = _read_json_object(path / layout.VARIANT)
     edits = said.get("edits")
     return Variant(
         session,
         request,
         number,
-        _text(said, "label"),
-        tuple(_edit(each) for each in edits if isinstance(each, dict)) if isinstance(edits, list) else (),
-        _text(said, "created_at"),
-        _text(said, "source"),
-        layout.folder(session, request, number),
+        _text_field(said, "label"),
+        tuple(_decode_edit(each) for each in edits if isinstance(each, dict)) if isinstance(edits, list) else (),
+        _text_field(said, "created_at"),
+        _text_field(said, "source"),
+        layout.sample_dir(session, request, number),
     )
 
 
-def _edit(said: Mapping[str, Any]) -> Edit:
+def _decode_edit(said: Mapping[str, Any]) -> RequestEdit:
     path = said.get("path")
     parts = path if isinstance(path, list) else [path]
-    return Edit(
+    return RequestEdit(
         tuple(each for each in parts if isinstance(each, str | int)), said.get("original"), said.get("replacement")
     )
 
 
-def _object(path: Path) -> dict[str, Any]:
+def _read_json_object(path: Path) -> dict[str, Any]:
     try:
         said = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
@@ -167,6 +169,6 @@ def _object(path: Path) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _text(said: Mapping[str, Any], name: str) -> str:
+def _text_field(said: Mapping[str, Any], name: str) -> str:
     value = said.get(name)
     return value if isinstance(value, str) else ""

@@ -10,17 +10,17 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.lab.book import Book
-from flightlog.lab.plan import Planned
-from flightlog.lab.replaying.source import Source
+from flightlog.lab.book import RunStore
+from flightlog.lab.plan import PlannedSession
+from flightlog.lab.replaying.source import ReplaySource
 from flightlog.lab.resampling import layout
-from flightlog.lab.resampling.events import Target
-from flightlog.lab.told import Call, calls_of, exchanges_of
+from flightlog.lab.resampling.events import SampleTarget
+from flightlog.lab.told import ApiCall, calls_of, exchanges_of
 from flightlog.model.errors import FlightlogError, Invalid, NotFound
 from flightlog.model.exchange import Exchange
-from flightlog.sources.api.sse import Answer, answer
+from flightlog.sources.api.sse import AssistantMessage, decode_response
 from flightlog.sources.api.usage import decode_usage
-from flightlog.store.exchanges import Exchanges
+from flightlog.store.exchanges import ExchangeStore
 from flightlog.usage.prices import price
 
 _DROPPED = ("stream", "context_management", "metadata")
@@ -28,7 +28,7 @@ _HEADERS = ("anthropic-version", "anthropic-beta")
 _VERSION = "2023-06-01"  # what the API wants to hear from a client that said nothing
 
 
-class Listed(Struct, frozen=True):
+class RequestListing(Struct, frozen=True):
     """One request as a list shows it; turn 0 is none of the main thread's."""
 
     request: int
@@ -44,7 +44,7 @@ class Listed(Struct, frozen=True):
     variants: int
 
 
-class Asked(Struct, frozen=True):
+class SampleRequest(Struct, frozen=True):
     """What is sent for one target, without the key; `expected_usd` is what the recorded answer cost."""
 
     path: str
@@ -55,40 +55,40 @@ class Asked(Struct, frozen=True):
     scrubbed: bool = False
 
 
-def planned(book: Book, session: int, replicate: int) -> Planned:
+def find_planned_session(book: RunStore, session: int, replicate: int) -> PlannedSession:
     """Find a session of a run that ran; replicate 0 is the first one."""
-    return Source(book, session, replicate, "").planned
+    return ReplaySource(book, session, replicate, "").planned
 
 
-def requests(source: Source) -> list[Listed]:
+def list_session_requests(source: ReplaySource) -> list[RequestListing]:
     """List the requests of a session."""
-    turns = {each.request: each.turn for each in source.turns()}
+    turns = {each.request: each.turn for each in source.list_turns()}
     kept: dict[tuple[int, bool], int] = {}
-    for session, request, variant, path in layout.folders(source.book.path):
+    for session, request, variant, path in layout.iter_sample_dirs(source.book.path):
         if session == source.planned.name:
             kept[request, bool(variant)] = kept.get((request, bool(variant)), 0) + (
-                1 if variant else sum(not is_error for _, is_error, _ in layout.files(path))
+                1 if variant else sum(not is_error for _, is_error, _ in layout.iter_sample_files(path))
             )
     exchanges = source.read.exchanges
-    return [_listed(exchanges, call, turns.get(call.index, 0), kept) for call in calls_of(exchanges)]
+    return [_build_listing(exchanges, call, turns.get(call.index, 0), kept) for call in calls_of(exchanges)]
 
 
-def of_turn(source: Source, turn: int) -> int:
+def request_of_turn(source: ReplaySource, turn: int) -> int:
     """The request that was answered with a turn."""
-    found = next((each for each in source.turns() if each.turn == turn), None)
+    found = next((each for each in source.list_turns() if each.turn == turn), None)
     if found is None or not found.request:
         what = "was not captured" if found else "is none of this session's"
         raise NotFound(f"the request of turn {turn} {what}", hint="see those there are with --list-requests")
     return found.request
 
 
-def recorded_body(book: Book, session: str, request: int) -> dict[str, Any]:
+def load_recorded_body(book: RunStore, session: str, request: int) -> dict[str, Any]:
     """A recorded request, decoded, as it can be sent again."""
-    exchanges, exchange = _exchange(book, session, request)
-    return sendable(exchanges.sent(exchange))
+    exchanges, exchange = _find_exchange(book, session, request)
+    return sendable_body(exchanges.sent_body(exchange))
 
 
-def sendable(body: bytes) -> dict[str, Any]:
+def sendable_body(body: bytes) -> dict[str, Any]:
     """The part of a recorded body that is sent."""
     try:
         said = json.loads(body)
@@ -99,19 +99,19 @@ def sendable(body: bytes) -> dict[str, Any]:
     return {name: value for name, value in said.items() if name not in _DROPPED}
 
 
-def asked(book: Book, target: Target) -> Asked:
+def build_sample_request(book: RunStore, target: SampleTarget) -> SampleRequest:
     """What is sent for a target."""
-    exchanges, exchange = _exchange(book, target.session, target.request)
+    exchanges, exchange = _find_exchange(book, target.session, target.request)
     if target.variant:
-        path = book.path / layout.folder(target.session, target.request, target.variant) / layout.REQUEST
+        path = book.path / layout.sample_dir(target.session, target.request, target.variant) / layout.REQUEST
         if not path.is_file():
             raise NotFound(
                 f"request {target.request} of {target.session} has no variant {target.variant}",
                 hint="make one: flightlog lab resample-edit RUN",
             )
-        body = sendable(path.read_bytes())
+        body = sendable_body(path.read_bytes())
     else:
-        body = sendable(exchanges.sent(exchange))
+        body = sendable_body(exchanges.sent_body(exchange))
     body |= {"model": target.model} if target.model else {}
     request = exchange.request
     if not request.path.startswith("/"):
@@ -119,8 +119,8 @@ def asked(book: Book, target: Target) -> Asked:
         raise Invalid(f"the recorded path is none: {request.path[:80]!r}", hint="choose another request")
     headers = {name: request.headers[name] for name in _HEADERS if name in request.headers}
     model = str(body.get("model", ""))
-    used = _told(exchanges, exchange).usage
-    return Asked(
+    used = _decode_response(exchanges, exchange).usage
+    return SampleRequest(
         request.path,
         {"anthropic-version": _VERSION, "content-type": "application/json", "accept": "application/json"} | headers,
         json.dumps(body, ensure_ascii=True, separators=(",", ":")).encode(),
@@ -130,21 +130,23 @@ def asked(book: Book, target: Target) -> Asked:
     )
 
 
-def _exchange(book: Book, session: str, request: int) -> tuple[Exchanges, Exchange]:
+def _find_exchange(book: RunStore, session: str, request: int) -> tuple[ExchangeStore, Exchange]:
     exchanges = exchanges_of(book.path / session)
-    found = next((each for each in exchanges.read() if each.index == request), None)
+    found = next((each for each in exchanges.read_exchanges() if each.index == request), None)
     if found is None:
         hint = "see those there are with --list-requests; a run without capture has none"
         raise NotFound(f"{session} of {book.name} has no request {request}", hint=hint)
     return exchanges, found
 
 
-def _listed(exchanges: Exchanges, call: Call, turn: int, kept: dict[tuple[int, bool], int]) -> Listed:
+def _build_listing(
+    exchanges: ExchangeStore, call: ApiCall, turn: int, kept: dict[tuple[int, bool], int]
+) -> RequestListing:
     request = call.exchange.request
-    told = _told(exchanges, call.exchange)
+    told = _decode_response(exchanges, call.exchange)
     message = told.message or {}
     content = message.get("content") or []
-    return Listed(
+    return RequestListing(
         call.index,
         turn,
         request.context.value,
@@ -159,8 +161,8 @@ def _listed(exchanges: Exchanges, call: Call, turn: int, kept: dict[tuple[int, b
     )
 
 
-def _told(exchanges: Exchanges, exchange: Exchange) -> Answer:
+def _decode_response(exchanges: ExchangeStore, exchange: Exchange) -> AssistantMessage:
     try:
-        return answer(exchanges.received(exchange))
+        return decode_response(exchanges.response_body(exchange))
     except FlightlogError:
-        return Answer(None, is_whole=False)
+        return AssistantMessage(None, is_whole=False)

@@ -21,7 +21,7 @@ _ERROR_CHARS_MAX = 500
 _CONNECT_S = 30.0
 
 
-class Ask(Struct, frozen=True):
+class SampleCall(Struct, frozen=True):
     """Where a request goes and how; its body travels beside it."""
 
     url: str
@@ -31,7 +31,7 @@ class Ask(Struct, frozen=True):
     needs_key: bool = True
 
 
-class Came(Struct, frozen=True):
+class SampleResult(Struct, frozen=True):
     """What came back. Status 0: nothing did, and `error` says why; `is_final` says that trying again is no use."""
 
     status: int
@@ -42,11 +42,11 @@ class Came(Struct, frozen=True):
 
 
 # Made while only one thread imports: the first use of a type by two threads at once ends the process.
-read_ask = msgspec.json.Decoder(Ask).decode
-read_came = msgspec.json.Decoder(Came).decode
+read_ask = msgspec.json.Decoder(SampleCall).decode
+read_came = msgspec.json.Decoder(SampleResult).decode
 
 
-def credentials(provider: str, environ: Mapping[str, str]) -> dict[str, str]:
+def credential_headers(provider: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The headers that say who pays, from the environment of this moment."""
     if provider == "openrouter":
         key = environ.get("OPENROUTER_API_KEY", "")
@@ -57,19 +57,23 @@ def credentials(provider: str, environ: Mapping[str, str]) -> dict[str, str]:
     return {"authorization": f"Bearer {token}"} if token else {}
 
 
-def client() -> aiohttp.ClientSession:
+def open_client() -> aiohttp.ClientSession:
     """Open what requests are sent with."""
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar(), trust_env=False
     )
 
 
-async def send(http: aiohttp.ClientSession, ask: Ask, body: bytes, environ: Mapping[str, str]) -> Came:
+async def send_request(
+    http: aiohttp.ClientSession, ask: SampleCall, body: bytes, environ: Mapping[str, str]
+) -> SampleResult:
     """Send a request once and return what came; nothing is raised for what a network does."""
-    paying = credentials(ask.provider, environ)
+    paying = credential_headers(ask.provider, environ)
     if not paying and ask.needs_key:
-        return Came(NOT_SENT, error="there is no key in the environment of the place it is sent from", is_final=True)
-    scrubber = _scrubber(*paying.items())
+        return SampleResult(
+            NOT_SENT, error="there is no key in the environment of the place it is sent from", is_final=True
+        )
+    scrubber = _key_scrubber(*paying.items())
     timeout = aiohttp.ClientTimeout(total=ask.timeout_s, sock_connect=min(_CONNECT_S, ask.timeout_s))
     url = URL(ask.url, encoded=True)
     try:
@@ -82,34 +86,38 @@ async def send(http: aiohttp.ClientSession, ask: Ask, body: bytes, environ: Mapp
             proxy=proxy_for(ask.url, environ) or None,
         ) as answer:
             came = await answer.read()
-            return Came(answer.status, scrubber.clean(came), retry_after_s=_seconds(answer.headers.get("retry-after")))
+            return SampleResult(
+                answer.status,
+                scrubber.clean_bytes(came),
+                retry_after_s=_parse_seconds(answer.headers.get("retry-after")),
+            )
     except TimeoutError:
         # It may be paid for by now, so it is not sent again.
-        return Came(NOT_SENT, error=f"no answer within {ask.timeout_s:g} s", is_final=True)
+        return SampleResult(NOT_SENT, error=f"no answer within {ask.timeout_s:g} s", is_final=True)
     except (aiohttp.ClientError, OSError, ValueError) as error:
         said = f"{type(error).__name__}: {error}"
-        return Came(NOT_SENT, error=scrubber.clean_text(said)[:_ERROR_CHARS_MAX])
+        return SampleResult(NOT_SENT, error=scrubber.clean_text(said)[:_ERROR_CHARS_MAX])
 
 
-def sent_alone(payload: bytes, body: bytes, environ: Mapping[str, str]) -> bytes:
+def run_send_job(payload: bytes, body: bytes, environ: Mapping[str, str]) -> bytes:
     """The same as a job on another machine: bytes in, bytes out, a connection of its own."""
 
-    async def once() -> Came:
-        async with client() as http:
-            return await send(http, read_ask(payload), body, environ)
+    async def once() -> SampleResult:
+        async with open_client() as http:
+            return await send_request(http, read_ask(payload), body, environ)
 
     return msgspec.json.encode(asyncio.run(once()))
 
 
 @functools.lru_cache(maxsize=4)
-def _scrubber(*paying: tuple[str, str]) -> Scrubber:
+def _key_scrubber(*paying: tuple[str, str]) -> Scrubber:
     """What finds a key in an answer; made once for each key, as it is not cheap."""
     scrubber = Scrubber()
-    scrubber.learn(dict(paying))
+    scrubber.learn_credentials(dict(paying))
     return scrubber
 
 
-def _seconds(said: str | None) -> float | None:
+def _parse_seconds(said: str | None) -> float | None:
     try:
         return max(float(said), 0.0) if said is not None else None
     except ValueError:

@@ -20,15 +20,15 @@ import msgspec
 from msgspec import Struct
 from ruamel.yaml.error import YAMLError
 
-from flightlog.lab.resampling.editing import with_set, without_thinking
+from flightlog.lab.resampling.editing import replace_values, without_thinking
 from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Misconfigured
-from flightlog.model.text import meant
+from flightlog.model.text import suggest_name
 
 SAMPLES_MAX = 100_000
 
 
-class Change(Struct, frozen=True, forbid_unknown_fields=True):
+class SweepVariant(Struct, frozen=True, forbid_unknown_fields=True):
     """One variant of a sweep: values put at places of the request, thinking kept or left out."""
 
     label: str
@@ -40,9 +40,9 @@ class Change(Struct, frozen=True, forbid_unknown_fields=True):
         if not self.set and not self.drop_thinking:
             raise ValueError("a variant has `set` or `drop_thinking`")
 
-    def applied(self, body: dict[str, Any]) -> dict[str, Any]:
+    def apply_to(self, body: dict[str, Any]) -> dict[str, Any]:
         """Make the change."""
-        return with_set(without_thinking(body) if self.drop_thinking else body, self.set)
+        return replace_values(without_thinking(body) if self.drop_thinking else body, self.set)
 
 
 class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,7 +53,7 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
     requests: tuple[int, ...] = ()
     turns: tuple[int, ...] = ()
     models: tuple[str, ...] = ()
-    variants: tuple[Change, ...] = ()
+    variants: tuple[SweepVariant, ...] = ()
     numbers: tuple[int, ...] = ()
     as_recorded: bool = True
     count: int = 5
@@ -68,17 +68,17 @@ class Sweep(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("two variants have the same label")
         if min((self.session, self.count, *self.requests, *self.turns)) < 1:
             raise ValueError("session, count, requests and turns count from 1")
-        if self.size > SAMPLES_MAX:
-            raise ValueError(f"the grid has {self.size:,} samples, more than {SAMPLES_MAX:,}")
+        if self.sample_count > SAMPLES_MAX:
+            raise ValueError(f"the grid has {self.sample_count:,} samples, more than {SAMPLES_MAX:,}")
 
     @property
-    def size(self) -> int:
+    def sample_count(self) -> int:
         """How many samples it has at least."""
         kinds = len(self.variants) + len(set(self.numbers) | ({0} if self.as_recorded else set()))
         return (len(self.requests) + len(self.turns)) * max(len(self.models), 1) * kinds * self.count
 
 
-def parse(text: str) -> Sweep:
+def parse_sweep(text: str) -> Sweep:
     """Read a sweep from YAML."""
     try:
         data = read_yaml(text)
@@ -87,14 +87,14 @@ def parse(text: str) -> Sweep:
     try:
         sweep = msgspec.convert(data, Sweep)
     except msgspec.ValidationError as error:
-        raise Misconfigured(f"the sweep cannot be used: {error}", hint=_nearest(str(error))) from error
+        raise Misconfigured(f"the sweep cannot be used: {error}", hint=_unknown_field_hint(str(error))) from error
     if not sweep.requests and not sweep.turns:
         raise Misconfigured("the sweep names nothing to ask", hint="it needs `turns` or `requests`")
     return sweep
 
 
-def _nearest(message: str) -> str:
+def _unknown_field_hint(message: str) -> str:
     found = re.search(r"unknown field `(.+?)`", message)
-    kind = Change if "`$.variants" in message else Sweep
+    kind = SweepVariant if "`$.variants" in message else Sweep
     every = "every field: docs/how-to/ask-again.md"
-    return meant(found[1], kind.__struct_fields__, every) if found else every
+    return suggest_name(found[1], kind.__struct_fields__, every) if found else every

@@ -9,22 +9,22 @@ from typing import Any
 
 from msgspec import Struct, to_builtins
 
-from flightlog.lab.book import Book
+from flightlog.lab.book import RunStore
 from flightlog.lab.layout import as_json
 from flightlog.lab.resampling import layout
-from flightlog.lab.resampling.editing import changed
-from flightlog.lab.resampling.ledger import Ledger
-from flightlog.lab.resampling.reading import variants
-from flightlog.lab.resampling.recorded import recorded_body
+from flightlog.lab.resampling.editing import find_edits
+from flightlog.lab.resampling.ledger import BatchStore
+from flightlog.lab.resampling.reading import list_variants
+from flightlog.lab.resampling.recorded import load_recorded_body
 from flightlog.model.errors import Invalid
 from flightlog.model.text import one_line
 from flightlog.sources.api.scrub import Scrubber
-from flightlog.store.files import inside, replace
+from flightlog.store.files import replace_file, resolve_inside
 
 _LABEL_CHARS_MAX = 80
 
 
-class Label(Struct, frozen=True):
+class VariantLabel(Struct, frozen=True):
     """What a variant is called, where it comes from, and when it was made."""
 
     label: str
@@ -32,22 +32,26 @@ class Label(Struct, frozen=True):
     created_at: str
 
 
-def made(ledger: Ledger, book: Book, of: tuple[str, int], edited: dict[str, Any], told: tuple[Label, Scrubber]) -> int:
+def make_variant(
+    ledger: BatchStore, book: RunStore, of: tuple[str, int], edited: dict[str, Any], told: tuple[VariantLabel, Scrubber]
+) -> int:
     """Make the variant of request `of` (its session's directory, its number), or find it; return its number."""
     session, request = of
     label, scrubber = told
     name = one_line(label.label, _LABEL_CHARS_MAX)
     if not name:
         raise Invalid("a variant needs a label", hint="give it one with --label")
-    cleaned = json.loads(scrubber.clean(json.dumps(edited).encode()))
-    edits = changed(recorded_body(book, session, request), cleaned)
+    cleaned = json.loads(scrubber.clean_bytes(json.dumps(edited).encode()))
+    edits = find_edits(load_recorded_body(book, session, request), cleaned)
     body = as_json(cleaned).encode()
-    for each in variants(book.path):
-        if (each.session, each.request, each.label) == (session, request, name) and _is(book.path / each.path, body):
+    for each in list_variants(book.path):
+        if (each.session, each.request, each.label) == (session, request, name) and _has_body(
+            book.path / each.path, body
+        ):
             return each.number
     number = ledger.next_variant(session, request)
-    folder = layout.folder(session, request, number)
-    replace(inside(book.path, f"{folder}/{layout.REQUEST}"), body)
+    folder = layout.sample_dir(session, request, number)
+    replace_file(resolve_inside(book.path, f"{folder}/{layout.REQUEST}"), body)
     said = {
         "label": name,
         "base_request_index": request,
@@ -55,11 +59,11 @@ def made(ledger: Ledger, book: Book, of: tuple[str, int], edited: dict[str, Any]
         "created_at": label.created_at,
         "source": label.source,
     }
-    replace(inside(book.path, f"{folder}/{layout.VARIANT}"), as_json(said).encode())
+    replace_file(resolve_inside(book.path, f"{folder}/{layout.VARIANT}"), as_json(said).encode())
     return number
 
 
-def _is(path: Path, body: bytes) -> bool:
+def _has_body(path: Path, body: bytes) -> bool:
     try:
         return (path / layout.REQUEST).read_bytes() == body
     except OSError:

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from flightlog import __version__
 from flightlog.agents.claude_code.driver import ClaudeCode, clean_environment, find
-from flightlog.agents.command import Command, scripted
+from flightlog.agents.command import CommandDriver, scripted_driver
 from flightlog.agents.driver import Driver
 from flightlog.lab.config import EVERY_TOOL, RunConfig, SessionConfig
 from flightlog.lab.running.stage import RunEnvironment
@@ -29,29 +29,29 @@ _KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _KEPT = ("ANTHROPIC_VERTEX_", "ANTHROPIC_BEDROCK_", "CLAUDE_CODE_MAX_RETRIES")
 
 
-class Permission(Struct, frozen=True):
+class PermissionMode(Struct, frozen=True):
     """The mode an agent runs in, and why it is not the one that was asked for."""
 
     mode: str
     note: str = ""
 
 
-def driver(config: RunConfig, setting: RunEnvironment) -> Driver:
+def select_driver(config: RunConfig, setting: RunEnvironment) -> Driver:
     """Find the agent a configuration names."""
     match config.engine:
         case "scripted":
-            return scripted(config.model, __version__)
+            return scripted_driver(config.model, __version__)
         case "command":
-            return Command(config.command, model=config.model)
+            return CommandDriver(config.command, model=config.model)
         case _:
             return ClaudeCode(find(setting.environ.get("FLIGHTLOG_CLAUDE", ""), setting.runtime.program_path))
 
 
-def permission(config: RunConfig, *, is_root: bool) -> Permission:
+def choose_permission(config: RunConfig, *, is_root: bool) -> PermissionMode:
     """Say which permission mode the agent gets."""
     if config.engine == "claude_code" and config.permission_mode == "bypassPermissions" and is_root:
-        return Permission("acceptEdits", AS_ROOT)
-    return Permission(config.permission_mode)
+        return PermissionMode("acceptEdits", AS_ROOT)
+    return PermissionMode(config.permission_mode)
 
 
 def is_captured(config: RunConfig) -> bool:
@@ -59,7 +59,7 @@ def is_captured(config: RunConfig) -> bool:
     return config.capture_api_requests and config.provider not in _CLOUDS
 
 
-def keys(config: RunConfig, environ: Mapping[str, str]) -> dict[str, str]:
+def agent_credentials(config: RunConfig, environ: Mapping[str, str]) -> dict[str, str]:
     """The credentials a run may use, as the agent wants them named."""
     if config.provider == "openrouter":
         key = environ.get("OPENROUTER_API_KEY", "")
@@ -67,13 +67,18 @@ def keys(config: RunConfig, environ: Mapping[str, str]) -> dict[str, str]:
     return {name: environ[name] for name in _KEYS if environ.get(name)}
 
 
-def upstream(config: RunConfig, environ: Mapping[str, str]) -> str:
+def resolve_upstream(config: RunConfig, environ: Mapping[str, str]) -> str:
     """Return the address a run's requests go to: its own, else the environment's, else the provider's.
 
     A key that is set beside `ANTHROPIC_BASE_URL` belongs to that address, so another one is refused.
     """
     given = environ.get("ANTHROPIC_BASE_URL", "") if config.provider == "anthropic" else ""
-    if config.base_url and given and _origin(config.base_url) != _origin(given) and keys(config, environ):
+    if (
+        config.base_url
+        and given
+        and _url_origin(config.base_url) != _url_origin(given)
+        and agent_credentials(config, environ)
+    ):
         raise Invalid(
             f"the key in the environment belongs to {given[:100]}, and the run sends to {config.base_url[:100]}",
             hint="unset ANTHROPIC_BASE_URL, and set the key of the run's address",
@@ -84,21 +89,21 @@ def upstream(config: RunConfig, environ: Mapping[str, str]) -> str:
     return address
 
 
-def _origin(address: str) -> tuple[str, str]:
+def _url_origin(address: str) -> tuple[str, str]:
     parts = urlsplit(address)
     return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 
 
-def environment(config: RunConfig, setting: RunEnvironment, scratch: Path, base_url: str) -> dict[str, str]:
+def agent_environment(config: RunConfig, setting: RunEnvironment, scratch: Path, base_url: str) -> dict[str, str]:
     """The whole environment of one agent."""
     own = clean_environment(setting.environ)
     own |= {name: value for name, value in setting.environ.items() if name.startswith(_KEPT)}
-    own |= keys(config, setting.environ) | {"CLAUDE_CODE_TMPDIR": str(scratch / "tmp")}
+    own |= agent_credentials(config, setting.environ) | {"CLAUDE_CODE_TMPDIR": str(scratch / "tmp")}
     if config.provider in _CLOUDS:
         own[_CLOUDS[config.provider]] = "1"
     if base_url:
         own["ANTHROPIC_BASE_URL"] = base_url
-    if config.scenario is not None and not keys(config, setting.environ):
+    if config.scenario is not None and not agent_credentials(config, setting.environ):
         own["ANTHROPIC_API_KEY"] = "no-key-is-needed-by-a-scripted-model"
     if has_own_config_dir(config, setting.environ):
         own["CLAUDE_CONFIG_DIR"] = str(config_dir(scratch))
@@ -110,7 +115,7 @@ def environment(config: RunConfig, setting: RunEnvironment, scratch: Path, base_
 
 def has_own_config_dir(config: RunConfig, environ: Mapping[str, str]) -> bool:
     """Whether the agent needs nothing of the person's own configuration."""
-    return config.scenario is not None or config.provider in _CLOUDS or bool(keys(config, environ))
+    return config.scenario is not None or config.provider in _CLOUDS or bool(agent_credentials(config, environ))
 
 
 def config_dir(scratch: Path) -> Path:
@@ -118,7 +123,7 @@ def config_dir(scratch: Path) -> Path:
     return scratch / "config"
 
 
-def arguments(
+def agent_arguments(
     config: RunConfig, session: SessionConfig, mode: str, *, budget_usd: float | None, resumes: bool
 ) -> list[str]:
     """The words after an agent's name."""
@@ -136,13 +141,13 @@ def arguments(
         # A resumed conversation keeps the prompt it began with, unless it is told not to.
         words += ["--system-prompt", system, *(["--system-prompt-snapshot", "off"] if resumes else [])]
     if config.agents:
-        words += ["--agents", json.dumps({each.name: _agent(each) for each in config.agents})]
+        words += ["--agents", json.dumps({each.name: _subagent_definition(each) for each in config.agents})]
     if not config.load_project_settings:
         words += ["--setting-sources", "", "--strict-mcp-config"]
     return words
 
 
-def _agent(agent: Any) -> dict[str, Any]:
+def _subagent_definition(agent: Any) -> dict[str, Any]:
     said = {"description": agent.description, "prompt": agent.prompt}
     said |= {"tools": list(agent.tools)} if agent.tools is not None else {}
     return said | ({"model": agent.model} if agent.model else {})

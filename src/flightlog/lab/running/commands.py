@@ -9,37 +9,37 @@ from typing import NamedTuple
 from flightlog.agents.claude_code.driver import clean_environment
 from flightlog.lab.config import CommandConfig
 from flightlog.lab.events import CommandRan
-from flightlog.lab.running.stage import Stage
+from flightlog.lab.running.stage import RunContext
 from flightlog.model.errors import Unavailable
 
 _OUTPUT_CHARS_MAX = 4000
 TIMED_OUT = 124
 
 
-def run_commands(stage: Stage, phase: str, commands: tuple[CommandConfig, ...]) -> None:
+def run_commands(stage: RunContext, phase: str, commands: tuple[CommandConfig, ...]) -> None:
     """Run the commands of a phase that did not run yet; one that fails and is checked ends the run."""
     done = {each.number for each in stage.book.state.commands if each.phase == phase and each.exit_code == 0}
     for number, command in enumerate(commands, 1):
         if number in done:
             continue
-        ran = _ran(stage, phase, number, command)
-        stage.book.note(ran, durable=True)
+        ran = _run_command(stage, phase, number, command)
+        stage.book.append(ran, durable=True)
         if ran.exit_code and command.check:
             what = f"the {phase}-run command {number} failed with {ran.exit_code}"
             raise Unavailable(f"{what}: {command.command[:200]}", hint="correct it, or give it `check: false`")
 
 
-def _ran(stage: Stage, phase: str, number: int, command: CommandConfig) -> CommandRan:
+def _run_command(stage: RunContext, phase: str, number: int, command: CommandConfig) -> CommandRan:
     work_dir = stage.ground.work_dir
     names = {"HARNESS_RUN_DIR": str(stage.book.path), "HARNESS_WORK_DIR": str(work_dir)}
     cwd = work_dir / Path(command.cwd) if command.cwd else work_dir
-    ended = carried_out(
+    ended = run_with_timeout(
         ["sh", "-c", command.command], cwd, clean_environment(stage.setting.environ) | names, command.timeout_seconds
     )
     return CommandRan(phase, number, *ended)
 
 
-class Ended(NamedTuple):
+class CommandResult(NamedTuple):
     """How a command ended: its exit code, its time, the last it said."""
 
     code: int
@@ -47,7 +47,9 @@ class Ended(NamedTuple):
     said: str
 
 
-def carried_out(words: Sequence[str], cwd: Path, environment: Mapping[str, str], timeout_s: float) -> Ended:
+def run_with_timeout(
+    words: Sequence[str], cwd: Path, environment: Mapping[str, str], timeout_s: float
+) -> CommandResult:
     """Run a command to its end, or to its limit."""
     began = time.monotonic()
     try:
@@ -67,4 +69,4 @@ def carried_out(words: Sequence[str], cwd: Path, environment: Mapping[str, str],
     except OSError as error:
         code, said = 127, str(error).encode()
     text = said.decode("utf-8", "replace")[-_OUTPUT_CHARS_MAX:]
-    return Ended(code, round(time.monotonic() - began, 3), text)
+    return CommandResult(code, round(time.monotonic() - began, 3), text)

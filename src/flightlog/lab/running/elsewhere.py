@@ -10,21 +10,21 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from flightlog.lab.book import Book
-from flightlog.lab.plan import Planned
+from flightlog.lab.book import RunStore
+from flightlog.lab.plan import PlannedSession
 from flightlog.lab.running import asking, run
-from flightlog.lab.running.ground import Ground
-from flightlog.lab.running.session import play
-from flightlog.lab.running.stage import RunEnvironment, Stage
+from flightlog.lab.running.ground import RunWorkTree
+from flightlog.lab.running.session import run_session
+from flightlog.lab.running.stage import RunContext, RunEnvironment
 from flightlog.model.errors import NotFound
 from flightlog.model.jobs import Job
 from flightlog.store.files import process_tag
-from flightlog.store.locks import lock
+from flightlog.store.locks import exclusive_lock
 
 SESSION = "session"
 
 
-class Asked(Struct, frozen=True):
+class SessionJob(Struct, frozen=True):
     """One session of a run, and its attempt."""
 
     run: str
@@ -33,39 +33,39 @@ class Asked(Struct, frozen=True):
     budget_usd: float | None = None
 
 
-def jobs_of(stage: Stage, wave: Sequence[Planned]) -> list[Job]:
+def jobs_of(stage: RunContext, wave: Sequence[PlannedSession]) -> list[Job]:
     """The sessions of a wave as jobs; what is left of the budget is shared out among them."""
-    left = stage.purse.left_usd
+    left = stage.purse.remaining_usd
     share = None if left is None else left / len(wave)
     jobs = []
     for each in wave:
         attempt = len(stage.book.state.attempts.get(each.name, [])) + 1
-        asked = Asked(str(stage.book.path), each.name, attempt, share)
+        asked = SessionJob(str(stage.book.path), each.name, attempt, share)
         key = f"flightlog-{SESSION}-{stage.setting.runtime.new_id()}-{each.name}-{attempt}"
         jobs.append(Job(key, SESSION, msgspec.json.encode(asked)))
     return jobs
 
 
-def session_carried_out(payload: bytes, setting: RunEnvironment) -> bytes:
+def execute_session_job(payload: bytes, setting: RunEnvironment) -> bytes:
     """Carry one session out and return why it stopped."""
-    asked = msgspec.json.decode(payload, type=Asked)
+    asked = msgspec.json.decode(payload, type=SessionJob)
     path = Path(asked.run)
     if not path.is_dir():
         raise NotFound(
             f"this machine does not see the run: {path}", hint="keep runs where all machines see them, at the same path"
         )
-    book = Book(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
-    with lock(book.scratch / f"{asked.session}.lock", who=f"process {process_tag()}"):
-        book.look_again()
-        last = book.state.last(asked.session)
+    book = RunStore(path, now=setting.runtime.clock.timestamp, new_id=setting.runtime.new_id)
+    with exclusive_lock(book.scratch_dir / f"{asked.session}.lock", who=f"process {process_tag()}"):
+        book.reload()
+        last = book.state.last_attempt(asked.session)
         if last is not None and last.ended is not None and last.number >= asked.attempt:
             return last.stop_reason.encode()
-        ground = Ground(
+        ground = RunWorkTree(
             book, Path(book.config.work_dir), (setting.home, setting.runtime.program_path), setting.runtime.clock.now_s
         )
-        stage = Stage(book, ground, setting, asking.driver(book.config, setting), asked.budget_usd)
+        stage = RunContext(book, ground, setting, asking.select_driver(book.config, setting), asked.budget_usd)
         if last is not None and last.ended is None:
-            run.mark(stage, last)
-        planned = next(each for each in book.planned() if each.name == asked.session)
-        with run.model(book.config) as upstream:
-            return play(stage, run.start_of(stage, planned, private=True), upstream).encode()
+            run.mark_interrupted(stage, last)
+        planned = next(each for each in book.planned_sessions() if each.name == asked.session)
+        with run.scripted_model(book.config) as upstream:
+            return run_session(stage, run.prepare_start(stage, planned, private=True), upstream).encode()

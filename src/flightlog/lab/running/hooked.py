@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from flightlog.lab.events import Saved
+from flightlog.lab.events import SnapshotSaved
 from flightlog.lab.running.asking import is_captured
-from flightlog.lab.running.stage import Stage
-from flightlog.lab.running.wire import Line, snapshot_name
+from flightlog.lab.running.stage import RunContext
+from flightlog.lab.running.wire import CaptureTarget, snapshot_name
 from flightlog.model.errors import FlightlogError
-from flightlog.store.files import ensure_dir, renamed, replace
+from flightlog.store.files import ensure_dir, rename_file, replace_file
 
 _EVENTS = ("PostToolUse", "PostToolUseFailure")
 _LOOK_S = 0.01
@@ -31,51 +31,51 @@ exit 0
 
 
 @contextmanager
-def hooked(stage: Stage, line: Line) -> Iterator[tuple[str, ...]]:
+def snapshot_hook(stage: RunContext, line: CaptureTarget) -> Iterator[tuple[str, ...]]:
     """Give the words that make the client wait after each tool, and save the tree whenever it does."""
     config = stage.book.config
     if is_captured(config) or config.engine != "claude_code" or line.trees is None:
         yield ()
         return
-    folder = stage.book.scratch / "hooks" / f"{line.session}_{line.attempt}"
+    folder = stage.book.scratch_dir / "hooks" / f"{line.session}_{line.attempt}"
     ensure_dir(folder)
     script = folder.parent / "wait.sh"
-    replace(script, _HOOK, durable=False)
+    replace_file(script, _HOOK, durable=False)
     over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(stage, line, folder, over), name="hooks", daemon=True)
+    watcher = threading.Thread(target=_serve_hooks, args=(stage, line, folder, over), name="hooks", daemon=True)
     watcher.start()
     try:
-        yield ("--settings", _settings(script, folder))
+        yield ("--settings", _hook_settings(script, folder))
     finally:
         over.set()
         watcher.join()
 
 
-def _settings(script: Path, folder: Path) -> str:
+def _hook_settings(script: Path, folder: Path) -> str:
     command = f"sh {shlex.quote(str(script))} {shlex.quote(str(folder))} >/dev/null 2>&1 || :"
     hook = {"matcher": "", "hooks": [{"type": "command", "command": command, "timeout": 20}]}
     return json.dumps({"hooks": {event: [hook] for event in _EVENTS}})
 
 
-def _watch(stage: Stage, line: Line, folder: Path, over: threading.Event) -> None:
+def _serve_hooks(stage: RunContext, line: CaptureTarget, folder: Path, over: threading.Event) -> None:
     """Save the tree for each hook that waits, in the order they are seen."""
     number = 0
     while not over.wait(_LOOK_S):
         for asked in sorted(folder.glob("ask.*"), key=lambda path: path.stat().st_mtime_ns):
             number += 1
             try:
-                _save(stage, line, asked, number)
+                _save_tree(stage, line, asked, number)
             finally:
-                renamed(asked, asked.name.replace("ask.", "done."))
+                rename_file(asked, asked.name.replace("ask.", "done."))
 
 
-def _save(stage: Stage, line: Line, asked: Path, number: int) -> None:
+def _save_tree(stage: RunContext, line: CaptureTarget, asked: Path, number: int) -> None:
     try:
         told = json.loads(asked.read_bytes())
-        saved = stage.ground.save(line.trees, snapshot_name(line.session, line.attempt, number))
+        saved = stage.ground.save_tree(line.trees, snapshot_name(line.session, line.attempt, number))
     except (FlightlogError, ValueError, OSError):
         return  # The agent does not wait for what cannot be saved; the change shows in the next tree.
     if saved is not None and isinstance(told, dict):
         at_ms = int(stage.setting.runtime.clock.now_s() * 1000)
         lane, call = str(told.get("agent_id") or ""), str(told.get("tool_use_id") or "")
-        stage.book.note(Saved(line.session, line.attempt, saved.name, number, lane, at_ms, call))
+        stage.book.append(SnapshotSaved(line.session, line.attempt, saved.name, number, lane, at_ms, call))

@@ -7,7 +7,7 @@ budget is spent; what is on its way at that moment, one call of each running ses
 import threading
 
 
-class Purse:
+class Budget:
     """What may be spent and what was."""
 
     def __init__(self, limit_usd: float | None, spent_usd: float = 0.0) -> None:
@@ -23,7 +23,7 @@ class Purse:
         return self._spent
 
     @property
-    def left_usd(self) -> float | None:
+    def remaining_usd(self) -> float | None:
         """What may still be spent; None is no limit."""
         return None if self._limit is None else max(self._limit - self._spent, 0.0)
 
@@ -32,7 +32,7 @@ class Purse:
         """Whether nothing may be spent any more."""
         return self._limit is not None and self._spent >= self._limit
 
-    def pay(self, usd: float | None) -> None:
+    def charge(self, usd: float | None) -> None:
         """Count what a response cost; one without a price is counted as such."""
         with self._lock:
             if usd is None:

@@ -11,29 +11,29 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.agents.claude_code.stream import AgentResult, read_outcome
-from flightlog.agents.driver import Ask, Outcome
-from flightlog.agents.namespace import Means, Mount, room
-from flightlog.lab.book import Book
+from flightlog.agents.driver import AgentOutcome, AgentPrompt
+from flightlog.agents.namespace import BindMount, IsolationMode, isolation_prefix
+from flightlog.lab.book import RunStore
 from flightlog.lab.config import SessionConfig
-from flightlog.lab.events import AgentStarted, Saved, SessionEnded, SessionStarted
-from flightlog.lab.plan import Planned
+from flightlog.lab.events import AgentStarted, RunSessionEnded, RunSessionStarted, SnapshotSaved
+from flightlog.lab.plan import PlannedSession
 from flightlog.lab.running import asking
-from flightlog.lab.running.hooked import hooked
-from flightlog.lab.running.stage import Stage
-from flightlog.lab.running.taking import client_cost, place_parent, take_in
-from flightlog.lab.running.verifying import verify
-from flightlog.lab.running.wire import Line, connected
-from flightlog.lab.state import Attempt
+from flightlog.lab.running.hooked import snapshot_hook
+from flightlog.lab.running.stage import RunContext
+from flightlog.lab.running.taking import client_cost, collect_output, place_transcript
+from flightlog.lab.running.verifying import run_verifiers
+from flightlog.lab.running.wire import CaptureTarget, capture_session
+from flightlog.lab.state import SessionAttempt
 from flightlog.lab.told import EXCHANGES
-from flightlog.model.text import counted
+from flightlog.model.text import pluralize
 from flightlog.sources.api.proxy import Rewrite
 from flightlog.store.files import ensure_dir, process_name
-from flightlog.store.trees import Trees
+from flightlog.store.trees import WorkTreeSnapshots
 
 _FOR_EVER_S = 7 * 24 * 3600.0
 
 
-class Way(Struct, frozen=True):
+class ResumePoint(Struct, frozen=True):
     """Another way into a session than its configuration's: what is said first, and what is made of its requests."""
 
     prompt: str
@@ -42,120 +42,124 @@ class Way(Struct, frozen=True):
     rewrite: Rewrite
 
 
-class Start(Struct, frozen=True):
+class SessionStart(Struct, frozen=True):
     """Where a session begins: its tree, its own trees if it has some, and whose words it goes on from."""
 
-    planned: Planned
+    planned: PlannedSession
     attempt: int
     tree: str
-    trees: Trees | None
+    trees: WorkTreeSnapshots | None
     private: bool
-    parent: Attempt | None = None
-    way: Way | None = None
+    parent: SessionAttempt | None = None
+    way: ResumePoint | None = None
     rewrite: Rewrite | None = None
 
 
-def play(stage: Stage, start: Start, upstream: str) -> str:
+def run_session(stage: RunContext, start: SessionStart, upstream: str) -> str:
     """Run one session to its end and return why it stopped."""
     book, planned = stage.book, start.planned
     session_id = stage.setting.runtime.new_id()
     parent_id = start.parent.session_id if start.parent else ""
-    began = SessionStarted(
+    began = RunSessionStarted(
         planned.name, start.attempt, session_id, start.tree, planned.parent, parent_id, start.private
     )
-    book.note(began, durable=True)
+    book.append(began, durable=True)
     stage.setting.tell(planned.name, "started", stage.purse.spent_usd)
     folder = book.path / planned.name
     ensure_dir(folder)
-    line = Line(planned.name, start.attempt, start.trees, folder / EXCHANGES)
+    line = CaptureTarget(planned.name, start.attempt, start.trees, folder / EXCHANGES)
     rewrite = start.way.rewrite if start.way else start.rewrite
-    with connected(stage, line, upstream, rewrite) as (base_url, losses), hooked(stage, line) as words:
-        outcome = _worked(stage, start, session_id, base_url, words)
+    with capture_session(stage, line, upstream, rewrite) as (base_url, losses), snapshot_hook(stage, line) as words:
+        outcome = _run_agent(stage, start, session_id, base_url, words)
     said = read_outcome(outcome)
-    reason, error = _reason(stage, said), said.error
-    take_in(stage, planned.name, session_id)
+    reason, error = _stop_reason(stage, said), said.error
+    collect_output(stage, planned.name, session_id)
     tree = last_tree(stage, start.planned.name, start.attempt, start.trees) or start.tree
-    verify(stage, planned.name, start.attempt, start.trees)
+    run_verifiers(stage, planned.name, start.attempt, start.trees)
     notes = [error, *(f"not kept: {loss}" for loss in losses)]
-    if stage.purse.unpriced and stage.purse.left_usd is not None:
+    if stage.purse.unpriced and stage.purse.remaining_usd is not None:
         notes.append(
-            f"{counted(stage.purse.unpriced, 'answer')} without a known price: the budget could not be watched"
+            f"{pluralize(stage.purse.unpriced, 'answer')} without a known price: the budget could not be watched"
         )
-    secrets = tuple(asking.keys(book.config, stage.setting.environ).values())
-    ended = SessionEnded(
+    secrets = tuple(asking.agent_credentials(book.config, stage.setting.environ).values())
+    ended = RunSessionEnded(
         planned.name,
         start.attempt,
         reason,
         tree,
         outcome.exit_code,
-        _without("; ".join(note for note in notes if note), secrets),
+        _scrub_secrets("; ".join(note for note in notes if note), secrets),
         said.num_turns,
         said.cost_usd,
         session_id,
     )
-    book.note(ended, durable=True)
+    book.append(ended, durable=True)
     stage.setting.tell(planned.name, f"ended: {reason}", stage.purse.spent_usd)
     return reason
 
 
-def last_tree(stage: Stage, session: str, attempt: int, trees: Trees | None, late: str = "") -> str:
+def last_tree(stage: RunContext, session: str, attempt: int, trees: WorkTreeSnapshots | None, late: str = "") -> str:
     """Save the tree a session left and return its name; `late` makes it another than the one a dead process gave."""
     again = f"_a{attempt}" if attempt > 1 else ""
-    saved = stage.ground.save(trees, session + again + late)
+    saved = stage.ground.save_tree(trees, session + again + late)
     if saved is None:
         return ""
-    stage.book.note(Saved(session, attempt, saved.name, 0, at_ms=int(stage.setting.runtime.clock.now_s() * 1000)))
+    stage.book.append(
+        SnapshotSaved(session, attempt, saved.name, 0, at_ms=int(stage.setting.runtime.clock.now_s() * 1000))
+    )
     return saved.name
 
 
-def _worked(stage: Stage, start: Start, session_id: str, base_url: str, more: tuple[str, ...]) -> Outcome:
+def _run_agent(
+    stage: RunContext, start: SessionStart, session_id: str, base_url: str, more: tuple[str, ...]
+) -> AgentOutcome:
     book, setting = stage.book, stage.setting
     given = book.config.sessions[start.planned.index - 1]
-    scratch = book.scratch
+    scratch = book.scratch_dir
     for folder in (scratch / "tmp", scratch / "config"):
         ensure_dir(folder)
-    environ = asking.environment(book.config, setting, scratch, base_url)
+    environ = asking.agent_environment(book.config, setting, scratch, base_url)
     if start.parent is not None:
-        place_parent(stage, start.parent)
-    budget = _budget(stage, given, start.parent)
+        place_transcript(stage, start.parent)
+    budget = _session_budget(stage, given, start.parent)
     resumes = start.parent or (start.way and start.way.resume)
-    words = asking.arguments(book.config, given, stage.mode, budget_usd=budget, resumes=bool(resumes))
+    words = asking.agent_arguments(book.config, given, stage.mode, budget_usd=budget, resumes=bool(resumes))
     parent, prompt = start.parent.session_id if start.parent else "", given.prompt
     if start.way is not None:
         parent, prompt, more = start.way.resume, start.way.prompt, (*start.way.words, *more)
-    ask = Ask(
+    ask = AgentPrompt(
         prompt,
         stage.ground.work_dir,
-        environ | _told(book, stage.ground.work_dir, session_id),
+        environ | _harness_environment(book, stage.ground.work_dir, session_id),
         session_id,
         parent,
         bool(parent),
         (*words, *more),
-        _before(stage, start),
+        _command_prefix(stage, start),
     )
     running = stage.driver.start(ask)
-    book.note(AgentStarted(start.planned.name, start.attempt, process_name(running.pid)))
-    with stage.at_work(start.planned.name, running):
+    book.append(AgentStarted(start.planned.name, start.attempt, process_name(running.pid)))
+    with stage.track_agent(start.planned.name, running):
         return running.wait(book.config.session_timeout_seconds or _FOR_EVER_S)
 
 
-def _before(stage: Stage, start: Start) -> tuple[str, ...]:
+def _command_prefix(stage: RunContext, start: SessionStart) -> tuple[str, ...]:
     """The agent's room: a private tree at the shared path, or at least an end that comes with ours."""
     setting, work_dir = stage.setting, stage.ground.work_dir
     if start.trees is not None and start.trees.work_tree != work_dir:
-        return room(setting.means, [Mount(start.trees.work_tree, work_dir)], work_dir)
-    return room(setting.means, (), work_dir) if setting.means is Means.ROOT else setting.leash
+        return isolation_prefix(setting.means, [BindMount(start.trees.work_tree, work_dir)], work_dir)
+    return isolation_prefix(setting.means, (), work_dir) if setting.means is IsolationMode.ROOT else setting.leash
 
 
-def _budget(stage: Stage, given: SessionConfig, parent: Attempt | None) -> float | None:
+def _session_budget(stage: RunContext, given: SessionConfig, parent: SessionAttempt | None) -> float | None:
     """What the agent itself may count up to: a fork begins with what its parent had spent."""
-    limits = [each for each in (stage.purse.left_usd, given.max_budget_usd) if each is not None]
+    limits = [each for each in (stage.purse.remaining_usd, given.max_budget_usd) if each is not None]
     if not limits:
         return None
     return min(limits) + (client_cost(stage.book.path / parent.session) if parent else 0.0)
 
 
-def _reason(stage: Stage, said: AgentResult) -> str:
+def _stop_reason(stage: RunContext, said: AgentResult) -> str:
     """The run's own reason to stop has the last word over what a stopped agent says."""
     if said.stop_reason == "completed":
         return "completed"
@@ -164,12 +168,12 @@ def _reason(stage: Stage, said: AgentResult) -> str:
     return stage.stop_reason or said.stop_reason
 
 
-def _told(book: Book, work_dir: Path, session_id: str) -> dict[str, str]:
+def _harness_environment(book: RunStore, work_dir: Path, session_id: str) -> dict[str, str]:
     names = {"HARNESS_RUN_DIR": book.path, "HARNESS_WORK_DIR": work_dir, "HARNESS_SESSION_ID": session_id}
     return {name: str(value) for name, value in names.items()} if book.config.engine == "command" else {}
 
 
-def _without(text: str, secrets: tuple[str, ...]) -> str:
+def _scrub_secrets(text: str, secrets: tuple[str, ...]) -> str:
     for secret in secrets:
         text = text.replace(secret, "[scrubbed]") if secret else text
     return text

@@ -10,12 +10,12 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.agents.driver import Driver
-from flightlog.agents.namespace import Means
+from flightlog.agents.namespace import IsolationMode
 from flightlog.agents.process import AgentProcess
-from flightlog.lab.book import Book
+from flightlog.lab.book import RunStore
 from flightlog.lab.config import RunConfig
-from flightlog.lab.running.ground import Ground
-from flightlog.lab.running.purse import Purse
+from flightlog.lab.running.ground import RunWorkTree
+from flightlog.lab.running.purse import Budget
 from flightlog.model.jobs import Job
 from flightlog.model.runtime import Runtime
 
@@ -36,7 +36,7 @@ class RunEnvironment(Struct, frozen=True):
     tell: Tell
     permit: Callable[[RunConfig, Path, str], None]
     remember: Callable[[str], None]
-    means: Means
+    means: IsolationMode
     leash: tuple[str, ...]
     elsewhere: Elsewhere | None = None
 
@@ -51,11 +51,16 @@ class RunEnvironment(Struct, frozen=True):
         return Path(self.runtime.home)
 
 
-class Stage:
+class RunContext:
     """A run on its way: its book, its ground, its purse, its agents at work."""
 
     def __init__(
-        self, book: Book, ground: Ground, setting: RunEnvironment, driver: Driver, more_usd: float | None = None
+        self,
+        book: RunStore,
+        ground: RunWorkTree,
+        setting: RunEnvironment,
+        driver: Driver,
+        more_usd: float | None = None,
     ) -> None:
         """Begin with what earlier attempts spent; `more_usd` may be spent on top, whatever the run's budget is."""
         self.book = book
@@ -63,14 +68,14 @@ class Stage:
         self.setting = setting
         self.driver = driver
         spent = book.state.spent_usd
-        self.purse = Purse(book.config.max_budget_usd if more_usd is None else spent + more_usd, spent)
+        self.purse = Budget(book.config.max_budget_usd if more_usd is None else spent + more_usd, spent)
         self.is_apart = False
         self.mode = book.state.started.permission_mode if book.state.started else book.config.permission_mode
         self.stop_reason = ""
         self._at_work: dict[str, AgentProcess] = {}
         self._lock = threading.Lock()
 
-    def stop(self, reason: str) -> None:
+    def stop_all(self, reason: str) -> None:
         """Let no more sessions begin, and end those at work."""
         with self._lock:
             self.stop_reason = self.stop_reason or reason
@@ -78,14 +83,14 @@ class Stage:
         for each in at_work:
             each.stop()
 
-    def records(self, session: str) -> Sequence[dict[str, Any]]:
+    def agent_records(self, session: str) -> Sequence[dict[str, Any]]:
         """What the agent of a session has said so far."""
         with self._lock:
             running = self._at_work.get(session)
         return running.records() if running is not None else ()
 
     @contextmanager
-    def at_work(self, session: str, running: AgentProcess) -> Iterator[None]:
+    def track_agent(self, session: str, running: AgentProcess) -> Iterator[None]:
         """Know an agent while it works, so that it can be stopped."""
         with self._lock:
             self._at_work[session] = running

@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from flightlog.lab.statistics import stopping
-from flightlog.lab.statistics.amounts import difference
-from flightlog.lab.statistics.exact import FISHER, fisher, kinds_differ, means_differ
-from flightlog.lab.statistics.groups import Group, Trial
+from flightlog.lab.statistics.amounts import estimate_difference
+from flightlog.lab.statistics.exact import FISHER, compare_kinds, compare_means, fisher_p_value
+from flightlog.lab.statistics.groups import Trial, TrialGroup
 from flightlog.lab.statistics.shape import SAMPLES_MIN, Comparison
-from flightlog.lab.statistics.shares import Count, difference_interval
+from flightlog.lab.statistics.shares import HitCount, difference_interval
 
 SEQUENTIAL = "always-valid likelihood test"
 AMOUNTS: Mapping[str, Callable[[Trial], float | None]] = {
@@ -24,71 +24,73 @@ AMOUNTS: Mapping[str, Callable[[Trial], float | None]] = {
 _TESTED_AMOUNTS = ("output_tokens", "cost_usd")
 
 
-def tests(base: Group, group: Group, seed: int) -> Iterator[Comparison]:
+def compare_groups(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
     """Compare `group` with `base` in every way that is open."""
-    yield from _actions(base, group, seed)
-    for verifier in verifiers([base, group]):
+    yield from _compare_actions(base, group, seed)
+    for verifier in list_verifiers([base, group]):
         one, other = (
             [each.outcomes[verifier] for each in side.trials if verifier in each.outcomes] for side in (base, group)
         )
         if min(len(one), len(other)) >= SAMPLES_MIN:
-            yield _counted("outcome", verifier, (base, group), ((sum(one), len(one)), (sum(other), len(other))))
+            yield _compare_shares("outcome", verifier, (base, group), ((sum(one), len(one)), (sum(other), len(other))))
     if not (base.stopped or group.stopped):
-        yield from _amounts(base, group, seed)
+        yield from _compare_amounts(base, group, seed)
 
 
-def verifiers(groups: Iterable[Group]) -> list[str]:
+def list_verifiers(groups: Iterable[TrialGroup]) -> list[str]:
     """The verifiers that were asked of any of the trials."""
     return list(dict.fromkeys(name for group in groups for each in group.trials for name in each.outcomes))
 
 
-def values(trials: Iterable[Trial], name: str) -> list[float]:
+def trial_amounts(trials: Iterable[Trial], name: str) -> list[float]:
     """One amount of each trial that has it."""
     return [value for each in trials if (value := AMOUNTS[name](each)) is not None]
 
 
-def _actions(base: Group, group: Group, seed: int) -> Iterator[Comparison]:
+def _compare_actions(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
     one, other = ([each.action.key for each in side.trials if each.action] for side in (base, group))
     if min(len(one), len(other)) < SAMPLES_MIN:
         return
     if not (base.stopped or group.stopped):
-        p, name = kinds_differ(one, other, seed)
+        p, name = compare_kinds(one, other, seed)
         yield Comparison(
-            group.name, "actions", "all", _variation(one, other), None, name, p, places=_places(base, group)
+            group.name, "actions", "all", _total_variation(one, other), None, name, p, places=_trial_paths(base, group)
         )
     for key, seen in sorted(Counter([*one, *other]).items()):
         if seen >= SAMPLES_MIN:
             pairs = (one.count(key), len(one)), (other.count(key), len(other))
-            yield _counted("action", key, (base, group), pairs)
+            yield _compare_shares("action", key, (base, group), pairs)
 
 
-def _amounts(base: Group, group: Group, seed: int) -> Iterator[Comparison]:
+def _compare_amounts(base: TrialGroup, group: TrialGroup, seed: int) -> Iterator[Comparison]:
     for name in _TESTED_AMOUNTS:
-        one, other = (values(side.trials, name) for side in (base, group))
+        one, other = (trial_amounts(side.trials, name) for side in (base, group))
         if min(len(one), len(other)) >= SAMPLES_MIN:
-            p, test = means_differ(one, other, seed)
-            shown = difference(one, other, seed)
+            p, test = compare_means(one, other, seed)
+            shown = estimate_difference(one, other, seed)
             yield Comparison(
-                group.name, "amount", name, shown.mean, shown.interval, test, p, places=_places(base, group)
+                group.name, "amount", name, shown.mean, shown.interval, test, p, places=_trial_paths(base, group)
             )
 
 
-def _counted(
-    what: str, of: str, groups: tuple[Group, Group], pairs: tuple[tuple[int, int], tuple[int, int]]
+def _compare_shares(
+    what: str, of: str, groups: tuple[TrialGroup, TrialGroup], pairs: tuple[tuple[int, int], tuple[int, int]]
 ) -> Comparison:
     stopped = any(each.stopped for each in groups)
-    one, other = (Count(hits, n, stopped) for hits, n in pairs)
-    p = stopping.same(*pairs) if stopped else fisher(*pairs)
+    one, other = (HitCount(hits, n, stopped) for hits, n in pairs)
+    p = stopping.sequential_p_value(*pairs) if stopped else fisher_p_value(*pairs)
     name = SEQUENTIAL if stopped else FISHER
     interval = difference_interval(one, other)
-    return Comparison(groups[1].name, what, of, other.share - one.share, interval, name, p, places=_places(*groups))
+    return Comparison(
+        groups[1].name, what, of, other.share - one.share, interval, name, p, places=_trial_paths(*groups)
+    )
 
 
-def _variation(one: Sequence[str], other: Sequence[str]) -> float:
+def _total_variation(one: Sequence[str], other: Sequence[str]) -> float:
     """Half the sum of how far the shares are apart: 0 the same, 1 nothing in common."""
     a, b = Counter(one), Counter(other)
     return sum(abs(a[key] / len(one) - b[key] / len(other)) for key in {*a, *b}) / 2
 
 
-def _places(*groups: Group) -> tuple[str, ...]:
+def _trial_paths(*groups: TrialGroup) -> tuple[str, ...]:
     return tuple(each.place for group in groups for each in group.trials)

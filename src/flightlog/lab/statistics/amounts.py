@@ -12,42 +12,44 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.lab.statistics.shares import CONFIDENCE, Interval
+from flightlog.lab.statistics.shares import CONFIDENCE, ConfidenceInterval
 
 BOOTSTRAP = "bootstrap-t, 1,999 draws"
 DRAWS = 1_999
 SAMPLES_MIN = 5
 
 
-class Amount(Struct, frozen=True):
+class MeanEstimate(Struct, frozen=True):
     """A mean of `n` values; without an interval where nothing honest can be said."""
 
     mean: float
     n: int
-    interval: Interval | None
+    interval: ConfidenceInterval | None
 
 
-def amount(values: Sequence[float], seed: int, confidence: float = CONFIDENCE) -> Amount | None:
+def estimate_mean(values: Sequence[float], seed: int, confidence: float = CONFIDENCE) -> MeanEstimate | None:
     """The mean of what was measured, and where the true one lies."""
-    return Amount(fmean(values), len(values), _interval([values], seed, confidence)) if values else None
+    return MeanEstimate(fmean(values), len(values), _bootstrap_interval([values], seed, confidence)) if values else None
 
 
-def difference(one: Sequence[float], other: Sequence[float], seed: int, confidence: float = CONFIDENCE) -> Amount:
+def estimate_difference(
+    one: Sequence[float], other: Sequence[float], seed: int, confidence: float = CONFIDENCE
+) -> MeanEstimate:
     """How much more the second takes than the first."""
-    interval = _interval([one, other], seed, confidence)
-    return Amount(fmean(other) - fmean(one), len(one) + len(other), interval)
+    interval = _bootstrap_interval([one, other], seed, confidence)
+    return MeanEstimate(fmean(other) - fmean(one), len(one) + len(other), interval)
 
 
-def _interval(groups: Sequence[Sequence[float]], seed: int, confidence: float) -> Interval | None:
+def _bootstrap_interval(groups: Sequence[Sequence[float]], seed: int, confidence: float) -> ConfidenceInterval | None:
     if any(len(each) < SAMPLES_MIN for each in groups):
         return None
     import numpy as np  # noqa: PLC0415 - a tenth of a second, and not every command counts
 
     seen = [np.asarray(each, dtype=float) for each in groups]
-    mean, error = _told([each[None, :] for each in seen])
+    mean, error = _mean_and_error([each[None, :] for each in seen])
     rng = np.random.default_rng(seed)
     drawn = [each[rng.integers(0, len(each), (DRAWS, len(each)))] for each in seen]
-    means, errors = _told(drawn)
+    means, errors = _mean_and_error(drawn)
     if not error[0]:
         return None
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -56,10 +58,10 @@ def _interval(groups: Sequence[Sequence[float]], seed: int, confidence: float) -
     if not (np.isfinite(low) and np.isfinite(high)):
         return None
     middle, unit = float(mean[0]), float(error[0])
-    return Interval(middle - float(high) * unit, middle - float(low) * unit, BOOTSTRAP, confidence)
+    return ConfidenceInterval(middle - float(high) * unit, middle - float(low) * unit, BOOTSTRAP, confidence)
 
 
-def _told(groups: Sequence[Any]) -> tuple[Any, Any]:
+def _mean_and_error(groups: Sequence[Any]) -> tuple[Any, Any]:
     """The mean of the last group less that of the first one, if there are two, and its standard error, row by row."""
     means = [each.mean(axis=1) for each in groups]
     spread = sum(each.var(axis=1, ddof=1) / each.shape[1] for each in groups)

@@ -15,7 +15,7 @@ OUTLINE_MAX = 400
 _Begins = tuple[str, str, int]
 
 
-class Way(Struct, frozen=True):
+class ActionPath(Struct, frozen=True):
     """What one session did; `begins` names the run, session and number of steps it goes on from."""
 
     run: str
@@ -24,38 +24,38 @@ class Way(Struct, frozen=True):
     begins: _Begins | None = None
 
     @property
-    def place(self) -> str:
+    def label(self) -> str:
         """How it is named."""
         return f"{self.run}/{self.session}"
 
 
-class Node(Struct):
+class PathNode(Struct):
     """An action at a depth, the ways that came by, and those that ended here."""
 
     action: Action
     depth: int
     places: list[str] = field(default_factory=list)
     ends: list[str] = field(default_factory=list)
-    below: list["Node"] = field(default_factory=list)
+    below: list["PathNode"] = field(default_factory=list)
 
 
-def tree(ways: Iterable[Way]) -> Node:
+def build_path_tree(ways: Iterable[ActionPath]) -> PathNode:
     """Lay the ways over each other; the root is where all begin."""
-    root = Node(Action("", "", ""), 0)
-    given = sorted(ways, key=lambda each: (each.begins is not None, each.place))
+    root = PathNode(Action("", "", ""), 0)
+    given = sorted(ways, key=lambda each: (each.begins is not None, each.label))
     known = {(way.run, way.session): way for way in given}
     for way in given:
-        steps = (*_before(way, known), *way.steps)[:STEPS_MAX]
+        steps = (*_inherited_actions(way, known), *way.steps)[:STEPS_MAX]
         node = root
-        node.places.append(way.place)
+        node.places.append(way.label)
         for action in steps:
-            node = _child(node, action)
-            node.places.append(way.place)
-        node.ends.append(way.place)
+            node = _find_or_add_child(node, action)
+            node.places.append(way.label)
+        node.ends.append(way.label)
     return root
 
 
-def partings(root: Node) -> Iterator[Node]:
+def iter_forks(root: PathNode) -> Iterator[PathNode]:
     """The nodes after which the ways go on differently, or some end; from the root down."""
     waiting = [root]
     while waiting:
@@ -65,52 +65,52 @@ def partings(root: Node) -> Iterator[Node]:
         waiting += reversed(node.below)
 
 
-class Stretch(Struct, frozen=True):
+class PathSegment(Struct, frozen=True):
     """Steps that some ways take one after the other without parting; `level` says how often they parted before."""
 
     level: int
-    first: Node
-    last: Node
+    first: PathNode
+    last: PathNode
 
     @property
-    def steps(self) -> str:
+    def step_range(self) -> str:
         """Which steps these are."""
         one = self.first.depth == self.last.depth
         return f"step {self.first.depth}" if one else f"steps {self.first.depth} to {self.last.depth}"
 
 
-def outline(root: Node, most: int = OUTLINE_MAX) -> list[Stretch]:
+def list_segments(root: PathNode, most: int = OUTLINE_MAX) -> list[PathSegment]:
     """The stretches of a tree, each followed by those that go on from it; at most so many."""
-    told: list[Stretch] = []
+    told: list[PathSegment] = []
     waiting = [(0, node) for node in reversed(root.below)]
     while waiting and len(told) < most:
         level, first = waiting.pop()
         last = first
         while len(last.below) == 1 and not last.ends:
             last = last.below[0]
-        told.append(Stretch(level, first, last))
+        told.append(PathSegment(level, first, last))
         waiting += [(level + 1, child) for child in reversed(last.below)]
     return told
 
 
-def _before(way: Way, known: Mapping[tuple[str, str], Way]) -> tuple[Action, ...]:
+def _inherited_actions(way: ActionPath, known: Mapping[tuple[str, str], ActionPath]) -> tuple[Action, ...]:
     """What was done before the way begins: by its source, by the source of that, and so on."""
     before: tuple[Action, ...] = ()
-    seen = {way.place}
+    seen = {way.label}
     while way.begins is not None:
         run, session, count = way.begins
         source = known.get((run, session))
-        if source is None or source.place in seen:
+        if source is None or source.label in seen:
             return before
         before = (*source.steps[:count], *before)
-        seen.add(source.place)
+        seen.add(source.label)
         way = source
     return before
 
 
-def _child(node: Node, action: Action) -> Node:
+def _find_or_add_child(node: PathNode, action: Action) -> PathNode:
     found = next((each for each in node.below if each.action.key == action.key), None)
     if found is None:
-        found = Node(action, node.depth + 1)
+        found = PathNode(action, node.depth + 1)
         node.below.append(found)
     return found

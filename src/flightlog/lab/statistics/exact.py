@@ -20,7 +20,7 @@ HOLM = "Holm"
 _TIE = 1e-9
 
 
-def fisher(one: tuple[int, int], other: tuple[int, int]) -> float:
+def fisher_p_value(one: tuple[int, int], other: tuple[int, int]) -> float:
     """Two-sided p-value for the same share in two groups `(hits, n)`."""
     hits, n = one[0] + other[0], one[1] + other[1]
     ways = {
@@ -29,19 +29,19 @@ def fisher(one: tuple[int, int], other: tuple[int, int]) -> float:
     return sum(each for each in ways.values() if each <= ways[one[0]]) / comb(n, hits)
 
 
-def means_differ(one: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, str]:
+def compare_means(one: Sequence[float], other: Sequence[float], seed: int) -> tuple[float, str]:
     """P-value for the same mean, and which test it is."""
-    return _permuted([[each] for each in (*one, *other)], len(one), _apart, seed)
+    return _permutation_test([[each] for each in (*one, *other)], len(one), _mean_distance, seed)
 
 
-def kinds_differ(one: Sequence[str], other: Sequence[str], seed: int) -> tuple[float, str]:
+def compare_kinds(one: Sequence[str], other: Sequence[str], seed: int) -> tuple[float, str]:
     """P-value for the same distribution over kinds, and which test it is; far is how far shares are apart in all."""
     kinds = sorted({*one, *other})
     rows = [[float(each == kind) for kind in kinds] for each in (*one, *other)]
-    return _permuted(rows, len(one), _apart, seed)
+    return _permutation_test(rows, len(one), _mean_distance, seed)
 
 
-def holm(values: Sequence[float]) -> list[float]:
+def adjust_p_values(values: Sequence[float]) -> list[float]:
     """Adjust p-values for their number: what stays below a level is found with that chance of *any* false finding."""
     adjusted = [1.0] * len(values)
     least = 0.0
@@ -51,12 +51,14 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def _permuted(rows: Sequence[Sequence[float]], first: int, far: Callable[..., Any], seed: int) -> tuple[float, str]:
+def _permutation_test(
+    rows: Sequence[Sequence[float]], first: int, far: Callable[..., Any], seed: int
+) -> tuple[float, str]:
     import numpy as np  # noqa: PLC0415 - a tenth of a second, and not every command tests
 
     pooled = np.asarray(rows)
     every = comb(len(rows), first) <= WAYS_MAX
-    chosen = _all_ways(len(rows), first) if every else _drawn(len(rows), first, seed)
+    chosen = _all_splits(len(rows), first) if every else _draw_splits(len(rows), first, seed)
     seen = np.zeros(len(rows))
     seen[:first] = 1
     distances = far(chosen, pooled, first)
@@ -66,7 +68,7 @@ def _permuted(rows: Sequence[Sequence[float]], first: int, far: Callable[..., An
     return float((1 + as_far.sum()) / (1 + len(chosen))), PERMUTED
 
 
-def _apart(chosen: Any, pooled: Any, first: int) -> Any:
+def _mean_distance(chosen: Any, pooled: Any, first: int) -> Any:
     """How far apart the means of the two groups are, added up over the columns, for each way to choose the first."""
     sums = chosen @ pooled
     others = pooled.sum(axis=0) - sums
@@ -74,7 +76,7 @@ def _apart(chosen: Any, pooled: Any, first: int) -> Any:
 
 
 @functools.lru_cache(maxsize=32)
-def _all_ways(total: int, first: int) -> Any:
+def _all_splits(total: int, first: int) -> Any:
     import numpy as np  # noqa: PLC0415 - as above
 
     ways = np.zeros((comb(total, first), total))
@@ -83,7 +85,7 @@ def _all_ways(total: int, first: int) -> Any:
     return ways
 
 
-def _drawn(total: int, first: int, seed: int) -> Any:
+def _draw_splits(total: int, first: int, seed: int) -> Any:
     import numpy as np  # noqa: PLC0415 - as above
 
     ways = np.zeros((DRAWS, total))

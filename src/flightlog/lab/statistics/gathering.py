@@ -5,26 +5,26 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.lab.resampling.layout import folder
+from flightlog.lab.resampling.layout import sample_dir
 from flightlog.lab.resampling.reading import Sample, Variant
-from flightlog.lab.statistics.actions import Action, of_response
-from flightlog.lab.statistics.groups import Group, Question, Trial
+from flightlog.lab.statistics.actions import Action, action_of_response
+from flightlog.lab.statistics.groups import ComparisonQuestion, Trial, TrialGroup
 
 Where = tuple[str, int]
 AS_RECORDED = "as recorded"
 
 
-class Recorded(Struct, frozen=True):
+class RecordedAction(Struct, frozen=True):
     """What was done when a request was first answered, and by which model."""
 
     action: Action
     model: str
 
 
-class Known(Struct, frozen=True):
+class SampleContext(Struct, frozen=True):
     """What else bears on samples: what was recorded, which variants there are, where a stopping rule decided."""
 
-    recorded: Mapping[Where, Recorded]
+    recorded: Mapping[Where, RecordedAction]
     variants: Sequence[Variant]
     stopped: Collection[tuple[str, int, int]]
     work_dir: str
@@ -32,16 +32,18 @@ class Known(Struct, frozen=True):
     told_by: Callable[[Action], Action]
 
 
-def resampled(samples: Iterable[Sample], known: Known) -> list[Question]:
+def questions_from_samples(samples: Iterable[Sample], known: SampleContext) -> list[ComparisonQuestion]:
     """One question for each request that was asked again; its groups are variants and models."""
     requests: dict[Where, dict[tuple[int, str], list[Sample]]] = {}
     for each in samples:
         groups = requests.setdefault((each.session, each.request), {})
         groups.setdefault((each.variant, each.model), []).append(each)
-    return [_question(where, groups, known) for where, groups in sorted(requests.items())]
+    return [_build_question(where, groups, known) for where, groups in sorted(requests.items())]
 
 
-def _question(where: Where, found: Mapping[tuple[int, str], list[Sample]], known: Known) -> Question:
+def _build_question(
+    where: Where, found: Mapping[tuple[int, str], list[Sample]], known: SampleContext
+) -> ComparisonQuestion:
     then = known.recorded.get(where)
     order = sorted(found, key=lambda each: (each[0], then is not None and each[1] != then.model, each[1]))
     if not order or order[0][0]:
@@ -50,38 +52,40 @@ def _question(where: Where, found: Mapping[tuple[int, str], list[Sample]], known
     labels = {each.number: each.label for each in known.variants if (each.session, each.request) == where}
     groups = []
     for variant, model in order:
-        name = folder(*where, variant).rpartition("/")[2] + (f" {model}" if model != base_model else "")
+        name = sample_dir(*where, variant).rpartition("/")[2] + (f" {model}" if model != base_model else "")
         label = labels.get(variant, "") if variant else AS_RECORDED
-        groups.append(_group(name, (label, model), found.get((variant, model), []), (*where, variant), known))
+        groups.append(_build_group(name, (label, model), found.get((variant, model), []), (*where, variant), known))
     recorded = known.told_by(then.action) if then else None
-    return Question(f"{known.prefix.strip('./')} {where[0]} request {where[1]}".strip(), tuple(groups), recorded)
+    return ComparisonQuestion(
+        f"{known.prefix.strip('./')} {where[0]} request {where[1]}".strip(), tuple(groups), recorded
+    )
 
 
-def _group(
-    name: str, said: tuple[str, str], samples: Sequence[Sample], where: tuple[str, int, int], known: Known
-) -> Group:
+def _build_group(
+    name: str, said: tuple[str, str], samples: Sequence[Sample], where: tuple[str, int, int], known: SampleContext
+) -> TrialGroup:
     answered = [each for each in samples if not each.error]
     failed = tuple(known.prefix + each.path for each in samples if each.error)
-    trials = tuple(_trial(each, known) for each in answered)
-    return Group(name, trials, *said, where in known.stopped, failed)
+    trials = tuple(_sample_trial(each, known) for each in answered)
+    return TrialGroup(name, trials, *said, where in known.stopped, failed)
 
 
-def _trial(sample: Sample, known: Known) -> Trial:
-    action = known.told_by(of_response(sample.content, sample.stop_reason, known.work_dir))
+def _sample_trial(sample: Sample, known: SampleContext) -> Trial:
+    action = known.told_by(action_of_response(sample.content, sample.stop_reason, known.work_dir))
     used = sample.usage
     return Trial(known.prefix + sample.path, action, {}, used.prompt, used.output, sample.cost_usd)
 
 
-def sessions_of(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], index: int) -> Question:
+def question_from_sessions(runs: Sequence[tuple[str, Sequence[Mapping[str, Any]]]], index: int) -> ComparisonQuestion:
     """One session of several runs, its replicates as trials; `runs` are names and what their pages say of sessions."""
     groups = []
     for name, sessions in runs:
         rows = [each for each in sessions if each["session_index"] == index and each["finished_at"]]
-        groups.append(Group(name, tuple(_session(name, each) for each in rows)))
-    return Question(f"session {index}", tuple(groups))
+        groups.append(TrialGroup(name, tuple(_session_trial(name, each) for each in rows)))
+    return ComparisonQuestion(f"session {index}", tuple(groups))
 
 
-class Branch(Struct, frozen=True):
+class BranchTrial(Struct, frozen=True):
     """A replay, as much of it as is counted: where it went back to, with which prompt, and what it did first."""
 
     run: str
@@ -92,9 +96,9 @@ class Branch(Struct, frozen=True):
     recorded: Action | None = None
 
 
-def branched(branches: Iterable[Branch]) -> list[Question]:
+def questions_from_branches(branches: Iterable[BranchTrial]) -> list[ComparisonQuestion]:
     """One question for each turn that was gone back to; the branches without a prompt are the first group."""
-    turns: dict[tuple[str, str, int], dict[str, list[Branch]]] = {}
+    turns: dict[tuple[str, str, int], dict[str, list[BranchTrial]]] = {}
     for each in branches:
         turns.setdefault(each.source, {}).setdefault(each.prompt, []).append(each)
     made = []
@@ -102,13 +106,13 @@ def branched(branches: Iterable[Branch]) -> list[Question]:
         groups = []
         for number, prompt in enumerate(sorted({"", *prompts})):
             found = prompts.get(prompt, [])
-            trials = tuple(_session(each.run, each.session, each.action) for each in found)
-            groups.append(Group(f"prompt {number}" if prompt else "no prompt", trials, prompt))
+            trials = tuple(_session_trial(each.run, each.session, each.action) for each in found)
+            groups.append(TrialGroup(f"prompt {number}" if prompt else "no prompt", trials, prompt))
         recorded = next((each.recorded for some in prompts.values() for each in some if each.recorded), None)
-        made.append(Question(f"branches of {run} {session} turn {turn}", tuple(groups), recorded))
+        made.append(ComparisonQuestion(f"branches of {run} {session} turn {turn}", tuple(groups), recorded))
     return made
 
 
-def _session(run: str, said: Mapping[str, Any], action: Action | None = None) -> Trial:
+def _session_trial(run: str, said: Mapping[str, Any], action: Action | None = None) -> Trial:
     outcomes = {str(each["name"]): bool(each["passed"]) for each in said["verifiers"]}
     return Trial(f"../{run}/{said['session_dir']}", action, outcomes, cost_usd=said["total_cost_usd"])

@@ -21,7 +21,7 @@ class Trial(Struct, frozen=True):
     cost_usd: float | None = None
 
 
-class Group(Struct, frozen=True):
+class TrialGroup(Struct, frozen=True):
     """Trials that were asked the same. `stopped` says that a stopping rule decided how many there are."""
 
     name: str
@@ -32,10 +32,10 @@ class Group(Struct, frozen=True):
     failed: tuple[str, ...] = ()
 
 
-class Question(Struct, frozen=True):
+class ComparisonQuestion(Struct, frozen=True):
     """Groups that can be compared: the first is the one as recorded. `recorded` is what was done then."""
 
     name: str
-    groups: tuple[Group, ...]
+    groups: tuple[TrialGroup, ...]
     recorded: Action | None = None
     recorded_place: str = ""

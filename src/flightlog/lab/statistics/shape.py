@@ -5,28 +5,28 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from flightlog.lab.statistics.amounts import Amount
+from flightlog.lab.statistics.amounts import MeanEstimate
 from flightlog.lab.statistics.exact import HOLM
-from flightlog.lab.statistics.shares import CONFIDENCE, Interval
+from flightlog.lab.statistics.shares import CONFIDENCE, ConfidenceInterval
 
 SAMPLES_MIN = 5
 FINDING = 0.05
 DIFFERS, NONE, FEW = "differs", "no difference found", "too few samples"
 
 
-class Share(Struct, frozen=True):
+class ShareEstimate(Struct, frozen=True):
     """How often one thing was seen in a group, and in which trials."""
 
     name: str
     hits: int
     n: int
     share: float
-    interval: Interval
+    interval: ConfidenceInterval
     places: tuple[str, ...]
     label: str = ""
 
 
-class Told(Struct, frozen=True):
+class GroupSummary(Struct, frozen=True):
     """One group: what was done, how it ended, what it took.
 
     `agreement` is the chance that two of its trials do the same; `as_recorded` the share that did what
@@ -38,11 +38,11 @@ class Told(Struct, frozen=True):
     model: str
     n: int
     stopped: bool
-    actions: tuple[Share, ...]
+    actions: tuple[ShareEstimate, ...]
     agreement: float | None
-    as_recorded: Share | None
-    outcomes: tuple[Share, ...]
-    amounts: dict[str, Amount | None]
+    as_recorded: ShareEstimate | None
+    outcomes: tuple[ShareEstimate, ...]
+    amounts: dict[str, MeanEstimate | None]
     places: tuple[str, ...]
     failed: tuple[str, ...]
 
@@ -54,7 +54,7 @@ class Comparison(Struct, frozen=True):
     what: str
     of: str
     effect: float
-    interval: Interval | None
+    interval: ConfidenceInterval | None
     test: str
     p: float
     p_adjusted: float = 1.0
@@ -66,7 +66,7 @@ class Comparison(Struct, frozen=True):
         return self.p_adjusted <= FINDING
 
 
-class Against(Struct, frozen=True):
+class GroupComparison(Struct, frozen=True):
     """One group against the first: the tests that were made, and what they amount to."""
 
     group: str
@@ -75,19 +75,19 @@ class Against(Struct, frozen=True):
     tests: tuple[Comparison, ...]
 
 
-class Answer(Struct, frozen=True):
+class QuestionResult(Struct, frozen=True):
     """One question, answered as far as it can be."""
 
     name: str
-    groups: tuple[Told, ...]
-    against: tuple[Against, ...]
+    groups: tuple[GroupSummary, ...]
+    against: tuple[GroupComparison, ...]
     recorded: str = ""
 
 
-class Analysis(Struct, frozen=True):
+class ExperimentAnalysis(Struct, frozen=True):
     """Every question of an experiment, and the rules they were answered by."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[QuestionResult, ...]
     tests: int
     rule: str = HOLM
     level: float = FINDING
@@ -96,6 +96,6 @@ class Analysis(Struct, frozen=True):
     seed: int = 0
 
 
-def as_wire(analysis: Analysis) -> Any:
+def as_wire(analysis: ExperimentAnalysis) -> Any:
     """The analysis as JSON shows it."""
     return msgspec.to_builtins(analysis)

@@ -21,7 +21,7 @@ NEWCOMBE = "Newcombe, from Wilson limits"
 BOTH = "from two confidence sequences"
 
 
-class Interval(Struct, frozen=True):
+class ConfidenceInterval(Struct, frozen=True):
     """Where a number lies; `method` names the interval."""
 
     low: float
@@ -30,7 +30,7 @@ class Interval(Struct, frozen=True):
     confidence: float = CONFIDENCE
 
 
-class Count(Struct, frozen=True):
+class HitCount(Struct, frozen=True):
     """So many `hits` of `n`; `stopped` says that a stopping rule decided on `n`."""
 
     hits: int
@@ -43,27 +43,32 @@ class Count(Struct, frozen=True):
         return self.hits / self.n
 
 
-def share_interval(count: Count, confidence: float = CONFIDENCE) -> Interval:
+def share_interval(count: HitCount, confidence: float = CONFIDENCE) -> ConfidenceInterval:
     """Say where the true share lies."""
     if count.stopped:
-        return Interval(*stopping.interval(count.hits, count.n, confidence), ALWAYS, confidence)
-    return Interval(*_wilson(count.hits, count.n, confidence), WILSON, confidence)
+        return ConfidenceInterval(*stopping.sequential_interval(count.hits, count.n, confidence), ALWAYS, confidence)
+    return ConfidenceInterval(*_wilson_bounds(count.hits, count.n, confidence), WILSON, confidence)
 
 
-def difference_interval(one: Count, other: Count, confidence: float = CONFIDENCE) -> Interval:
+def difference_interval(one: HitCount, other: HitCount, confidence: float = CONFIDENCE) -> ConfidenceInterval:
     """Say where the difference of two shares lies, the second less the first."""
     if one.stopped or other.stopped:
         half = (1 + confidence) / 2  # Each errs half as often, so that both together hold what is promised.
-        a, b = stopping.interval(one.hits, one.n, half), stopping.interval(other.hits, other.n, half)
-        return Interval(max(b[0] - a[1], -1.0), min(b[1] - a[0], 1.0), BOTH, confidence)
-    (low_one, high_one), (low_other, high_other) = (_wilson(each.hits, each.n, confidence) for each in (one, other))
+        a, b = (
+            stopping.sequential_interval(one.hits, one.n, half),
+            stopping.sequential_interval(other.hits, other.n, half),
+        )
+        return ConfidenceInterval(max(b[0] - a[1], -1.0), min(b[1] - a[0], 1.0), BOTH, confidence)
+    (low_one, high_one), (low_other, high_other) = (
+        _wilson_bounds(each.hits, each.n, confidence) for each in (one, other)
+    )
     difference = other.share - one.share
     below = hypot(other.share - low_other, high_one - one.share)
     above = hypot(high_other - other.share, one.share - low_one)
-    return Interval(max(difference - below, -1.0), min(difference + above, 1.0), NEWCOMBE, confidence)
+    return ConfidenceInterval(max(difference - below, -1.0), min(difference + above, 1.0), NEWCOMBE, confidence)
 
 
-def _wilson(hits: int, n: int, confidence: float) -> tuple[float, float]:
+def _wilson_bounds(hits: int, n: int, confidence: float) -> tuple[float, float]:
     assert 0 <= hits <= n, "a part is at most the whole"
     assert n > 0, "nothing can be said of no samples"
     z = NormalDist().inv_cdf((1 + confidence) / 2)

@@ -7,11 +7,20 @@ import re
 from collections.abc import Iterator, Sequence
 from urllib.parse import quote
 
-from flightlog.lab.statistics.amounts import Amount
-from flightlog.lab.statistics.divergence import Node
-from flightlog.lab.statistics.drawing import bar, ways
-from flightlog.lab.statistics.shape import DIFFERS, FEW, Against, Analysis, Answer, Comparison, Share, Told
-from flightlog.lab.statistics.shares import Interval
+from flightlog.lab.statistics.amounts import MeanEstimate
+from flightlog.lab.statistics.divergence import PathNode
+from flightlog.lab.statistics.drawing import draw_share_bar, iter_path_lines
+from flightlog.lab.statistics.shape import (
+    DIFFERS,
+    FEW,
+    Comparison,
+    ExperimentAnalysis,
+    GroupComparison,
+    GroupSummary,
+    QuestionResult,
+    ShareEstimate,
+)
+from flightlog.lab.statistics.shares import ConfidenceInterval
 from flightlog.model.text import one_line
 
 NAME = "analysis.md"
@@ -21,7 +30,7 @@ _SHARES_MAX = 12
 AMOUNT_NAMES = {"output_tokens": "output tokens", "input_tokens": "input tokens", "cost_usd": "US dollars"}
 
 
-class _Notes:
+class _Footnotes:
     """The footnotes: which samples a sentence stands on, each set once."""
 
     def __init__(self) -> None:
@@ -32,15 +41,15 @@ class _Notes:
         number = self._known.setdefault(tuple(places), len(self._known) + 1)
         return f"{sentence}[^{number}]"
 
-    def lines(self) -> Iterator[str]:
+    def render_lines(self) -> Iterator[str]:
         for places, number in self._known.items():
             yield f"[^{number}]: " + ", ".join(f"[{each.removesuffix('.json')}](<{quote(each)}>)" for each in places)
 
 
-def written(name: str, analysis: Analysis, root: Node | None = None) -> str:
+def render_analysis(name: str, analysis: ExperimentAnalysis, root: PathNode | None = None) -> str:
     """Write the page; `root` is the tree of what the sessions did."""
-    notes = _Notes()
-    body = [line for answer in analysis.answers for line in _answer(answer, notes)]
+    notes = _Footnotes()
+    body = [line for answer in analysis.answers for line in _render_answer(answer, notes)]
     seen = sum(group.n for answer in analysis.answers for group in answer.groups)
     every = [place for answer in analysis.answers for group in answer.groups for place in group.places]
     rules = (
@@ -48,47 +57,51 @@ def written(name: str, analysis: Analysis, root: Node | None = None) -> str:
         f"a finding is one that {analysis.rule}'s rule over all of them leaves at or below {analysis.level:g}, "
         f"and nothing is said of groups with fewer than {analysis.samples_min} (seed {analysis.seed})."
     )
-    head = [f"# Analysis of {_plain(name)}", "", MARK, "", notes(rules, every), ""]
-    parted = list(_parted(root, notes)) if root is not None and len(root.places) > 1 else []
-    return "\n".join([*head, *body, *parted, "## Samples", "", *notes.lines(), ""])
+    head = [f"# Analysis of {_escape_markdown(name)}", "", MARK, "", notes(rules, every), ""]
+    parted = list(_render_paths(root, notes)) if root is not None and len(root.places) > 1 else []
+    return "\n".join([*head, *body, *parted, "## Samples", "", *notes.render_lines(), ""])
 
 
-def _answer(answer: Answer, notes: _Notes) -> Iterator[str]:
-    yield f"## {_plain(answer.name)}"
+def _render_answer(answer: QuestionResult, notes: _Footnotes) -> Iterator[str]:
+    yield f"## {_escape_markdown(answer.name)}"
     yield ""
     for against in answer.against:
-        yield from (f"- {each}" for each in _against(against, answer, notes))
+        yield from (f"- {each}" for each in _render_comparison(against, answer, notes))
     for group in answer.groups:
         if group.n:
-            yield from (f"- {each}" for each in _group(group, notes))
-            yield from _picture(group)
+            yield from (f"- {each}" for each in _render_group(group, notes))
+            yield from _render_bars(group)
         if group.failed:
             yield "- " + notes(
-                f"{len(group.failed)} of {_named(group)} gave no answer and count nowhere.", group.failed
+                f"{len(group.failed)} of {_group_title(group)} gave no answer and count nowhere.", group.failed
             )
     yield ""
 
 
-def _picture(group: Told) -> Iterator[str]:
+def _render_bars(group: GroupSummary) -> Iterator[str]:
     """Shares as bars; indented, so that no word of a sample is anything but a word."""
     shown = (*group.actions[:_SHARES_MAX], *group.outcomes)
     if shown:
         yield ""
-        yield from (f"      {bar(each)}  {each.hits:>3}  {one_line(each.label or each.name, 60)}" for each in shown)
+        yield from (
+            f"      {draw_share_bar(each)}  {each.hits:>3}  {one_line(each.label or each.name, 60)}" for each in shown
+        )
         yield ""
 
 
-def _parted(root: Node, notes: _Notes) -> Iterator[str]:
+def _render_paths(root: PathNode, notes: _Footnotes) -> Iterator[str]:
     said = f"{len(root.places)} sessions, laid over each other: they part after each line that has lines below it."
     yield from ("## Where ways part", "", notes(said, [f"../{place}" for place in root.places]), "")
-    yield from (f"    {line}" for line in ways(root))
+    yield from (f"    {line}" for line in iter_path_lines(root))
     yield ""
 
 
-def _group(group: Told, notes: _Notes) -> Iterator[str]:
-    named = _named(group)
+def _render_group(group: GroupSummary, notes: _Footnotes) -> Iterator[str]:
+    named = _group_title(group)
     for share in group.actions[:_SHARES_MAX]:
-        said = f"{named}: {code(share.label or share.name)} in {share.hits} of {share.n} ({percent(share)})."
+        said = (
+            f"{named}: {inline_code(share.label or share.name)} in {share.hits} of {share.n} ({format_share(share)})."
+        )
         yield notes(said, share.places)
     rest = group.actions[_SHARES_MAX:]
     if rest:
@@ -98,23 +111,23 @@ def _group(group: Told, notes: _Notes) -> Iterator[str]:
         yield notes(f"{named}: two samples agree with a chance of {group.agreement:.0%}.", group.places)
     if group.as_recorded is not None:
         share = group.as_recorded
-        said = f"{named}: {share.hits} of {share.n} do what was done when it was recorded ({percent(share)})."
+        said = f"{named}: {share.hits} of {share.n} do what was done when it was recorded ({format_share(share)})."
         yield notes(said, share.places or group.places)
     for share in group.outcomes:
-        said = f"{named}: {code(share.name)} passed in {share.hits} of {share.n} ({percent(share)})."
+        said = f"{named}: {inline_code(share.name)} passed in {share.hits} of {share.n} ({format_share(share)})."
         yield notes(said, share.places or group.places)
     for name, amount in group.amounts.items():
         if amount is not None:
-            yield notes(f"{named}: {mean(name, amount)}.", group.places)
+            yield notes(f"{named}: {format_mean(name, amount)}.", group.places)
 
 
-def _against(against: Against, answer: Answer, notes: _Notes) -> Iterator[str]:
+def _render_comparison(against: GroupComparison, answer: QuestionResult, notes: _Footnotes) -> Iterator[str]:
     base = next(each for each in answer.groups if each.name == against.base)
     group = next(each for each in answer.groups if each.name == against.group)
     places = (*base.places, *group.places)
     if not places:
         return
-    pair = f"{_named(group)} against {_named(base)}"
+    pair = f"{_group_title(group)} against {_group_title(base)}"
     if against.verdict == FEW:
         yield notes(f"{pair}: too few samples to say anything ({base.n} and {group.n}).", places)
         return
@@ -122,43 +135,45 @@ def _against(against: Against, answer: Answer, notes: _Notes) -> Iterator[str]:
         yield notes(f"{pair}: no difference was found, which does not mean that there is none.", places)
     labels = {share.name: share.label for each in (base, group) for share in each.actions}
     for test in against.tests:
-        said = f"{pair}: {effect(test, labels)}; {test.test}, p = {test.p:.3g}, {test.p_adjusted:.3g} after Holm"
+        said = (
+            f"{pair}: {describe_effect(test, labels)}; {test.test}, p = {test.p:.3g}, {test.p_adjusted:.3g} after Holm"
+        )
         yield notes(f"{said}: {'a finding' if test.is_finding else 'not a finding'}.", test.places)
 
 
-def effect(test: Comparison, labels: dict[str, str]) -> str:
+def describe_effect(test: Comparison, labels: dict[str, str]) -> str:
     """Say how large a difference is."""
     if test.what == "actions":
         return f"the actions as a whole are {test.effect:.0%} apart"
-    span = f" ({_span(test.interval, percents=test.what != 'amount')})" if test.interval else ""
+    span = f" ({_format_interval(test.interval, percents=test.what != 'amount')})" if test.interval else ""
     if test.what == "amount":
         return f"{test.effect:+.4g} {AMOUNT_NAMES[test.of]}{span}"
-    return f"{code(labels.get(test.of) or test.of)} {100 * test.effect:+.0f} percentage points{span}"
+    return f"{inline_code(labels.get(test.of) or test.of)} {100 * test.effect:+.0f} percentage points{span}"
 
 
-def percent(share: Share) -> str:
+def format_share(share: ShareEstimate) -> str:
     """Say a share with its interval."""
-    return f"{share.share:.0%}, {_span(share.interval, percents=True)}"
+    return f"{share.share:.0%}, {_format_interval(share.interval, percents=True)}"
 
 
-def mean(name: str, amount: Amount) -> str:
+def format_mean(name: str, amount: MeanEstimate) -> str:
     """Say an amount with its interval."""
-    span = f" ({_span(amount.interval, percents=False)})" if amount.interval else ", no interval"
+    span = f" ({_format_interval(amount.interval, percents=False)})" if amount.interval else ", no interval"
     return f"{amount.mean:.4g} {AMOUNT_NAMES[name]} on average over {amount.n}{span}"
 
 
-def _span(interval: Interval, *, percents: bool) -> str:
+def _format_interval(interval: ConfidenceInterval, *, percents: bool) -> str:
     low, high = interval.low, interval.high
     span = f"{100 * low:.0f} to {100 * high:.0f} %" if percents else f"{low:.4g} to {high:.4g}"
     return f"{interval.confidence:.0%} {span}, {interval.method}"
 
 
-def _named(group: Told) -> str:
-    said = f" {code(group.label)}" if group.label and group.label != "as recorded" else ""
-    return f"{_plain(group.name)}{said}"
+def _group_title(group: GroupSummary) -> str:
+    said = f" {inline_code(group.label)}" if group.label and group.label != "as recorded" else ""
+    return f"{_escape_markdown(group.name)}{said}"
 
 
-def code(text: str) -> str:
+def inline_code(text: str) -> str:
     """Foreign words in Markdown, as words and nothing else."""
     line = one_line(text, _LABEL_CHARS_MAX) or " "
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", line)), default=0))
@@ -166,5 +181,5 @@ def code(text: str) -> str:
     return f"{fence}{pad}{line}{pad}{fence}"
 
 
-def _plain(name: str) -> str:
+def _escape_markdown(name: str) -> str:
     return re.sub(r"([\\`*\[\]<>#&!|]|(?<!\w)_|_(?!\w))", r"\\\1", one_line(name, 200))

@@ -16,8 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.live import state as states
-from flightlog.live.file.yamldoc import HEADER, Broken, Chunk, parse
-from flightlog.live.file.yamledit import NOTES, changed, laid_out, new_item, without
+from flightlog.live.file.yamldoc import HEADER, YamlChunk, YamlError, parse_chunks
+from flightlog.live.file.yamledit import NOTES, apply_values, drop_members, new_item, render_block
 from flightlog.live.state import (
     DEFAULT_PROFILE,
     AuthProfile,
@@ -30,7 +30,7 @@ from flightlog.live.state import (
 from flightlog.model.errors import Conflict, FlightlogError
 from flightlog.model.usage import DAY_MS
 from flightlog.store import edited, files, settings_file
-from flightlog.store.locks import lock
+from flightlog.store.locks import exclusive_lock
 
 NAME = "runtime-state.yaml"
 OWN = ".flightlog"
@@ -62,15 +62,15 @@ _LISTS: tuple[tuple[str, str], ...] = (("authProfiles", "auth_profiles"), ("sess
 Change = Callable[[RuntimeState], RuntimeState]
 
 
-class Kept(Struct):
+class CachedStateFile(Struct):
     """The file as we last wrote or read it, by its print; `before` is the print of the one it replaced."""
 
     print: bytes
-    chunks: list[Chunk]
+    chunks: list[YamlChunk]
     before: bytes = b""
 
 
-class Outcome(Struct):
+class StateFileUpdate(Struct):
     """A state, and what a person should know: an edit that cannot be read."""
 
     state: RuntimeState
@@ -79,78 +79,80 @@ class Outcome(Struct):
     """Items taken out of the file: their ids and their text, comments included."""
 
 
-def read(folder: Path, now_ms: int) -> RuntimeState:
+def read_state(folder: Path, now_ms: int) -> RuntimeState:
     """Read the state; freshness is worked out, not believed."""
-    return look(folder, now_ms).state
+    return load_state(folder, now_ms).state
 
 
-def look(folder: Path, now_ms: int) -> Outcome:
+def load_state(folder: Path, now_ms: int) -> StateFileUpdate:
     """Read the state as it stands, or the last good one and what is wrong with the file."""
-    data = settings_file.read(folder / NAME)
+    data = settings_file.read_if_exists(folder / NAME)
     try:
-        found = Outcome(_state(_chunks(folder, data)))
-    except Broken as broken:
-        kept = _kept(folder)
-        found = Outcome(_state(kept.chunks if kept else []), broken.message)
+        found = StateFileUpdate(_build_state(_load_chunks(folder, data)))
+    except YamlError as broken:
+        kept = _load_cache(folder)
+        found = StateFileUpdate(_build_state(kept.chunks if kept else []), broken.message)
     for profile in found.state.auth_profiles:
         states.with_freshness(profile, now_ms)
     return found
 
 
-def update(folder: Path, now_ms: int, change: Change, *, durable: bool = True) -> Outcome:
+def update_state(folder: Path, now_ms: int, change: Change, *, durable: bool = True) -> StateFileUpdate:
     """Change the state; what the change does not touch keeps every byte."""
-    with lock(folder / OWN / "lock", limit_s=LOCK_WAIT_S):
+    with exclusive_lock(folder / OWN / "lock", limit_s=LOCK_WAIT_S):
         for _ in range(TRIES):
             data = _with_late_edit(folder)
             try:
-                chunks = _chunks(folder, data)
-            except Broken as broken:
-                kept = _kept(folder)
-                return Outcome(change(_state(kept.chunks if kept else [])), broken.message)
-            state = _state(chunks)
-            old = _encoded(state)
+                chunks = _load_chunks(folder, data)
+            except YamlError as broken:
+                kept = _load_cache(folder)
+                return StateFileUpdate(change(_build_state(kept.chunks if kept else [])), broken.message)
+            state = _build_state(chunks)
+            old = _encode_items(state)
             new = change(state)
-            after, removed = _applied(chunks, new, (now_ms, old))
+            after, removed = _apply_state(chunks, new, (now_ms, old))
             text = "".join(chunk.text for chunk in after).encode()
-            if text == data or edited.rewrite(folder / NAME, data, text, folder / OWN / "before.yaml", durable=durable):
-                kept = Kept(_print(text), after, _print(data) if data and text != data else b"")
-                files.replace(folder / OWN / "state.bin", msgspec.msgpack.encode(kept), durable=False)
-                return Outcome(new, removed=removed)
+            if text == data or edited.replace_if_unchanged(
+                folder / NAME, data, text, folder / OWN / "before.yaml", durable=durable
+            ):
+                kept = CachedStateFile(_hash_bytes(text), after, _hash_bytes(data) if data and text != data else b"")
+                files.replace_file(folder / OWN / "state.bin", msgspec.msgpack.encode(kept), durable=False)
+                return StateFileUpdate(new, removed=removed)
     raise Conflict(f"somebody keeps saving it: {folder / NAME}", hint="run the command again")
 
 
-def migrate(folder: Path, now_ms: int, billing: dict[str, Any] | None) -> RuntimeState:
+def migrate_billing(folder: Path, now_ms: int, billing: dict[str, Any] | None) -> RuntimeState:
     """On the first run, take over what `billing-shared.json` says as the default profile's billing."""
 
     def first(state: RuntimeState) -> RuntimeState:
         if state.auth_profiles or billing is None:
             return state
         profile = create_default_auth_profile(DEFAULT_PROFILE, now_ms)
-        profile.billing = states.lenient(states.Billing, dict(billing))
+        profile.billing = states.convert_leniently(states.Billing, dict(billing))
         state.auth_profiles.append(profile)
         return state
 
-    return update(folder, now_ms, first).state
+    return update_state(folder, now_ms, first).state
 
 
 def upsert_auth_profile(folder: Path, profile: AuthProfile, now_ms: int) -> RuntimeState:
     """Put a profile in, or in place of the one of its id."""
-    return update(folder, now_ms, lambda state: _with_profile(state, profile)).state
+    return update_state(folder, now_ms, lambda state: _with_profile(state, profile)).state
 
 
 def upsert_session(folder: Path, session: RuntimeSession, now_ms: int) -> RuntimeState:
     """Put a session in, or in place of the one of its id."""
-    return update(folder, now_ms, lambda state: with_sessions(state, [session])).state
+    return update_state(folder, now_ms, lambda state: with_sessions(state, [session])).state
 
 
-def cleanup_old_sessions(folder: Path, now_ms: int, days: int = KEEP_DAYS) -> Outcome:
+def cleanup_old_sessions(folder: Path, now_ms: int, days: int = KEEP_DAYS) -> StateFileUpdate:
     """Take sessions out that nobody used for `days`; their text is in what is returned."""
 
     def recent(state: RuntimeState) -> RuntimeState:
         state.sessions = [each for each in state.sessions if not is_old(each, now_ms, days)]
         return state
 
-    return update(folder, now_ms, recent)
+    return update_state(folder, now_ms, recent)
 
 
 def with_sessions(state: RuntimeState, sessions: list[RuntimeSession]) -> RuntimeState:
@@ -176,75 +178,75 @@ def is_old(session: RuntimeSession, now_ms: int, days: int) -> bool:
     return now_ms - last_ms > days * DAY_MS
 
 
-def _state(chunks: list[Chunk]) -> RuntimeState:
+def _build_state(chunks: list[YamlChunk]) -> RuntimeState:
     state = create_default_runtime_state()
     for chunk in chunks:
         if chunk.node is None or chunk.node.keys is None:
             continue
         room, _, name = chunk.key.partition(":")
-        plain = chunk.node.plain()
+        plain = chunk.node.to_python()
         if room == "authProfiles":
-            state.auth_profiles.append(states.lenient(AuthProfile, plain, "profileId"))
+            state.auth_profiles.append(states.convert_leniently(AuthProfile, plain, "profileId"))
         elif room == "sessions":
-            state.sessions.append(states.lenient(RuntimeSession, plain, "sessionId"))
+            state.sessions.append(states.convert_leniently(RuntimeSession, plain, "sessionId"))
         elif name == "thresholds":
-            state.thresholds = states.lenient(Thresholds, plain)
+            state.thresholds = states.convert_leniently(Thresholds, plain)
     return state
 
 
-def _encoded(state: RuntimeState) -> dict[str, bytes]:
+def _encode_items(state: RuntimeState) -> dict[str, bytes]:
     """Every item as bytes, to tell which of them changed."""
     items = [(name, each) for name, attribute in _LISTS for each in getattr(state, attribute)]
-    return {f"{name}:{_id(each)}": msgspec.msgpack.encode(each) for name, each in items}
+    return {f"{name}:{_item_id(each)}": msgspec.msgpack.encode(each) for name, each in items}
 
 
-def _applied(
-    chunks: list[Chunk], new: RuntimeState, known: tuple[int, dict[str, bytes]]
-) -> tuple[list[Chunk], list[tuple[str, str]]]:
+def _apply_state(
+    chunks: list[YamlChunk], new: RuntimeState, known: tuple[int, dict[str, bytes]]
+) -> tuple[list[YamlChunk], list[tuple[str, str]]]:
     now_ms, old = known
     before = "".join(chunk.text for chunk in chunks)
     chunks = _with_frame(chunks, new)
     removed: list[tuple[str, str]] = []
     for name, attribute in _LISTS:
-        items = {f"{name}:{_id(each)}": each for each in getattr(new, attribute)}
+        items = {f"{name}:{_item_id(each)}": each for each in getattr(new, attribute)}
         same = {key for key, item in items.items() if old.get(key) == msgspec.msgpack.encode(item)}
         chunks, gone = _with_items(chunks, name, (items, same), new)
         removed += gone
     if "".join(chunk.text for chunk in chunks) != before or not before:
-        _stamp(chunks, new, now_ms)
+        _write_timestamps(chunks, new, now_ms)
     return chunks, removed
 
 
-def _with_frame(chunks: list[Chunk], new: RuntimeState) -> list[Chunk]:
+def _with_frame(chunks: list[YamlChunk], new: RuntimeState) -> list[YamlChunk]:
     """Make sure that the header, the two lists and what a person may set are there."""
     chunks = list(chunks)
     names = {chunk.key for chunk in chunks}
     if HEADER not in names or not (chunks[0].text.strip() or names - {HEADER}):
-        chunks[:1] = [Chunk(HEADER, _HEADER.format("never"))]
+        chunks[:1] = [YamlChunk(HEADER, _HEADER.format("never"))]
     for name, _ in _LISTS:
         if f"r:{name}" not in names:
             lead = "" if chunks[-1].text.endswith("\n\n") else "\n"
-            chunks.append(Chunk(f"r:{name}", f"{lead}{name}:\n"))
+            chunks.append(YamlChunk(f"r:{name}", f"{lead}{name}:\n"))
     if new.thresholds is not None and "r:thresholds" not in names:
-        chunks.append(_root("thresholds", states.wire(new.thresholds), f"\n{_OURS_TO_SET}\n"))
+        chunks.append(_root_chunk("thresholds", states.to_wire(new.thresholds), f"\n{_OURS_TO_SET}\n"))
     if new.metadata is not None and "r:metadata" not in names:
-        chunks.append(_root("metadata", {"version": states.VERSION}, "\n"))
+        chunks.append(_root_chunk("metadata", {"version": states.VERSION}, "\n"))
     if new.metadata is not None and "r:quickLookup" not in names and new.sessions:
-        chunks.append(_root("quickLookup", _lookup(new), f"\n{_LOOKUP_NOTE}\n"))
+        chunks.append(_root_chunk("quickLookup", _quick_lookup(new), f"\n{_LOOKUP_NOTE}\n"))
     return chunks
 
 
-def _root(name: str, plain: dict[str, Any], lead: str) -> Chunk:
-    text, node = laid_out({f"{NOTES}lead": lead[:-1], name: plain} if lead else {name: plain}, 0, {})
-    return Chunk(f"r:{name}", text, (node.keys or {})[name])
+def _root_chunk(name: str, plain: dict[str, Any], lead: str) -> YamlChunk:
+    text, node = render_block({f"{NOTES}lead": lead[:-1], name: plain} if lead else {name: plain}, 0, {})
+    return YamlChunk(f"r:{name}", text, (node.keys or {})[name])
 
 
 def _with_items(
-    chunks: list[Chunk], name: str, given: tuple[dict[str, Any], set[str]], state: RuntimeState
-) -> tuple[list[Chunk], list[tuple[str, str]]]:
+    chunks: list[YamlChunk], name: str, given: tuple[dict[str, Any], set[str]], state: RuntimeState
+) -> tuple[list[YamlChunk], list[tuple[str, str]]]:
     items, same = given
     places = {profile.profile_id: at for at, profile in enumerate(state.auth_profiles)}
-    kept: list[Chunk] = []
+    kept: list[YamlChunk] = []
     removed: list[tuple[str, str]] = []
     at, indent = 0, 2
     for chunk in chunks:
@@ -257,18 +259,20 @@ def _with_items(
         if mine:
             item = items.pop(chunk.key)
             if chunk.key not in same:
-                chunk = _updated(chunk, item, places)  # noqa: PLW2901 - the chunk as it is then
+                chunk = _update_chunk(chunk, item, places)  # noqa: PLW2901 - the chunk as it is then
             indent = len(chunk.text) - len(chunk.text.lstrip(" "))
         kept.append(chunk)
         if mine or chunk.key == f"r:{name}":
             at = len(kept)
-    made = [new_item(key, _plain(name, item), indent, _comments(item, places)) for key, item in items.items()]
+    made = [
+        new_item(key, _item_to_dict(name, item), indent, _item_comments(item, places)) for key, item in items.items()
+    ]
     if made:
-        _make_room(kept[at - 1], made[-1], name)
+        _prepare_insertion(kept[at - 1], made[-1], name)
     return [*kept[:at], *made, *kept[at:]], removed
 
 
-def _make_room(before: Chunk, last: Chunk, name: str) -> None:
+def _prepare_insertion(before: YamlChunk, last: YamlChunk, name: str) -> None:
     """Let new items follow `before`; the blank line after it comes after the last of them."""
     _open_list(before, name)
     if before.text.endswith("\n\n"):
@@ -278,7 +282,7 @@ def _make_room(before: Chunk, last: Chunk, name: str) -> None:
         before.text += "\n"
 
 
-def _open_list(chunk: Chunk, name: str) -> None:
+def _open_list(chunk: YamlChunk, name: str) -> None:
     """`sessions: []` becomes a list that items can be added to."""
     if chunk.key == f"r:{name}" and chunk.node is not None and chunk.node.is_flow:
         chunk.text = chunk.text[: chunk.node.after] + chunk.text[chunk.node.end :]
@@ -286,15 +290,15 @@ def _open_list(chunk: Chunk, name: str) -> None:
         chunk.node = None
 
 
-def _updated(chunk: Chunk, item: Any, places: dict[str, int]) -> Chunk:
+def _update_chunk(chunk: YamlChunk, item: Any, places: dict[str, int]) -> YamlChunk:
     assert chunk.node is not None
     room = chunk.key.partition(":")[0]
-    plain = _plain(room, item)
-    return changed(chunk, plain, _comments(item, places))
+    plain = _item_to_dict(room, item)
+    return apply_values(chunk, plain, _item_comments(item, places))
 
 
-def _plain(room: str, item: Any) -> dict[str, Any]:
-    plain = states.wire(item)
+def _item_to_dict(room: str, item: Any) -> dict[str, Any]:
+    plain = states.to_wire(item)
     if room == "authProfiles" and "blockStart" in plain["billing"]:
         billing = plain["billing"]
         doc = list(billing)[: list(billing).index("blockStart")]
@@ -302,17 +306,17 @@ def _plain(room: str, item: Any) -> dict[str, Any]:
     return dict(plain)
 
 
-def _comments(item: Any, places: dict[str, int]) -> dict[str, str]:
+def _item_comments(item: Any, places: dict[str, int]) -> dict[str, str]:
     if not isinstance(item, RuntimeSession) or item.auth_profile not in places:
         return {}
     return {"authProfile": f"# Links to authProfiles[{places[item.auth_profile]}]"}
 
 
-def _id(item: Any) -> str:
+def _item_id(item: Any) -> str:
     return item.session_id if isinstance(item, RuntimeSession) else str(item.profile_id)
 
 
-def _stamp(chunks: list[Chunk], state: RuntimeState, now_ms: int) -> None:
+def _write_timestamps(chunks: list[YamlChunk], state: RuntimeState, now_ms: int) -> None:
     """Say when this was written, in the header and for programs."""
     moment = datetime.fromtimestamp(now_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     for chunk in chunks[:2]:
@@ -326,55 +330,55 @@ def _stamp(chunks: list[Chunk], state: RuntimeState, now_ms: int) -> None:
     }
     for at, chunk in enumerate(chunks):
         if chunk.key == "r:metadata" and chunk.node is not None and chunk.node.keys is not None:
-            chunks[at] = changed(chunk, told, {})
+            chunks[at] = apply_values(chunk, told, {})
         elif chunk.key == "r:quickLookup" and chunk.node is not None and chunk.node.keys is not None:
-            chunks[at] = changed(without(chunk, _lookup(state)), _lookup(state), {})
+            chunks[at] = apply_values(drop_members(chunk, _quick_lookup(state)), _quick_lookup(state), {})
 
 
-def _lookup(state: RuntimeState) -> dict[str, dict[str, str]]:
+def _quick_lookup(state: RuntimeState) -> dict[str, dict[str, str]]:
     panes = {each.tmux.pane: each.session_id for each in state.sessions if each.tmux and each.tmux.pane}
     told = {"bySessionId": {each.session_id: each.auth_profile for each in state.sessions}, "byTmux": panes}
     return {name: each for name, each in told.items() if each}
 
 
-def _chunks(folder: Path, data: bytes | None) -> list[Chunk]:
+def _load_chunks(folder: Path, data: bytes | None) -> list[YamlChunk]:
     if not data:
         return []
-    kept = _kept(folder)
-    if kept is not None and kept.print == _print(data):
+    kept = _load_cache(folder)
+    if kept is not None and kept.print == _hash_bytes(data):
         return kept.chunks
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise Broken("not UTF-8", line, error.start - data.rfind(b"\n", 0, error.start)) from None
-    return parse(text)
+        raise YamlError("not UTF-8", line, error.start - data.rfind(b"\n", 0, error.start)) from None
+    return parse_chunks(text)
 
 
 def _with_late_edit(folder: Path) -> bytes | None:
     """What the file holds; an editor may have saved into the one we had just exchanged for ours."""
-    data = settings_file.read(folder / NAME)
-    kept = _kept(folder)
-    if kept is None or not kept.before or data is None or _print(data) != kept.print:
+    data = settings_file.read_if_exists(folder / NAME)
+    kept = _load_cache(folder)
+    if kept is None or not kept.before or data is None or _hash_bytes(data) != kept.print:
         return data
-    late = settings_file.read(folder / OWN / "before.yaml")
-    if not late or _print(late) == kept.before:
+    late = settings_file.read_if_exists(folder / OWN / "before.yaml")
+    if not late or _hash_bytes(late) == kept.before:
         return data
     try:
-        parse(late.decode())
+        parse_chunks(late.decode())
     except (FlightlogError, UnicodeDecodeError):
         return data
-    files.replace(folder / NAME, late)
+    files.replace_file(folder / NAME, late)
     return late
 
 
-def _kept(folder: Path) -> Kept | None:
+def _load_cache(folder: Path) -> CachedStateFile | None:
     try:
         data = (folder / OWN / "state.bin").read_bytes()
-        return msgspec.msgpack.decode(data, type=Kept)
+        return msgspec.msgpack.decode(data, type=CachedStateFile)
     except (OSError, msgspec.MsgspecError):
         return None
 
 
-def _print(data: bytes) -> bytes:
+def _hash_bytes(data: bytes) -> bytes:
     return blake2b(data, digest_size=16).digest()

@@ -6,7 +6,7 @@ No answer in time is an answer too: the safe choice, which never does more than 
 from collections.abc import Sequence
 
 from flightlog.loop import events as e
-from flightlog.loop.core.state import State, Verdict
+from flightlog.loop.core.state import LoopState, PendingAnswer
 from flightlog.loop.plan.schema import Task
 
 PAUSE = "pause"
@@ -27,25 +27,27 @@ ABOUT: dict[str, tuple[frozenset[str], tuple[str, ...], str]] = {
 }
 
 
-def asks(state: State, about: str) -> bool:
+def should_ask(state: LoopState, about: str) -> bool:
     """Whether the session's setting asks a person about this."""
     return state.config.human_intervention in ABOUT[about][0]
 
 
-def question(state: State, about: str, task: str, text: str, timeout_s: float | None = None) -> e.QuestionAsked:
+def make_question(
+    state: LoopState, about: str, task: str, text: str, timeout_s: float | None = None
+) -> e.QuestionAsked:
     """Make a question."""
     _, options, safe = ABOUT[about]
     wait = state.config.answer_timeout_seconds if timeout_s is None else timeout_s
     return e.QuestionAsked(f"q{state.asked + 1}", about, task, text, options, safe, wait)
 
 
-def answered(state: State, answer: str, *, person: bool) -> e.QuestionAnswered:
+def make_answer_event(state: LoopState, answer: str, *, person: bool) -> e.QuestionAnswered:
     """The answer to the open question; what follows from it is decided next."""
     assert state.question is not None, "there is no question"
     return e.QuestionAnswered(state.question.asked.question, answer, "person" if person else "timeout")
 
 
-def follows(state: State, verdict: Verdict) -> Sequence[e.Event]:
+def events_after_answer(state: LoopState, verdict: PendingAnswer) -> Sequence[e.Event]:
     """The events that carry out an answer."""
     spent = 0.0
     if verdict.task in state.tasks:
@@ -53,17 +55,21 @@ def follows(state: State, verdict: Verdict) -> Sequence[e.Event]:
         spent = state.last_at - began if began is not None else 0.0
     match verdict.answer:
         case "pause":
-            return [e.Paused(f"{verdict.about}: {verdict.by} said pause")]
+            return [e.LoopPaused(f"{verdict.about}: {verdict.by} said pause")]
         case "skip":
             return [e.TaskEnded(verdict.task, "skipped", spent, f"{verdict.by} said skip")]
         case "defer":
             return [e.TaskEnded(verdict.task, "deferred", spent, f"confidence too low; answered by {verdict.by}")]
         case "fail":
-            return [e.TaskEnded(verdict.task, "failure", spent, state.task(verdict.task).error_message or "failed")]
+            return [
+                e.TaskEnded(verdict.task, "failure", spent, state.task_state(verdict.task).error_message or "failed")
+            ]
         case _:
-            return [e.BreakerMoved("open", "half_open", state.breaker.condition, "probing")]
+            return [e.BreakerChanged("open", "half_open", state.breaker.condition, "probing")]
 
 
-def safe_choice(state: State, about: str, task: Task) -> Sequence[e.Event]:
+def safe_choice(state: LoopState, about: str, task: Task) -> Sequence[e.Event]:
     """What is done where nobody is asked."""
-    return follows(state, Verdict(about, task.task_id, ABOUT[about][2], "the setting, which asks nobody,"))
+    return events_after_answer(
+        state, PendingAnswer(about, task.task_id, ABOUT[about][2], "the setting, which asks nobody,")
+    )

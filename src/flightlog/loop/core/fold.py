@@ -3,46 +3,69 @@
 from typing import assert_never
 
 from flightlog.loop import events as e
-from flightlog.loop.core.state import HOUR_S, RECENT, Breaker, Gate, Open, State, TaskState, Verdict
-from flightlog.loop.core.told import take_report
+from flightlog.loop.core.state import (
+    HOUR_S,
+    RECENT,
+    BreakerState,
+    GateState,
+    LoopState,
+    OpenQuestion,
+    PendingAnswer,
+    TaskState,
+)
+from flightlog.loop.core.told import apply_report
 
 _RATE_MIN, _RATE_MAX = 0.01, 0.5
-_SIDE = e.UsageNoted | e.Reported | e.GateChecked | e.MilestoneReached | e.Waited | e.Alerted
+_SIDE = e.UsageRecorded | e.TaskReported | e.GateChecked | e.MilestoneReached | e.WaitStarted | e.AlertRaised
 
 
-def apply(state: State, at: float, event: e.Event) -> None:
+def apply_event(state: LoopState, at: float, event: e.Event) -> None:
     """Take one event that happened at `at` into account."""
     state.totals.events += 1
-    if isinstance(event, e.RunnerTook) and event.resumed and state.resting_since is None:
+    if isinstance(event, e.RunnerAcquired) and event.resumed and state.resting_since is None:
         state.rested_s += max(at - state.last_at, 0.0)  # nobody was at work
     state.last_at = max(state.last_at, at)
     match event:
-        case e.SessionStarted() | e.RunnerTook() | e.Paused() | e.Stopped() | e.Resumed() | e.SessionEnded():
-            _course(state, at, event)
-        case e.DecisionMade() | e.TaskStarted() | e.AttemptEnded() | e.Verified() | e.TaskEnded() | e.Recovering():
-            _task(state, at, event)
-        case e.UsageNoted() | e.Reported() | e.GateChecked() | e.MilestoneReached() | e.Waited() | e.Alerted():
-            _side(state, at, event)
-        case e.BreakerMoved():
-            _breaker(state, at, event)
+        case e.LoopStarted() | e.RunnerAcquired() | e.LoopPaused() | e.LoopStopped() | e.LoopResumed() | e.LoopEnded():
+            _apply_session_event(state, at, event)
+        case (
+            e.DecisionMade()
+            | e.TaskStarted()
+            | e.AttemptEnded()
+            | e.TaskVerified()
+            | e.TaskEnded()
+            | e.RecoveryStarted()
+        ):
+            _apply_task_event(state, at, event)
+        case (
+            e.UsageRecorded()
+            | e.TaskReported()
+            | e.GateChecked()
+            | e.MilestoneReached()
+            | e.WaitStarted()
+            | e.AlertRaised()
+        ):
+            _apply_side_event(state, at, event)
+        case e.BreakerChanged():
+            _apply_breaker_change(state, at, event)
         case e.QuestionAsked():
-            state.question = Open(event, at)
+            state.question = OpenQuestion(event, at)
             state.asked += 1
             state.totals.help_requests += 1
             state.breaker.asked = state.breaker.asked or event.about.startswith("breaker")
         case e.QuestionAnswered():
-            _answered(state, at, event)
+            _apply_answer(state, at, event)
         case _:
             assert_never(event)
 
 
-def _course(
-    state: State,
+def _apply_session_event(
+    state: LoopState,
     at: float,
-    event: e.SessionStarted | e.RunnerTook | e.Paused | e.Stopped | e.Resumed | e.SessionEnded,
+    event: e.LoopStarted | e.RunnerAcquired | e.LoopPaused | e.LoopStopped | e.LoopResumed | e.LoopEnded,
 ) -> None:
     match event:
-        case e.SessionStarted():
+        case e.LoopStarted():
             state.session_id, state.session_name = event.session_id, event.session_name
             state.plan, state.plan_digest, state.project = event.plan, event.plan_digest, event.project
             state.config, state.budgets, state.autonomous = event.config, event.budgets, event.autonomous
@@ -50,20 +73,20 @@ def _course(
             state.tasks_total = event.tasks_total
             state.learning_rate, state.mark = event.config.learning_rate, event.mark
             state.status, state.started_at = "in_progress", at
-        case e.RunnerTook():
+        case e.RunnerAcquired():
             state.epoch = event.epoch
-        case e.Paused() | e.Stopped():
+        case e.LoopPaused() | e.LoopStopped():
             state.status, state.why, state.question, state.verdict = "paused", event.why, None, None
             state.resting_since = at
-        case e.Resumed():
-            _resumed(state, at, event)
-        case e.SessionEnded():
+        case e.LoopResumed():
+            _apply_resume(state, at, event)
+        case e.LoopEnded():
             state.status, state.why, state.ended_at, state.question = event.status, event.why, at, None
         case _:
             assert_never(event)
 
 
-def _resumed(state: State, at: float, event: e.Resumed) -> None:
+def _apply_resume(state: LoopState, at: float, event: e.LoopResumed) -> None:
     """A person said «go on»: what was open is tried once more, what waited for a person may be asked again."""
     if state.resting_since is not None:
         state.rested_s += at - state.resting_since  # a rest is no working time
@@ -78,12 +101,12 @@ def _resumed(state: State, at: float, event: e.Resumed) -> None:
             task.result, task.ended_at = None, None
 
 
-def _task(
-    state: State,
+def _apply_task_event(
+    state: LoopState,
     at: float,
-    event: e.DecisionMade | e.TaskStarted | e.AttemptEnded | e.Verified | e.TaskEnded | e.Recovering,
+    event: e.DecisionMade | e.TaskStarted | e.AttemptEnded | e.TaskVerified | e.TaskEnded | e.RecoveryStarted,
 ) -> None:
-    task = state.touched(event.task)
+    task = state.ensure_task(event.task)
     match event:
         case e.DecisionMade():
             state.totals.decisions += 1
@@ -91,12 +114,12 @@ def _task(
             state.breaker.confidences = [*state.breaker.confidences, event.confidence][-RECENT:]
             task.approved = task.approved and event.action == "escalate"
         case e.TaskStarted():
-            _started(state, task, at, event)
+            _apply_task_start(state, task, at, event)
         case e.AttemptEnded():
-            _ended(state, task, at, event)
-        case e.Verified():
-            _verified(state, task, event)
-        case e.Recovering():
+            _apply_attempt_end(state, task, at, event)
+        case e.TaskVerified():
+            _apply_verification(state, task, event)
+        case e.RecoveryStarted():
             if event.action in {"skip", "escalate"}:
                 return  # what ends the failure comes next, as an event of its own
             task.stage, task.retry_at = "idle", at + event.wait_s
@@ -112,7 +135,7 @@ def _task(
             assert_never(event)
 
 
-def _started(state: State, task: TaskState, at: float, event: e.TaskStarted) -> None:
+def _apply_task_start(state: LoopState, task: TaskState, at: float, event: e.TaskStarted) -> None:
     task.status, task.stage, task.attempt, task.mode = "in_progress", "running", event.attempt, event.mode
     task.key, task.agent_session, task.exit_ready = event.key, event.agent_session, False
     task.started_at = at if task.started_at is None else task.started_at
@@ -122,7 +145,7 @@ def _started(state: State, task: TaskState, at: float, event: e.TaskStarted) -> 
         state.breaker.probes += 1
 
 
-def _ended(state: State, task: TaskState, at: float, event: e.AttemptEnded) -> None:
+def _apply_attempt_end(state: LoopState, task: TaskState, at: float, event: e.AttemptEnded) -> None:
     if event.agent_session and event.agent_session not in task.sessions:
         task.sessions.append(event.agent_session)
     if event.diff:
@@ -147,36 +170,36 @@ def _ended(state: State, task: TaskState, at: float, event: e.AttemptEnded) -> N
         if event.progress and breaker.state == "half_open":
             breaker.probed = True
     else:
-        _failed(state, task, event.error_type, event.error_message, event.signature)
+        _record_failure(state, task, event.error_type, event.error_message, event.signature)
         task.severity, task.verify_failed = event.severity, False
 
 
-def _verified(state: State, task: TaskState, event: e.Verified) -> None:
+def _apply_verification(state: LoopState, task: TaskState, event: e.TaskVerified) -> None:
     state.breaker.verifies += 1
     if event.passed:
         task.stage = "right"
-        _learn(state, right=True)
+        _update_expectation(state, right=True)
         state.totals.successes += 1
-        _noted(state.breaker, right=True)
+        _record_outcome(state.breaker, right=True)
         return
     state.breaker.verify_failures += 1
-    _failed(state, task, "validation", event.error_message, event.error_message[:200])
+    _record_failure(state, task, "validation", event.error_message, event.error_message[:200])
     task.severity, task.verify_failed = "medium", True
 
 
-def _failed(state: State, task: TaskState, error_type: str, message: str, signature: str) -> None:
+def _record_failure(state: LoopState, task: TaskState, error_type: str, message: str, signature: str) -> None:
     state.totals.errors += 1
     task.stage, task.failures = "failed", task.failures + 1
     task.same = task.same + 1 if signature and signature == task.signature else 1
     task.error_type, task.error_message, task.signature = error_type, message, signature
-    _learn(state, right=False)
+    _update_expectation(state, right=False)
     breaker = state.breaker
     breaker.same = breaker.same + 1 if signature and signature == breaker.signature else 1
     breaker.signature = signature
-    _noted(breaker, right=False)
+    _record_outcome(breaker, right=False)
 
 
-def _noted(breaker: Breaker, *, right: bool) -> None:
+def _record_outcome(breaker: BreakerState, *, right: bool) -> None:
     breaker.recent = [*breaker.recent, right][-RECENT:]
     breaker.consecutive = 0 if right else breaker.consecutive + 1
     if right:
@@ -185,40 +208,40 @@ def _noted(breaker: Breaker, *, right: bool) -> None:
         breaker.probed = right
 
 
-def _learn(state: State, *, right: bool) -> None:
+def _update_expectation(state: LoopState, *, right: bool) -> None:
     """Move what is expected of the next task towards what happened, faster while things go well."""
     state.history += state.learning_rate * (float(right) - state.history)
     state.learning_rate = min(max(state.learning_rate * (1.1 if right else 0.9), _RATE_MIN), _RATE_MAX)
 
 
-def _side(state: State, at: float, event: _SIDE) -> None:
+def _apply_side_event(state: LoopState, at: float, event: _SIDE) -> None:
     match event:
-        case e.UsageNoted():
+        case e.UsageRecorded():
             state.totals.calls += event.calls
             state.totals.tokens += event.tokens
             state.totals.usd += event.usd or 0.0
             state.totals.unpriced += event.usd is None
             if state.budgets.calls_per_hour and event.calls:
                 state.calls_at = [each for each in state.calls_at if each > at - HOUR_S] + [at]
-        case e.Reported():
-            take_report(state, event)
+        case e.TaskReported():
+            apply_report(state, event)
         case e.GateChecked():
             before = state.gates.get(event.name)
-            state.gates[event.name] = Gate(event.value, event.passed, accepted=bool(before and before.accepted))
+            state.gates[event.name] = GateState(event.value, event.passed, accepted=bool(before and before.accepted))
         case e.MilestoneReached():
             state.milestones[event.name] = at
-        case e.Waited():
+        case e.WaitStarted():
             state.wait_until = event.until
-        case e.Alerted():
+        case e.AlertRaised():
             state.alerts.append(event.condition)
         case _:
             assert_never(event)
 
 
-def _breaker(state: State, at: float, event: e.BreakerMoved) -> None:
+def _apply_breaker_change(state: LoopState, at: float, event: e.BreakerChanged) -> None:
     breaker, state.verdict = state.breaker, None
     if event.after == "closed":
-        state.breaker = Breaker(trips=breaker.trips)
+        state.breaker = BreakerState(trips=breaker.trips)
         return
     breaker.state, breaker.since, breaker.probes, breaker.probed = event.after, at, 0, None
     if event.after == "open":
@@ -227,7 +250,7 @@ def _breaker(state: State, at: float, event: e.BreakerMoved) -> None:
         breaker.condition, breaker.action = event.condition, event.action
 
 
-def _answered(state: State, at: float, event: e.QuestionAnswered) -> None:
+def _apply_answer(state: LoopState, at: float, event: e.QuestionAnswered) -> None:
     question, state.question = state.question, None
     state.totals.human += event.by == "person"
     if question is None or question.asked.question != event.question:
@@ -239,12 +262,12 @@ def _answered(state: State, at: float, event: e.QuestionAnswered) -> None:
         case "review", "continue":
             state.reviewed.append(asked.task)
         case "gate", "accept":
-            state.gates.setdefault(asked.task, Gate(None, None)).accepted = True
+            state.gates.setdefault(asked.task, GateState(None, None)).accepted = True
         case (("confidence" | "always"), "execute"):
-            state.touched(asked.task).approved = True
+            state.ensure_task(asked.task).approved = True
         case "error", "retry":
-            task = state.touched(asked.task)
+            task = state.ensure_task(asked.task)
             task.stage, task.approved, task.retry_at, task.failures, task.same = "idle", True, at, 0, 0
         case _:
             by = "a person" if event.by == "person" else f"nobody within {asked.timeout_s:g} s"
-            state.verdict = Verdict(asked.about, asked.task, event.answer, by)
+            state.verdict = PendingAnswer(asked.about, asked.task, event.answer, by)

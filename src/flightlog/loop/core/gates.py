@@ -3,22 +3,22 @@
 A gate whose metric nobody reported is not evaluated, and that blocks: a missing tool is no pass.
 """
 
-from flightlog.loop.core.state import State
-from flightlog.loop.core.told import measured
+from flightlog.loop.core.state import LoopState
+from flightlog.loop.core.told import metric_value
 from flightlog.loop.events import GateChecked, MilestoneReached
 from flightlog.loop.plan.expression import COMPARE
-from flightlog.loop.plan.schema import Gate, Plan
+from flightlog.loop.plan.schema import GateConfig, Plan
 
 _OVER = frozenset({"completed", "failed", "skipped", "deferred"})
 
 
-def gate_events(state: State, plan: Plan) -> list[GateChecked]:
+def gate_events(state: LoopState, plan: Plan) -> list[GateChecked]:
     """Look at each gate whose phase is over and whose answer would be another than before."""
     found = []
     for gate in plan.quality_gates:
-        if not phase_over(state, plan, gate.phase):
+        if not is_phase_over(state, plan, gate.phase):
             continue
-        value = measured(state, gate.metric)
+        value = metric_value(state, gate.metric)
         passed = None if value is None else bool(COMPARE[gate.operator](value, gate.threshold))
         before = state.gates.get(gate.name)
         if before is not None and before.passed and gate.phase is not None:
@@ -28,7 +28,7 @@ def gate_events(state: State, plan: Plan) -> list[GateChecked]:
     return found
 
 
-def blocking(state: State, plan: Plan, phase: int | None) -> Gate | None:
+def find_blocking_gate(state: LoopState, plan: Plan, phase: int | None) -> GateConfig | None:
     """The gate that keeps tasks of `phase` from beginning, or the session (None) from being completed."""
     for gate in plan.quality_gates:
         if phase is not None and (gate.phase is None or gate.phase >= phase):
@@ -39,16 +39,18 @@ def blocking(state: State, plan: Plan, phase: int | None) -> Gate | None:
     return None
 
 
-def milestone_events(state: State, plan: Plan) -> list[MilestoneReached]:
+def milestone_events(state: LoopState, plan: Plan) -> list[MilestoneReached]:
     """Milestones reached and not yet told."""
     found = []
     for each in plan.milestones:
         wanted = each.tasks or [task.task_id for task in plan.tasks if each.phase in (None, task.phase)]
-        if each.name not in state.milestones and all(state.task(name).status == "completed" for name in wanted):
+        if each.name not in state.milestones and all(state.task_state(name).status == "completed" for name in wanted):
             found.append(MilestoneReached(each.name))
     return found
 
 
-def phase_over(state: State, plan: Plan, phase: int | None) -> bool:
+def is_phase_over(state: LoopState, plan: Plan, phase: int | None) -> bool:
     """Whether every task up to `phase` has come to an end; None is the whole plan."""
-    return all(state.task(task.task_id).status in _OVER for task in plan.tasks if phase is None or task.phase <= phase)
+    return all(
+        state.task_state(task.task_id).status in _OVER for task in plan.tasks if phase is None or task.phase <= phase
+    )

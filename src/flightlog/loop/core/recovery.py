@@ -3,9 +3,9 @@
 import re
 from typing import NamedTuple
 
-from flightlog.loop.core.state import State, TaskState
+from flightlog.loop.core.state import LoopState, TaskState
 from flightlog.loop.plan.schema import Task
-from flightlog.model.text import counted
+from flightlog.model.text import pluralize
 
 _CLASSES = (
     ("permission", r"permission denied|not permitted|forbidden|unauthori[sz]ed|eacces|denied by"),
@@ -20,7 +20,7 @@ _SIGNATURE_CHARS = 200
 _RESOURCE_TRIES, _RESOURCE_WAIT_S = 2, 5.0
 
 
-class Remedy(NamedTuple):
+class RecoveryAction(NamedTuple):
     """What to do: retry, diagnose, delegate, skip, escalate or fail; when, and why."""
 
     action: str
@@ -28,7 +28,7 @@ class Remedy(NamedTuple):
     why: str
 
 
-def classify(message: str, exit_code: int | None, *, timed_out: bool = False) -> tuple[str, str]:
+def classify_error(message: str, exit_code: int | None, *, timed_out: bool = False) -> tuple[str, str]:
     """The kind of an error and how bad it is."""
     if timed_out:
         return "timeout", "medium"
@@ -38,52 +38,52 @@ def classify(message: str, exit_code: int | None, *, timed_out: bool = False) ->
     return ("execution", "medium") if exit_code else ("unknown", "low")
 
 
-def signature(message: str) -> str:
+def error_signature(message: str) -> str:
     """The error without what differs from time to time: numbers, ids, spacing."""
     last = next((line for line in reversed(message.strip().splitlines()) if line.strip()), "")
     return " ".join(_NUMBERS.sub("#", last).split())[:_SIGNATURE_CHARS]
 
 
-def remedy(state: State, task: Task) -> Remedy:  # noqa: PLR0911 - one for each rule
+def choose_recovery(state: LoopState, task: Task) -> RecoveryAction:  # noqa: PLR0911 - one for each rule
     """Decide what follows the failure `task` is in."""
-    at = state.task(task.task_id)
+    at = state.task_state(task.task_id)
     limit = task.max_retries if task.max_retries is not None else state.config.max_retries
     if at.failures > limit:
-        return _give_up(task, at, f"{counted(at.failures, 'failure')}; retries allowed: {limit}")
+        return _give_up(task, at, f"{pluralize(at.failures, 'failure')}; retries allowed: {limit}")
     if at.error_type == "permission":
-        return Remedy("escalate", 0, "permission was denied; another try would be denied as well")
+        return RecoveryAction("escalate", 0, "permission was denied; another try would be denied as well")
     if at.error_type == "resource" and at.failures > _RESOURCE_TRIES:
         return _give_up(task, at, "resources stayed exhausted")
     if task.error_handling.on_failure == "skip" and limit == 0:
-        return Remedy("skip", 0, "the plan says to skip it")
+        return RecoveryAction("skip", 0, "the plan says to skip it")
     if task.error_handling.on_failure == "escalate":
-        return Remedy("escalate", 0, "the plan says to ask")
+        return RecoveryAction("escalate", 0, "the plan says to ask")
     if at.same >= 2 and at.error_type not in {"network", "timeout", "resource"}:
-        return _instead(task, at)
-    wait = _RESOURCE_WAIT_S if at.error_type == "resource" else _backoff(state, at.failures)
-    return Remedy("retry", wait, f"{at.error_type} error, try {at.failures + 1} of {limit + 1}")
+        return _alternative_recovery(task, at)
+    wait = _RESOURCE_WAIT_S if at.error_type == "resource" else _backoff_seconds(state, at.failures)
+    return RecoveryAction("retry", wait, f"{at.error_type} error, try {at.failures + 1} of {limit + 1}")
 
 
-def _instead(task: Task, at: TaskState) -> Remedy:
+def _alternative_recovery(task: Task, at: TaskState) -> RecoveryAction:
     """The same failure twice: find out why instead of running into it again."""
-    why = f"the same failure {counted(at.same, 'time')}"
+    why = f"the same failure {pluralize(at.same, 'time')}"
     if not at.diagnosed and (task.run.agent is not None or task.diagnose):
-        return Remedy("diagnose", 0, f"{why}: diagnosis instead of another retry")
+        return RecoveryAction("diagnose", 0, f"{why}: diagnosis instead of another retry")
     if task.delegate is not None and at.mode != "delegate":
-        return Remedy("delegate", 0, f"{why}: another way is tried")
+        return RecoveryAction("delegate", 0, f"{why}: another way is tried")
     if task.run.agent is not None and at.same <= 3:
-        return Remedy("retry", 0, f"{why}: tried again with the diagnosis")
+        return RecoveryAction("retry", 0, f"{why}: tried again with the diagnosis")
     return _give_up(task, at, why)
 
 
-def _give_up(task: Task, at: TaskState, why: str) -> Remedy:
+def _give_up(task: Task, at: TaskState, why: str) -> RecoveryAction:
     if task.error_handling.on_failure == "skip":
-        return Remedy("skip", 0, f"{why}; the plan says to skip it")
+        return RecoveryAction("skip", 0, f"{why}; the plan says to skip it")
     if task.delegate is not None and at.mode != "delegate":
-        return Remedy("delegate", 0, f"{why}; another way is tried")
-    return Remedy("escalate", 0, why)
+        return RecoveryAction("delegate", 0, f"{why}; another way is tried")
+    return RecoveryAction("escalate", 0, why)
 
 
-def _backoff(state: State, failures: int) -> float:
+def _backoff_seconds(state: LoopState, failures: int) -> float:
     delay = state.config.retry_base_seconds * 2.0 ** min(failures - 1, 30)
     return float(min(delay, state.config.retry_max_seconds))

@@ -8,9 +8,9 @@ through the calibration that earlier sessions left.
 from itertools import pairwise
 from typing import NamedTuple
 
-from flightlog.loop.core.state import State, TaskState
+from flightlog.loop.core.state import LoopState, TaskState
 from flightlog.loop.plan.schema import Plan, Task
-from flightlog.model.text import counted
+from flightlog.model.text import pluralize
 
 BASE = {"execute": 0.7, "retry": 0.6, "delegate": 0.5, "wait": 0.4, "skip": 0.3, "escalate": 0.2}
 PARTS = {"clarity": 0.3, "resource": 0.2, "dependency": 0.2, "permission": 0.15, "history": 0.15}
@@ -19,7 +19,7 @@ _PER_FAILURE = 0.05
 _RESOURCE_LOW, _DEPENDENCY_HIGH, _RISK_LOW = 0.3, 0.5, 0.2
 
 
-class Weighing(NamedTuple):
+class DecisionScores(NamedTuple):
     """All that was weighed for one decision."""
 
     action: str
@@ -30,17 +30,19 @@ class Weighing(NamedTuple):
     rationale: str
 
 
-def weigh(state: State, plan: Plan, task: Task) -> Weighing:
+def score_actions(state: LoopState, plan: Plan, task: Task) -> DecisionScores:
     """Weigh what could be done about `task` now."""
-    at = state.task(task.task_id)
-    risks = _risks(state, plan, task, at)
-    scores = {action: _score(action, risks, state, at) for action in _offered(task, at)}
-    raw = _confidence(state, task, at, risks)
+    at = state.task_state(task.task_id)
+    risks = _assess_risks(state, plan, task, at)
+    scores = {action: _score_action(action, risks, state, at) for action in _available_actions(task, at)}
+    raw = _estimate_confidence(state, task, at, risks)
     best = max(scores, key=lambda action: (scores[action], -list(BASE).index(action)))
-    return Weighing(best, calibrated(raw, state.calibration), raw, scores, risks, _rationale(task, at, risks, best))
+    return DecisionScores(
+        best, calibrate_confidence(raw, state.calibration), raw, scores, risks, _explain_choice(task, at, risks, best)
+    )
 
 
-def calibrated(raw: float, table: tuple[tuple[float, float], ...]) -> float:
+def calibrate_confidence(raw: float, table: tuple[tuple[float, float], ...]) -> float:
     """What a confidence turned out to be worth in earlier sessions, straight lines between the points."""
     if not table:
         return round(raw, 4)
@@ -52,12 +54,12 @@ def calibrated(raw: float, table: tuple[tuple[float, float], ...]) -> float:
     return round(raw, 4)
 
 
-def _offered(task: Task, at: TaskState) -> list[str]:
+def _available_actions(task: Task, at: TaskState) -> list[str]:
     again = "retry" if at.failures else "execute"
     return [again, *(["delegate"] if task.delegate else []), "wait", "skip", "escalate"]
 
 
-def _risks(state: State, plan: Plan, task: Task, at: TaskState) -> dict[str, float]:
+def _assess_risks(state: LoopState, plan: Plan, task: Task, at: TaskState) -> dict[str, float]:
     known = {name for each in state.tasks.values() for name in each.artifacts}
     made = {name for each in plan.tasks for name in each.output_artifacts}
     missing = [name for name in task.input_artifacts if name in made and name not in known]
@@ -66,14 +68,14 @@ def _risks(state: State, plan: Plan, task: Task, at: TaskState) -> dict[str, flo
     limit = task.timeout_seconds or state.config.timeout_seconds
     return {
         "execution": min(0.2 * at.failures, 1.0),
-        "resource": _resource(state),
+        "resource": _budget_share(state),
         "dependency": len(missing) / wanted if wanted else 0.0,
         "permission": max((_PERMISSION[need] for need in task.needs), default=0.0),
         "time": min(max((task.estimated_effort - limit) / limit, 0.0), 1.0),
     }
 
 
-def _resource(state: State) -> float:
+def _budget_share(state: LoopState) -> float:
     """How much of the tightest budget is used up."""
     limits, totals = state.budgets, state.totals
     pairs = (
@@ -85,7 +87,7 @@ def _resource(state: State) -> float:
     return min(max((used / limit for used, limit in pairs if limit), default=0.0), 1.0)
 
 
-def _score(action: str, risks: dict[str, float], state: State, at: TaskState) -> float:
+def _score_action(action: str, risks: dict[str, float], state: LoopState, at: TaskState) -> float:
     mean = sum(risks.values()) / len(risks)
     score = BASE[action] + (state.config.risk_tolerance - mean) * 0.3
     if action in {"execute", "retry"}:
@@ -100,7 +102,7 @@ def _score(action: str, risks: dict[str, float], state: State, at: TaskState) ->
     return round(min(max(score, 0.0), 1.0), 4)
 
 
-def _confidence(state: State, task: Task, at: TaskState, risks: dict[str, float]) -> float:
+def _estimate_confidence(state: LoopState, task: Task, at: TaskState, risks: dict[str, float]) -> float:
     checked = task.verify or task.output_artifacts or task.run.agent is None  # an exit code is a check, too
     told = 0.5 + 0.3 * bool(checked) + 0.2 * bool(task.acceptance_criteria)
     parts = {
@@ -115,9 +117,9 @@ def _confidence(state: State, task: Task, at: TaskState, risks: dict[str, float]
     return round(min(max(min(whole, said), 0.0), 1.0), 4)
 
 
-def _rationale(task: Task, at: TaskState, risks: dict[str, float], action: str) -> str:
+def _explain_choice(task: Task, at: TaskState, risks: dict[str, float], action: str) -> str:
     worst = max(risks, key=lambda name: risks[name])
     risk = "low risk" if risks[worst] < _RISK_LOW else f"highest risk is {worst} at {risks[worst]:.2f}"
     met = f"all {len(task.dependencies)} dependencies met" if task.dependencies else "no dependencies"
-    before = f", {counted(at.failures, 'failure')} before" if at.failures else ""
+    before = f", {pluralize(at.failures, 'failure')} before" if at.failures else ""
     return f"{action}: {risk}, {met}{before}"

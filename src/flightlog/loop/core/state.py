@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct, field
 
 from flightlog.loop.events import QuestionAsked
-from flightlog.loop.plan.schema import Budgets, Config
+from flightlog.loop.plan.schema import Budgets, LoopConfig
 
 HOUR_S = 3600.0
 RECENT = 10
@@ -49,7 +49,7 @@ class TaskState(Struct):
     why: str = ""
 
 
-class Breaker(Struct):
+class BreakerState(Struct):
     """The breaker and the counters it looks at; they begin anew when it closes."""
 
     state: str = "closed"
@@ -71,14 +71,14 @@ class Breaker(Struct):
     asked: bool = False
 
 
-class Open(Struct):
+class OpenQuestion(Struct):
     """A question that waits for its answer."""
 
     asked: QuestionAsked
     at: float
 
 
-class Verdict(Struct):
+class PendingAnswer(Struct):
     """An answer that is still to be carried out."""
 
     about: str
@@ -87,7 +87,7 @@ class Verdict(Struct):
     by: str
 
 
-class Gate(Struct):
+class GateState(Struct):
     """What a gate said when it was last looked at."""
 
     value: float | None
@@ -95,7 +95,7 @@ class Gate(Struct):
     accepted: bool = False
 
 
-class Totals(Struct):
+class LoopTotals(Struct):
     """What the session spent and suffered."""
 
     calls: int = 0
@@ -112,7 +112,7 @@ class Totals(Struct):
     busy_s: float = 0.0
 
 
-class State(Struct):
+class LoopState(Struct):
     """A whole session."""
 
     session_id: str = ""
@@ -130,19 +130,19 @@ class State(Struct):
     rested_s: float = 0.0
     resting_since: float | None = None
     epoch: int = 0
-    config: Config = Config()
+    config: LoopConfig = LoopConfig()
     budgets: Budgets = Budgets()
     autonomous: bool = False
     agreed: bool = False
     tasks: dict[str, TaskState] = field(default_factory=dict)
     current: str = ""
     iterations: int = 0
-    breaker: Breaker = field(default_factory=Breaker)
-    question: Open | None = None
-    verdict: Verdict | None = None
+    breaker: BreakerState = field(default_factory=BreakerState)
+    question: OpenQuestion | None = None
+    verdict: PendingAnswer | None = None
     asked: int = 0
     reviewed: list[str] = field(default_factory=list)
-    gates: dict[str, Gate] = field(default_factory=dict)
+    gates: dict[str, GateState] = field(default_factory=dict)
     milestones: dict[str, float] = field(default_factory=dict)
     alerts: list[str] = field(default_factory=list)
     features: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -155,17 +155,17 @@ class State(Struct):
     calls_at: list[float] = field(default_factory=list)
     wait_until: float = 0.0
     confidence: float | None = None
-    totals: Totals = field(default_factory=Totals)
+    totals: LoopTotals = field(default_factory=LoopTotals)
 
-    def task(self, task_id: str) -> TaskState:
+    def task_state(self, task_id: str) -> TaskState:
         """Return where a task stands; nothing has happened to one that was not met."""
         return self.tasks.get(task_id) or TaskState()
 
-    def touched(self, task_id: str) -> TaskState:
+    def ensure_task(self, task_id: str) -> TaskState:
         """Return where a task stands, to be changed by the fold."""
         return self.tasks.setdefault(task_id, TaskState())
 
     @property
-    def completed(self) -> int:
+    def completed_count(self) -> int:
         """How many tasks are completed and verified."""
         return sum(task.status == "completed" for task in self.tasks.values())

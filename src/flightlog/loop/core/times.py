@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 
-def stamp(at: float | None) -> str | None:
+def format_utc_time(at: float | None) -> str | None:
     """Write a time; whole seconds without a fraction, as the templates do."""
     if at is None:
         return None
@@ -11,6 +11,6 @@ def stamp(at: float | None) -> str | None:
     return text.replace("+00:00", "Z").replace(".000Z", "Z")
 
 
-def seconds(text: str) -> float:
+def parse_utc_time(text: str) -> float:
     """Read a time that `stamp` wrote."""
     return datetime.fromisoformat(text).timestamp()

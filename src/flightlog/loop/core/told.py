@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from flightlog.loop.core.state import State
-from flightlog.loop.events import Reported
+from flightlog.loop.core.state import LoopState
+from flightlog.loop.events import TaskReported
 
 FEATURE = {
     "feature_id": "", "name": "", "category": "unknown", "directory": "", "purpose": "", "key_files": [],
@@ -18,9 +18,9 @@ KINDS = ("feature", "metric", "artifact", "context", "confidence", "effect", "do
 LIST_MAX = 10_000
 
 
-def take_report(state: State, event: Reported) -> None:
+def apply_report(state: LoopState, event: TaskReported) -> None:
     """Take one report into account; a feature named again is brought up to date, never counted twice."""
-    task = state.touched(event.task)
+    task = state.ensure_task(event.task)
     match event.what:
         case "feature" if isinstance(event.value, dict):
             known = state.features.get(event.name, {**FEATURE, "feature_id": event.name})
@@ -30,7 +30,7 @@ def take_report(state: State, event: Reported) -> None:
         case "artifact" if event.name not in task.artifacts:
             task.artifacts.append(event.name)
         case "context" if isinstance(event.value, dict):
-            _take_context(state, event.value)
+            _merge_context(state, event.value)
         case "confidence" if isinstance(event.value, int | float):
             task.said_confidence = min(max(float(event.value), 0.0), 1.0)
         case "effect" if event.name not in task.effects:
@@ -40,7 +40,7 @@ def take_report(state: State, event: Reported) -> None:
             state.docs.append({**event.value, "path": event.name, "task_id": event.task})
 
 
-def _take_context(state: State, told: dict[str, Any]) -> None:
+def _merge_context(state: LoopState, told: dict[str, Any]) -> None:
     """Lists grow by what is new, everything else is replaced."""
     for name, value in told.items():
         old = state.context.get(name, CONTEXT.get(name))
@@ -50,7 +50,7 @@ def _take_context(state: State, told: dict[str, Any]) -> None:
             state.context[name] = value
 
 
-def measured(state: State, name: str) -> float | None:
+def metric_value(state: LoopState, name: str) -> float | None:
     """The value of a metric for a gate: reported, or the size of a list of the context; None when there is none."""
     if name in state.metrics:
         return state.metrics[name]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from flightlog.loop import events as e
-from flightlog.loop.core.times import stamp
+from flightlog.loop.core.times import format_utc_time
 
 _TAKEN = {
     "pause_and_request_help": "paused_and_requested_help",
@@ -12,7 +12,7 @@ _TAKEN = {
 }
 
 
-class Errors:
+class ErrorLog:
     """Folds events into errors and trips."""
 
     def __init__(self) -> None:
@@ -22,31 +22,31 @@ class Errors:
         self._open: dict[str, list[tuple[dict[str, Any], float]]] = {}
         self._opened: list[tuple[dict[str, Any], float]] = []
 
-    def take(self, seq: int, at: float, event: e.Event) -> None:
+    def add_event(self, seq: int, at: float, event: e.Event) -> None:
         """Take one event into account."""
         match event:
             case e.AttemptEnded() if event.result in {"failure", "timeout", "limited"}:
                 kind = "api_limit" if event.result == "limited" else event.error_type
-                self._error(seq, at, event.task, kind, event.error_message, event.severity or "low")
-            case e.Verified() if not event.passed:
-                self._error(seq, at, event.task, "validation", event.error_message, "medium")
-            case e.Recovering() if self._open.get(event.task):
+                self._add_error(seq, at, event.task, kind, event.error_message, event.severity or "low")
+            case e.TaskVerified() if not event.passed:
+                self._add_error(seq, at, event.task, "validation", event.error_message, "medium")
+            case e.RecoveryStarted() if self._open.get(event.task):
                 self._open[event.task][-1][0]["recovery_action"] = event.action
             case e.TaskEnded():
-                self._ended(at, event)
-            case e.BreakerMoved():
-                self._moved(seq, at, event)
+                self._resolve_errors(at, event)
+            case e.BreakerChanged():
+                self._apply_breaker_change(seq, at, event)
             case _:
                 pass
 
-    def page(self, session_id: str) -> dict[str, Any]:
+    def build_page(self, session_id: str) -> dict[str, Any]:
         """The page as it stands."""
         return {"session_id": session_id, "errors": self.errors, "circuit_breaker_trips": self.trips}
 
-    def _error(self, seq: int, at: float, task: str, kind: str, message: str, severity: str) -> None:  # noqa: PLR0913, PLR0917
+    def _add_error(self, seq: int, at: float, task: str, kind: str, message: str, severity: str) -> None:  # noqa: PLR0913, PLR0917
         before = self._open.setdefault(task, [])
         entry: dict[str, Any] = {
-            "timestamp": stamp(at),
+            "timestamp": format_utc_time(at),
             "event": f"e{seq}",
             "task_id": task,
             "error_type": kind,
@@ -60,17 +60,17 @@ class Errors:
         self.errors.append(entry)
         before.append((entry, at))
 
-    def _ended(self, at: float, event: e.TaskEnded) -> None:
+    def _resolve_errors(self, at: float, event: e.TaskEnded) -> None:
         for entry, since in self._open.pop(event.task, []):
             entry["resolved"] = event.result in {"success", "skipped"}
             entry["resolution_time_seconds"] = round(at - since, 3) if entry["resolved"] else None
             if event.result == "skipped" and entry["recovery_action"] in {None, "skip"}:
                 entry["recovery_action"] = "skipped_to_next"
 
-    def _moved(self, seq: int, at: float, event: e.BreakerMoved) -> None:
+    def _apply_breaker_change(self, seq: int, at: float, event: e.BreakerChanged) -> None:
         if event.after == "open":
             trip: dict[str, Any] = {
-                "timestamp": stamp(at),
+                "timestamp": format_utc_time(at),
                 "event": f"e{seq}",
                 "condition": event.condition,
                 "action_taken": _TAKEN.get(event.action, event.action),

@@ -4,17 +4,17 @@ from typing import Any
 
 import msgspec
 
-from flightlog.loop.core.times import stamp
+from flightlog.loop.core.times import format_utc_time
 from flightlog.loop.events import Event
 
 _NAMED = {"task", "result", "duration_s"}
 
 
-def entry(seq: int, at: float, event: Event, names: dict[str, str]) -> dict[str, Any]:
+def build_log_entry(seq: int, at: float, event: Event, names: dict[str, str]) -> dict[str, Any]:
     """One event as an entry of the log; `details` names the event and holds all the rest."""
     told = msgspec.to_builtins(event)
     kind = told.pop("kind")
-    shown: dict[str, Any] = {"timestamp": stamp(at), "event_type": kind}
+    shown: dict[str, Any] = {"timestamp": format_utc_time(at), "event_type": kind}
     if "task" in told:
         shown["task_id"] = told["task"]
         if told["task"] in names:

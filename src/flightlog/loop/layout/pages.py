@@ -7,35 +7,35 @@ counted from the same values the page lists, so that a recount gives the same.
 from collections import Counter
 from typing import Any
 
-from flightlog.loop.core.state import State
-from flightlog.loop.core.times import stamp
-from flightlog.loop.core.told import CONTEXT, measured
+from flightlog.loop.core.state import LoopState
+from flightlog.loop.core.times import format_utc_time
+from flightlog.loop.core.told import CONTEXT, metric_value
 from flightlog.loop.plan.schema import Plan
 
 _TEMPLATE_CONFIG = ("max_iterations", "confidence_threshold", "human_intervention", "learning_rate")
 
 
-def metadata(state: State, plan: Plan, now: float) -> dict[str, Any]:
+def build_metadata(state: LoopState, plan: Plan, now: float) -> dict[str, Any]:
     """`session-metadata.yaml`."""
     phase = current_phase(state, plan)
     return {
         "session_id": state.session_id,
         "session_name": state.session_name,
-        "start_time": stamp(state.started_at),
-        "end_time": stamp(state.ended_at),
+        "start_time": format_utc_time(state.started_at),
+        "end_time": format_utc_time(state.ended_at),
         "status": "in_progress" if state.status == "new" else state.status,
         "status_reason": state.why or None,
         "phase": phase,
         "phase_name": plan.phase_name(phase),
-        "tasks_completed": state.completed,
+        "tasks_completed": state.completed_count,
         "tasks_total": len(plan.tasks),
         "ralph_runtime_config": {name: getattr(state.config, name) for name in _TEMPLATE_CONFIG},
         "context_variables": {**CONTEXT, **state.context},
-        "performance_metrics": performance(state, now),
+        "performance_metrics": performance_figures(state, now),
     }
 
 
-def performance(state: State, now: float) -> dict[str, Any]:
+def performance_figures(state: LoopState, now: float) -> dict[str, Any]:
     """The figures of the template, and what was spent."""
     durations = [task.duration_s for task in state.tasks.values() if task.duration_s is not None]
     totals = state.totals
@@ -56,39 +56,39 @@ def performance(state: State, now: float) -> dict[str, Any]:
     }
 
 
-def progress(state: State, plan: Plan) -> dict[str, Any]:
+def build_progress(state: LoopState, plan: Plan) -> dict[str, Any]:
     """`progress-tracking.yaml`."""
     phase = current_phase(state, plan)
     return {
         "session_id": state.session_id,
-        "last_updated": stamp(state.last_at),
+        "last_updated": format_utc_time(state.last_at),
         "progress": {
             "current_task_id": state.current or None,
             "current_phase": phase,
-            "overall_progress": _share(state, [task.task_id for task in plan.tasks]),
-            "phase_progress": _share(state, [task.task_id for task in plan.tasks if task.phase == phase]),
+            "overall_progress": _percent_completed(state, [task.task_id for task in plan.tasks]),
+            "phase_progress": _percent_completed(state, [task.task_id for task in plan.tasks if task.phase == phase]),
         },
-        "tasks": [_task(state, task.task_id) for task in plan.tasks],
+        "tasks": [_task_fields(state, task.task_id) for task in plan.tasks],
         "milestones": [
             {
                 "name": each.name,
                 "target": each.target,
                 "achieved": each.name in state.milestones,
-                "achieved_at": stamp(state.milestones.get(each.name)),
+                "achieved_at": format_utc_time(state.milestones.get(each.name)),
             }
             for each in plan.milestones
         ],
-        "quality_gates": [_gate(state, each) for each in plan.quality_gates],
+        "quality_gates": [_gate_fields(state, each) for each in plan.quality_gates],
     }
 
 
-def inventory(state: State) -> dict[str, Any]:
+def feature_inventory(state: LoopState) -> dict[str, Any]:
     """`feature-inventory.json`."""
     features = list(state.features.values())
     documented = sum(bool(each.get("documented")) for each in features)
     return {
         "session_id": state.session_id,
-        "generated_at": stamp(state.last_at),
+        "generated_at": format_utc_time(state.last_at),
         "features": features,
         "statistics": {
             "total_features": len(features),
@@ -99,14 +99,14 @@ def inventory(state: State) -> dict[str, Any]:
     }
 
 
-def docs(state: State) -> dict[str, Any]:
+def feature_docs(state: LoopState) -> dict[str, Any]:
     """`feature-docs-generated.json`: each document a task reported, and the features without one."""
     features = state.features
     named = {str(each.get("feature_id")) for each in state.docs}
     lacking = sorted(name for name, each in features.items() if name not in named and not each.get("documented"))
     return {
         "session_id": state.session_id,
-        "generated_at": stamp(state.last_at),
+        "generated_at": format_utc_time(state.last_at),
         "documents": state.docs,
         "statistics": {
             "total_documents": len(state.docs),
@@ -116,15 +116,17 @@ def docs(state: State) -> dict[str, Any]:
     }
 
 
-def quality(state: State, plan: Plan) -> dict[str, Any]:
+def quality_metrics(state: LoopState, plan: Plan) -> dict[str, Any]:
     """`quality-metrics.json`: reported metrics, the gates that read them, and what verification said."""
     tried = state.breaker
     done = [task for task in state.tasks.values() if task.status == "completed"]
     return {
         "session_id": state.session_id,
-        "generated_at": stamp(state.last_at),
+        "generated_at": format_utc_time(state.last_at),
         "metrics": dict(sorted(state.metrics.items())),
-        "quality_gates": [{**_gate(state, each), "value": measured(state, each.metric)} for each in plan.quality_gates],
+        "quality_gates": [
+            {**_gate_fields(state, each), "value": metric_value(state, each.metric)} for each in plan.quality_gates
+        ],
         "verification": {
             "tasks_verified": len(done),
             "tasks_total": len(plan.tasks),
@@ -135,26 +137,26 @@ def quality(state: State, plan: Plan) -> dict[str, Any]:
     }
 
 
-def current_phase(state: State, plan: Plan) -> int:
+def current_phase(state: LoopState, plan: Plan) -> int:
     """The phase of the task at work, else the first one with something left to do, else the last."""
     if state.current:
-        return plan.task(state.current).phase
-    left = [task.phase for task in plan.tasks if state.task(task.task_id).status in {"pending", "in_progress"}]
+        return plan.find_task(state.current).phase
+    left = [task.phase for task in plan.tasks if state.task_state(task.task_id).status in {"pending", "in_progress"}]
     return min(left) if left else max(task.phase for task in plan.tasks)
 
 
-def _share(state: State, names: list[str]) -> float:
-    done = sum(state.task(name).status == "completed" for name in names)
+def _percent_completed(state: LoopState, names: list[str]) -> float:
+    done = sum(state.task_state(name).status == "completed" for name in names)
     return round(100.0 * done / len(names), 2) if names else 0.0
 
 
-def _task(state: State, task_id: str) -> dict[str, Any]:
-    task = state.task(task_id)
+def _task_fields(state: LoopState, task_id: str) -> dict[str, Any]:
+    task = state.task_state(task_id)
     shown = {
         "task_id": task_id,
         "status": task.status,
-        "started_at": stamp(task.started_at),
-        "completed_at": stamp(task.ended_at),
+        "started_at": format_utc_time(task.started_at),
+        "completed_at": format_utc_time(task.ended_at),
         "duration_seconds": None if task.duration_s is None else round(task.duration_s, 3),
         "result": task.result,
         "artifacts": task.artifacts,
@@ -164,7 +166,7 @@ def _task(state: State, task_id: str) -> dict[str, Any]:
     return {**shown, **{name: value for name, value in more.items() if value}}
 
 
-def _gate(state: State, gate: Any) -> dict[str, Any]:
+def _gate_fields(state: LoopState, gate: Any) -> dict[str, Any]:
     told = state.gates.get(gate.name)
     state_of = "pending" if told is None else "not evaluated" if told.passed is None else "evaluated"
     return {

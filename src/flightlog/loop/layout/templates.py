@@ -6,32 +6,32 @@ so that they cannot differ from what is written.
 
 import json
 
-from flightlog.loop.core.state import State
+from flightlog.loop.core.state import LoopState
 from flightlog.loop.layout import pages
-from flightlog.loop.layout.errors import Errors
-from flightlog.loop.layout.yaml import dump
-from flightlog.loop.plan.schema import Plan, Run, Task
+from flightlog.loop.layout.errors import ErrorLog
+from flightlog.loop.layout.yaml import dump_yaml
+from flightlog.loop.plan.schema import Plan, Task, TaskRun
 
 _SESSION = "session-XXX"
 
 
-def templates() -> dict[str, str]:
+def build_templates() -> dict[str, str]:
     """Every template by its name."""
-    plan = Plan("Phase name", (Task("001", "First task", Run(command="true")),))
-    state = State(session_id=_SESSION, session_name="Brief session name", last_at=0.0)
+    plan = Plan("Phase name", (Task("001", "First task", TaskRun(command="true")),))
+    state = LoopState(session_id=_SESSION, session_name="Brief session name", last_at=0.0)
     return {
-        "session-metadata.yaml": dump(pages.metadata(state, plan, 0.0)),
-        "execution-log.json": _json({"session_id": _SESSION, "events": []}),
-        "progress-tracking.yaml": dump(pages.progress(state, plan)),
-        "decision-history.json": _json({"session_id": _SESSION, "decisions": []}),
-        "feature-inventory.json": _json(pages.inventory(state)),
-        "feature-docs-generated.json": _json(pages.docs(state)),
-        "quality-metrics.json": _json(pages.quality(state, plan)),
-        "errors-and-retries.json": _json(Errors().page(_SESSION)),
+        "session-metadata.yaml": dump_yaml(pages.build_metadata(state, plan, 0.0)),
+        "execution-log.json": _to_json({"session_id": _SESSION, "events": []}),
+        "progress-tracking.yaml": dump_yaml(pages.build_progress(state, plan)),
+        "decision-history.json": _to_json({"session_id": _SESSION, "decisions": []}),
+        "feature-inventory.json": _to_json(pages.feature_inventory(state)),
+        "feature-docs-generated.json": _to_json(pages.feature_docs(state)),
+        "quality-metrics.json": _to_json(pages.quality_metrics(state, plan)),
+        "errors-and-retries.json": _to_json(ErrorLog().build_page(_SESSION)),
     }
 
 
-def readme() -> str:
+def readme_text() -> str:
     """The README beside the sessions."""
     return """# Loop sessions
 
@@ -59,5 +59,5 @@ are kept by `ralph-runtime retain`.
 """
 
 
-def _json(value: object) -> str:
+def _to_json(value: object) -> str:
     return json.dumps(value, indent=2) + "\n"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from typing import Any
 
 
-def dump(value: dict[str, Any]) -> str:
+def dump_yaml(value: dict[str, Any]) -> str:
     """Write a mapping; its top-level blocks are set apart by an empty line, as in the templates."""
     blocks = [[]] if value else []  # type: list[list[str]]
     for name, each in value.items():
-        lines = list(_entry(name, each, ""))
+        lines = list(_entry_lines(name, each, ""))
         if isinstance(each, dict | list) and each and blocks[-1]:
             blocks.append([])
         blocks[-1] += lines
@@ -22,34 +22,34 @@ def dump(value: dict[str, Any]) -> str:
     return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
 
 
-def _entry(name: str, value: Any, indent: str) -> Iterator[str]:
-    key = f"{indent}{_key(name)}:"
+def _entry_lines(name: str, value: Any, indent: str) -> Iterator[str]:
+    key = f"{indent}{_quote_key(name)}:"
     match value:
         case dict() if value:
             yield key
             for each, inner in value.items():
-                yield from _entry(str(each), inner, indent + "  ")
+                yield from _entry_lines(str(each), inner, indent + "  ")
         case list() | tuple() if value:
             yield key
             for each in value:
-                yield from _item(each, indent + "  ")
+                yield from _item_lines(each, indent + "  ")
         case _:
-            yield f"{key} {_scalar(value)}"
+            yield f"{key} {_format_scalar(value)}"
 
 
-def _item(value: Any, indent: str) -> Iterator[str]:
+def _item_lines(value: Any, indent: str) -> Iterator[str]:
     if isinstance(value, dict) and value:
-        lines = [line for name, inner in value.items() for line in _entry(str(name), inner, indent + "  ")]
+        lines = [line for name, inner in value.items() for line in _entry_lines(str(name), inner, indent + "  ")]
         yield f"{indent}- {lines[0].lstrip()}"
         yield from lines[1:]
     else:
-        yield f"{indent}- {_scalar(value)}"
+        yield f"{indent}- {_format_scalar(value)}"
 
 
-def _key(name: str) -> str:
+def _quote_key(name: str) -> str:
     return name if name.isascii() and name.replace("_", "a").isalnum() and not name[0].isdigit() else json.dumps(name)
 
 
-def _scalar(value: Any) -> str:
+def _format_scalar(value: Any) -> str:
     """A leaf, or a whole value in JSON's own form, which is YAML too."""
     return json.dumps(value, ensure_ascii=False, default=str).replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")

@@ -5,14 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from flightlog.loop import events as e
-from flightlog.loop.core.fold import apply
-from flightlog.loop.core.state import State
-from flightlog.loop.look.calibration import Pair, pairs
-from flightlog.loop.look.session import Told
+from flightlog.loop.core.fold import apply_event
+from flightlog.loop.core.state import LoopState
+from flightlog.loop.look.calibration import ConfidenceOutcome, pair_outcomes
+from flightlog.loop.look.session import LoopEvent
 
 
 @dataclass
-class TaskAccount:
+class TaskHistory:
     """What happened to one task, by event numbers."""
 
     started: list[int] = field(default_factory=list)
@@ -27,11 +27,11 @@ class TaskAccount:
 
 
 @dataclass
-class Account:
+class LoopAccount:
     """A whole session, by event numbers."""
 
-    state: State = field(default_factory=State)
-    tasks: dict[str, TaskAccount] = field(default_factory=dict)
+    state: LoopState = field(default_factory=LoopState)
+    tasks: dict[str, TaskHistory] = field(default_factory=dict)
     first: int = 0
     last: int = 0
     ending: tuple[int, str] | None = None
@@ -43,34 +43,34 @@ class Account:
     waits: list[tuple[int, str]] = field(default_factory=list)
     runners: list[int] = field(default_factory=list)
     kinds: Counter[str] = field(default_factory=Counter)
-    pairs: list[Pair] = field(default_factory=list)
+    pairs: list[ConfidenceOutcome] = field(default_factory=list)
 
 
-def account(told: Iterable[Told]) -> Account:
+def build_account(told: Iterable[LoopEvent]) -> LoopAccount:
     """Go through a session."""
-    whole = Account()
+    whole = LoopAccount()
     kept = []
     for each in told:
         kept.append(each)
-        apply(whole.state, each.at, each.event)
+        apply_event(whole.state, each.at, each.event)
         whole.first, whole.last = whole.first or each.seq, each.seq
         whole.kinds[str(each.event.__struct_config__.tag)] += 1
-        _take(whole, each.seq, each.event)
-    whole.pairs = pairs(kept)
+        _add_event(whole, each.seq, each.event)
+    whole.pairs = pair_outcomes(kept)
     return whole
 
 
-def _take(whole: Account, seq: int, event: e.Event) -> None:
+def _add_event(whole: LoopAccount, seq: int, event: e.Event) -> None:
     match event:
-        case e.SessionEnded() | e.Paused() | e.Stopped():
+        case e.LoopEnded() | e.LoopPaused() | e.LoopStopped():
             whole.ending = (seq, event.why)
-        case e.Resumed():
+        case e.LoopResumed():
             whole.ending = None
-        case e.RunnerTook():
+        case e.RunnerAcquired():
             whole.runners.append(seq)
-        case e.BreakerMoved(after="open"):
+        case e.BreakerChanged(after="open"):
             whole.trips.append((seq, event.condition, 0))
-        case e.BreakerMoved(after="closed"):
+        case e.BreakerChanged(after="closed"):
             whole.trips = [(at, why, closed or seq) for at, why, closed in whole.trips]
         case e.QuestionAsked():
             whole.questions.append((seq, event.text, "", "", 0))
@@ -80,29 +80,36 @@ def _take(whole: Account, seq: int, event: e.Event) -> None:
         case e.GateChecked():
             whole.gates.append((seq, event.name, event.value, event.passed))
         case _:
-            _take_more(whole, seq, event)
+            _add_other_event(whole, seq, event)
 
 
-def _take_more(whole: Account, seq: int, event: e.Event) -> None:
+def _add_other_event(whole: LoopAccount, seq: int, event: e.Event) -> None:
     match event:
         case e.MilestoneReached():
             whole.milestones.append((seq, event.name))
-        case e.Alerted():
+        case e.AlertRaised():
             whole.alerts.append((seq, event.condition, event.why))
-        case e.Waited():
+        case e.WaitStarted():
             whole.waits.append((seq, event.why))
-        case e.TaskStarted() | e.AttemptEnded() | e.Verified() | e.TaskEnded() | e.Recovering() | e.UsageNoted():
-            _take_task(whole.tasks.setdefault(event.task, TaskAccount()), seq, event)
-        case e.Reported(what="artifact"):
-            whole.tasks.setdefault(event.task, TaskAccount()).artifacts[event.name] = seq
+        case (
+            e.TaskStarted()
+            | e.AttemptEnded()
+            | e.TaskVerified()
+            | e.TaskEnded()
+            | e.RecoveryStarted()
+            | e.UsageRecorded()
+        ):
+            _add_task_event(whole.tasks.setdefault(event.task, TaskHistory()), seq, event)
+        case e.TaskReported(what="artifact"):
+            whole.tasks.setdefault(event.task, TaskHistory()).artifacts[event.name] = seq
         case _:
             pass
 
 
-def _take_task(
-    task: TaskAccount,
+def _add_task_event(
+    task: TaskHistory,
     seq: int,
-    event: e.TaskStarted | e.AttemptEnded | e.Verified | e.TaskEnded | e.Recovering | e.UsageNoted,
+    event: e.TaskStarted | e.AttemptEnded | e.TaskVerified | e.TaskEnded | e.RecoveryStarted | e.UsageRecorded,
 ) -> None:
     match event:
         case e.TaskStarted():
@@ -110,15 +117,15 @@ def _take_task(
         case e.AttemptEnded() if event.result in {"failure", "timeout", "limited"}:
             task.failures.append((seq, event.error_type or event.result, event.error_message))
             task.wasted_s += event.duration_s
-        case e.Verified() if event.passed:
+        case e.TaskVerified() if event.passed:
             task.verified.append(seq)
-        case e.Verified():
+        case e.TaskVerified():
             task.failures.append((seq, "validation", event.error_message))
         case e.TaskEnded():
             task.ended = (seq, event.result, event.duration_s, event.why)
-        case e.Recovering():
+        case e.RecoveryStarted():
             task.remedies.append((seq, event.action, event.why))
-        case e.UsageNoted():
+        case e.UsageRecorded():
             task.calls += event.calls
             task.usd += event.usd or 0.0
         case _:

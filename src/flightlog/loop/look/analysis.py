@@ -7,10 +7,10 @@ from typing import Any
 from msgspec import Struct
 
 from flightlog.loop.layout import pages
-from flightlog.loop.look.account import account
-from flightlog.loop.look.calibration import Calibration, calibration
-from flightlog.loop.look.session import Told
-from flightlog.model.text import counted
+from flightlog.loop.look.account import build_account
+from flightlog.loop.look.calibration import Calibration, measure_calibration
+from flightlog.loop.look.session import LoopEvent
+from flightlog.model.text import pluralize
 
 
 class TaskFigures(Struct, frozen=True):
@@ -27,7 +27,7 @@ class TaskFigures(Struct, frozen=True):
     events: tuple[str, ...]
 
 
-class Analysis(Struct, frozen=True):
+class LoopAnalysis(Struct, frozen=True):
     """A whole session."""
 
     session_id: str
@@ -43,9 +43,9 @@ class Analysis(Struct, frozen=True):
     calibration: Calibration
 
 
-def analysis(told: Iterable[Told]) -> Analysis:
+def analyze_session(told: Iterable[LoopEvent]) -> LoopAnalysis:
     """Take a session apart."""
-    whole = account(told)
+    whole = build_account(told)
     state = whole.state
     figures = []
     for task_id, task in state.tasks.items():
@@ -66,10 +66,10 @@ def analysis(told: Iterable[Told]) -> Analysis:
                 tuple(f"e{seq}" for seq in sorted(seen)[:12]),
             )
         )
-    return Analysis(
+    return LoopAnalysis(
         session_id=state.session_id,
         status=state.status,
-        performance=pages.performance(state, state.last_at),
+        performance=pages.performance_figures(state, state.last_at),
         tasks=tuple(figures),
         errors_by_type=dict(Counter(kind for task in whole.tasks.values() for _, kind, _ in task.failures)),
         recoveries=dict(Counter(action for task in whole.tasks.values() for _, action, _ in task.remedies)),
@@ -77,28 +77,30 @@ def analysis(told: Iterable[Told]) -> Analysis:
         questions=len(whole.questions),
         runners=len(whole.runners),
         events=dict(whole.kinds),
-        calibration=calibration(whole.pairs),
+        calibration=measure_calibration(whole.pairs),
     )
 
 
-def plain(told: Analysis) -> str:
+def render_text(told: LoopAnalysis) -> str:
     """The same as text."""
     lines = [f"{told.session_id}: {told.status}"]
     lines += [f"  {name}: {value}" for name, value in told.performance.items()]
     lines += ["tasks"]
     lines += [
-        f"  {task.task_id}  {task.status}  {counted(task.attempts, 'attempt')}, {counted(task.failures, 'failure')}, "
+        f"  {task.task_id}  {task.status}  {pluralize(task.attempts, 'attempt')}, "
+        f"{pluralize(task.failures, 'failure')}, "
         f"{task.duration_seconds if task.duration_seconds is not None else '-'} s [{', '.join(task.events)}]"
         for task in told.tasks
     ]
     lines += ["errors", *(f"  {kind}: {count}" for kind, count in told.errors_by_type.items() or [("none", 0)])]
-    people = f"{counted(told.questions, 'question')}, {counted(told.runners, 'runner')}"
-    lines += [f"breaker opened {counted(told.breaker_trips, 'time')}, {people}"]
+    people = f"{pluralize(told.questions, 'question')}, {pluralize(told.runners, 'runner')}"
+    lines += [f"breaker opened {pluralize(told.breaker_trips, 'time')}, {people}"]
     sure = told.calibration
     if sure.brier is None:
         return "\n".join([*lines, "calibration: no decision has an outcome yet"])
     lines.append(
-        f"calibration: Brier score {sure.brier:.3f} over {counted(sure.decisions, 'decision')}, mean gap {sure.gap:.3f}"
+        f"calibration: Brier score {sure.brier:.3f} over {pluralize(sure.decisions, 'decision')}, "
+        f"mean gap {sure.gap:.3f}"
     )
     lines += [
         f"  {each.low:.1f}-{each.high:.1f}: said {each.confidence:.2f}, right {each.right:.2f} ({each.count})"

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.loop import events as e
-from flightlog.loop.look.session import Told, events
+from flightlog.loop.look.session import LoopEvent, iter_events
 from flightlog.loop.run.where import JOURNAL
 
 BINS = 10
@@ -18,7 +18,7 @@ _PRIOR = 5.0
 _PAIRS_MIN = 10
 
 
-class Pair(Struct, frozen=True):
+class ConfidenceOutcome(Struct, frozen=True):
     """How sure we were, and whether it was right."""
 
     raw: float
@@ -27,7 +27,7 @@ class Pair(Struct, frozen=True):
     event: int
 
 
-class Bin(Struct, frozen=True):
+class CalibrationBin(Struct, frozen=True):
     """A stretch of the reliability curve."""
 
     low: float
@@ -43,18 +43,18 @@ class Calibration(Struct, frozen=True):
     decisions: int
     brier: float | None
     gap: float | None
-    curve: tuple[Bin, ...]
+    curve: tuple[CalibrationBin, ...]
 
 
-def pairs(told: Iterable[Told]) -> list[Pair]:
+def pair_outcomes(told: Iterable[LoopEvent]) -> list[ConfidenceOutcome]:
     """Each decision to do something, with how the attempt that followed came out."""
     waiting: dict[str, tuple[int, e.DecisionMade]] = {}
-    found: list[Pair] = []
+    found: list[ConfidenceOutcome] = []
 
     def settle(task: str, *, right: bool) -> None:
         if task in waiting:
             seq, made = waiting.pop(task)
-            found.append(Pair(made.raw, made.confidence, right, seq))
+            found.append(ConfidenceOutcome(made.raw, made.confidence, right, seq))
 
     for each in told:
         match each.event:
@@ -64,14 +64,14 @@ def pairs(told: Iterable[Told]) -> list[Pair]:
                 waiting.pop(begun.task, None)
             case e.AttemptEnded() as ended if ended.result in {"failure", "timeout"}:
                 settle(ended.task, right=False)
-            case e.Verified() as checked:
+            case e.TaskVerified() as checked:
                 settle(checked.task, right=checked.passed)
             case _:
                 pass
     return found
 
 
-def calibration(found: Sequence[Pair]) -> Calibration:
+def measure_calibration(found: Sequence[ConfidenceOutcome]) -> Calibration:
     """Hold confidence against outcome."""
     if not found:
         return Calibration(0, None, None, ())
@@ -85,14 +85,14 @@ def calibration(found: Sequence[Pair]) -> Calibration:
         if inside:
             mean = sum(pair.confidence for pair in inside) / len(inside)
             right = sum(pair.right for pair in inside) / len(inside)
-            curve.append(Bin(low, high, len(inside), round(mean, 4), round(right, 4)))
+            curve.append(CalibrationBin(low, high, len(inside), round(mean, 4), round(right, 4)))
     gap = sum(each.count * abs(each.confidence - each.right) for each in curve) / len(found)
     return Calibration(len(found), round(brier, 4), round(gap, 4), tuple(curve))
 
 
-def table(directories: Iterable[Path]) -> tuple[tuple[float, float], ...]:
+def calibration_table(directories: Iterable[Path]) -> tuple[tuple[float, float], ...]:
     """What raw confidence was worth in these sessions, drawn towards itself where there is little evidence."""
-    found = [pair for path in directories if (path / JOURNAL).is_file() for pair in pairs(events(path))]
+    found = [pair for path in directories if (path / JOURNAL).is_file() for pair in pair_outcomes(iter_events(path))]
     if len(found) < _PAIRS_MIN:
         return ()
     points = []

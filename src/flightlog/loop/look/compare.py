@@ -4,11 +4,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
-from flightlog.loop.look.analysis import analysis
-from flightlog.loop.look.session import Told
+from flightlog.loop.look.analysis import analyze_session
+from flightlog.loop.look.session import LoopEvent
 
 
-class Column(Struct, frozen=True):
+class LoopColumn(Struct, frozen=True):
     """One session among others."""
 
     session: str
@@ -29,14 +29,14 @@ class Column(Struct, frozen=True):
     brier: float | None
 
 
-def compared(sessions: Iterable[tuple[str, Iterable[Told]]]) -> list[Column]:
+def compare_sessions(sessions: Iterable[tuple[str, Iterable[LoopEvent]]]) -> list[LoopColumn]:
     """Take each session apart and keep what can be compared."""
     columns = []
     for name, told in sessions:
-        one = analysis(told)
+        one = analyze_session(told)
         figures = one.performance
         columns.append(
-            Column(
+            LoopColumn(
                 session=name,
                 status=one.status,
                 tasks_completed=sum(task.status == "completed" for task in one.tasks),
@@ -58,13 +58,13 @@ def compared(sessions: Iterable[tuple[str, Iterable[Told]]]) -> list[Column]:
     return columns
 
 
-def differing(columns: Sequence[Column]) -> list[tuple[str, list[str]]]:
+def comparison_rows(columns: Sequence[LoopColumn]) -> list[tuple[str, list[str]]]:
     """The rows of a table."""
-    names = [name for name in Column.__struct_fields__ if name != "session"]
-    return [(name.replace("_", " "), [_cell(getattr(column, name)) for column in columns]) for name in names]
+    names = [name for name in LoopColumn.__struct_fields__ if name != "session"]
+    return [(name.replace("_", " "), [_format_cell(getattr(column, name)) for column in columns]) for name in names]
 
 
-def _cell(value: object) -> str:
+def _format_cell(value: object) -> str:
     if value is None:
         return "not known"
     return f"{value:.3f}".rstrip("0").rstrip(".") if isinstance(value, float) else str(value)

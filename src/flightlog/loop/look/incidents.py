@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Final
 
 from flightlog.loop import events as e
-from flightlog.loop.look.session import events
+from flightlog.loop.look.session import iter_events
 from flightlog.loop.run.where import JOURNAL
 from flightlog.model.damage import Damage, Incident, IncidentKind
 from flightlog.store.lines import read_together
@@ -13,10 +13,10 @@ from flightlog.store.lines import read_together
 ROOM: Final = "loop"
 
 
-def incidents(directory: Path) -> Iterator[Incident]:
+def find_incidents(directory: Path) -> Iterator[Incident]:
     """Yield breaker trips, failed gates and an end in error, each with the number of its event."""
-    for told in events(directory):
-        if (kind := _wrong(told.event)) is not None:
+    for told in iter_events(directory):
+        if (kind := _incident_kind(told.event)) is not None:
             yield Incident(kind, int(told.at * 1000), ROOM, (f"{directory.name}/{JOURNAL}#{told.seq}",))
     damage = [item for item in read_together(directory / JOURNAL) if isinstance(item, Damage)]
     for each in damage:
@@ -24,13 +24,13 @@ def incidents(directory: Path) -> Iterator[Incident]:
         yield Incident("damaged journal", 0, ROOM, evidence, {"bytes": each.length})
 
 
-def _wrong(event: e.Event) -> IncidentKind | None:
+def _incident_kind(event: e.Event) -> IncidentKind | None:
     match event:
-        case e.BreakerMoved(after="open"):
+        case e.BreakerChanged(after="open"):
             return "breaker trip"
         case e.GateChecked(passed=False):
             return "failed gate"
-        case e.SessionEnded(status="error"):
+        case e.LoopEnded(status="error"):
             return "failed session"
         case _:
             return None

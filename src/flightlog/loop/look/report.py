@@ -3,18 +3,18 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from flightlog.loop.core.times import stamp
+from flightlog.loop.core.times import format_utc_time
 from flightlog.loop.layout import pages
-from flightlog.loop.look.account import Account, account
-from flightlog.loop.look.insights import insights
-from flightlog.loop.look.session import events, look
+from flightlog.loop.look.account import LoopAccount, build_account
+from flightlog.loop.look.insights import find_insights
+from flightlog.loop.look.session import iter_events, open_loop_session
 from flightlog.loop.plan.schema import Plan
-from flightlog.loop.plan.shown import shown_event
-from flightlog.model.pages import Page, Tier
+from flightlog.loop.plan.shown import redact_event
+from flightlog.model.pages import OutputFile, Tier
 from flightlog.model.text import one_line
-from flightlog.privacy.records import Records
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
-from flightlog.store.pages import publish
+from flightlog.store.pages import write_output_files
 
 REPORT = "final-report.md"
 _ROWS_MAX = 60
@@ -22,60 +22,64 @@ _ROWS_MAX = 60
 
 def write_report(directory: Path, redactor: Redactor) -> str:
     """Write the report of the session in `directory`, fit to be passed on, and return its text."""
-    plan, records = look(directory).plan(redactor), Records(redactor)
-    shown = (record._replace(event=shown_event(record.event, records)) for record in events(directory))
-    clean = redactor.clean(report(account(shown), plan))
-    publish(directory, [Page(REPORT, Tier.SHAREABLE, clean)])
+    plan, records = open_loop_session(directory).read_plan(redactor), JsonRedactor(redactor)
+    shown = (record._replace(event=redact_event(record.event, records)) for record in iter_events(directory))
+    clean = redactor.redact_as_clean(render_report(build_account(shown), plan))
+    write_output_files(directory, [OutputFile(REPORT, Tier.SHAREABLE, clean)])
     return clean.text
 
 
-def report(whole: Account, plan: Plan) -> str:
+def render_report(whole: LoopAccount, plan: Plan) -> str:
     """The text of the report."""
     state = whole.state
     name = one_line(state.session_name, 120)
     head = [
         f"# Session Final Report: {state.session_id}",
-        f"**Session Name:** {name}  \n**Date:** {(stamp(state.started_at) or '')[:10]}  \n**Status:** {state.status}",
+        (
+            f"**Session Name:** {name}  \n**Date:** {(format_utc_time(state.started_at) or '')[:10]}  \n"
+            f"**Status:** {state.status}"
+        ),
     ]
     sections = {
-        "Executive Summary": _summary(whole, plan),
-        "Progress": _progress(whole, plan),
-        "Artifacts Generated": _artifacts(whole),
-        "Metrics": _metrics(whole),
-        "Challenges & Solutions": _challenges(whole),
-        "Lessons Learned": _lessons(whole),
-        "Next Steps": _next(whole, plan),
+        "Executive Summary": _summary_lines(whole, plan),
+        "Progress": _progress_lines(whole, plan),
+        "Artifacts Generated": _artifact_lines(whole),
+        "Metrics": _metric_lines(whole),
+        "Challenges & Solutions": _challenge_lines(whole),
+        "Lessons Learned": _lesson_lines(whole),
+        "Next Steps": _next_step_lines(whole, plan),
         "Raw Data": iter(["- Execution log: `execution-log.json`", "- Progress tracking: `progress-tracking.yaml`",
                           "- Decision history: `decision-history.json`",
                           "- Journal: `journal.jsonl`; `e12` is event 12 there"]),
     }  # fmt: skip
-    parts = [f"## {title}\n\n" + "\n".join(_shortened(list(lines))) for title, lines in sections.items()]
+    parts = [f"## {title}\n\n" + "\n".join(_limit_lines(list(lines))) for title, lines in sections.items()]
     return "\n\n".join([*head, *parts]) + "\n"
 
 
-def _shortened(lines: list[str]) -> list[str]:
+def _limit_lines(lines: list[str]) -> list[str]:
     left = len(lines) - _ROWS_MAX
     return [*lines[:_ROWS_MAX], f"- … and {left} more, in `execution-log.json`"] if left > 0 else lines
 
 
-def _summary(whole: Account, plan: Plan) -> Iterator[str]:
+def _summary_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
     state = whole.state
     how = {"completed": "was completed", "error": "ended in error", "paused": "rests and can be resumed"}
     end = f"e{whole.ending[0]}" if whole.ending else f"e{whole.last}"
     word = how.get(state.status, "is still going on")
     yield (
-        f"The plan «{one_line(plan.plan, 100)}» {word}: {state.completed} of {len(plan.tasks)} tasks were verified "
+        f"The plan «{one_line(plan.plan, 100)}» {word}: "
+        f"{state.completed_count} of {len(plan.tasks)} tasks were verified "
         f"[e{whole.first}, {end}]."
     )
     if state.why:
         yield f"\nReason: {one_line(state.why, 400)} [{end}]."
 
 
-def _progress(whole: Account, plan: Plan) -> Iterator[str]:
-    shown = pages.progress(whole.state, plan)["progress"]
+def _progress_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
+    shown = pages.build_progress(whole.state, plan)["progress"]
     done = [f"e{task.ended[0]}" for task in whole.tasks.values() if task.ended and task.ended[1] == "success"]
     some = f" [{', '.join(done[:8])}{', …' if len(done) > 8 else ''}]" if done else f" [e{whole.last}]"
-    yield f"- Tasks completed: {whole.state.completed}/{len(plan.tasks)}{some}"
+    yield f"- Tasks completed: {whole.state.completed_count}/{len(plan.tasks)}{some}"
     yield f"- Overall progress: {shown['overall_progress']:g}%{some}"
     yield f"- Phase progress: {shown['phase_progress']:g}% of phase {shown['current_phase']}{some}"
     for seq, name in whole.milestones:
@@ -86,7 +90,7 @@ def _progress(whole: Account, plan: Plan) -> Iterator[str]:
         yield f"- Quality gate «{one_line(name, 120)}»: {said}{at} [e{seq}]"
 
 
-def _artifacts(whole: Account) -> Iterator[str]:
+def _artifact_lines(whole: LoopAccount) -> Iterator[str]:
     found = [(name, seq) for task in whole.tasks.values() for name, seq in task.artifacts.items()]
     for name, seq in found:
         yield f"- `{one_line(name, 200)}` [e{seq}]"
@@ -100,8 +104,8 @@ def _artifacts(whole: Account) -> Iterator[str]:
         yield "None: no task wrote an `artifact` line to `$FLIGHTLOG_REPORT`."
 
 
-def _metrics(whole: Account) -> Iterator[str]:
-    figures = pages.performance(whole.state, whole.state.last_at)
+def _metric_lines(whole: LoopAccount) -> Iterator[str]:
+    figures = pages.performance_figures(whole.state, whole.state.last_at)
     span = f"[e{whole.first}-e{whole.last}]"
     took, each = figures["total_duration_seconds"], figures["average_task_duration"]
     yield f"- Total duration: {took / 3600:.2f} hours ({took:,.1f} s) {span}"
@@ -115,7 +119,7 @@ def _metrics(whole: Account) -> Iterator[str]:
         yield f"- {one_line(name, 80)}: {value:g} {span}"
 
 
-def _challenges(whole: Account) -> Iterator[str]:
+def _challenge_lines(whole: LoopAccount) -> Iterator[str]:
     count = 0
     for task_id, task in whole.tasks.items():
         for seq, kind, message in task.failures:
@@ -132,22 +136,22 @@ def _challenges(whole: Account) -> Iterator[str]:
         yield f"None: no attempt failed, no verification failed, the breaker stayed closed {span}."
 
 
-def _lessons(whole: Account) -> Iterator[str]:
-    found = insights(whole)
+def _lesson_lines(whole: LoopAccount) -> Iterator[str]:
+    found = find_insights(whole)
     for each in found:
         yield f"- {one_line(each.sentence, 300)} [{', '.join(each.events)}]"
     if not found:
         yield "None: too little happened for a sentence that its events would support."
 
 
-def _next(whole: Account, plan: Plan) -> Iterator[str]:
+def _next_step_lines(whole: LoopAccount, plan: Plan) -> Iterator[str]:
     state = whole.state
     if state.status == "completed":
         yield f"None: every task of the plan was verified [e{whole.last}]."
         return
     yield f"- `ralph-runtime resume --session {state.session_id}` goes on [e{whole.last}]"
     for task in plan.tasks:
-        at = state.task(task.task_id)
+        at = state.task_state(task.task_id)
         if at.status != "completed":
             why = f": {one_line(at.why or at.error_message, 160)}" if at.why or at.error_message else ""
             seqs = whole.tasks[task.task_id].started[-1:] if task.task_id in whole.tasks else []

@@ -7,10 +7,10 @@ metadata and the summaries stay.
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from flightlog.loop.look.analysis import analysis
-from flightlog.loop.look.session import events, look
-from flightlog.loop.run.where import ARCHIVE, JOURNAL, sessions
-from flightlog.model.retention import Deed, Item, Move, Policy, Rule
+from flightlog.loop.look.analysis import analyze_session
+from flightlog.loop.look.session import iter_events, open_loop_session
+from flightlog.loop.run.where import ARCHIVE, JOURNAL, iter_session_dirs
+from flightlog.model.retention import RetentionAction, RetentionItem, RetentionMove, RetentionPolicy, RetentionRule
 from flightlog.model.text import one_line
 
 ARCHIVE_AFTER_DAYS = 182
@@ -26,11 +26,11 @@ RAW = (
     "tree.git",
 )
 KEPT = ("README.md", "templates", "summaries")
-POLICY = Policy(
+POLICY = RetentionPolicy(
     room="loop",
     rules=(
-        Rule("session", ARCHIVE_AFTER_DAYS, Deed.ARCHIVE, SUMMARY),
-        Rule("raw log", DELETE_AFTER_DAYS, Deed.DELETE, SUMMARY),
+        RetentionRule("session", ARCHIVE_AFTER_DAYS, RetentionAction.ARCHIVE, SUMMARY),
+        RetentionRule("raw log", DELETE_AFTER_DAYS, RetentionAction.DELETE, SUMMARY),
     ),
     untouched=KEPT,
     archive=ARCHIVE,
@@ -38,45 +38,49 @@ POLICY = Policy(
 _HEAD = "| session | status | tasks completed | duration (s) | errors | model calls | cost (USD) | report |"
 
 
-def items(root: Path) -> list[Item]:
+def list_retention_items(root: Path) -> list[RetentionItem]:
     """Every session and raw log, with the time of its last event; a session somebody is at work on is left alone."""
     found = []
-    for path in sessions(root):
+    for path in iter_session_dirs(root):
         if not (path / JOURNAL).is_file():
             continue
-        seen = look(path)
+        seen = open_loop_session(path)
         if seen.runner:
             continue
         at_ms, name = int(seen.state.last_at * 1000), str(path.relative_to(root))
-        found.append(Item(name, "session", at_ms))
+        found.append(RetentionItem(name, "session", at_ms))
         raw = [path / each for each in RAW if (path / each).exists()] if name.startswith(f"{ARCHIVE}/") else []
-        found += [Item(str(each.relative_to(root)), "raw log", at_ms) for each in raw]
+        found += [RetentionItem(str(each.relative_to(root)), "raw log", at_ms) for each in raw]
     return found
 
 
-def summary(root: Path, name: str, moves: Sequence[Move], before: bytes | None) -> bytes:
+def summarize_quarter(root: Path, name: str, moves: Sequence[RetentionMove], before: bytes | None) -> bytes:
     """The quarter's page: a row for each session; a row that is there stays as it is."""
     lines = before.decode("utf-8", "replace").splitlines() if before else []
     rows = {line.split("|")[1].strip(): line for line in lines if line.startswith("| session-")}
     for path in _sessions_of(root, moves):
         if path.name not in rows and (path / JOURNAL).is_file():
-            rows[path.name] = _row(path)
+            rows[path.name] = _summary_row(path)
     title = f"# Loop sessions, {Path(name).stem.replace('-', ' ')}"
     table = [_HEAD, "|" + "---|" * 8, *(rows[each] for each in sorted(rows))]
     return ("\n".join([title, "", *table]) + "\n").encode()
 
 
-def _sessions_of(root: Path, moves: Iterable[Move]) -> list[Path]:
+def _sessions_of(root: Path, moves: Iterable[RetentionMove]) -> list[Path]:
     names = {move.item.name for move in moves}
-    return [path for path in sessions(root) if any(_covers(str(path.relative_to(root)), name) for name in names)]
+    return [
+        path
+        for path in iter_session_dirs(root)
+        if any(_is_part_of(str(path.relative_to(root)), name) for name in names)
+    ]
 
 
-def _covers(session: str, name: str) -> bool:
+def _is_part_of(session: str, name: str) -> bool:
     return name == session or name.startswith(f"{session}/")
 
 
-def _row(path: Path) -> str:
-    told = analysis(events(path))
+def _summary_row(path: Path) -> str:
+    told = analyze_session(iter_events(path))
     figures = told.performance
     done = sum(task.status == "completed" for task in told.tasks)
     cost = "not known" if figures["cost_usd"] is None else f"{figures['cost_usd']:.4f}"

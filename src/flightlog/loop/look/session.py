@@ -12,16 +12,16 @@ import msgspec
 from msgspec import json
 
 from flightlog.loop import events as e
-from flightlog.loop.core.fold import apply
-from flightlog.loop.core.state import State
-from flightlog.loop.core.times import seconds
+from flightlog.loop.core.fold import apply_event
+from flightlog.loop.core.state import LoopState
+from flightlog.loop.core.times import parse_utc_time
 from flightlog.loop.layout import pages
 from flightlog.loop.plan.schema import Plan
 from flightlog.loop.run.where import JOURNAL
 from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.model.errors import NotFound
-from flightlog.store.lines import Line, read, read_together
-from flightlog.store.locks import holder
+from flightlog.store.lines import JsonlLine, read_lines, read_together
+from flightlog.store.locks import holder_note
 
 if TYPE_CHECKING:
     from flightlog.privacy.redact import Redactor
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 CHECKPOINT, PLAN, LEASE = "checkpoint.json", "plan.yaml", "runner.lock"
 
 
-class Told(NamedTuple):
+class LoopEvent(NamedTuple):
     """One event, with its number and time."""
 
     seq: int
@@ -37,81 +37,81 @@ class Told(NamedTuple):
     event: e.Event
 
 
-class Look(NamedTuple):
+class LoopSession(NamedTuple):
     """A session as it stands."""
 
     directory: Path
-    state: State
+    state: LoopState
     runner: str
 
-    def plan(self, redactor: "Redactor") -> Plan:
+    def read_plan(self, redactor: "Redactor") -> Plan:
         """The plan it follows, with clean words; reading it takes a moment."""
-        from flightlog.loop.plan.load import parse  # noqa: PLC0415 - `status` does not wait for it
-        from flightlog.loop.plan.shown import shown_plan  # noqa: PLC0415 - as above
+        from flightlog.loop.plan.load import parse_plan  # noqa: PLC0415 - `status` does not wait for it
+        from flightlog.loop.plan.shown import redact_plan  # noqa: PLC0415 - as above
 
-        return shown_plan(parse((self.directory / PLAN).read_bytes(), PLAN), redactor)
+        return redact_plan(parse_plan((self.directory / PLAN).read_bytes(), PLAN), redactor)
 
-    def metadata(self, redactor: "Redactor") -> dict[str, Any]:
+    def build_metadata(self, redactor: "Redactor") -> dict[str, Any]:
         """What `session-metadata.yaml` shows."""
-        return pages.metadata(self.state, self.plan(redactor), self.state.last_at)
+        return pages.build_metadata(self.state, self.read_plan(redactor), self.state.last_at)
 
 
 class _Checkpoint(msgspec.Struct):
     offset: int
     last: str
-    state: State
+    state: LoopState
 
 
-class _Head(msgspec.Struct):
+class _JournalHead(msgspec.Struct):
     id: str
     seq: int
     ts: str
 
 
-def look(directory: Path) -> Look:
+def open_loop_session(directory: Path) -> LoopSession:
     """Say how a session stands, reading no more than what is new since its last checkpoint."""
     path = directory / JOURNAL
     if not path.is_file():
         raise NotFound(f"no session has begun in {directory.name}", hint="flightlog loop run --plan FILE")
-    state, offset = _kept(directory, path)
+    state, offset = _load_checkpoint(directory, path)
     decoder = json.Decoder(e.Event)
     skip = offset is not None
-    for item in read(path, offset or 0):
+    for item in read_lines(path, offset or 0):
         if skip or isinstance(item, Damage):
             skip = False
             continue
-        _apply(state, item, decoder)
-    return Look(directory, state, holder(directory / LEASE))
+        _apply_line(state, item, decoder)
+    return LoopSession(directory, state, holder_note(directory / LEASE))
 
 
-def events(directory: Path) -> Iterator[Told]:
+def iter_events(directory: Path) -> Iterator[LoopEvent]:
     """Every event of a session, in order."""
-    heads, decoder = json.Decoder(_Head), json.Decoder(e.Event)
+    heads, decoder = json.Decoder(_JournalHead), json.Decoder(e.Event)
     for item in read_together(directory / JOURNAL):
         if isinstance(item, Damage):
             continue
         try:
             head = heads.decode(item.data)
-            yield Told(head.seq, seconds(head.ts), decoder.decode(item.data))
+            yield LoopEvent(head.seq, parse_utc_time(head.ts), decoder.decode(item.data))
         except (*UNREADABLE, ValueError):
             continue  # an event of a later version
 
 
-def _apply(state: State, line: Line, decoder: "json.Decoder[e.Event]") -> None:
+def _apply_line(state: LoopState, line: JsonlLine, decoder: "json.Decoder[e.Event]") -> None:
     try:
-        head = json.decode(line.data, type=_Head)
-        apply(state, seconds(head.ts), decoder.decode(line.data))
+        head = json.decode(line.data, type=_JournalHead)
+        apply_event(state, parse_utc_time(head.ts), decoder.decode(line.data))
     except (*UNREADABLE, ValueError):
         return  # an event of a later version; `logs` counts it
 
 
-def _kept(directory: Path, path: Path) -> tuple[State, int | None]:
+def _load_checkpoint(directory: Path, path: Path) -> tuple[LoopState, int | None]:
     try:
         kept = json.decode((directory / CHECKPOINT).read_bytes(), type=_Checkpoint)
         with path.open("rb") as file:
             file.seek(kept.offset)
-            if json.decode(file.readline(), type=_Head).id == kept.last:
+            if json.decode(file.readline(), type=_JournalHead).id == kept.last:
                 return kept.state, kept.offset
     except (OSError, *UNREADABLE):
         pass
-    return State(), None
+    return LoopState(), None

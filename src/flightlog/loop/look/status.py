@@ -2,15 +2,15 @@
 
 from msgspec import Struct
 
-from flightlog.loop.core.state import State
-from flightlog.loop.core.times import stamp
-from flightlog.loop.look.session import Look
-from flightlog.model.text import counted
+from flightlog.loop.core.state import LoopState
+from flightlog.loop.core.times import format_utc_time
+from flightlog.loop.look.session import LoopSession
+from flightlog.model.text import pluralize
 
 _BAR = 30
 
 
-class Brief(Struct, frozen=True):
+class LoopStatus(Struct, frozen=True):
     """A session in one line."""
 
     session: str
@@ -31,17 +31,17 @@ class Brief(Struct, frozen=True):
     last_updated: str | None
 
 
-def brief(seen: Look) -> Brief:
+def build_status(seen: LoopSession) -> LoopStatus:
     """A session as a value."""
     state, totals = seen.state, seen.state.totals
-    return Brief(
+    return LoopStatus(
         session=seen.directory.name,
         session_id=state.session_id,
         status=state.status,
         reason=state.why,
         runner=seen.runner,
         current_task=state.current,
-        tasks_completed=state.completed,
+        tasks_completed=state.completed_count,
         tasks_total=state.tasks_total,
         iterations=state.iterations,
         errors=totals.errors,
@@ -50,66 +50,66 @@ def brief(seen: Look) -> Brief:
         cost_usd=None if totals.unpriced else round(totals.usd, 6),
         breaker=state.breaker.state,
         question=state.question.asked.text if state.question else "",
-        last_updated=stamp(state.last_at),
+        last_updated=format_utc_time(state.last_at),
     )
 
 
-def lines(seen: Look) -> list[str]:
+def status_lines(seen: LoopSession) -> list[str]:
     """A session in a few lines."""
-    state, told = seen.state, brief(seen)
+    state, told = seen.state, build_status(seen)
     at_work = f"held by {seen.runner}" if seen.runner else "nobody is at work on it"
-    tries = f"{counted(told.iterations, 'iteration')}, {counted(told.errors, 'error')}"
+    tries = f"{pluralize(told.iterations, 'iteration')}, {pluralize(told.errors, 'error')}"
     shown = [
         f"{told.session}: {told.status}" + (f" ({told.reason})" if told.reason else ""),
         f"  {at_work}; last event {told.last_updated}",
         f"  tasks {told.tasks_completed} of {told.tasks_total}, {tries}",
     ]
     if state.current:
-        task = state.task(state.current)
+        task = state.task_state(state.current)
         shown.append(f"  now: task {state.current}, attempt {task.attempt}, {task.stage}")
     if state.status == "in_progress" and not seen.runner:
         shown.append(f"  it was cut short: flightlog loop resume --session {told.session}")
-    return [*shown, *_spent(state), *_waiting(state, told.session)]
+    return [*shown, *_cost_lines(state), *_question_lines(state, told.session)]
 
 
-def monitor_lines(seen: Look) -> list[str]:
+def monitor_lines(seen: LoopSession) -> list[str]:
     """The live picture: progress, gates, breaker, cost, the current step."""
     state = seen.state
     total = max(state.tasks_total, 1)
-    full = round(_BAR * state.completed / total)
+    full = round(_BAR * state.completed_count / total)
     bar = "█" * full + "·" * (_BAR - full)
     gates = [
         f"  gate {name}: {'not evaluated' if gate.passed is None else 'passed' if gate.passed else 'failed'}"
         + ("" if gate.value is None else f" at {gate.value:g}")
         for name, gate in state.gates.items()
     ]
-    reached = [f"  milestone {name} {stamp(at)}" for name, at in state.milestones.items()]
+    reached = [f"  milestone {name} {format_utc_time(at)}" for name, at in state.milestones.items()]
     breaker = state.breaker
     why = f" ({breaker.condition})" if breaker.state != "closed" else ""
-    head = [f"{seen.directory.name}  {state.status}", f"  [{bar}] {state.completed}/{state.tasks_total}"]
+    head = [f"{seen.directory.name}  {state.status}", f"  [{bar}] {state.completed_count}/{state.tasks_total}"]
     return [
         *head,
-        *lines(seen)[1:],
-        f"  breaker {breaker.state}{why}, opened {counted(breaker.trips, 'time')}",
+        *status_lines(seen)[1:],
+        f"  breaker {breaker.state}{why}, opened {pluralize(breaker.trips, 'time')}",
         *gates,
         *reached,
     ]
 
 
-def _spent(state: State) -> list[str]:
+def _cost_lines(state: LoopState) -> list[str]:
     totals = state.totals
     if not totals.calls:
         return []
     cost = "cost not known" if totals.unpriced else f"{totals.usd:.4f} USD"
     limit = f" of {state.budgets.usd:g}" if state.budgets.usd else ""
-    return [f"  {counted(totals.calls, 'model call')}, {counted(totals.tokens, 'token')}, {cost}{limit}"]
+    return [f"  {pluralize(totals.calls, 'model call')}, {pluralize(totals.tokens, 'token')}, {cost}{limit}"]
 
 
-def _waiting(state: State, name: str) -> list[str]:
+def _question_lines(state: LoopState, name: str) -> list[str]:
     if state.question is None:
         return []
     asked = state.question.asked
-    until = stamp(state.question.at + asked.timeout_s)
+    until = format_utc_time(state.question.at + asked.timeout_s)
     answers = " | ".join(asked.options)
     return [
         f"  question {asked.question}: {asked.text}",

@@ -26,27 +26,27 @@ COMPARE = {
 }
 
 
-class Node(NamedTuple):
+class ExpressionNode(NamedTuple):
     """A part of an expression: an operator with its parts, a number or a name."""
 
     kind: str
     word: str = ""
     number: float = 0.0
-    parts: tuple["Node", ...] = ()
+    parts: tuple["ExpressionNode", ...] = ()
 
 
-def parse(text: str) -> Node:
+def parse_expression(text: str) -> ExpressionNode:
     """Read an expression, or say where it stops making sense."""
     if len(text) > _LENGTH_MAX:
         raise Invalid(f"a condition has at most {_LENGTH_MAX} characters", hint="write two")
-    reader = _Reader(_tokens(text))
-    node = reader.either(0)
-    if reader.word:
-        raise Invalid(f"a condition ends before {reader.word!r}: {text}", hint="join parts with `and` or `or`")
+    reader = _ExpressionParser(_split_tokens(text))
+    node = reader.parse_or(0)
+    if reader.current_word:
+        raise Invalid(f"a condition ends before {reader.current_word!r}: {text}", hint="join parts with `and` or `or`")
     return node
 
 
-def evaluate(node: Node, names: Mapping[str, float]) -> Value:
+def evaluate_expression(node: ExpressionNode, names: Mapping[str, float]) -> Value:
     """The value of an expression; truth is 1.0 and 0.0; None is «not known»."""
     match node.kind:
         case "number":
@@ -54,24 +54,24 @@ def evaluate(node: Node, names: Mapping[str, float]) -> Value:
         case "name":
             return names.get(node.word)
         case "not":
-            inner = evaluate(node.parts[0], names)
+            inner = evaluate_expression(node.parts[0], names)
             return None if inner is None else float(not inner)
         case "and" | "or":
-            return _joined(node, names)
+            return _evaluate_logic(node, names)
         case _:
-            left, right = (evaluate(part, names) for part in node.parts)
-            return None if left is None or right is None else _computed(node.word, left, right)
+            left, right = (evaluate_expression(part, names) for part in node.parts)
+            return None if left is None or right is None else _compute_operator(node.word, left, right)
 
 
-def _joined(node: Node, names: Mapping[str, float]) -> Value:
-    values = [evaluate(part, names) for part in node.parts]
+def _evaluate_logic(node: ExpressionNode, names: Mapping[str, float]) -> Value:
+    values = [evaluate_expression(part, names) for part in node.parts]
     decisive = node.kind == "or"
     if any(value is not None and bool(value) is decisive for value in values):
         return float(decisive)
     return None if None in values else float(not decisive)
 
 
-def _computed(word: str, left: float, right: float) -> Value:
+def _compute_operator(word: str, left: float, right: float) -> Value:
     if word in COMPARE:
         return float(COMPARE[word](left, right))
     if word == "/":
@@ -79,7 +79,7 @@ def _computed(word: str, left: float, right: float) -> Value:
     return {"+": left + right, "-": left - right, "*": left * right}[word]
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
+def _split_tokens(text: str) -> list[tuple[str, str]]:
     found = []
     for number, name, mark, wrong in _TOKEN.findall(text):
         if wrong:
@@ -88,7 +88,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
     return found
 
 
-class _Reader:
+class _ExpressionParser:
     """Takes tokens one by one; each level binds tighter than the one before."""
 
     def __init__(self, tokens: list[tuple[str, str]]) -> None:
@@ -96,62 +96,62 @@ class _Reader:
         self._at = 0
 
     @property
-    def word(self) -> str:
+    def current_word(self) -> str:
         return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
 
-    def either(self, depth: int) -> Node:
-        return self._chain("or", depth, lambda: self._chain("and", depth, lambda: self._negated(depth)))
+    def parse_or(self, depth: int) -> ExpressionNode:
+        return self._parse_chain("or", depth, lambda: self._parse_chain("and", depth, lambda: self._parse_not(depth)))
 
-    def _chain(self, word: str, depth: int, inner: Callable[[], Node]) -> Node:
+    def _parse_chain(self, word: str, depth: int, inner: Callable[[], ExpressionNode]) -> ExpressionNode:
         if depth > _DEPTH_MAX:
             raise Invalid("a condition is nested too deeply", hint="write two")
         parts = [inner()]
-        while self.word == word:
+        while self.current_word == word:
             self._at += 1
             parts.append(inner())
-        return parts[0] if len(parts) == 1 else Node(word, parts=tuple(parts))
+        return parts[0] if len(parts) == 1 else ExpressionNode(word, parts=tuple(parts))
 
-    def _negated(self, depth: int) -> Node:
+    def _parse_not(self, depth: int) -> ExpressionNode:
         if depth > _DEPTH_MAX:
             raise Invalid("a condition is nested too deeply", hint="write two")
-        if self.word == "not":
+        if self.current_word == "not":
             self._at += 1
-            return Node("not", parts=(self._negated(depth + 1),))
-        left = self._sum(depth)
-        if self.word in COMPARE:
-            word = self.word
+            return ExpressionNode("not", parts=(self._parse_not(depth + 1),))
+        left = self._parse_sum(depth)
+        if self.current_word in COMPARE:
+            word = self.current_word
             self._at += 1
-            return Node("compare", word, parts=(left, self._sum(depth)))
+            return ExpressionNode("compare", word, parts=(left, self._parse_sum(depth)))
         return left
 
-    def _sum(self, depth: int) -> Node:
-        node = self._product(depth)
-        while self.word in {"+", "-"}:
-            word = self.word
+    def _parse_sum(self, depth: int) -> ExpressionNode:
+        node = self._parse_product(depth)
+        while self.current_word in {"+", "-"}:
+            word = self.current_word
             self._at += 1
-            node = Node("compute", word, parts=(node, self._product(depth)))
+            node = ExpressionNode("compute", word, parts=(node, self._parse_product(depth)))
         return node
 
-    def _product(self, depth: int) -> Node:
-        node = self._one(depth)
-        while self.word in {"*", "/"}:
-            word = self.word
+    def _parse_product(self, depth: int) -> ExpressionNode:
+        node = self._parse_operand(depth)
+        while self.current_word in {"*", "/"}:
+            word = self.current_word
             self._at += 1
-            node = Node("compute", word, parts=(node, self._one(depth)))
+            node = ExpressionNode("compute", word, parts=(node, self._parse_operand(depth)))
         return node
 
-    def _one(self, depth: int) -> Node:
+    def _parse_operand(self, depth: int) -> ExpressionNode:
         if self._at >= len(self._tokens):
             raise Invalid("a condition ends too early", hint="as in: error_rate > 0.5")
         kind, word = self._tokens[self._at]
         self._at += 1
         if kind == "number":
-            return Node("number", number=float(word))
+            return ExpressionNode("number", number=float(word))
         if kind == "name" and word not in {"and", "or", "not"}:
-            return Node("name", word)
+            return ExpressionNode("name", word)
         if word == "(":
-            node = self.either(depth + 1)
-            if self.word != ")":
+            node = self.parse_or(depth + 1)
+            if self.current_word != ")":
                 raise Invalid("a bracket of a condition is not closed", hint="add `)`")
             self._at += 1
             return node

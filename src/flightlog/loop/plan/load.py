@@ -12,46 +12,46 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.scalarint import ScalarInt
 
 from flightlog.loop.plan import schema
-from flightlog.loop.plan.expression import parse as parse_expression
+from flightlog.loop.plan.expression import parse_expression
 from flightlog.loop.plan.schema import Plan
 from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Invalid, NotFound
 from flightlog.model.ids import is_safe
-from flightlog.model.text import meant
+from flightlog.model.text import suggest_name
 
 _BYTES_MAX = 8 << 20
 _STRUCTS = tuple(kind for kind in vars(schema).values() if isinstance(kind, type) and issubclass(kind, msgspec.Struct))
 Where = tuple[str | int, ...]
 
 
-def load(path: Path) -> tuple[Plan, bytes]:
+def load_plan(path: Path) -> tuple[Plan, bytes]:
     """Read and check the plan at `path`; return it with the bytes it was made of."""
     try:
         with path.open("rb") as file:
             data = file.read(_BYTES_MAX + 1)
     except (FileNotFoundError, IsADirectoryError) as error:
         raise NotFound(f"no such plan: {path}", hint="write one to begin with: flightlog loop example") from error
-    return parse(data, str(path)), data
+    return parse_plan(data, str(path)), data
 
 
-def parse(data: bytes, name: str = "plan") -> Plan:
+def parse_plan(data: bytes, name: str = "plan") -> Plan:
     """Make a plan of YAML text, or say what is wrong and where."""
-    tree = _tree(data, name)
+    tree = _load_tree(data, name)
     try:
-        plan = msgspec.convert(_plain(tree), Plan)
+        plan = msgspec.convert(_to_plain_types(tree), Plan)
     except msgspec.ValidationError as error:
-        raise _explained(str(error), tree, name) from error
-    for where, what, hint in _problems(plan):
-        raise Invalid(f"{name}{_place(tree, where)}: {what}", hint=hint)
+        raise _explain_error(str(error), tree, name) from error
+    for where, what, hint in _find_problems(plan):
+        raise Invalid(f"{name}{_line_and_column(tree, where)}: {what}", hint=hint)
     return plan
 
 
-def digest(data: bytes) -> str:
+def hash_plan(data: bytes) -> str:
     """Name a plan by its bytes."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 
-def _tree(data: bytes, name: str) -> CommentedMap:
+def _load_tree(data: bytes, name: str) -> CommentedMap:
     if len(data) > _BYTES_MAX:
         raise Invalid(f"{name}: a plan has at most {_BYTES_MAX >> 20} MB", hint="split it into several")
     try:
@@ -67,12 +67,12 @@ def _tree(data: bytes, name: str) -> CommentedMap:
     return tree
 
 
-def _plain(node: Any, key: str = "") -> Any:  # noqa: PLR0911 - one for each type
+def _to_plain_types(node: Any, key: str = "") -> Any:  # noqa: PLR0911 - one for each type
     """The same in plain types; an id written as 001 keeps its zeros."""
     if isinstance(node, dict):
-        return {str(name): _plain(value, str(name)) for name, value in node.items()}
+        return {str(name): _to_plain_types(value, str(name)) for name, value in node.items()}
     if isinstance(node, list):
-        return [_plain(value, key) for value in node]
+        return [_to_plain_types(value, key) for value in node]
     if (
         key in {"task_id", "dependencies", "review_points", "tasks"}
         and type(node) is not bool
@@ -90,28 +90,28 @@ def _plain(node: Any, key: str = "") -> Any:  # noqa: PLR0911 - one for each typ
     return str(node) if isinstance(node, str) or hasattr(node, "isoformat") else node
 
 
-def _explained(message: str, tree: CommentedMap, name: str) -> Invalid:
+def _explain_error(message: str, tree: CommentedMap, name: str) -> Invalid:
     what, _, path = message.partition(" - at `")
-    where = _path(path.rstrip("`"))
+    where = _split_path(path.rstrip("`"))
     unknown = re.search(r"unknown field `(.+?)`", what)
     if unknown:
         where = (*where, unknown[1])
         what = f"there is no `{unknown[1]}` here"
-    return Invalid(f"{name}{_place(tree, where)}: {what}", hint=_nearest(unknown[1] if unknown else ""))
+    return Invalid(f"{name}{_line_and_column(tree, where)}: {what}", hint=_nearest_key(unknown[1] if unknown else ""))
 
 
-def _nearest(word: str) -> str:
+def _nearest_key(word: str) -> str:
     known = sorted({field for kind in _STRUCTS for field in kind.__struct_fields__})
-    return meant(word, known, "see every key: flightlog loop schema")
+    return suggest_name(word, known, "see every key: flightlog loop schema")
 
 
-def _path(written: str) -> Where:
+def _split_path(written: str) -> Where:
     """`$.tasks[0].run` as parts; `[...]` is some entry of a map, which is not told which."""
     found = re.findall(r"\.([A-Za-z_]\w*)|\[(\d+)\]", written)
     return tuple(name or int(number) for name, number in found)
 
 
-def _place(tree: Any, where: Where) -> str:
+def _line_and_column(tree: Any, where: Where) -> str:
     """The line and column of the last part of `where` that is in the text."""
     line = column = 0
     node = tree
@@ -127,7 +127,7 @@ def _place(tree: Any, where: Where) -> str:
     return f":{line + 1}:{column + 1}"
 
 
-def _problems(plan: Plan) -> Iterator[tuple[Where, str, str]]:
+def _find_problems(plan: Plan) -> Iterator[tuple[Where, str, str]]:
     """Everything wrong that types do not see, first things first."""
     if not plan.tasks:
         yield ("tasks",), "a plan has at least one task", "add one with task_id, name and run"
@@ -140,11 +140,11 @@ def _problems(plan: Plan) -> Iterator[tuple[Where, str, str]]:
             yield (*here, "task_id"), f"two tasks are called {task.task_id}", "give one of them another id"
         if task.run.agent is not None and not (task.verify or task.output_artifacts):
             yield (*here, "run"), "an agent's word is not enough", "add `verify:` commands or `output_artifacts:`"
-        yield from _unknown((*here, "dependencies"), task.dependencies, ids)
-    yield from _unknown(("review_points",), plan.review_points, ids)
+        yield from _unknown_tasks((*here, "dependencies"), task.dependencies, ids)
+    yield from _unknown_tasks(("review_points",), plan.review_points, ids)
     for at, milestone in enumerate(plan.milestones):
-        yield from _unknown(("milestones", at, "tasks"), milestone.tasks, ids)
-    if cycle := _cycle(plan):
+        yield from _unknown_tasks(("milestones", at, "tasks"), milestone.tasks, ids)
+    if cycle := _find_cycle(plan):
         at = ids.index(cycle[0])
         yield ("tasks", at, "dependencies"), f"tasks wait for each other: {' → '.join(cycle)}", "take one of these out"
     for at, condition in enumerate(plan.circuit_breaker.conditions):
@@ -154,13 +154,13 @@ def _problems(plan: Plan) -> Iterator[tuple[Where, str, str]]:
             yield ("circuit_breaker", "conditions", at, "when"), error.message, error.hint
 
 
-def _unknown(where: Where, named: tuple[str, ...], ids: list[str]) -> Iterator[tuple[Where, str, str]]:
+def _unknown_tasks(where: Where, named: tuple[str, ...], ids: list[str]) -> Iterator[tuple[Where, str, str]]:
     for at, each in enumerate(named):
         if each not in ids:
-            yield (*where, at), f"no task is called {each!r}", meant(each, ids, f"one of: {', '.join(ids[:8])}")
+            yield (*where, at), f"no task is called {each!r}", suggest_name(each, ids, f"one of: {', '.join(ids[:8])}")
 
 
-def _cycle(plan: Plan) -> list[str]:
+def _find_cycle(plan: Plan) -> list[str]:
     """A way from a task back to itself, or nothing."""
     waits = {task.task_id: task.dependencies for task in plan.tasks}
     done: set[str] = set()

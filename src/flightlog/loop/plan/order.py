@@ -3,7 +3,7 @@
 from flightlog.loop.plan.schema import Plan, Task
 
 
-def order(plan: Plan) -> list[Task]:
+def order_tasks(plan: Plan) -> list[Task]:
     """By dependencies, then priority, then as written; phases behind a gate come after it."""
     done: dict[str, Task] = {}
     left = list(plan.tasks)

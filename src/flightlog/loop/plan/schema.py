@@ -18,7 +18,7 @@ Operator = Literal[">=", ">", "<=", "<", "==", "!="]
 Action = Literal["pause_and_request_help", "pause_and_review", "alert_and_continue", "stop"]
 
 
-class Run(Struct, frozen=True, forbid_unknown_fields=True):
+class TaskRun(Struct, frozen=True, forbid_unknown_fields=True):
     """How a task is done: a command, a prompt for an agent, or a Python function."""
 
     command: str | tuple[str, ...] | None = None
@@ -43,7 +43,7 @@ class Run(Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("only a prompt can be repeated until the agent says it is done")
 
     @property
-    def way(self) -> str:
+    def run_kind(self) -> str:
         """The way it is done, in one word."""
         return "command" if self.command is not None else "agent" if self.agent is not None else "python"
 
@@ -60,7 +60,7 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
 
     task_id: str
     name: str
-    run: Run
+    run: TaskRun
     dependencies: tuple[str, ...] = ()
     verify: tuple[str, ...] = ()
     phase: Count = 1
@@ -74,7 +74,7 @@ class Task(Struct, frozen=True, forbid_unknown_fields=True):
     success_metrics: tuple[str, ...] = ()
     needs: tuple[Literal["elevated", "api_keys"], ...] = ()
     error_handling: ErrorHandling = ErrorHandling()
-    delegate: Run | None = None
+    delegate: TaskRun | None = None
     diagnose: str = ""
     max_retries: Count | None = None
     timeout_seconds: Positive | None = None
@@ -96,7 +96,7 @@ class Milestone(Struct, frozen=True, forbid_unknown_fields=True):
     target: str | None = None
 
 
-class Gate(Struct, frozen=True, forbid_unknown_fields=True):
+class GateConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """A metric that must hold before the tasks of later phases begin; without a phase, before the end."""
 
     name: str
@@ -106,14 +106,14 @@ class Gate(Struct, frozen=True, forbid_unknown_fields=True):
     phase: Count | None = None
 
 
-class Condition(Struct, frozen=True, forbid_unknown_fields=True):
+class BreakerCondition(Struct, frozen=True, forbid_unknown_fields=True):
     """A condition of the plan's own that opens the breaker."""
 
     when: str
     action: Action = "pause_and_request_help"
 
 
-class Breaker(Struct, frozen=True, forbid_unknown_fields=True):
+class BreakerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """When to stop going on; 0 switches a rule off."""
 
     error_rate: Share = 0.5
@@ -127,7 +127,7 @@ class Breaker(Struct, frozen=True, forbid_unknown_fields=True):
     recovery_timeout: Positive = 60.0
     half_open_max_calls: Annotated[int, Meta(ge=1)] = 3
     trips_max: Annotated[int, Meta(ge=1)] = 3
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[BreakerCondition, ...] = ()
 
 
 class Budgets(Struct, frozen=True, forbid_unknown_fields=True):
@@ -140,7 +140,7 @@ class Budgets(Struct, frozen=True, forbid_unknown_fields=True):
     wall_time_seconds: Positive | None = None
 
 
-class Config(Struct, frozen=True, forbid_unknown_fields=True):
+class LoopConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The runtime's settings; the first four are the template's `ralph_runtime_config`."""
 
     max_iterations: Annotated[int, Meta(ge=1)] = 300
@@ -166,13 +166,13 @@ class Plan(Struct, frozen=True, forbid_unknown_fields=True):
     phases: tuple[Phase, ...] = ()
     context_variables: dict[str, Any] = {}
     milestones: tuple[Milestone, ...] = ()
-    quality_gates: tuple[Gate, ...] = ()
-    circuit_breaker: Breaker = Breaker()
+    quality_gates: tuple[GateConfig, ...] = ()
+    circuit_breaker: BreakerConfig = BreakerConfig()
     budgets: Budgets = Budgets()
     review_points: tuple[str, ...] = ()
-    config: Config = Config()
+    config: LoopConfig = LoopConfig()
 
-    def task(self, task_id: str) -> Task:
+    def find_task(self, task_id: str) -> Task:
         """Return the task with this id."""
         return next(task for task in self.tasks if task.task_id == task_id)
 

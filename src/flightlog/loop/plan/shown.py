@@ -7,7 +7,7 @@ import msgspec
 
 from flightlog.loop.events import Event
 from flightlog.loop.plan.schema import Plan
-from flightlog.privacy.records import Records
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
 
 _WORDS = frozenset(
@@ -16,18 +16,18 @@ _WORDS = frozenset(
 )
 
 
-def shown_event(event: Event, records: Records) -> Event:
+def redact_event(event: Event, records: JsonRedactor) -> Event:
     """Return an event with its words redacted."""
     fields = msgspec.to_builtins(event)
     words = {name: value for name, value in fields.items() if name in _WORDS and value}
-    clean = records.value(words) if words else words
+    clean = records.redact_value(words) if words else words
     return event if clean == words else msgspec.convert({**fields, **clean}, type(event))
 
 
-def shown_plan(plan: Plan, redactor: Redactor) -> Plan:
+def redact_plan(plan: Plan, redactor: Redactor) -> Plan:
     """Return the plan with every word a person may see redacted; `redactor` then knows all values in the plan."""
-    redactor.text(msgspec.json.encode(plan, enc_hook=str).decode())
-    clean = redactor.text
+    redactor.redact_string(msgspec.json.encode(plan, enc_hook=str).decode())
+    clean = redactor.redact_string
     replaced = msgspec.structs.replace
     tasks = tuple(
         replaced(

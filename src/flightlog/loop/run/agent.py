@@ -14,23 +14,23 @@ import msgspec
 
 from flightlog.agents.claude_code.driver import ClaudeCode, find
 from flightlog.agents.claude_code.stream import StreamResult, read_model_call, read_stream
-from flightlog.agents.command import scripted
-from flightlog.agents.driver import Ask, Driver, Outcome
+from flightlog.agents.command import scripted_driver
+from flightlog.agents.driver import AgentOutcome, AgentPrompt, Driver
 from flightlog.agents.process import AgentProcess
-from flightlog.agents.scripted import load, serve
+from flightlog.agents.scripted import load_scenario, serve_scenario
 from flightlog.agents.scripted.agent import MODEL, VERSION
 from flightlog.loop.core import breaker
-from flightlog.loop.core.decide import Attempt
-from flightlog.loop.core.state import State
-from flightlog.loop.events import Event, UsageNoted
-from flightlog.loop.plan.schema import Run, Task
-from flightlog.loop.run.prompt import prompt
-from flightlog.loop.run.tree import Shadow, fingerprint
-from flightlog.loop.run.world import Ran
+from flightlog.loop.core.decide import RunTask
+from flightlog.loop.core.state import LoopState
+from flightlog.loop.events import Event, UsageRecorded
+from flightlog.loop.plan.schema import Task, TaskRun
+from flightlog.loop.run.prompt import build_prompt
+from flightlog.loop.run.tree import WorkTreeWatch, fingerprint_tree
+from flightlog.loop.run.world import TaskResult
 from flightlog.model.errors import FlightlogError, Invalid
-from flightlog.model.text import shorten
+from flightlog.model.text import shorten_text
 from flightlog.sources.claude_code.discover import AGENT
-from flightlog.store.trees import Place
+from flightlog.store.trees import SnapshotDirs
 from flightlog.usage.prices import price
 
 if TYPE_CHECKING:
@@ -45,16 +45,16 @@ _SAID_CHARS = 2000
 Emit = Callable[[Event], None]
 
 
-class Job(NamedTuple):
+class TaskJob(NamedTuple):
     """What is to be done."""
 
     task: Task
-    run: Run
-    effect: Attempt
+    run: TaskRun
+    effect: RunTask
     limit_s: float
 
 
-class Work:
+class AgentTask:
     """One attempt of an agent."""
 
     def __init__(self, project: Path, directory: Path, options: "LoopOptions", environment: Mapping[str, str]) -> None:
@@ -68,46 +68,50 @@ class Work:
         self._tokens = 0
         self._usd = 0.0
 
-    def run(self, job: Job, state: State, emit: Emit, watch: Callable[[], str], guard: Callable[[int], None]) -> Ran:
+    def run_agent(
+        self, job: TaskJob, state: LoopState, emit: Emit, watch: Callable[[], str], guard: Callable[[int], None]
+    ) -> TaskResult:
         """Run the agent to its end, or to the end of a budget."""
-        before = fingerprint(self._project)
-        shadow, name = self._shadow(), f"{job.task.task_id}-{job.effect.attempt}"
-        first = shadow.look(f"{name}-before-{self._runtime.new_id()}")
+        before = fingerprint_tree(self._project)
+        shadow, name = self._open_watch(), f"{job.task.task_id}-{job.effect.attempt}"
+        first = shadow.save_snapshot(f"{name}-before-{self._runtime.new_id()}")
         session = self._runtime.new_id()
-        words = prompt(job.task, job.run.prompt, state, job.effect.mode)
+        words = build_prompt(job.task, job.run.prompt, state, job.effect.mode)
         arguments = (*(("--model", job.run.model) if job.run.model else ()), *job.run.arguments)
-        ask = Ask(words, self._project, self._environment, session=session, arguments=arguments)
+        ask = AgentPrompt(words, self._project, self._environment, session=session, arguments=arguments)
         try:
-            with self._driver(job.run) as (driver, more):
+            with self._open_driver(job.run) as (driver, more):
                 running = driver.start(msgspec.structs.replace(ask, environment={**self._environment, **more}))
                 guard(running.pid)
-                why, outcome = self._watched(running, job, state, emit, watch)
+                why, outcome = self._watch_agent(running, job, state, emit, watch)
         except (FlightlogError, OSError) as error:
             text = error.message if isinstance(error, FlightlogError) else str(error.strerror)
-            return Ran("failure", 0.0, None, f"the agent cannot be started: {text}")
+            return TaskResult("failure", 0.0, None, f"the agent cannot be started: {text}")
         told = read_stream(outcome.records)
-        self._correct(job, told, emit)
+        self._record_missing_usage(job, told, emit)
         with suppress(FlightlogError, OSError):
             self._options.keep(session)
-        progress = fingerprint(self._project) != before
-        second = shadow.look(f"{name}-after-{self._runtime.new_id()}")
-        diff = shadow.changes(name, (first, second), self._options.redact)
-        ran = self._judged(why, outcome, told, state)
-        signs = [*told.indicators, *self._more_signs(job.run, progress=progress)]
+        progress = fingerprint_tree(self._project) != before
+        second = shadow.save_snapshot(f"{name}-after-{self._runtime.new_id()}")
+        diff = shadow.write_changes(name, (first, second), self._options.redact)
+        ran = self._judge_outcome(why, outcome, told, state)
+        signs = [*told.indicators, *self._stop_signals(job.run, progress=progress)]
         return ran._replace(progress=progress, indicators=tuple(signs), agent_session=session, diff=diff)
 
-    def _shadow(self) -> Shadow:
+    def _open_watch(self) -> WorkTreeWatch:
         home = Path(self._environment.get("HOME", "/"))
-        place = Place(self._directory / "tree.git", self._project, home, self._environment.get("PATH", os.defpath))
-        return Shadow(self._directory, place, self._runtime.clock.now_s)
+        place = SnapshotDirs(
+            self._directory / "tree.git", self._project, home, self._environment.get("PATH", os.defpath)
+        )
+        return WorkTreeWatch(self._directory, place, self._runtime.clock.now_s)
 
-    def _watched(
-        self, running: AgentProcess, job: Job, state: State, emit: Emit, watch: Callable[[], str]
-    ) -> tuple[str, Outcome]:
+    def _watch_agent(
+        self, running: AgentProcess, job: TaskJob, state: LoopState, emit: Emit, watch: Callable[[], str]
+    ) -> tuple[str, AgentOutcome]:
         end = self._runtime.clock.monotonic() + job.limit_s
         ticks = 0
         while (outcome := running.look(_TICK_S)) is None:
-            if why := self._paid(running, job, state, emit):
+            if why := self._record_calls(running, job, state, emit):
                 return why, running.kill()
             ticks += 1
             why = watch() if ticks % _REPORTS_EVERY == 0 else ""
@@ -115,10 +119,10 @@ class Work:
                 return why, running.stop()
             if self._runtime.clock.monotonic() > end:
                 return "timeout", running.stop()
-        self._paid(running, job, state, emit)
+        self._record_calls(running, job, state, emit)
         return "", outcome
 
-    def _paid(self, running: AgentProcess, job: Job, state: State, emit: Emit) -> str:
+    def _record_calls(self, running: AgentProcess, job: TaskJob, state: LoopState, emit: Emit) -> str:
         """Write new model calls down; say which limit they reached."""
         for record in running.news():
             call = read_model_call(record)
@@ -128,36 +132,36 @@ class Work:
             self._seen.add(call.message_id)
             self._tokens += tokens
             self._usd += usd or 0.0
-            emit(UsageNoted(job.task.task_id, job.effect.attempt, call.message_id, call.model, tokens, usd))
+            emit(UsageRecorded(job.task.task_id, job.effect.attempt, call.message_id, call.model, tokens, usd))
         now = self._runtime.clock.now_s()
-        if breaker.exhausted(state, now, begun=True):
+        if breaker.exhausted_budget(state, now, begun=True):
             return "budget"
         return "limited" if breaker.hour_full_until(state, now) > now else ""
 
-    def _correct(self, job: Job, told: StreamResult, emit: Emit) -> None:
+    def _record_missing_usage(self, job: TaskJob, told: StreamResult, emit: Emit) -> None:
         """The stream's figures are not final; what the client counted more is added, as no call of its own."""
         tokens = max(told.tokens - self._tokens, 0)
         usd = max((told.usd or 0.0) - self._usd, 0.0)
         if self._seen and (tokens or usd > 1e-9):
-            emit(UsageNoted(job.task.task_id, job.effect.attempt, "", "client", tokens, usd, calls=0))
+            emit(UsageRecorded(job.task.task_id, job.effect.attempt, "", "client", tokens, usd, calls=0))
 
-    def _judged(self, why: str, outcome: Outcome, told: StreamResult, state: State) -> Ran:
+    def _judge_outcome(self, why: str, outcome: AgentOutcome, told: StreamResult, state: LoopState) -> TaskResult:
         now = self._runtime.clock.now_s()
         words = self._options.redact(told.text or outcome.stderr)
-        text, end = (shorten(words, limit, "end").value for limit in (_TEXT_CHARS, _SAID_CHARS))
+        text, end = (shorten_text(words, limit, "end").value for limit in (_TEXT_CHARS, _SAID_CHARS))
         common = {"denials": told.denials, "asked": told.asked, "exit_signal": told.exit_signal, "said": end}
         if why == "limited":
-            return Ran("limited", 0.0, message=text, limit_s=breaker.hour_full_until(state, now) - now, **common)  # type: ignore[arg-type]
+            return TaskResult("limited", 0.0, message=text, limit_s=breaker.hour_full_until(state, now) - now, **common)  # type: ignore[arg-type]
         if why:
-            return Ran(why, 0.0, outcome.exit_code, text or why, **common)  # type: ignore[arg-type]
+            return TaskResult(why, 0.0, outcome.exit_code, text or why, **common)  # type: ignore[arg-type]
         if told.limited:
             wait = told.resets_at - now if told.resets_at is not None else state.config.limit_wait_seconds
-            return Ran("limited", 0.0, outcome.exit_code, text, limit_s=max(wait, 1.0), **common)  # type: ignore[arg-type]
+            return TaskResult("limited", 0.0, outcome.exit_code, text, limit_s=max(wait, 1.0), **common)  # type: ignore[arg-type]
         failed = told.failed or outcome.exit_code != 0
         message = text if failed else ""
-        return Ran("failure" if failed else "success", 0.0, outcome.exit_code, message, **common)  # type: ignore[arg-type]
+        return TaskResult("failure" if failed else "success", 0.0, outcome.exit_code, message, **common)  # type: ignore[arg-type]
 
-    def _more_signs(self, run: Run, *, progress: bool) -> list[str]:
+    def _stop_signals(self, run: TaskRun, *, progress: bool) -> list[str]:
         signs = [] if progress else ["nothing changed"]
         with suppress(OSError):
             if run.checklist and "- [ ]" not in (self._project / run.checklist).read_text("utf-8", "replace"):
@@ -165,15 +169,15 @@ class Work:
         return signs
 
     @contextmanager
-    def _driver(self, run: Run) -> Iterator[tuple[Driver, dict[str, str]]]:
+    def _open_driver(self, run: TaskRun) -> Iterator[tuple[Driver, dict[str, str]]]:
         """The driver of an agent, and what its environment needs besides."""
         if run.agent == AGENT:
             named = self._runtime.environ.get("FLIGHTLOG_CLAUDE", "")
             yield ClaudeCode(find(named, self._runtime.program_path)), {}
             return
         if run.agent == SCRIPTED:
-            with serve(load(self._project / run.scenario), keep=False) as model:
+            with serve_scenario(load_scenario(self._project / run.scenario), keep=False) as model:
                 here = {"ANTHROPIC_BASE_URL": model.url, "CLAUDE_CONFIG_DIR": str(self._options.config_dir)}
-                yield scripted(run.model or MODEL, VERSION), here
+                yield scripted_driver(run.model or MODEL, VERSION), here
             return
         raise Invalid(f"no driver for the agent {run.agent!r}", hint=f"one of: {AGENT}, {SCRIPTED}")

@@ -12,33 +12,39 @@ from typing import Any
 from msgspec import Struct, json
 
 from flightlog.loop import events as e
-from flightlog.loop.core.fold import apply
-from flightlog.loop.core.state import State
-from flightlog.loop.core.times import seconds, stamp
+from flightlog.loop.core.fold import apply_event
+from flightlog.loop.core.state import LoopState
+from flightlog.loop.core.times import format_utc_time, parse_utc_time
 from flightlog.loop.layout import pages
-from flightlog.loop.layout.decisions import Decisions
-from flightlog.loop.layout.errors import Errors
-from flightlog.loop.layout.log import entry
-from flightlog.loop.layout.yaml import dump
+from flightlog.loop.layout.decisions import DecisionLog
+from flightlog.loop.layout.errors import ErrorLog
+from flightlog.loop.layout.log import build_log_entry
+from flightlog.loop.layout.yaml import dump_yaml
 from flightlog.loop.plan.schema import Plan
-from flightlog.loop.plan.shown import shown_event
+from flightlog.loop.plan.shown import redact_event
 from flightlog.model.damage import Damage
-from flightlog.model.pages import Page, Tier
+from flightlog.model.pages import OutputFile, Tier
 from flightlog.model.runtime import Runtime
-from flightlog.privacy.records import Records
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
-from flightlog.store.growing import Growing
-from flightlog.store.journal import Journal, Record, Unrecognised
-from flightlog.store.pages import publish
+from flightlog.store.growing import AppendableJsonFile
+from flightlog.store.journal import Journal, JournalRecord, UnknownEvent
+from flightlog.store.pages import write_output_files
 
 JOURNAL = "journal.jsonl"
 CHECKPOINT = "checkpoint.json"
 PAGES_EVERY_S = 1.0
 _SHARE_MAX = 10.0
 _DURABLE = (
-    e.SessionStarted | e.RunnerTook | e.UsageNoted | e.AttemptEnded | e.Verified | e.TaskEnded | e.BreakerMoved
-) | (e.QuestionAnswered | e.Paused | e.Stopped | e.SessionEnded | e.Resumed)
-_AT_ONCE = e.QuestionAsked | e.QuestionAnswered | e.Paused | e.Stopped | e.SessionEnded | e.Resumed
+    e.LoopStarted
+    | e.RunnerAcquired
+    | e.UsageRecorded
+    | e.AttemptEnded
+    | e.TaskVerified
+    | e.TaskEnded
+    | e.BreakerChanged
+) | (e.QuestionAnswered | e.LoopPaused | e.LoopStopped | e.LoopEnded | e.LoopResumed)
+_AT_ONCE = e.QuestionAsked | e.QuestionAnswered | e.LoopPaused | e.LoopStopped | e.LoopEnded | e.LoopResumed
 
 
 class Checkpoint(Struct):
@@ -46,10 +52,10 @@ class Checkpoint(Struct):
 
     offset: int
     last: str
-    state: State
+    state: LoopState
 
 
-class Book:
+class LoopStore:
     """The book of the session in `directory`, open for writing."""
 
     def __init__(  # noqa: PLR0913 - one parameter per thing it works with
@@ -69,15 +75,15 @@ class Book:
         self._redactor = redactor
         self._allowed = allowed
         self._tell = tell
-        self._clean = Records(redactor)
+        self._clean = JsonRedactor(redactor)
         self._journal = _open_journal(directory, runtime, allowed)
         self._names = {task.task_id: task.name for task in plan.tasks}
-        self._log: Growing | None = None
-        self._history: Growing | None = None
+        self._log: AppendableJsonFile | None = None
+        self._history: AppendableJsonFile | None = None
         self._published = self._cost = 0.0
         self._last: tuple[str, int] = ("", 0)
         self._known = redactor.known.growth
-        self._fold(self._records())
+        self._fold_records(self._iter_records())
 
     def redact_again(self) -> None:
         """Remove from journal and logs what was written before it was recognized as private.
@@ -86,49 +92,53 @@ class Book:
         """
         if self._redactor.known.growth > self._known:
             self.close()
-            self._journal.rewrite(lambda event: shown_event(event, self._clean))
-            self._fold(self._records())
+            self._journal.rewrite_events(lambda event: redact_event(event, self._clean))
+            self._fold_records(self._iter_records())
 
     def append(self, event: e.Event) -> None:
         """Write one event down, take it into account and show it."""
-        cleaned = shown_event(event, self._clean)
+        cleaned = redact_event(event, self._clean)
         record = self._journal.append(cleaned, durable=isinstance(cleaned, _DURABLE))
-        line = self._taken(record)
+        line = self._apply_record(record)
         if self._log is None or self._history is None:
             self._open_logs([line])
         else:
-            self._log.add([line])
+            self._log.add_entries([line])
             if isinstance(event, e.DecisionMade) or self._decisions.settled:
-                self._history.add(_encoded(self._decisions.fresh()), _encoded(self._decisions.pending))
+                self._history.add_entries(
+                    _encode_items(self._decisions.drain_entries()), _encode_items(self._decisions.pending)
+                )
         if isinstance(event, _AT_ONCE):
-            self.publish()
+            self.write_output_files()
         elif isinstance(event, e.TaskEnded) or self._now() - self._published >= PAGES_EVERY_S:
-            self.show()
+            self.refresh_output()
         self._tell(cleaned)
 
-    def show(self) -> None:
+    def refresh_output(self) -> None:
         """Write the pages that changed, unless that would take more than a tenth of the time."""
         if self._now() - self._published >= self._cost * _SHARE_MAX:
-            self.publish()
+            self.write_output_files()
 
-    def publish(self) -> None:
+    def write_output_files(self) -> None:
         """Write the pages that changed, unless somebody else holds the session now."""
         self._allowed()
         began = self._now()
         state, plan = self.state, self._plan
         texts = {
-            "session-metadata.yaml": dump(pages.metadata(state, plan, began)),
-            "progress-tracking.yaml": dump(pages.progress(state, plan)),
-            "errors-and-retries.json": _json(self._errors.page(state.session_id)),
-            "question.yaml": _question(state),
+            "session-metadata.yaml": dump_yaml(pages.build_metadata(state, plan, began)),
+            "progress-tracking.yaml": dump_yaml(pages.build_progress(state, plan)),
+            "errors-and-retries.json": _format_json(self._errors.build_page(state.session_id)),
+            "question.yaml": _question_page(state),
             CHECKPOINT: json.encode(Checkpoint(self._last[1], self._last[0], state)).decode(),
         }
         if state.features or not self._shown:
-            texts["feature-inventory.json"] = _json(pages.inventory(state))
-        texts["feature-docs-generated.json"] = _json(pages.docs(state))
-        texts["quality-metrics.json"] = _json(pages.quality(state, plan))
+            texts["feature-inventory.json"] = _format_json(pages.feature_inventory(state))
+        texts["feature-docs-generated.json"] = _format_json(pages.feature_docs(state))
+        texts["quality-metrics.json"] = _format_json(pages.quality_metrics(state, plan))
         changed = {name: text for name, text in texts.items() if self._shown.get(name) != text}
-        publish(self._directory, [Page(name, Tier.PRIVATE, text) for name, text in changed.items()], durable=False)
+        write_output_files(
+            self._directory, [OutputFile(name, Tier.PRIVATE, text) for name, text in changed.items()], durable=False
+        )
         self._shown.update(changed)
         self._published = self._now()
         self._cost = max(self._published - began, 0.0)
@@ -139,37 +149,39 @@ class Book:
             if each is not None:
                 each.close()
 
-    def _fold(self, records: Iterable[Record[e.Event]]) -> None:
-        self.state = State()
+    def _fold_records(self, records: Iterable[JournalRecord[e.Event]]) -> None:
+        self.state = LoopState()
         self.damage: list[Damage] = []
-        self._decisions = Decisions(self._names)
-        self._errors = Errors()
+        self._decisions = DecisionLog(self._names)
+        self._errors = ErrorLog()
         self._shown: dict[str, str] = {}
-        entries = [self._taken(record) for record in records]
+        entries = [self._apply_record(record) for record in records]
         if entries:
             self._open_logs(entries)
 
-    def _records(self) -> Iterator[Record[e.Event]]:
-        for item in self._journal.read():
+    def _iter_records(self) -> Iterator[JournalRecord[e.Event]]:
+        for item in self._journal.read_records():
             if isinstance(item, Damage):
                 self.damage.append(item)
-            elif not isinstance(item, Unrecognised):
+            elif not isinstance(item, UnknownEvent):
                 yield item
 
-    def _taken(self, record: Record[e.Event]) -> bytes:
-        at = seconds(record.ts)
-        apply(self.state, at, record.event)
-        self._decisions.take(record.seq, at, record.event)
-        self._errors.take(record.seq, at, record.event)
+    def _apply_record(self, record: JournalRecord[e.Event]) -> bytes:
+        at = parse_utc_time(record.ts)
+        apply_event(self.state, at, record.event)
+        self._decisions.add_event(record.seq, at, record.event)
+        self._errors.add_event(record.seq, at, record.event)
         self._last = (record.id, record.offset)
-        return json.encode(entry(record.seq, at, record.event, self._names))
+        return json.encode(build_log_entry(record.seq, at, record.event, self._names))
 
     def _open_logs(self, entries: list[bytes]) -> None:
         head = json.encode({"session_id": self.state.session_id})
         head = b"{\n  " + head[1:]
-        self._log = Growing(self._directory / "execution-log.json", head, "events", entries, [])
-        settled, pending = _encoded(self._decisions.fresh()), _encoded(self._decisions.pending)
-        self._history = Growing(self._directory / "decision-history.json", head, "decisions", settled, pending)
+        self._log = AppendableJsonFile(self._directory / "execution-log.json", head, "events", entries, [])
+        settled, pending = _encode_items(self._decisions.drain_entries()), _encode_items(self._decisions.pending)
+        self._history = AppendableJsonFile(
+            self._directory / "decision-history.json", head, "decisions", settled, pending
+        )
 
 
 def _open_journal(directory: Path, runtime: Runtime, allowed: Callable[[], None]) -> Journal[e.Event]:
@@ -178,21 +190,21 @@ def _open_journal(directory: Path, runtime: Runtime, allowed: Callable[[], None]
     return Journal(
         path,
         e.Event,
-        now=lambda: stamp(runtime.clock.now_s()) or "",
+        now=lambda: format_utc_time(runtime.clock.now_s()) or "",
         new_id=runtime.new_id,
         allowed=allowed,
     )
 
 
-def _encoded(items: list[dict[str, Any]]) -> list[bytes]:
+def _encode_items(items: list[dict[str, Any]]) -> list[bytes]:
     return [json.encode(each) for each in items]
 
 
-def _json(value: dict[str, Any]) -> str:
+def _format_json(value: dict[str, Any]) -> str:
     return json.format(json.encode(value), indent=2).decode() + "\n"
 
 
-def _question(state: State) -> str:
+def _question_page(state: LoopState) -> str:
     """The page on which a question can be answered: write the answer there and save."""
     if state.question is None:
         return "# No question is open.\n"
@@ -201,7 +213,7 @@ def _question(state: State) -> str:
         "question": asked.question,
         "text": asked.text,
         "options": list(asked.options),
-        "without_an_answer": f"{asked.safe} at {stamp(state.question.at + asked.timeout_s)}",
+        "without_an_answer": f"{asked.safe} at {format_utc_time(state.question.at + asked.timeout_s)}",
         "answer": "",
     }
-    return dump(told)
+    return dump_yaml(told)

@@ -10,34 +10,34 @@ from pathlib import Path
 from msgspec import json
 from ruamel.yaml.error import YAMLError
 
-from flightlog.loop.run.world import Request
+from flightlog.loop.run.world import ControlRequest
 from flightlog.model.damage import UNREADABLE, read_yaml
-from flightlog.store.lines import append
+from flightlog.store.lines import append_line
 
 CONTROL = "control.jsonl"
 QUESTION = "question.yaml"
 _BYTES_MAX = 1 << 16
 
 
-def send(directory: Path, request: Request) -> None:
+def send_control_request(directory: Path, request: ControlRequest) -> None:
     """Ask the runner of the session in `directory` for something."""
-    append(directory / CONTROL, json.encode(request), durable=True)
+    append_line(directory / CONTROL, json.encode(request), durable=True)
 
 
-class Inbox:
+class ControlInbox:
     """Reads requests as they come."""
 
     def __init__(self, directory: Path) -> None:
         """Begin after what is there already."""
         self._path = directory / CONTROL
         self._page = directory / QUESTION
-        self._at = self._size()
+        self._at = self._control_bytes()
         self._seen = 0
 
-    def take(self, question: str) -> list[Request]:
+    def drain(self, question: str) -> list[ControlRequest]:
         """Return what came since the last call; `question` is the open one, whose page is looked at too."""
-        found: list[Request] = []
-        if self._size() > self._at:
+        found: list[ControlRequest] = []
+        if self._control_bytes() > self._at:
             with self._path.open("rb") as file:
                 file.seek(self._at)
                 data = file.read(_BYTES_MAX)
@@ -45,12 +45,12 @@ class Inbox:
             self._at += len(whole)
             for line in whole.splitlines():
                 with suppress(*UNREADABLE):
-                    found.append(json.decode(line, type=Request))
-        if question and (answer := self._written(question)):
-            found.append(Request("answer", question, answer, "written into question.yaml"))
+                    found.append(json.decode(line, type=ControlRequest))
+        if question and (answer := self._read_answer_file(question)):
+            found.append(ControlRequest("answer", question, answer, "written into question.yaml"))
         return found
 
-    def _written(self, question: str) -> str:
+    def _read_answer_file(self, question: str) -> str:
         """What a person wrote into the page of the open question."""
         try:
             status = self._page.stat()
@@ -64,7 +64,7 @@ class Inbox:
             return ""
         return str(told.get("answer") or "").strip()
 
-    def _size(self) -> int:
+    def _control_bytes(self) -> int:
         try:
             return os.stat(self._path).st_size  # noqa: PTH116 - looked at many times a second
         except FileNotFoundError:

@@ -9,35 +9,35 @@ from typing import Protocol, assert_never
 
 from flightlog.loop import events as e
 from flightlog.loop.core import asking, recovery
-from flightlog.loop.core.decide import Attempt, Check, End, Note, Sleep, decide
-from flightlog.loop.core.state import State
+from flightlog.loop.core.decide import AppendEvents, RunTask, StopRunner, VerifyTask, WaitUntil, decide_effect
+from flightlog.loop.core.state import LoopState
 from flightlog.loop.plan.schema import Plan
-from flightlog.loop.run.world import Ran, Request, World
+from flightlog.loop.run.world import ControlRequest, LoopEnvironment, TaskResult
 
 
-class Book(Protocol):
+class EventLog(Protocol):
     """Where events are written; `state` is what they add up to."""
 
-    state: State
+    state: LoopState
 
     def append(self, event: e.Event) -> None:
         """Write one event down and take it into account."""
 
-    def show(self) -> None:
+    def refresh_output(self) -> None:
         """Bring what people see up to date: something long comes now."""
 
 
-class Loop:
+class LoopDriver:
     """Drives one session until there is nothing more to do."""
 
-    def __init__(self, plan: Plan, book: Book, world: World) -> None:
+    def __init__(self, plan: Plan, book: EventLog, world: LoopEnvironment) -> None:
         """Take a plan, a book and a world."""
         self._plan = plan
         self._book = book
         self._world = world
         self._pausing = ""
 
-    def go(self) -> State:
+    def run(self) -> LoopState:
         """Go on until the session is completed, in error, or rests."""
         while self.step():
             pass
@@ -46,61 +46,61 @@ class Loop:
     def step(self) -> bool:
         """Do one thing; say whether there is more."""
         state = self._book.state
-        for request in self._world.requests(state):
-            self._obey(request)
+        for request in self._world.read_requests(state):
+            self._handle_request(request)
         if self._pausing and self._may_rest(state):
-            self._note([e.Paused(self._pausing)])
-        effect = decide(state, self._plan, self._world.now())
+            self._append_events([e.LoopPaused(self._pausing)])
+        effect = decide_effect(state, self._plan, self._world.now())
         match effect:
-            case End():
+            case StopRunner():
                 return False
-            case Note():
-                self._note(effect.events)
-            case Attempt():
-                self._book.show()
-                self._attempt(effect)
-            case Check():
-                self._check(effect)
-            case Sleep():
-                self._book.show()
-                self._world.sleep(effect.until, state)
+            case AppendEvents():
+                self._append_events(effect.events)
+            case RunTask():
+                self._book.refresh_output()
+                self._run_attempt(effect)
+            case VerifyTask():
+                self._verify_task(effect)
+            case WaitUntil():
+                self._book.refresh_output()
+                self._world.sleep_until(effect.until, state)
             case _:
                 assert_never(effect)
         return True
 
-    def _note(self, events: Iterable[e.Event]) -> None:
+    def _append_events(self, events: Iterable[e.Event]) -> None:
         for event in events:
             self._book.append(event)
 
-    def _obey(self, request: Request) -> None:
+    def _handle_request(self, request: ControlRequest) -> None:
         state = self._book.state
         if state.status != "in_progress":
             return
         match request.what:
             case "stop":
-                self._note([e.Stopped(request.why or "a person stopped it")])
+                self._append_events([e.LoopStopped(request.why or "a person stopped it")])
             case "pause":
                 self._pausing = request.why or "a person paused it"
             case "answer":
                 open_one = state.question
                 wanted = request.question or (open_one.asked.question if open_one else "")
                 if open_one and open_one.asked.question == wanted and request.answer in open_one.asked.options:
-                    self._note([asking.answered(state, request.answer, person=True)])
+                    self._append_events([asking.make_answer_event(state, request.answer, person=True)])
             case _:
                 pass
 
-    def _may_rest(self, state: State) -> bool:
-        return state.status == "in_progress" and (not state.current or state.task(state.current).stage == "idle")
+    def _may_rest(self, state: LoopState) -> bool:
+        return state.status == "in_progress" and (not state.current or state.task_state(state.current).stage == "idle")
 
-    def _attempt(self, effect: Attempt) -> None:
-        ran = self._world.run(effect, self._book.state, self._book.append)
-        self._book.append(attempt_ended(effect, ran))
+    def _run_attempt(self, effect: RunTask) -> None:
+        ran = self._world.run_attempt(effect, self._book.state, self._book.append)
+        self._book.append(make_attempt_event(effect, ran))
 
-    def _check(self, effect: Check) -> None:
-        told = self._world.check(effect, self._book.state)
+    def _verify_task(self, effect: VerifyTask) -> None:
+        told = self._world.verify_task(effect, self._book.state)
         if told.interrupted:
             return  # the request that interrupted it is obeyed next; verification is made again
-        event = e.Verified(
+        event = e.TaskVerified(
             effect.task.task_id,
             effect.attempt,
             told.passed,
@@ -112,10 +112,10 @@ class Loop:
         self._book.append(event)
 
 
-def attempt_ended(effect: Attempt, ran: Ran) -> e.AttemptEnded:
+def make_attempt_event(effect: RunTask, ran: TaskResult) -> e.AttemptEnded:
     """Make the event of an attempt that came to its end."""
     failed = ran.result in {"failure", "timeout"}
-    kind, severity = recovery.classify(ran.message, ran.exit_code, timed_out=ran.result == "timeout")
+    kind, severity = recovery.classify_error(ran.message, ran.exit_code, timed_out=ran.result == "timeout")
     return e.AttemptEnded(
         task=effect.task.task_id,
         attempt=effect.attempt,
@@ -124,7 +124,7 @@ def attempt_ended(effect: Attempt, ran: Ran) -> e.AttemptEnded:
         exit_code=ran.exit_code,
         error_type=kind if failed else "",
         error_message=ran.message if failed or ran.result == "limited" else "",
-        signature=recovery.signature(ran.message) if failed else "",
+        signature=recovery.error_signature(ran.message) if failed else "",
         severity=severity if failed else "",
         denials=ran.denials,
         progress=ran.progress,

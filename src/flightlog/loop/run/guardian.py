@@ -26,17 +26,17 @@ def main() -> None:
         with contextlib.suppress(ValueError):
             (alive.add if line[0] == "+" else alive.discard)(int(line[1:]))
     if alive:
-        kill(alive, mark)
+        kill_groups(alive, mark)
 
 
-def kill(groups: set[int], mark: bytes) -> None:
+def kill_groups(groups: set[int], mark: bytes) -> None:
     """Kill these groups and everything that carries `mark`, until nothing is left."""
     quiet = 0
     for _ in range(ROUNDS):
         for group in groups:
             with contextlib.suppress(OSError):
                 os.killpg(group, signal.SIGKILL)
-        found = marked(mark)
+        found = processes_with_marker(mark)
         for pid in found:
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
@@ -47,7 +47,7 @@ def kill(groups: set[int], mark: bytes) -> None:
         time.sleep(0.02)
 
 
-def marked(mark: bytes) -> list[int]:
+def processes_with_marker(mark: bytes) -> list[int]:
     """Every process whose environment holds `mark`; none where the system does not tell."""
     found = []
     for path in Path("/proc").glob("[0-9]*/environ"):

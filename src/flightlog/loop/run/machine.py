@@ -13,18 +13,18 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from flightlog.agents.shell import Shell
-from flightlog.loop.core.decide import Attempt, Check
-from flightlog.loop.core.state import State
+from flightlog.agents.shell import ShellCommand
+from flightlog.loop.core.decide import RunTask, VerifyTask
+from flightlog.loop.core.state import LoopState
 from flightlog.loop.events import Event, QuestionAsked
-from flightlog.loop.plan.schema import Plan, Run, Task
+from flightlog.loop.plan.schema import Plan, Task, TaskRun
 from flightlog.loop.run import agent, guardian
-from flightlog.loop.run.control import Inbox
-from flightlog.loop.run.reports import ReportFile
-from flightlog.loop.run.world import Checked, Ran, Request
+from flightlog.loop.run.control import ControlInbox
+from flightlog.loop.run.reports import TaskReportFile
+from flightlog.loop.run.world import ControlRequest, TaskResult, VerifyResult
 from flightlog.model.pages import Redacted
 from flightlog.model.runtime import Runtime
-from flightlog.model.text import shorten
+from flightlog.model.text import shorten_text
 from flightlog.store.files import ensure_dir
 
 TICK_S = 0.05
@@ -47,7 +47,7 @@ class LoopOptions(Struct, frozen=True):
     tell: Callable[[Event], None] = lambda _: None
 
 
-class Machine:
+class TaskExecutor:
     """The world of the session in `directory`, whose tasks work in `project`."""
 
     def __init__(self, directory: Path, project: Path, plan: Plan, options: LoopOptions) -> None:
@@ -57,72 +57,76 @@ class Machine:
         self._plan = plan
         self._options = options
         self._clock = options.runtime.clock
-        self._inbox = Inbox(directory)
-        self._waiting: list[Request] = []
+        self._inbox = ControlInbox(directory)
+        self._waiting: list[ControlRequest] = []
         self._guardian: subprocess.Popen[bytes] | None = None
 
     def now(self) -> float:
         """The time."""
         return self._clock.now_s()
 
-    def sleep(self, until: float, state: State) -> None:
+    def sleep_until(self, until: float, state: LoopState) -> None:
         """Wait, looking in now and then; a person at the terminal may answer meanwhile."""
-        while (left := until - self.now()) > 0 and not self._look(state):
+        while (left := until - self.now()) > 0 and not self._poll_requests(state):
             pause = min(left, _LOOK_S)
             ask = self._options.ask
             answer = ask(state.question.asked, pause) if ask and state.question else None
             if answer is not None and state.question:
-                self._waiting.append(Request("answer", state.question.asked.question, answer, "at the terminal"))
+                self._waiting.append(ControlRequest("answer", state.question.asked.question, answer, "at the terminal"))
             elif ask is None or not state.question:
                 self._clock.sleep(pause)
 
-    def requests(self, state: State) -> Sequence[Request]:
+    def read_requests(self, state: LoopState) -> Sequence[ControlRequest]:
         """What was asked since the last call."""
-        self._look(state)
+        self._poll_requests(state)
         taken, self._waiting = self._waiting, []
         return taken
 
-    def run(self, effect: Attempt, state: State, emit: Callable[[Event], None]) -> Ran:
+    def run_attempt(self, effect: RunTask, state: LoopState, emit: Callable[[Event], None]) -> TaskResult:
         """Carry out an attempt."""
-        task = self._plan.task(effect.task.task_id)
-        run = _run_of(task, effect.mode)
+        task = self._plan.find_task(effect.task.task_id)
+        run = _select_run(task, effect.mode)
         report = self._directory / "reports" / f"{task.task_id}-{effect.attempt}.jsonl"
         ensure_dir(report.parent)
-        told = ReportFile(report, self._project, (task.task_id, effect.attempt), self._options.redact)
+        told = TaskReportFile(report, self._project, (task.task_id, effect.attempt), self._options.redact)
         limit_s = task.timeout_seconds or state.config.timeout_seconds
 
         def watch() -> str:
-            for event in told.news():
+            for event in told.new_events():
                 emit(event)
             return "interrupted" if self._must_stop(state) else ""
 
         began = self._clock.monotonic()
         if run.agent is not None:
-            at_work = agent.Work(self._project, self._directory, self._options, self._environment(task, effect, state))
-            with self._guarded(state.mark) as guard:
-                ran = at_work.run(agent.Job(task, run, effect, limit_s), state, emit, watch, guard)
+            at_work = agent.AgentTask(
+                self._project, self._directory, self._options, self._task_environment(task, effect, state)
+            )
+            with self._guard_processes(state.mark) as guard:
+                ran = at_work.run_agent(agent.TaskJob(task, run, effect, limit_s), state, emit, watch, guard)
             if ran.result not in {"success", "failure"}:
                 self._end_all(state.mark)
         else:
-            ran = self._command(run, self._environment(task, effect, state), limit_s, watch, state)
-        for event in told.news(whole=True):
+            ran = self._run_command(run, self._task_environment(task, effect, state), limit_s, watch, state)
+        for event in told.new_events(whole=True):
             emit(event)
         return ran._replace(duration_s=self._clock.monotonic() - began)
 
-    def check(self, effect: Check, state: State) -> Checked:
+    def verify_task(self, effect: VerifyTask, state: LoopState) -> VerifyResult:
         """Run the verify commands; a tool that is not there is no pass."""
-        task = self._plan.task(effect.task.task_id)
+        task = self._plan.find_task(effect.task.task_id)
         began = self._clock.monotonic()
-        attempt = Attempt(task, effect.attempt, "work")
+        attempt = RunTask(task, effect.attempt, "work")
         codes: list[tuple[str, int | None]] = []
         missing = [name for name in task.output_artifacts if not (self._project / name).exists()]
         message = f"not there: {', '.join(missing)}" if missing else ""
         for words in task.verify if not missing else ():
             limit_s = state.config.verify_timeout_seconds
-            env = self._environment(task, attempt, state)
-            ran = self._command(Run(command=words), env, limit_s, lambda: "x" if self._must_stop(state) else "", state)
+            env = self._task_environment(task, attempt, state)
+            ran = self._run_command(
+                TaskRun(command=words), env, limit_s, lambda: "x" if self._must_stop(state) else "", state
+            )
             if ran.result == "x":
-                return Checked(passed=False, commands=(), missing=(), message="", duration_s=0.0, interrupted=True)
+                return VerifyResult(passed=False, commands=(), missing=(), message="", duration_s=0.0, interrupted=True)
             absent = ran.exit_code == _MISSING
             codes.append((words, None if absent else ran.exit_code))
             if ran.exit_code != 0:
@@ -130,7 +134,7 @@ class Machine:
                 missing += [words] if absent else []
                 break
         passed = not message
-        return Checked(passed, tuple(codes), tuple(missing), message, self._clock.monotonic() - began)
+        return VerifyResult(passed, tuple(codes), tuple(missing), message, self._clock.monotonic() - began)
 
     def close(self, mark: str) -> None:
         """End what tasks left behind, and let the guardian go."""
@@ -143,28 +147,30 @@ class Machine:
 
     def _end_all(self, mark: str) -> None:
         """End whatever carries the session's mark, also what left its parents and its group."""
-        guardian.kill(set(), f"{guardian.MARK}={mark}".encode())
+        guardian.kill_groups(set(), f"{guardian.MARK}={mark}".encode())
 
-    def _look(self, state: State) -> bool:
+    def _poll_requests(self, state: LoopState) -> bool:
         if why := self._options.interrupted():
-            self._waiting.append(Request("stop", why=f"stopped by {why}"))
-        self._waiting += self._inbox.take(state.question.asked.question if state.question else "")
+            self._waiting.append(ControlRequest("stop", why=f"stopped by {why}"))
+        self._waiting += self._inbox.drain(state.question.asked.question if state.question else "")
         return bool(self._waiting)
 
-    def _must_stop(self, state: State) -> bool:
-        self._look(state)
+    def _must_stop(self, state: LoopState) -> bool:
+        self._poll_requests(state)
         return any(request.what == "stop" for request in self._waiting)
 
-    def _command(self, run: Run, env: Mapping[str, str], limit_s: float, watch: Callable[[], str], state: State) -> Ran:
+    def _run_command(
+        self, run: TaskRun, env: Mapping[str, str], limit_s: float, watch: Callable[[], str], state: LoopState
+    ) -> TaskResult:
         python = [sys.executable, "-m", "flightlog.loop.run.pytask", str(run.python), *run.arguments]
         words: str | Sequence[str] = python if run.command is None else run.command
         began = self._clock.monotonic()
         try:
-            command = Shell(words, cwd=self._project, environment=env)
+            command = ShellCommand(words, cwd=self._project, environment=env)
         except OSError as error:
-            return Ran("failure", 0.0, _MISSING, f"cannot be started: {error.strerror}")
+            return TaskResult("failure", 0.0, _MISSING, f"cannot be started: {error.strerror}")
         result = ""
-        with self._guarded(state.mark) as guard:
+        with self._guard_processes(state.mark) as guard:
             guard(command.pid)
             while (code := command.wait(TICK_S)) is None:
                 wall = state.budgets.wall_time_seconds
@@ -175,12 +181,12 @@ class Machine:
                     code = command.stop()
                     self._end_all(state.mark)
                     break
-        tail = self._options.redact(command.tail())
-        message, said = (shorten(tail, limit, "end").value for limit in (_TAIL_CHARS, _SAID_CHARS))
-        return Ran(result or ("failure" if code else "success"), 0.0, code, message, said=said)
+        tail = self._options.redact(command.output_tail())
+        message, said = (shorten_text(tail, limit, "end").value for limit in (_TAIL_CHARS, _SAID_CHARS))
+        return TaskResult(result or ("failure" if code else "success"), 0.0, code, message, said=said)
 
-    def _environment(self, task: Task, effect: Attempt, state: State) -> dict[str, str]:
-        at = state.task(task.task_id)
+    def _task_environment(self, task: Task, effect: RunTask, state: LoopState) -> dict[str, str]:
+        at = state.task_state(task.task_id)
         context = json.dumps(state.context)
         return {
             **self._options.runtime.environ,
@@ -195,7 +201,7 @@ class Machine:
         }
 
     @contextmanager
-    def _guarded(self, mark: str) -> Iterator[Callable[[int], None]]:
+    def _guard_processes(self, mark: str) -> Iterator[Callable[[int], None]]:
         """Tell the guardian of processes for as long as they are ours to end."""
         if self._guardian is None or self._guardian.poll() is not None:
             script = [sys.executable, "-I", "-S", str(Path(guardian.__file__)), mark]
@@ -220,9 +226,9 @@ class Machine:
                 pipe.flush()
 
 
-def _run_of(task: Task, mode: str) -> Run:
+def _select_run(task: Task, mode: str) -> TaskRun:
     if mode == "delegate" and task.delegate is not None:
         return task.delegate
     if mode == "diagnose" and task.diagnose:
-        return Run(command=task.diagnose)
+        return TaskRun(command=task.diagnose)
     return task.run

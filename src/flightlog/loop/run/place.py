@@ -8,66 +8,66 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from flightlog.loop.layout.templates import readme, templates
-from flightlog.loop.run.where import ARCHIVE, ROOT, number, sessions
+from flightlog.loop.layout.templates import build_templates, readme_text
+from flightlog.loop.run.where import ARCHIVE, ROOT, iter_session_dirs, session_number
 from flightlog.model.errors import Conflict
-from flightlog.model.pages import Page, Tier
-from flightlog.privacy.tiers import gitignore, layout
-from flightlog.store.directories import appear, aside, sweep
-from flightlog.store.files import create, ensure_dir
-from flightlog.store.files import sweep as sweep_files
-from flightlog.store.locks import lock
-from flightlog.store.pages import publish
+from flightlog.model.pages import OutputFile, Tier
+from flightlog.privacy.tiers import layout_of, render_gitignore
+from flightlog.store.directories import publish_dir, remove_abandoned_dirs, staging_dir
+from flightlog.store.files import create_file, ensure_dir
+from flightlog.store.files import remove_stale_temps as sweep_files
+from flightlog.store.locks import exclusive_lock
+from flightlog.store.pages import write_output_files
 
 SUMMARIES = "summaries"
 _SLUG_CHARS = 60
 
 
-def prepare(root: Path) -> None:
+def prepare_root(root: Path) -> None:
     """Make the place and what stands beside the sessions; what a person changed there stays."""
     for folder in (root, root / ARCHIVE, root / SUMMARIES):
         ensure_dir(folder)
-    for name, body in {"README.md": readme().encode(), ".gitignore": _ignored()}.items():
+    for name, body in {"README.md": readme_text().encode(), ".gitignore": _gitignore_bytes()}.items():
         if not (root / name).exists():
-            create(root / name, body)
-    missing = {name: body for name, body in templates().items() if not (root / "templates" / name).exists()}
-    publish(root, [Page(f"templates/{name}", Tier.PRIVATE, body) for name, body in missing.items()])
-    sweep(root)
+            create_file(root / name, body)
+    missing = {name: body for name, body in build_templates().items() if not (root / "templates" / name).exists()}
+    write_output_files(root, [OutputFile(f"templates/{name}", Tier.PRIVATE, body) for name, body in missing.items()])
+    remove_abandoned_dirs(root)
     for folder in (root, root / "templates"):
-        tidy(folder)
+        remove_partial_files(folder)
 
 
-def prepare_beside(directory: Path) -> None:
+def prepare_surroundings(directory: Path) -> None:
     """Make what belongs beside a session if it is among the project's; elsewhere all stays in its own directory."""
     if directory.parent.name == ROOT and not (directory.parent / ".git").exists():
-        prepare(directory.parent)
+        prepare_root(directory.parent)
     else:
-        create(directory / ".gitignore", _ignored())
+        create_file(directory / ".gitignore", _gitignore_bytes())
 
 
-def _ignored() -> bytes:
-    return gitignore(layout("loop"), root="").encode()
+def _gitignore_bytes() -> bytes:
+    return render_gitignore(layout_of("loop"), root="").encode()
 
 
-def tidy(folder: Path) -> None:
+def remove_partial_files(folder: Path) -> None:
     """Remove half-written files of processes that were killed."""
     sweep_files(folder, 0.0, math.inf)
 
 
-def make(root: Path, name: str, fill: Callable[[Path, str], None]) -> Path:
+def create_session_dir(root: Path, name: str, fill: Callable[[Path, str], None]) -> Path:
     """Make the next session: `fill` puts everything into it before anybody can see it."""
-    prepare(root)
-    with lock(root / ".numbering"):
-        next_one = max((number(path) for path in sessions(root)), default=0) + 1
-        own = f"session-{next_one:03}-{slug(name)}"
-        with aside(root, own) as making:
+    prepare_root(root)
+    with exclusive_lock(root / ".numbering"):
+        next_one = max((session_number(path) for path in iter_session_dirs(root)), default=0) + 1
+        own = f"session-{next_one:03}-{slugify_name(name)}"
+        with staging_dir(root, own) as making:
             fill(making, f"session-{next_one:03}")
-            if not appear(making, root / own):
+            if not publish_dir(making, root / own):
                 raise Conflict(f"somebody else made {own} just now", hint="run the command again")
     return root / own
 
 
-def slug(name: str) -> str:
+def slugify_name(name: str) -> str:
     """A name as part of a directory's name."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_SLUG_CHARS].strip("-")
     return plain or "session"

@@ -1,14 +1,14 @@
 """What an agent is told: the task's prompt, what must hold, what went wrong before, and how to report."""
 
-from flightlog.loop.core.state import State
+from flightlog.loop.core.state import LoopState
 from flightlog.loop.plan.schema import Task
 
 _FAILURE_CHARS = 3000
 
 
-def prompt(task: Task, words: str, state: State, mode: str) -> str:
+def build_prompt(task: Task, words: str, state: LoopState, mode: str) -> str:
     """The whole prompt of an attempt."""
-    at = state.task(task.task_id)
+    at = state.task_state(task.task_id)
     parts = [words]
     if task.acceptance_criteria:
         parts.append("It is done when:\n" + "\n".join(f"- {each}" for each in task.acceptance_criteria))

@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from flightlog.store.lines import append
+from flightlog.store.lines import append_line
 
 
 def main(arguments: list[str]) -> int:
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
     told = function(context) if inspect.signature(function).parameters else function()
     report = os.environ.get("FLIGHTLOG_REPORT", "")
     for each in told if isinstance(told, list) and report else ():
-        append(Path(report), json.dumps(each).encode())
+        append_line(Path(report), json.dumps(each).encode())
     return 0
 
 

@@ -18,15 +18,15 @@ import msgspec
 from msgspec import json
 
 from flightlog.loop.core.told import KINDS
-from flightlog.loop.events import Alerted, Reported
+from flightlog.loop.events import AlertRaised, TaskReported
 from flightlog.model.pages import Redacted
-from flightlog.model.text import shorten
+from flightlog.model.text import shorten_text
 
 _CHUNK = 1 << 20
 _TEXT_CHARS = 400
 
 
-class ReportFile:
+class TaskReportFile:
     """One task's report, read as it grows."""
 
     def __init__(
@@ -39,7 +39,7 @@ class ReportFile:
         self._redact = redact
         self._at = 0
 
-    def news(self, *, whole: bool = False) -> Iterator[Reported | Alerted]:
+    def new_events(self, *, whole: bool = False) -> Iterator[TaskReported | AlertRaised]:
         """Yield what was reported since the last call; at the end also a last line without an end."""
         try:
             with self._path.open("rb") as file:
@@ -51,47 +51,47 @@ class ReportFile:
         self._at += end
         for line in data[:end].splitlines():
             if line.strip():
-                yield from self._read(line)
+                yield from self._read_line(line)
         if whole and len(data) == _CHUNK:
-            yield from self.news(whole=True)
+            yield from self.new_events(whole=True)
 
-    def _read(self, line: bytes) -> Iterator[Reported | Alerted]:
+    def _read_line(self, line: bytes) -> Iterator[TaskReported | AlertRaised]:
         try:
             told = json.decode(line)
         except (msgspec.DecodeError, RecursionError):
             told = None
         known = [kind for kind in KINDS if isinstance(told, dict) and kind in told]
-        events = [event for kind in known if (event := self._event(kind, told))]
+        events = [event for kind in known if (event := self._decode_event(kind, told))]
         if not events:
-            text = self._short(line.decode("utf-8", "replace"))
-            yield Alerted(f"report of {self._task}", f"a line was not understood: {text}")
+            text = self._shorten_text(line.decode("utf-8", "replace"))
+            yield AlertRaised(f"report of {self._task}", f"a line was not understood: {text}")
         yield from events
 
-    def _event(self, kind: str, told: dict[str, Any]) -> Reported | None:  # noqa: PLR0911 - one for each kind
+    def _decode_event(self, kind: str, told: dict[str, Any]) -> TaskReported | None:  # noqa: PLR0911 - one for each kind
         value = told[kind]
         match kind:
             case "metric" if isinstance(value, str) and _is_number(told.get("value")):
-                return self._made(kind, value, float(told["value"]))
+                return self._make_event(kind, value, float(told["value"]))
             case "artifact" | "effect" if isinstance(value, str) and value:
-                return self._made(kind, self._relative(value) if kind == "artifact" else value, None)
+                return self._make_event(kind, self._relative_path(value) if kind == "artifact" else value, None)
             case "confidence" if _is_number(value):
-                return self._made(kind, "", float(value))
+                return self._make_event(kind, "", float(value))
             case "context" if isinstance(value, dict):
-                return self._made(kind, "", value)
+                return self._make_event(kind, "", value)
             case "feature" if isinstance(value, dict) and isinstance(value.get("feature_id"), str):
-                return self._made(kind, value["feature_id"], value)
+                return self._make_event(kind, value["feature_id"], value)
             case "doc" if isinstance(value, dict) and isinstance(value.get("path"), str):
-                return self._made(kind, self._relative(value["path"]), value)
+                return self._make_event(kind, self._relative_path(value["path"]), value)
             case _:
                 return None
 
-    def _made(self, what: str, name: str, value: Any) -> Reported:
-        return Reported(self._task, self._attempt, what, self._short(name), value)
+    def _make_event(self, what: str, name: str, value: Any) -> TaskReported:
+        return TaskReported(self._task, self._attempt, what, self._shorten_text(name), value)
 
-    def _short(self, text: str) -> str:
-        return shorten(self._redact(text), _TEXT_CHARS).value
+    def _shorten_text(self, text: str) -> str:
+        return shorten_text(self._redact(text), _TEXT_CHARS).value
 
-    def _relative(self, written: str) -> str:
+    def _relative_path(self, written: str) -> str:
         path = Path(written)
         if path.is_absolute() and path.is_relative_to(self._project):
             return str(path.relative_to(self._project))

@@ -10,21 +10,21 @@ from msgspec import Struct
 from ruamel.yaml.error import YAMLError
 
 from flightlog.loop import events as e
-from flightlog.loop.core.state import State
-from flightlog.loop.plan.load import digest, parse
-from flightlog.loop.plan.schema import Budgets, Config, Plan
-from flightlog.loop.plan.shown import shown_plan
+from flightlog.loop.core.state import LoopState
+from flightlog.loop.plan.load import hash_plan, parse_plan
+from flightlog.loop.plan.schema import Budgets, LoopConfig, Plan
+from flightlog.loop.plan.shown import redact_plan
 from flightlog.loop.run import place
-from flightlog.loop.run.book import JOURNAL, Book
-from flightlog.loop.run.driver import Loop
-from flightlog.loop.run.guardian import MARK, kill, marked
-from flightlog.loop.run.machine import LoopOptions, Machine
+from flightlog.loop.run.book import JOURNAL, LoopStore
+from flightlog.loop.run.driver import LoopDriver
+from flightlog.loop.run.guardian import MARK, kill_groups, processes_with_marker
+from flightlog.loop.run.machine import LoopOptions, TaskExecutor
 from flightlog.loop.run.where import session_id
 from flightlog.model.damage import read_yaml
 from flightlog.model.errors import Conflict, Invalid, NotFound, Unreadable
 from flightlog.model.runtime import Runtime
 from flightlog.privacy.redact import Redactor
-from flightlog.store.files import create
+from flightlog.store.files import create_file
 from flightlog.store.locks import Lease
 
 PLAN = "plan.yaml"
@@ -32,7 +32,7 @@ LEASE = "runner.lock"
 Calibration = tuple[tuple[float, float], ...]
 
 
-class Beginning(Struct, frozen=True):
+class LoopStart(Struct, frozen=True):
     """How a session is to begin: its plan, its settings, and what earlier sessions taught."""
 
     plan: Plan
@@ -40,27 +40,27 @@ class Beginning(Struct, frozen=True):
     project: Path
     name: str = ""
     autonomous: bool = False
-    config: Config | None = None
+    config: LoopConfig | None = None
     budgets: Budgets | None = None
     calibration: Calibration = ()
 
 
-def begin(root: Path, told: Beginning, runtime: Runtime, redactor: Redactor) -> Path:
+def create_session(root: Path, told: LoopStart, runtime: Runtime, redactor: Redactor) -> Path:
     """Make the next session below `root`; it appears whole."""
-    shown = shown_plan(told.plan, redactor)
-    return place.make(
+    shown = redact_plan(told.plan, redactor)
+    return place.create_session_dir(
         root,
-        redactor.text(told.name) or shown.plan,
-        lambda path, name: _fill(path, root, name, told, runtime=runtime, redactor=redactor),
+        redactor.redact_string(told.name) or shown.plan,
+        lambda path, name: _fill_directory(path, root, name, told, runtime=runtime, redactor=redactor),
     )
 
 
-def begin_at(directory: Path, told: Beginning, runtime: Runtime, redactor: Redactor) -> Path:
+def create_session_at(directory: Path, told: LoopStart, runtime: Runtime, redactor: Redactor) -> Path:
     """Begin a session in exactly this directory, made by hand from the templates or not there yet."""
     if (directory / JOURNAL).exists():
         raise Invalid(f"{directory.name} has begun already", hint=f"flightlog loop resume --session {directory.name}")
-    place.prepare_beside(directory)
-    _fill(
+    place.prepare_surroundings(directory)
+    _fill_directory(
         directory,
         directory.parent,
         session_id(directory),
@@ -77,53 +77,53 @@ def raw_plan(directory: Path) -> tuple[Plan, bytes]:
         data = (directory / PLAN).read_bytes()
     except FileNotFoundError as error:
         raise NotFound(f"no session has begun in {directory}", hint="flightlog loop run --plan FILE") from error
-    return parse(data, PLAN), data
+    return parse_plan(data, PLAN), data
 
 
-class Conduct(Struct, frozen=True):
+class RunnerOptions(Struct, frozen=True):
     """How a session is taken up: by whom, whether from another runner, and what runs its tasks."""
 
     who: str
     steal: bool = False
     go_on: bool = False
     budgets: Budgets | None = None
-    machine: type[Machine] = Machine
+    machine: type[TaskExecutor] = TaskExecutor
 
 
-def carry_on(
+def continue_session(
     directory: Path,
     options: LoopOptions,
     redactor: Redactor,
-    how: Conduct,
+    how: RunnerOptions,
     finish: Callable[[Path, Redactor], object] = lambda _path, _redactor: None,
-) -> State:
+) -> LoopState:
     """Carry a session on until it is completed, in error, or rests; `finish` is called before it is let go."""
     plan, data = raw_plan(directory)
     lease = Lease(directory / LEASE, how.who, steal=how.steal)
     try:
-        shown = shown_plan(plan, redactor)
+        shown = redact_plan(plan, redactor)
         for path in sorted((directory / "reports").glob("*.jsonl")):
-            redactor.text(path.read_text("utf-8", "replace"))  # a runner before this one knew the values in it
-        book = Book(directory, shown, options.runtime, redactor, allowed=lease.check, tell=options.tell)
-        if book.state.status == "completed" and book.state.plan_digest == digest(data):
+            redactor.redact_string(path.read_text("utf-8", "replace"))  # a runner before this one knew the values in it
+        book = LoopStore(directory, shown, options.runtime, redactor, allowed=lease.check_owner, tell=options.tell)
+        if book.state.status == "completed" and book.state.plan_digest == hash_plan(data):
             # Whoever completed it may have been killed before all was written.
-            place.tidy(directory)
-            book.publish()
+            place.remove_partial_files(directory)
+            book.write_output_files()
             finish(directory, redactor)
-        _may_go_on(directory, book.state, data, how)
+        _require_resumable(directory, book.state, data, how)
         end_leftovers(book.state.mark)
-        place.tidy(directory)
-        book.append(e.RunnerTook(how.who, book.state.epoch + 1, resumed=book.state.epoch > 0))
+        place.remove_partial_files(directory)
+        book.append(e.RunnerAcquired(how.who, book.state.epoch + 1, resumed=book.state.epoch > 0))
         if book.state.status in {"paused", "error"}:
-            book.append(e.Resumed("a person said so", how.budgets))
-        book.publish()
+            book.append(e.LoopResumed("a person said so", how.budgets))
+        book.write_output_files()
         machine = how.machine(directory, (directory / book.state.project).resolve(), plan, options)
         try:
-            Loop(shown, book, machine).go()
+            LoopDriver(shown, book, machine).run()
         finally:
             machine.close(book.state.mark)
         book.redact_again()
-        book.publish()
+        book.write_output_files()
         finish(directory, redactor)
         book.close()
         return book.state
@@ -133,14 +133,14 @@ def carry_on(
 
 def end_leftovers(mark: str) -> None:
     """End what a runner that was killed left running; one task must not be at work twice."""
-    if mark and marked(f"{MARK}={mark}".encode()):
-        kill(set(), f"{MARK}={mark}".encode())
+    if mark and processes_with_marker(f"{MARK}={mark}".encode()):
+        kill_groups(set(), f"{MARK}={mark}".encode())
 
 
-def _may_go_on(directory: Path, state: State, data: bytes, how: Conduct) -> None:
+def _require_resumable(directory: Path, state: LoopState, data: bytes, how: RunnerOptions) -> None:
     if state.status == "new":
         raise Unreadable(f"the journal of {directory.name} does not say how it began", hint="begin a new session")
-    if state.plan_digest != digest(data):
+    if state.plan_digest != hash_plan(data):
         raise Conflict(
             f"the plan of {directory.name} was changed under the session: it began with {state.plan_digest}",
             hint=f"put {PLAN} back as it was, or begin a new session",
@@ -151,17 +151,17 @@ def _may_go_on(directory: Path, state: State, data: bytes, how: Conduct) -> None
         raise Invalid(f"{directory.name} has begun already", hint=f"flightlog loop resume --session {directory.name}")
 
 
-def _fill(  # noqa: PLR0913 - where it goes, what it begins with
-    path: Path, root: Path, name: str, told: Beginning, *, runtime: Runtime, redactor: Redactor
+def _fill_directory(  # noqa: PLR0913 - where it goes, what it begins with
+    path: Path, root: Path, name: str, told: LoopStart, *, runtime: Runtime, redactor: Redactor
 ) -> None:
     final = root / path.name.lstrip(".").partition(".")[0] if path.name.startswith(".") else path
-    create(path / PLAN, told.data)
-    plan = shown_plan(told.plan, redactor)
-    event = e.SessionStarted(
+    create_file(path / PLAN, told.data)
+    plan = redact_plan(told.plan, redactor)
+    event = e.LoopStarted(
         session_id=name,
         session_name=told.name or plan.plan,
         plan=plan.plan,
-        plan_digest=digest(told.data),
+        plan_digest=hash_plan(told.data),
         tasks_total=len(plan.tasks),
         config=told.config or plan.config,
         budgets=told.budgets or plan.budgets,
@@ -171,13 +171,13 @@ def _fill(  # noqa: PLR0913 - where it goes, what it begins with
         project=os.path.relpath(told.project.resolve(), final.resolve()),
         mark=runtime.new_id(),
     )
-    book = Book(path, plan, runtime, redactor)
+    book = LoopStore(path, plan, runtime, redactor)
     book.append(event)
-    book.publish()
+    book.write_output_files()
     book.close()
 
 
-def _with_metadata(directory: Path, told: Beginning) -> Beginning:
+def _with_metadata(directory: Path, told: LoopStart) -> LoopStart:
     """What a person wrote into the metadata of a session made by hand is taken over before it begins."""
     path = directory / "session-metadata.yaml"
     if not path.is_file():
@@ -191,9 +191,9 @@ def _with_metadata(directory: Path, told: Beginning) -> Beginning:
     own = written.get("ralph_runtime_config")
     config = told.config or told.plan.config
     if isinstance(own, dict) and told.config is None:
-        known = {name: value for name, value in own.items() if name in Config.__struct_fields__}
+        known = {name: value for name, value in own.items() if name in LoopConfig.__struct_fields__}
         try:
-            config = msgspec.convert({**msgspec.to_builtins(config), **known}, Config)
+            config = msgspec.convert({**msgspec.to_builtins(config), **known}, LoopConfig)
         except msgspec.ValidationError as error:
             raise Invalid(f"{path.name}: ralph_runtime_config: {error}", hint="correct it there") from error
     name = written.get("session_name")

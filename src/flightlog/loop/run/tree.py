@@ -12,52 +12,55 @@ from contextlib import suppress
 from pathlib import Path
 
 from flightlog.model.errors import FlightlogError
-from flightlog.model.pages import Page, Redacted, Tier
+from flightlog.model.pages import OutputFile, Redacted, Tier
 from flightlog.store.git.command import GitError, PersonGit
-from flightlog.store.pages import publish
-from flightlog.store.trees import Place, Policy, Snapshot, Trees, open_trees
+from flightlog.store.pages import write_output_files
+from flightlog.store.trees import SnapshotDirs, SnapshotPolicy, WorkTreeSnapshot, WorkTreeSnapshots, open_trees
 
 _LEFT_OUT = frozenset({".git", "ralph-loop-sessions", "node_modules", ".venv", "__pycache__", ".pytest_cache"})
 _FILES_MAX = 200_000
 _PATCH_BYTES_MAX = 4 << 20
 
 
-class Shadow:
+class WorkTreeWatch:
     """Two looks at a work tree, and the difference as a page of the session."""
 
-    def __init__(self, directory: Path, place: Place, now: Callable[[], float]) -> None:
+    def __init__(self, directory: Path, place: SnapshotDirs, now: Callable[[], float]) -> None:
         """Open the shadow; without one there is nothing to be shown."""
         self._directory = directory
-        self._trees: Trees | None = None
+        self._trees: WorkTreeSnapshots | None = None
         with suppress(FlightlogError, OSError):
-            self._trees = open_trees(place, Policy(leave_out=("ralph-loop-sessions/",)), now=now)
+            self._trees = open_trees(place, SnapshotPolicy(leave_out=("ralph-loop-sessions/",)), now=now)
 
-    def look(self, name: str) -> Snapshot | None:
+    def save_snapshot(self, name: str) -> WorkTreeSnapshot | None:
         """Keep the tree as it is now."""
         with suppress(FlightlogError, OSError):
-            return self._trees.snapshot(name) if self._trees else None
+            return self._trees.save_snapshot(name) if self._trees else None
         return None
 
-    def changes(
-        self, name: str, looks: tuple[Snapshot | None, Snapshot | None], redact: Callable[[str], Redacted[str]]
+    def write_changes(
+        self,
+        name: str,
+        looks: tuple[WorkTreeSnapshot | None, WorkTreeSnapshot | None],
+        redact: Callable[[str], Redacted[str]],
     ) -> str:
         """Write what changed between two looks and return the page's name; nothing when nothing did."""
         before, after = looks
         if self._trees is None or before is None or after is None or before.tree == after.tree:
             return ""
         with suppress(FlightlogError, OSError):
-            patch = self._trees.patch(before, after)
+            patch = self._trees.patch_between(before, after)
             if len(patch) > _PATCH_BYTES_MAX:  # whole lines, so that no value is cut before it is redacted
                 patch = patch[: patch.rfind(b"\n", 0, _PATCH_BYTES_MAX) + 1]
             text = redact(patch.decode("utf-8", "replace")).value
-            publish(self._directory, [Page(f"diffs/{name}.patch", Tier.PRIVATE, text)], durable=False)
+            write_output_files(self._directory, [OutputFile(f"diffs/{name}.patch", Tier.PRIVATE, text)], durable=False)
             return f"diffs/{name}.patch"
         return ""
 
 
-def fingerprint(project: Path) -> str:
+def fingerprint_tree(project: Path) -> str:
     """A name for the state of the tree; the same name, nothing changed."""
-    seen = hashlib.sha256(_head(project))
+    seen = hashlib.sha256(_head_commit(project))
     count = 0
     for folder, folders, files in os.walk(project):
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT)
@@ -74,9 +77,9 @@ def fingerprint(project: Path) -> str:
     return seen.hexdigest()
 
 
-def _head(project: Path) -> bytes:
+def _head_commit(project: Path) -> bytes:
     """What git has checked out, so that work which was committed counts."""
     try:
-        return PersonGit(project).run("rev-parse", "HEAD").out
+        return PersonGit(project).run_git("rev-parse", "HEAD").out
     except GitError:
         return b""

@@ -8,12 +8,12 @@ from typing import NamedTuple, Protocol
 
 from msgspec import Struct
 
-from flightlog.loop.core.decide import Attempt, Check
-from flightlog.loop.core.state import State
+from flightlog.loop.core.decide import RunTask, VerifyTask
+from flightlog.loop.core.state import LoopState
 from flightlog.loop.events import Event
 
 
-class Request(Struct, frozen=True):
+class ControlRequest(Struct, frozen=True):
     """What somebody asks of a running loop: pause (after the task), stop (at once), or an answer."""
 
     what: str
@@ -22,7 +22,7 @@ class Request(Struct, frozen=True):
     why: str = ""
 
 
-class Ran(NamedTuple):
+class TaskResult(NamedTuple):
     """How an attempt went; words are tails of what was said, not yet redacted."""
 
     result: str
@@ -40,7 +40,7 @@ class Ran(NamedTuple):
     said: str = ""
 
 
-class Checked(NamedTuple):
+class VerifyResult(NamedTuple):
     """What the verify commands said; `interrupted` means that nothing is known."""
 
     passed: bool
@@ -51,20 +51,20 @@ class Checked(NamedTuple):
     interrupted: bool = False
 
 
-class World(Protocol):
+class LoopEnvironment(Protocol):
     """Everything outside."""
 
     def now(self) -> float:
         """The time, in seconds since 1970."""
 
-    def sleep(self, until: float, state: State) -> None:
+    def sleep_until(self, until: float, state: LoopState) -> None:
         """Wait until then; come back early when there is a request."""
 
-    def requests(self, state: State) -> Sequence[Request]:
+    def read_requests(self, state: LoopState) -> Sequence[ControlRequest]:
         """What was asked since the last call."""
 
-    def run(self, effect: Attempt, state: State, emit: Callable[[Event], None]) -> Ran:
+    def run_attempt(self, effect: RunTask, state: LoopState, emit: Callable[[Event], None]) -> TaskResult:
         """Carry out an attempt to its end; `emit` writes down what happens on the way."""
 
-    def check(self, effect: Check, state: State) -> Checked:
+    def verify_task(self, effect: VerifyTask, state: LoopState) -> VerifyResult:
         """Run the verify commands."""

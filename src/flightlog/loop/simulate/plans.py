@@ -12,7 +12,7 @@ _ACTIONS = ("pause_and_request_help", "pause_and_review", "alert_and_continue", 
 _INTERVENTION = ("ask_first", "never", "always", "on_error", "on_low_confidence")
 
 
-class Manner(NamedTuple):
+class TaskBehavior(NamedTuple):
     """How a task behaves: how often it fails, how it fails, how long it takes, how many calls it makes."""
 
     fails: float
@@ -24,27 +24,27 @@ class Manner(NamedTuple):
     verify_fails: float
 
 
-def draw(chance: random.Random) -> tuple[Plan, dict[str, Manner]]:
+def draw_plan(chance: random.Random) -> tuple[Plan, dict[str, TaskBehavior]]:
     """Draw a plan and the manners of its tasks."""
     gentle = chance.random() < 0.3
     count = chance.randint(1, 12)
     ids = [f"{number:03}" for number in range(1, count + 1)]
-    tasks = [_task(chance, ids, at) for at in range(count)]
-    manners = {task["task_id"]: _manner(chance, gentle=gentle) for task in tasks}
+    tasks = [_draw_task(chance, ids, at) for at in range(count)]
+    manners = {task["task_id"]: _draw_behavior(chance, gentle=gentle) for task in tasks}
     plan = {
         "plan": "made up",
         "tasks": tasks,
-        "config": _config(chance, gentle=gentle),
-        "budgets": {} if gentle else _budgets(chance),
-        "circuit_breaker": _breaker(chance),
-        "quality_gates": [] if gentle else _gates(chance),
+        "config": _draw_config(chance, gentle=gentle),
+        "budgets": {} if gentle else _draw_budgets(chance),
+        "circuit_breaker": _draw_breaker(chance),
+        "quality_gates": [] if gentle else _draw_gates(chance),
         "milestones": [{"name": "half", "tasks": ids[: max(count // 2, 1)]}],
         "review_points": chance.sample(ids, k=min(count, chance.choice((0, 0, 1)))),
     }
     return msgspec.convert(plan, Plan), manners
 
 
-def _task(chance: random.Random, ids: list[str], at: int) -> dict[str, Any]:
+def _draw_task(chance: random.Random, ids: list[str], at: int) -> dict[str, Any]:
     before = ids[:at]
     run: dict[str, Any] = {"command": "true"}
     if chance.random() < 0.4:
@@ -64,16 +64,16 @@ def _task(chance: random.Random, ids: list[str], at: int) -> dict[str, Any]:
     }
 
 
-def _manner(chance: random.Random, *, gentle: bool) -> Manner:
+def _draw_behavior(chance: random.Random, *, gentle: bool) -> TaskBehavior:
     kind = chance.choice(("execution", "network", "permission denied", "no space left", "timeout"))
     rough = 0.0 if gentle else chance.choice((0.0, 0.0, 0.2, 0.6, 1.0))
-    return Manner(
+    return TaskBehavior(
         rough, chance.random() < 0.5, kind, chance.choice((0.1, 5.0, 400.0)), chance.randint(0, 6),
         0.0 if gentle else chance.choice((0.0, 0.5, 1.0)), 0.0 if gentle else chance.choice((0.0, 0.0, 0.4)),
     )  # fmt: skip
 
 
-def _config(chance: random.Random, *, gentle: bool) -> dict[str, Any]:
+def _draw_config(chance: random.Random, *, gentle: bool) -> dict[str, Any]:
     return {
         "max_iterations": 300 if gentle else chance.choice((3, 10, 40, 300)),
         "confidence_threshold": 0.3 if gentle else chance.choice((0.0, 0.5, 0.7, 0.9)),
@@ -83,7 +83,7 @@ def _config(chance: random.Random, *, gentle: bool) -> dict[str, Any]:
     }
 
 
-def _budgets(chance: random.Random) -> dict[str, Any]:
+def _draw_budgets(chance: random.Random) -> dict[str, Any]:
     wanted = {
         "calls": chance.randint(1, 30),
         "tokens": chance.randint(500, 20_000),
@@ -94,7 +94,7 @@ def _budgets(chance: random.Random) -> dict[str, Any]:
     return {name: value for name, value in wanted.items() if chance.random() < 0.25}
 
 
-def _breaker(chance: random.Random) -> dict[str, Any]:
+def _draw_breaker(chance: random.Random) -> dict[str, Any]:
     conditions = [{"when": each, "action": chance.choice(_ACTIONS)} for each in _CONDITIONS if chance.random() < 0.15]
     return {
         "failure_threshold": chance.choice((0, 2, 5)),
@@ -106,7 +106,7 @@ def _breaker(chance: random.Random) -> dict[str, Any]:
     }
 
 
-def _gates(chance: random.Random) -> list[dict[str, Any]]:
+def _draw_gates(chance: random.Random) -> list[dict[str, Any]]:
     gates: list[dict[str, Any]] = [
         {"name": "coverage", "metric": "coverage", "threshold": chance.choice((0.1, 0.9)), "phase": 1},
         {"name": "nobody reports it", "metric": "unheard_of", "threshold": 1, "operator": ">="},

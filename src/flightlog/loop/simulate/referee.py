@@ -13,7 +13,7 @@ HOUR_S = 3600.0
 _GIVEN_BY_PERSON = 1_000
 
 
-class Referee:
+class InvariantChecker:
     """Keeps count of one session and notes every broken promise."""
 
     def __init__(self, plan: Plan) -> None:
@@ -35,116 +35,123 @@ class Referee:
         self._over = ""
         self._questions: dict[str, e.QuestionAsked] = {}
 
-    def see(self, at: float, event: e.Event) -> None:
+    def check_event(self, at: float, event: e.Event) -> None:
         """Look at one event."""
-        if self._over and not isinstance(event, e.RunnerTook | e.Resumed):
-            self._broken(f"{event.__struct_config__.tag} after the session was {self._over}")
+        if self._over and not isinstance(event, e.RunnerAcquired | e.LoopResumed):
+            self._add_violation(f"{event.__struct_config__.tag} after the session was {self._over}")
         match event:
-            case e.TaskStarted() | e.UsageNoted() | e.AttemptEnded() | e.Verified() | e.TaskEnded() | e.Recovering():
-                self._task(at, event)
+            case (
+                e.TaskStarted()
+                | e.UsageRecorded()
+                | e.AttemptEnded()
+                | e.TaskVerified()
+                | e.TaskEnded()
+                | e.RecoveryStarted()
+            ):
+                self._check_task_event(at, event)
             case e.GateChecked():
                 self._gates[event.name] = bool(event.passed) or event.name in self._accepted
-            case e.BreakerMoved():
+            case e.BreakerChanged():
                 self._breaker, self._probes = event.after, 0
             case e.QuestionAsked():
                 self._questions[event.question] = event
             case e.QuestionAnswered():
-                self._answered(event)
-            case e.Paused() | e.Stopped():
+                self._check_answer(event)
+            case e.LoopPaused() | e.LoopStopped():
                 self._over = "paused"
-            case e.Resumed():
-                self._resumed()
-            case e.SessionEnded():
-                self._finished(event)
+            case e.LoopResumed():
+                self._reset_after_resume()
+            case e.LoopEnded():
+                self._check_session_end(event)
             case _:
                 pass
 
-    def _task(self, at: float, event: e.Event) -> None:
+    def _check_task_event(self, at: float, event: e.Event) -> None:
         match event:
             case e.TaskStarted():
-                self._started(at, event)
-            case e.UsageNoted():
-                self._spent(at, event)
+                self._check_start(at, event)
+            case e.UsageRecorded():
+                self._check_budgets(at, event)
             case e.AttemptEnded() if event.result in {"failure", "timeout"}:
                 self._failures[event.task] += 1
-            case e.Verified():
-                self._checked(event)
+            case e.TaskVerified():
+                self._record_verification(event)
             case e.TaskEnded():
-                self._ended(event)
-            case e.Recovering():
+                self._check_task_end(event)
+            case e.RecoveryStarted():
                 self._wait[event.task] = at + event.wait_s
             case _:
                 pass
 
-    def _broken(self, what: str) -> None:
+    def _add_violation(self, what: str) -> None:
         self.violations.append(what)
 
-    def _started(self, at: float, event: e.TaskStarted) -> None:
-        task = self._plan.task(event.task)
+    def _check_start(self, at: float, event: e.TaskStarted) -> None:
+        task = self._plan.find_task(event.task)
         self._starts += 1
         if self._status.get(event.task) in {"completed", "skipped", "failed", "deferred"}:
-            self._broken(f"{event.task} was {self._status[event.task]} and began again")
+            self._add_violation(f"{event.task} was {self._status[event.task]} and began again")
         if any(self._status.get(name) != "completed" for name in task.dependencies):
-            self._broken(f"{event.task} began before what it depends on")
+            self._add_violation(f"{event.task} began before what it depends on")
         if self._breaker == "open":
-            self._broken(f"{event.task} began while the breaker was open")
+            self._add_violation(f"{event.task} began while the breaker was open")
         self._probes += self._breaker == "half_open"
         if self._probes > self._plan.circuit_breaker.half_open_max_calls:
-            self._broken("more probes than half-open allows")
+            self._add_violation("more probes than half-open allows")
         if self._starts > self._plan.config.max_iterations:
-            self._broken("more iterations than allowed")
+            self._add_violation("more iterations than allowed")
         if at < self._wait.get(event.task, 0.0) - 0.001:
-            self._broken(f"{event.task} did not wait before it was tried again")
+            self._add_violation(f"{event.task} did not wait before it was tried again")
         if self._keys.setdefault(event.task, event.key) != event.key:
-            self._broken(f"the key of {event.task} changed")
+            self._add_violation(f"the key of {event.task} changed")
         gates = [gate for gate in self._plan.quality_gates if gate.phase is not None and gate.phase < task.phase]
         if any(not self._gates.get(gate.name) for gate in gates):
-            self._broken(f"{event.task} began though a gate was not passed")
+            self._add_violation(f"{event.task} began though a gate was not passed")
         retries = self._plan.config.max_retries if task.max_retries is None else task.max_retries
         more = 1 + (task.delegate is not None) + self._allowed[event.task]  # a delegate may try once more
         if self._failures[event.task] > retries + more and event.mode == "work":
-            self._broken(f"{event.task} was tried more often than allowed")
+            self._add_violation(f"{event.task} was tried more often than allowed")
 
-    def _spent(self, at: float, event: e.UsageNoted) -> None:
+    def _check_budgets(self, at: float, event: e.UsageRecorded) -> None:
         limits = self._plan.budgets
         spent = (
             (limits.calls, self._calls), (limits.tokens, self._tokens), (limits.usd, self._usd),
         )  # fmt: skip
         if any(limit is not None and used >= limit for limit, used in spent):
-            self._broken("a model was called after a budget was used up")
+            self._add_violation("a model was called after a budget was used up")
         self._hour = [each for each in self._hour if each > at - HOUR_S]
         if limits.calls_per_hour and len(self._hour) >= limits.calls_per_hour:
-            self._broken("more calls an hour than allowed")
+            self._add_violation("more calls an hour than allowed")
         self._hour.append(at)
         self._calls += 1
         self._tokens += event.tokens
         self._usd += event.usd or 0.0
 
-    def _checked(self, event: e.Verified) -> None:
+    def _record_verification(self, event: e.TaskVerified) -> None:
         if event.passed:
             self._verified.add(event.task)
         else:
             self._verified.discard(event.task)
             self._failures[event.task] += 1
 
-    def _ended(self, event: e.TaskEnded) -> None:
+    def _check_task_end(self, event: e.TaskEnded) -> None:
         if event.result == "success" and event.task not in self._verified:
-            self._broken(f"{event.task} was completed without verification")
+            self._add_violation(f"{event.task} was completed without verification")
         if self._status.get(event.task) == "completed":
-            self._broken(f"{event.task} ended twice")
+            self._add_violation(f"{event.task} ended twice")
         self._status[event.task] = {"success": "completed", "failure": "failed"}.get(event.result, event.result)
 
-    def _answered(self, event: e.QuestionAnswered) -> None:
+    def _check_answer(self, event: e.QuestionAnswered) -> None:
         asked = self._questions[event.question]
         if event.by == "timeout" and event.answer != asked.safe:
-            self._broken("without an answer something else than the safe choice was taken")
+            self._add_violation("without an answer something else than the safe choice was taken")
         if event.answer == "retry":
             self._allowed[asked.task] += _GIVEN_BY_PERSON
         if asked.about == "gate" and event.answer == "accept":
             self._gates[asked.task] = True
             self._accepted.add(asked.task)
 
-    def _resumed(self) -> None:
+    def _reset_after_resume(self) -> None:
         self._over = ""
         self._breaker = "half_open" if self._breaker == "open" else self._breaker
         self._probes = 0
@@ -153,9 +160,9 @@ class Referee:
                 self._status[task] = "pending"
                 self._allowed[task] += _GIVEN_BY_PERSON
 
-    def _finished(self, event: e.SessionEnded) -> None:
+    def _check_session_end(self, event: e.LoopEnded) -> None:
         self._over = event.status
         whole = all(self._status.get(task.task_id) == "completed" for task in self._plan.tasks)
         passed = all(self._gates.get(gate.name) for gate in self._plan.quality_gates)
         if (event.status == "completed") is not (whole and passed):
-            self._broken(f"the session says {event.status}: tasks whole {whole}, gates passed {passed}")
+            self._add_violation(f"the session says {event.status}: tasks whole {whole}, gates passed {passed}")

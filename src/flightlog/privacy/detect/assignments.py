@@ -10,8 +10,16 @@ import string
 from typing import NamedTuple
 
 from flightlog.privacy.detect import chance, lazily, quotes
-from flightlog.privacy.detect.hits import LOW, MEDIUM, Hit
-from flightlog.privacy.detect.wraps import BARE, LINE_END, NEXT_FIELD, WRAPPED_MAX, joined, unwrapped, with_lone_line
+from flightlog.privacy.detect.hits import LOW, MEDIUM, Candidate
+from flightlog.privacy.detect.wraps import (
+    BARE,
+    LINE_END,
+    NEXT_FIELD,
+    WRAPPED_MAX,
+    extend_with_lone_line,
+    unwrap_lines,
+    unwrap_value,
+)
 
 PASSWORDS = ("passphrase", "password", "passwd", "passw", "pass", "pwd", "psk", "securestring", "mnemonic")
 STRONG = ("secret", "token", "bearer", "credential", "creds", "auth", "key", "crumb", "sig=")
@@ -45,19 +53,19 @@ _FILLERS = (
     "|ssws|digest|bot|header|hex|varchar|byte|var|let|new|env|static|readonly|optional|raw|identified|is|fmt|sprintf|s|base64"
 )
 # Of one character class, or over a few bytes: the standard library is linear here, and quicker to call.
-_TAIL = lazily.quick(rb"[\w.\-]*")
-_MARKS = lazily.quick(rb"[^A-Za-z0-9\x00]+")
-_NUMBER = lazily.quick(rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*")
-_FILLER = lazily.linear(f"(?i)(?:{_FILLERS})\\b".encode())
-_WORD = lazily.quick("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
+_TAIL = lazily.quick_pattern(rb"[\w.\-]*")
+_MARKS = lazily.quick_pattern(rb"[^A-Za-z0-9\x00]+")
+_NUMBER = lazily.quick_pattern(rb"[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+)[ \t]*")
+_FILLER = lazily.linear_pattern(f"(?i)(?:{_FILLERS})\\b".encode())
+_WORD = lazily.quick_pattern("(?i:{})".format("|".join(map(re.escape, sorted(WORDS, key=len, reverse=True)))).encode())
 # Each word for a secret holds one of these.
-_LEAST_WORD = lazily.quick(
+_LEAST_WORD = lazily.quick_pattern(
     b"|".join(re.escape(word.encode()) for word in WORDS if not any(each in word for each in WORDS if each != word))
 )
-_OPERATOR = lazily.quick(rb"[=:>(|,]|<-|\s-\s")
-_MASKED = lazily.quick(rb"[#*.]{3,}\s")
-_OPENED = lazily.quick(rb"(?:[\"'`]|&quot;)\s*$")
-_BORING = lazily.linear(
+_OPERATOR = lazily.quick_pattern(rb"[=:>(|,]|<-|\s-\s")
+_MASKED = lazily.quick_pattern(rb"[#*.]{3,}\s")
+_OPENED = lazily.quick_pattern(rb"(?:[\"'`]|&quot;)\s*$")
+_BORING = lazily.linear_pattern(
     rb"(?i)(?-i:[a-z]p[sS]k)|pub(?:lic)?[_.-]?(?:key|token)|key[_.-]?(?:words?|board|stone|stroke|frame|press|bind|name|file|path|type|len|size"
     rb"|code|s?tore|ring|s\b|map|chain|less|note|noun|down|up\b|left|right|selector|mesh|pair|alias|id\b|vault|tab|ing)"
     rb"|monkeys?\b|monkey[_-]|turkey|hockey|donkey|whiskey|jockey|mickey"
@@ -72,32 +80,32 @@ _BORING = lazily.linear(
     rb"|license.?(?:file|type|url)"
 )
 # It opens something where it is drawn at random, and else is the name of a secret.
-_SECRET_ID = lazily.quick(rb"(?i)secret[_-]id\Z")
+_SECRET_ID = lazily.quick_pattern(rb"(?i)secret[_-]id\Z")
 _NEED_NO_DIGIT = (*(word.encode() for word in PASSWORDS), b"secret")
-_DIGIT = lazily.quick(rb"[0-9]")
+_DIGIT = lazily.quick_pattern(rb"[0-9]")
 # As many as the least length of a key, `_FILLER_MIN`.
-_REPEATED = lazily.quick(rb"([A-Za-z])\1{15}")
-_TYPED = lazily.quick(rb"[0-9!@#$%^&*+=?~-]")
-_HUMPED = lazily.linear(rb"[a-z][A-Z].*[a-z][A-Z]")
-_PROSE = lazily.quick(rb"[A-Za-z]{1,14}[.:!?]?\Z")
+_REPEATED = lazily.quick_pattern(rb"([A-Za-z])\1{15}")
+_TYPED = lazily.quick_pattern(rb"[0-9!@#$%^&*+=?~-]")
+_HUMPED = lazily.linear_pattern(rb"[a-z][A-Z].*[a-z][A-Z]")
+_PROSE = lazily.quick_pattern(rb"[A-Za-z]{1,14}[.:!?]?\Z")
 # Other marks make it another thing than a key; a percent sign only as addresses write it.
-_USER = lazily.quick(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:>])\s*[^\s=]")
+_USER = lazily.quick_pattern(rb"(?i)(?:user|uid|login)[\w ]{0,12}[\"']?\s*(?:=>|[=:>])\s*[^\s=]")
 _USER_REACH = 120
 # In YAML and notes a word alone after `password:` ends its line; types in code are followed by a mark or have humps.
-_LAST_WORD = lazily.quick(rb"[A-Za-z][a-z]{5,30}(?: {0,2}\n|\r|\Z|\0|\"(?:[,}]|\Z))")
+_LAST_WORD = lazily.quick_pattern(rb"[A-Za-z][a-z]{5,30}(?: {0,2}\n|\r|\Z|\0|\"(?:[,}]|\Z))")
 # Types, selectors, variables, pages about passwords.
-_NO_PASSWORD = lazily.quick(
+_NO_PASSWORD = lazily.quick_pattern(
     rb"(?i)^(?:string|str|text|bool(?:ean)?|number|int(?:eger)?|none|null|true|false|undefined|required|optional|any|bytes"
     rb"|object|secretstr|field|varchar|hidden|input|password|passwd)\b|(?-i:^[A-Z0-9_]*(?:PASSW|PWD)[A-Z0-9_]*$)|^!vault\b|^[#.][a-z-]+$|^\$[a-z_]|passw.*/|/.*passw"
 )
-_ALPHABET = lazily.quick(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
-_LATER = lazily.quick(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,400})(?=[\s\"'`<>,;}\])]|\Z)")
+_ALPHABET = lazily.quick_pattern(rb"(?:[A-Za-z0-9_+/=.:-]|%[0-9A-Fa-f]{2})+")
+_LATER = lazily.quick_pattern(rb"(?:[A-Za-z][\w.@-]{1,30}[ \t]+){1,3}([A-Za-z0-9_+/=.-]{8,400})(?=[\s\"'`<>,;}\])]|\Z)")
 _LATER_MAX = 460
-_HASHY = lazily.quick(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
-_NAMED_NEXT = lazily.quick(rb"[\w.-]+ ?[=:]")
+_HASHY = lazily.quick_pattern(rb"(?i)sha|hash|commit|digest|md5|revision|checksum|version")
+_NAMED_NEXT = lazily.quick_pattern(rb"[\w.-]+ ?[=:]")
 # A mere `key` names entries of caches, stores and lists: short ids, paths, and slugs such as `Linux-pip-<hash>`.
 _BARE_KEY_MIN = 16  # ids of lists have 12 or fewer characters
-_SLUG = lazily.quick(
+_SLUG = lazily.quick_pattern(
     rb"[A-Za-z]{2,}[0-9.]*[-/:](?:[A-Za-z0-9._]+[-/:])*[0-9a-f]{32,}|[a-z]{3,}/.*/|/[^/]*\.[a-z]{2,4}$"
 )
 _ASSIGNS = (b"=", b":", b">")
@@ -108,11 +116,11 @@ _SURE_NAMES = (b"secret", b"api", b"access", b"auth", b"private")
 _FILLER_MIN = 16  # the shortest keys of vendors
 _NUMBER_MAX = 20  # digits of the largest number of 64 bits
 _FILLER_LETTERS = 3  # one repeated character, and up to two marks between
-_NOISE = lazily.linear(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
-_HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
+_NOISE = lazily.linear_pattern(rb"[!@#$%^&*()][^!@#$%^&*()]*[!@#$%^&*()].*[!@#$%^&*()]")
+_HEX = lazily.quick_pattern(rb"[0-9a-fA-F]{16,}")
 
 
-class _Value(NamedTuple):
+class _AssignedValue(NamedTuple):
     start: int
     end: int
     text: bytes
@@ -121,12 +129,12 @@ class _Value(NamedTuple):
     told: bool = False
 
 
-def words_in(low: bytes) -> tuple[str, ...]:
+def find_words(low: bytes) -> tuple[str, ...]:
     """Return the words for secrets that stand in a text of small letters."""
     return tuple(word for word in (*WORDS, *_HEADER) if word.encode() in low)
 
 
-def trigger(among: tuple[str, ...] = WORDS) -> str:
+def assignment_pattern(among: tuple[str, ...] = WORDS) -> str:
     """Return a pattern for a word for a secret, of those `among` them, and the beginning of a value after it."""
     words = []
     for word in sorted(set(among) - set(_HEADER), key=len, reverse=True):
@@ -151,7 +159,7 @@ def word_end(view: bytes, start: int) -> int:
     return word.end() if word else 0
 
 
-def holds_word(text: bytes) -> bool:
+def contains_word(text: bytes) -> bool:
     """Say whether a word for a secret stands somewhere in `text`."""
     return _LEAST_WORD.search(text.lower()) is not None
 
@@ -172,7 +180,7 @@ def _may_be_key(view: bytes, end: int) -> bool:
     return _DIGIT.search(view, end, stop) is not None or _REPEATED.search(view, end, stop) is not None
 
 
-def judge(view: bytes, start: int, end: int) -> Hit | None:
+def judge_assignment(view: bytes, start: int, end: int) -> Candidate | None:
     """Return the secret value that the word at `start`:`end` introduces, if it does."""
     word = view[start:end].lower()
     if not word.startswith(_NEED_NO_DIGIT) and not _may_be_key(view, end):
@@ -182,21 +190,21 @@ def judge(view: bytes, start: int, end: int) -> Hit | None:
     if _is_boring(name):
         return None
     high = _gap_end(view, tail)
-    value = _value(view, tail, high, name)
+    value = _find_value(view, tail, high, name)
     if _SECRET_ID.search(name) and not (value and chance.is_uuid(value.text)):
         return None
     if value is not None and not value.quoted and word.decode("latin-1").startswith(PASSWORDS):
-        end, text = with_lone_line(view, value.end, value.text)
+        end, text = extend_with_lone_line(view, value.end, value.text)
         value = value._replace(end=end, text=text)
     if value is not None and word.decode("latin-1").startswith(PASSWORDS):
-        value = value._replace(told=_is_told(view, start, value, name))
-    weight = _weigh(word, name.lower(), value) if value is not None and value.text else 0
+        value = value._replace(told=_is_certain_password(view, start, value, name))
+    weight = _weigh_value(word, name.lower(), value) if value is not None and value.text else 0
     if value is None or not weight:
-        return _later(view, word, tail, high)
-    return Hit(value.start, value.end, _rule(word), value.text, weight)
+        return _find_later_key(view, word, tail, high)
+    return Candidate(value.start, value.end, _rule_for_word(word), value.text, weight)
 
 
-def _later(view: bytes, word: bytes, low: int, high: int) -> Hit | None:
+def _find_later_key(view: bytes, word: bytes, low: int, high: int) -> Candidate | None:
     """Return a key that stands a few words after the mark: `<secret>{vendor kind KEY}`, `token: use KEY`."""
     operator = _OPERATOR.search(view, low, high)
     if operator is None or operator.group() not in (b"=", b":", b">") or word.decode("latin-1") not in STRONG:
@@ -204,11 +212,11 @@ def _later(view: bytes, word: bytes, low: int, high: int) -> Hit | None:
     later = _LATER.match(view, high, high + _LATER_MAX)
     if later is None or _HASHY.search(view, high, later.start(1)):
         return None
-    stop, text = unwrapped(view, *later.span(1))
+    stop, text = unwrap_value(view, *later.span(1))
     if len(text) < 16:
         return None
     random = chance.is_random(text) if not chance.is_uuid(text) else view[later.start() - 1 : later.start()] == b"{"
-    return Hit(later.start(1), stop, _rule(word), text, MEDIUM) if random else None
+    return Candidate(later.start(1), stop, _rule_for_word(word), text, MEDIUM) if random else None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -239,7 +247,7 @@ def _name_before(view: bytes, start: int) -> bytes:
     return before[len(before.rstrip(_NAME_BYTES)) :]
 
 
-def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
+def _find_value(view: bytes, low: int, high: int, name: bytes) -> _AssignedValue | None:
     gap = view[low:high]
     operator = _OPERATOR.search(gap)
     # An empty or masked value, or a list: what follows is something else.
@@ -249,11 +257,11 @@ def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
         return None
     marks = operator.group() if operator else b""
     # Passwords may begin with a mark that the gap took: the value begins after the quote or the blank.
-    opened = quotes.first(view, low, gap, operator.end() if operator else 0)
+    opened = quotes.find_quoted_value(view, low, gap, operator.end() if operator else 0)
     if b"\n" in gap and opened is None and _NAMED_NEXT.match(view, high, high + NAME_MAX):
         return None  # nothing was assigned, and the next line begins with a name of its own
     if opened is not None:
-        return _inside_quotes(view, low + opened[0], opened[1], marks)
+        return _value_in_quotes(view, low + opened[0], opened[1], marks)
     if gap.endswith((b"{", b"[")):
         return None  # a field of a template, or a subscript
     begin = low + len(gap.rstrip(b"$!@#%^&*+/.~-_?")) if gap.rstrip(b"$!@#%^&*+/.~-_?") else high
@@ -262,31 +270,31 @@ def _value(view: bytes, low: int, high: int, name: bytes) -> _Value | None:
         return None
     # In the query of an address the next name ends it.
     query = NEXT_FIELD.search(view, begin, bare.end()) if marks == b"=" or name.endswith(b"=") else None
-    return _unwrapped(view, begin, query.start() if query else bare.end(), marks)
+    return _make_unwrapped_value(view, begin, query.start() if query else bare.end(), marks)
 
 
-def _inside_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _Value | None:
+def _value_in_quotes(view: bytes, start: int, quote: bytes, marks: bytes) -> _AssignedValue | None:
     close = view.find(quote, start, start + _VALUE_MAX)
     line = view.find(b"\n", start, start + _VALUE_MAX)
     if close < 0 and line < 0:
         bare = BARE.match(view, start, start + _VALUE_MAX)
-        return _Value(start, bare.end(), bare.group(), quoted=False, operator=marks) if bare else None
+        return _AssignedValue(start, bare.end(), bare.group(), quoted=False, operator=marks) if bare else None
     if line >= 0 and (close < 0 or line < close):
-        text, back = joined(view, start, WRAPPED_MAX)
+        text, back = unwrap_lines(view, start, WRAPPED_MAX)
         end = text.find(quote)
         whole = text[:end].rstrip(b"\\") if end >= 0 else b""
         end = len(whole)
-        return _Value(start, back(end), whole, quoted=True, operator=marks) if whole.strip() else None
+        return _AssignedValue(start, back(end), whole, quoted=True, operator=marks) if whole.strip() else None
     text = view[start:close].rstrip(b"\\")
-    return _Value(start, start + len(text), text, quoted=True, operator=marks)
+    return _AssignedValue(start, start + len(text), text, quoted=True, operator=marks)
 
 
-def _unwrapped(view: bytes, start: int, end: int, marks: bytes) -> _Value:
-    stop, text = unwrapped(view, start, end)
-    return _Value(start, stop, text, quoted=False, operator=marks)
+def _make_unwrapped_value(view: bytes, start: int, end: int, marks: bytes) -> _AssignedValue:
+    stop, text = unwrap_value(view, start, end)
+    return _AssignedValue(start, stop, text, quoted=False, operator=marks)
 
 
-def _weigh(word: bytes, name: bytes, value: _Value) -> int:
+def _weigh_value(word: bytes, name: bytes, value: _AssignedValue) -> int:
     text = value.text.rstrip(b".")
     # Unquoted, a word and `=` are the next attribute: `name="password" placeholder="…"`.
     attribute = not value.quoted and text.endswith(b"=") and text[:-1].isalpha()
@@ -294,10 +302,10 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
         return 0
     if word.decode("latin-1").startswith(PASSWORDS):
         told = value.operator != b"|" and (word != b"pass" or value.operator in (b"=", b":", b">"))
-        return _typed_by_a_person(text, value) if told and text.lower().rstrip(b":*?") not in name else 0
+        return _weigh_password(text, value) if told and text.lower().rstrip(b":*?") not in name else 0
     if b"secret" in name and b" " not in text and len(text) >= 20 and _NOISE.search(text):
         written = value.quoted or (value.operator in (b"=", b":") and not chance.is_code(text))
-        return MEDIUM if written and chance.entropy(text) >= 3.5 else 0
+        return MEDIUM if written and chance.shannon_entropy(text) >= 3.5 else 0
     if value.operator in _ASSIGNS and not chance.is_code(text):
         text = text.translate(None, _KEY_MARKS)
     listed = name.strip(b"_-.") == b"key" and (len(text) < _BARE_KEY_MIN or _SLUG.search(text))
@@ -306,7 +314,7 @@ def _weigh(word: bytes, name: bytes, value: _Value) -> int:
     return MEDIUM if _is_key(word.decode("latin-1") in STRONG, name, value._replace(text=text)) else 0
 
 
-def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 - a fact about the word
+def _is_key(strong: bool, name: bytes, value: _AssignedValue) -> bool:  # noqa: FBT001 - a fact about the word
     if chance.is_uuid(value.text):
         named = any(mark in name for mark in (b"secret", b"token", b"apikey", b"api_key", b"api-key", b"authoriz"))
         return named and len(set(value.text)) > _FILLER_LETTERS  # the nil UUID stands for none
@@ -317,7 +325,7 @@ def _is_key(strong: bool, name: bytes, value: _Value) -> bool:  # noqa: FBT001 -
     if not strong:
         return len(value.text) >= 16 and value.operator != b"" and chance.is_random(value.text, floor=3.5)
     if _HEX.fullmatch(value.text):
-        return chance.entropy(value.text) >= 2.8
+        return chance.shannon_entropy(value.text) >= 2.8
     return chance.is_random(value.text, floor=3.0 if len(value.text) >= 20 else 2.9)
 
 
@@ -326,24 +334,24 @@ def _is_filler(text: bytes) -> bool:
     return len(text) >= _FILLER_MIN and (text.isdigit() or len(set(text)) <= _FILLER_LETTERS)
 
 
-def _typed_by_a_person(text: bytes, value: _Value) -> int:
+def _weigh_password(text: bytes, value: _AssignedValue) -> int:
     listed = value.operator[:1] in (b"(", b",") and not value.told
     # Names in lists of code have over half of their letter pairs usual, `urllib2` and `category-table` too.
-    mixed = value.quoted and _TYPED.search(text) and chance.wordiness(text) < 0.5
+    mixed = value.quoted and _TYPED.search(text) and chance.english_pair_share(text) < 0.5
     if chance.is_code(text) or _NO_PASSWORD.search(text) or (listed and not mixed):
         return 0
     if value.quoted:
-        return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _sentence(text) else 0
+        return LOW if len(text) >= 5 and text.count(b" ") <= 4 and not _is_sentence(text) else 0
     if value.told and len(text) >= 5:
         return LOW
-    if value.operator == b">" or (value.operator == b"=" and chance.wordiness(text) < 0.5):
+    if value.operator == b">" or (value.operator == b"=" and chance.english_pair_share(text) < 0.5):
         return LOW if (len(text) >= 6 and not _PROSE.match(text[:20])) or _HUMPED.search(text) else 0
     if not value.operator and len(text) < 8:
         return 0
     return LOW if len(text) >= 6 and _TYPED.search(text) and not _PROSE.match(text) else 0
 
 
-def _is_told(view: bytes, start: int, value: _Value, name: bytes) -> bool:
+def _is_certain_password(view: bytes, start: int, value: _AssignedValue, name: bytes) -> bool:
     """Say whether any word after `password` is one: beside a user's name, or in an environment's syntax."""
     if value.quoted:  # the last argument of a call; in lists of names more follow
         return view[value.end : value.end + 4].lstrip(b"\\\"'`")[:1] == b")"
@@ -357,12 +365,12 @@ def _is_told(view: bytes, start: int, value: _Value, name: bytes) -> bool:
     return bool(alone or exported or user)
 
 
-def _sentence(text: bytes) -> bool:
+def _is_sentence(text: bytes) -> bool:
     if text.count(b" ") == 0 or _TYPED.search(text):
         return False
     # Small letters alone are a passphrase, unless grammar holds the words together.
-    return chance.wordiness(text) > 0.5 and (chance.is_prose(text) or not text.replace(b" ", b"").islower())
+    return chance.english_pair_share(text) > 0.5 and (chance.is_prose(text) or not text.replace(b" ", b"").islower())
 
 
-def _rule(word: bytes) -> str:
+def _rule_for_word(word: bytes) -> str:
     return "password" if word.decode("latin-1").startswith(PASSWORDS) else "generic-secret"

@@ -47,11 +47,11 @@ _TELLING_CHARS = 100
 _N_LOG_N = [0.0, *(n * math.log2(n) for n in range(1, _SHORT_MAX + 1))]
 _LETTERS = string.ascii_letters.encode()
 # Where a value comes from, or a mask over it: never the value, whatever name it is assigned to.
-_REFERENCE = lazily.linear(
+_REFERENCE = lazily.linear_pattern(
     rb"(?i)\*\*\*|\.\.\.|<[^>]*>|\$\{|\$\(|\{\{|%\(\w|^%[a-z]|^\$[A-Za-z_]+$|#\{|redacted|undefined|process\.env|environ"
     rb"|getenv|^env[.(\[]|secrets\.|<secret:|<person:"
 )
-_PLACEHOLDER = lazily.linear(
+_PLACEHOLDER = lazily.linear_pattern(
     rb"(?i)example|place.?holder|change.?me|(?-i:your|Your|YOUR)|(?-i:xxxx|XXXX)|dummy|sample|insert"
     rb"|replace.?(?:me|with|this)|not.?a.?real|fake|my.?(?:secret|token|key|pass)|todo|fixme"
     rb"|abcdef123|123456789|00000000|abcdefgh"
@@ -61,25 +61,25 @@ _GRAMMAR = frozenset(
     b" enter new old use set has have can will password passphrase".split()
 )
 # One character class each: the standard library is linear here, and quicker to call.
-_DIGIT_RUN = lazily.quick(rb"[0-9]+")
-_HUMP = lazily.quick(rb"[a-z][A-Z]")
-_UUID = lazily.linear(rb"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
-_CODE = lazily.linear(
+_DIGIT_RUN = lazily.quick_pattern(rb"[0-9]+")
+_HUMP = lazily.quick_pattern(rb"[a-z][A-Z]")
+_UUID = lazily.linear_pattern(rb"(?i)[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_CODE = lazily.linear_pattern(
     rb"^[A-Za-z_$][\w$]*(?:(?:\.|::|->)[A-Za-z_$][\w$]*)+[();,\[\]]*$|[({\[]|^/|^\.{1,2}/|^~/|^[a-z]+://|^[@&*]"
     rb"|^[\w.-]+\.(?:py|js|ts|go|rs|c|h|md|json|ya?ml|toml|txt|html?|css|sh|pem|crt|key|internal|local|com|org|net|io)$"
 )
 # A name of code with a digit among ten letters is not so long.
 _LONG = 40
-_RUN = lazily.quick(rb"[A-Za-z0-9_.-]+")
+_RUN = lazily.quick_pattern(rb"[A-Za-z0-9_.-]+")
 # One key in 64 begins with a slash, as paths do.
-_HEADED = lazily.quick(rb"(?:[a-z]{1,8}\.|/)([A-Za-z0-9_+/=-]{24,200})")
-_GROUPS = lazily.quick(rb"[A-Z0-9]{3,8}(?:-[A-Z0-9]{3,8}){3,7}")
-_DATE = lazily.linear(
+_HEADED = lazily.quick_pattern(rb"(?:[a-z]{1,8}\.|/)([A-Za-z0-9_+/=-]{24,200})")
+_GROUPS = lazily.quick_pattern(rb"[A-Z0-9]{3,8}(?:-[A-Z0-9]{3,8}){3,7}")
+_DATE = lazily.linear_pattern(
     rb"^\d{4}-\d\d-\d\d|^\d+(?:\.\d+)+$|^[v^~<>=]{0,2}\d+\.\d+\.\d+|^(?i:sha(?:1|256|384|512)|md5)[=:-]"
 )
 
 
-def entropy(value: bytes) -> float:
+def shannon_entropy(value: bytes) -> float:
     """Return the Shannon entropy of `value`, in bits per character."""
     size = len(value)
     counts = map(value.count, set(value))
@@ -118,10 +118,10 @@ def is_headed(value: bytes) -> bool:
     headed = _HEADED.fullmatch(value)
     if headed is None or count_digits(headed[1]) * 8 < len(headed[1]):
         return False
-    return wordiness(headed[1]) < 0.45 and is_random(headed[1])
+    return english_pair_share(headed[1]) < 0.45 and is_random(headed[1])
 
 
-def wordiness(value: bytes) -> float:
+def english_pair_share(value: bytes) -> float:
     """Return the share of letter pairs that are usual in English; words have over a half. A part tells enough."""
     pairs = [_USUAL[pair] for pair in itertools.pairwise(value[:_TELLING_CHARS].decode("latin-1")) if pair in _USUAL]
     return sum(pairs) / len(pairs) if pairs else 0.0
@@ -136,7 +136,7 @@ def is_random(value: bytes, *, floor: float = 3.0) -> bool:
     """Return whether `value` looks drawn at random: mixed, dense and not made of words. Counting values do, too."""
     digits = count_digits(value)
     letters = len(value) - len(value.translate(None, _LETTERS))
-    if letters < 2 or entropy(value) < floor or not _has_long_part(value):
+    if letters < 2 or shannon_entropy(value) < floor or not _has_long_part(value):
         return False
     if not _is_mixed(value, digits) or is_reference(value):
         return False
@@ -156,10 +156,10 @@ def _has_long_part(value: bytes) -> bool:
 def _is_mixed(value: bytes, digits: int) -> bool:
     humps = len(_HUMP.findall(value))
     if not digits:
-        return len(value) >= 16 and humps >= 3 and wordiness(value) < 0.45
+        return len(value) >= 16 and humps >= 3 and english_pair_share(value) < 0.45
     # Digits in several places, or a capital every few letters, are rare among names.
     runs = len(_DIGIT_RUN.findall(value))
     if runs >= 4 and digits * 5 >= len(value):
         return True
     most = 0.8 if runs >= 3 or humps >= 5 else 0.62 if digits * 8 > len(value) else 0.55
-    return wordiness(value) < most
+    return english_pair_share(value) < most

@@ -7,8 +7,8 @@ Each syntax begins with a literal that is rare in other text, and has one group,
 from typing import NamedTuple
 
 from flightlog.privacy.detect import chance, lazily
-from flightlog.privacy.detect.hits import LOW, MEDIUM, Hit
-from flightlog.privacy.detect.wraps import LINE_END, is_cut
+from flightlog.privacy.detect.hits import LOW, MEDIUM, Candidate
+from flightlog.privacy.detect.wraps import LINE_END, ends_line
 
 _REACH = 400
 _SHORT = 4
@@ -84,38 +84,38 @@ _FIELD = rf"\btype={_QUOTE}password{_QUOTE}"
 _FOLLOWS = {_SALT: r"\s*,\s*'[^'\x00]{20}"}
 _OPENINGS = (opening + _FOLLOWS.get(rule, "") for rule, opening, _ in _SYNTAXES)
 PATTERN = "|".join(dict.fromkeys([*_OPENINGS, _PIPED, _FIELD])).encode()
-_READERS = tuple((rule, lazily.linear(f"(?:{opening}){rest}".encode())) for rule, opening, rest in _SYNTAXES)
-_OPENING = lazily.linear(PATTERN)
-_PIPED_BEFORE = lazily.linear(rb"[\"']([^\"'\x00]{4,80}?)\\{0,3}[\"']\s*\z")
-_ECHOED_BEFORE = lazily.linear(
+_READERS = tuple((rule, lazily.linear_pattern(f"(?:{opening}){rest}".encode())) for rule, opening, rest in _SYNTAXES)
+_OPENING = lazily.linear_pattern(PATTERN)
+_PIPED_BEFORE = lazily.linear_pattern(rb"[\"']([^\"'\x00]{4,80}?)\\{0,3}[\"']\s*\z")
+_ECHOED_BEFORE = lazily.linear_pattern(
     rb"\b(?:echo|printf)(?: -\w+| '%s(?:\\+n)?')* (?:\\{0,3}[\"'])?([^\"'\x00|\s][^\"'\x00|]{3,80}?)"
     rb"(?:\\{0,3}[\"'])?\s*\|[^|\n\x00]*\z"
 )
-_TYPED = lazily.quick(rb"[0-9!@#$%^&*+]")
-_FIELD_BEFORE = lazily.linear(rb"(?i)\svalue=\\{0,3}[\"']([^\s\"'<>\x00]{4,80}?)\\{0,3}[\"']\s[^<>\x00]*\z")
+_TYPED = lazily.quick_pattern(rb"[0-9!@#$%^&*+]")
+_FIELD_BEFORE = lazily.linear_pattern(rb"(?i)\svalue=\\{0,3}[\"']([^\s\"'<>\x00]{4,80}?)\\{0,3}[\"']\s[^<>\x00]*\z")
 # By what follows the secret; a pipe, its command and the options before the flag fit in 200 bytes.
 _BEFORE = {b"|": _PIPED_BEFORE, b"type=": _FIELD_BEFORE, b"--password": _ECHOED_BEFORE}
 _BEFORE_REACH = 200
-_STAND_IN = lazily.linear(
+_STAND_IN = lazily.linear_pattern(
     rb"(?i)^[$<{%*]|^\[|^x+$|^[0-9]+:[0-9]+$|\{\w+|^(?:passw(?:or)?d|pass|pwd|secret|word|public|private)\W*$"
 )
 
 
 # What prose says of a password: `is required`, `is not set`, `is hashed`.
-_SAID = lazily.quick(
+_SAID = lazily.quick_pattern(
     rb"(?i)(?:not|now|never|always|also|only|being|still|stored|empty|wrong|incorrect|correct|valid|invalid|missing|optional"
     rb"|default|equal|safe|secure|weak|strong|blank|null|none|hidden|secret|known|unknown|longer|shorter|different|unique"
     rb"|temporary|about|their|there|these|those|where|which|given|shown|written|taken|\w*(?:ed|ing|able|ible))\Z"
 )
 
 
-class Command(NamedTuple):
+class SecretCommand(NamedTuple):
     """A command, call or line that holds a secret by its place, and the secret unless something stands in for it."""
 
-    hit: Hit | None
+    hit: Candidate | None
 
 
-def judge(view: bytes, start: int) -> Command | None:
+def judge_command(view: bytes, start: int) -> SecretCommand | None:
     """Return the command, call or line that begins at `start`, if one does."""
     if _OPENING.match(view, start, start + _REACH) is None:
         return None
@@ -123,16 +123,20 @@ def judge(view: bytes, start: int) -> Command | None:
         if view.startswith(mark, start):
             low = max(0, start - _BEFORE_REACH)
             before = reader.search(view[low:start])
-            return Command(_hit(_FLAG, view, low + before.start(1), low + before.end(1)) if before else None)
+            return SecretCommand(
+                _make_command_candidate(_FLAG, view, low + before.start(1), low + before.end(1)) if before else None
+            )
     for rule, reader in _READERS:
         found = reader.match(view, start, start + _REACHES.get(rule, _REACH))
         if found is not None and (rule != _JWK or b"kty" in view[max(0, start - _REACH) : found.end() + _REACH]):
             begin, end = found.span(1)
-            return Command(_hit(rule, view, start if rule == _HASH or begin == end else begin, end))
-    return Command(None)
+            return SecretCommand(
+                _make_command_candidate(rule, view, start if rule == _HASH or begin == end else begin, end)
+            )
+    return SecretCommand(None)
 
 
-def _hit(rule: str, view: bytes, start: int, end: int) -> Hit | None:
+def _make_command_candidate(rule: str, view: bytes, start: int, end: int) -> Candidate | None:
     value = view[start:end]
     if (rule == _SPOKEN and not _is_spoken(value, view[end : end + 2])) or (rule == _PHRASE and chance.is_prose(value)):
         return None
@@ -141,10 +145,10 @@ def _hit(rule: str, view: bytes, start: int, end: int) -> Hit | None:
         return None
     if rule == _SALT and b"phrase" in value:
         return None
-    if len(value) < _SHORT and not is_cut(view, end):
+    if len(value) < _SHORT and not ends_line(view, end):
         return None
     whole = b"".join(value.split()) if b"\n" in value else value
-    return Hit(start, end, rule, whole, LOW if rule in (_FLAG, _CALL, _PHRASE, _SPOKEN) else MEDIUM)
+    return Candidate(start, end, rule, whole, LOW if rule in (_FLAG, _CALL, _PHRASE, _SPOKEN) else MEDIUM)
 
 
 def _is_spoken(value: bytes, after: bytes) -> bool:

@@ -12,50 +12,50 @@ from typing import Any
 import re2
 
 from flightlog.privacy.detect import assignments, chance, forms, lazily, tokens
-from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Hit, holds
-from flightlog.privacy.detect.meter import Judged
-from flightlog.privacy.detect.rules import Rule, rules
-from flightlog.privacy.detect.wraps import is_cut, joined, unwrapped
+from flightlog.privacy.detect.hits import HIGH, LATIN, MEDIUM, Candidate, contains_needle
+from flightlog.privacy.detect.meter import Judgement
+from flightlog.privacy.detect.rules import TokenRule, load_rules
+from flightlog.privacy.detect.wraps import ends_line, unwrap_lines, unwrap_value
 
 _REACH = 48
 _LEAST = 12
 _WIDTH_MAX = 360
 # What judgements cost, in bytes examined: of a word, of a name, and of each form tried beside a name.
 _WORD_LOOK, _NAME_LOOK, _FORM_LOOK = 250, 80, 40
-_HASHY = lazily.linear(
+_HASHY = lazily.linear_pattern(
     rb"(?i)sha-?(?:1|256|384|512)|commit|checksum|digest|integrity|revision|md5|etag|blob|hash|uuid|guid|nonce|trace"
     rb"|(?:^|[\W_])(?:sha|rev|ref|h1)[\W_]"
 )
-_EVIDENCE = lazily.linear(
+_EVIDENCE = lazily.linear_pattern(
     rb"[=>,(|\"'`]|:(?:[^/]|$)|(?i:token|key|secret|pass|pwd|auth|cred|private|access)[\w-]*\s| -u $"
 )
-_SECRETIVE = lazily.linear(rb"(?i)token|key|secret|pass|pwd|auth|cred|api|private|access|login")
+_SECRETIVE = lazily.linear_pattern(rb"(?i)token|key|secret|pass|pwd|auth|cred|api|private|access|login")
 # The name is part of an address, a path or the name of a file: what comes after it needs a reason of its own.
-_LOCATION = lazily.linear(
+_LOCATION = lazily.linear_pattern(
     rb"(?i)[\w-]*(?:/|\.(?:com|org|net|io|dev|co|cloud|app|ai|in|de|eu|uk|fr|jp|cn|ru|us|me|tar|t?gz|zip|whl|jar|deb|rpm)\b)[\w./~+%@-]*"
 )
-_OWNER = lazily.linear(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id")
+_OWNER = lazily.linear_pattern(rb"(?i)(?:device|account|organization|org|user|member)_?(?:uu)?id")
 # Long enough, or cut by the end of a line.
-_VALUE = lazily.quick(
+_VALUE = lazily.quick_pattern(
     rb"[^A-Za-z0-9\x00][A-Za-z0-9_\-+/]{6}(?:[A-Za-z0-9_\-+/:]{%d}|[A-Za-z0-9_\-+/]{0,5}[ \\]{0,2}(?:\r?\n|\\n))"
     % (_LEAST - 6)
 )
-_RUN = lazily.quick(rb"[A-Za-z0-9_\-+/.=:]{6,}")
-_CUT_RUN = lazily.quick(rb"[A-Za-z0-9_\-+/.=:~$!]{2,}")
-_SHORT_HEX = lazily.quick(rb"[0-9a-f]{1,31}")
-_DIGIT = lazily.quick(rb"[0-9]")
-_HUMP = lazily.quick(rb"[a-z][A-Z]")
+_RUN = lazily.quick_pattern(rb"[A-Za-z0-9_\-+/.=:]{6,}")
+_CUT_RUN = lazily.quick_pattern(rb"[A-Za-z0-9_\-+/.=:~$!]{2,}")
+_SHORT_HEX = lazily.quick_pattern(rb"[0-9a-f]{1,31}")
+_DIGIT = lazily.quick_pattern(rb"[0-9]")
+_HUMP = lazily.quick_pattern(rb"[a-z][A-Z]")
 _SECRETIVE_WORDS = "api|app|key|tok|sec|auth|acc|cli|pass|cred|writ|oauth|pers|priv"
 _AFTER_WORD = (
     rf"[ _.-]{{0,2}}(?:{_SECRETIVE_WORDS})| ?[:=] ?(?:\\{{0,7}}[\"'`]|[A-Za-z0-9_-]{{8}})"
     r"| \\{0,7}[\"'`][A-Za-z0-9]|\.[A-Za-z]{2,9}\(\\{0,7}[\"'`]"
 )
-_AFTER = lazily.quick(f"(?i){_AFTER_WORD}".encode())
-_WORDY = lazily.quick(rb"\w")
+_AFTER = lazily.quick_pattern(f"(?i){_AFTER_WORD}".encode())
+_WORDY = lazily.quick_pattern(rb"\w")
 # A shorter name inside a word is that word.
 _LONG_NAME = 5
 _SHORT_NAME = 4  # names of three letters begin names of other vendors
-_LEADING = lazily.quick(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\.[a-z]{2,9}\(|\Z)" % _SECRETIVE_WORDS.encode())
+_LEADING = lazily.quick_pattern(rb"[a-z0-9]+?(?=[ _.-]{0,2}(?:%s)|[ :=]|\.[a-z]{2,9}\(|\Z)" % _SECRETIVE_WORDS.encode())
 # Names that are usual words: only with a word of credentials or a quoted value after them.
 _AMBIGUOUS = """abstract, aha, backlog, bored, box, bubble, canva, chef, circle, cisco, clay, cockroach,
 commodities, copper, createsend, cricket, daily, directus, ditto, enigma, fal, findl, fixer, fleet,
@@ -68,20 +68,20 @@ AMBIGUOUS = frozenset(word.strip() for word in _AMBIGUOUS.split(","))
 _USUAL_FORM = "{hex:32}"
 _ANY_FORMS = ("{uuid}", "{dots:16-300}", "{b64:20-300}==", "{b64:20-300}=", "{b64:20-300}")
 # A word before the value that says it is something else.
-_LABEL = lazily.linear(rb"(?i)(?:name|label|title|region|version|url|uri|host|path|file|dir)[\"'`\]\s]*[:=>]")
-_ASSIGNED = lazily.quick(rb"[\s\"'`]*[:=][\s\"'`=>]*|\s[\"'`]")
+_LABEL = lazily.linear_pattern(rb"(?i)(?:name|label|title|region|version|url|uri|host|path|file|dir)[\"'`\]\s]*[:=>]")
+_ASSIGNED = lazily.quick_pattern(rb"[\s\"'`]*[:=][\s\"'`=>]*|\s[\"'`]")
 
 
 @functools.cache
-def _word(words: tuple[str, ...]) -> Any:
+def _secret_word_pattern(words: tuple[str, ...]) -> Any:
     """Return the pattern of one of the words for a secret and the beginning of a value after it."""
-    return re2.compile(f"(?i){assignments.trigger(words)}".encode(), LATIN)
+    return re2.compile(f"(?i){assignments.assignment_pattern(words)}".encode(), LATIN)
 
 
 @functools.cache
-def _rules_of() -> dict[bytes, tuple[Rule, ...]]:
-    by_name: dict[bytes, tuple[Rule, ...]] = {}
-    for rule in rules():
+def _rules_by_name() -> dict[bytes, tuple[TokenRule, ...]]:
+    by_name: dict[bytes, tuple[TokenRule, ...]] = {}
+    for rule in load_rules():
         for name in rule.near:
             by_name[name.encode()] = (*by_name.get(name.encode(), ()), rule)
     # A longer name of the same vendor (`sumologic`, `sumo`) has the forms of the shorter one.
@@ -93,29 +93,29 @@ def _rules_of() -> dict[bytes, tuple[Rule, ...]]:
 
 
 @functools.cache
-def _sizes() -> tuple[int, ...]:
+def _name_lengths() -> tuple[int, ...]:
     """Return how long the providers' names are, the longest first."""
-    return tuple(sorted({len(name) for name in _rules_of()}, reverse=True))
+    return tuple(sorted({len(name) for name in _rules_by_name()}, reverse=True))
 
 
-def names_in(low: bytes) -> tuple[str, ...]:
+def find_names(low: bytes) -> tuple[str, ...]:
     """Return the providers' names that stand in a text of small letters."""
-    return tuple(name.decode() for name in _rules_of() if holds(low, name))
+    return tuple(name.decode() for name in _rules_by_name() if contains_needle(low, name))
 
 
-def names(among: tuple[str, ...] | None = None) -> str:
+def provider_name_pattern(among: tuple[str, ...] | None = None) -> str:
     """Return a pattern for the providers' names, or for those `among` them."""
-    every = tokens.ordered([name.decode() for name in _rules_of()] if among is None else among)
+    every = tokens.sort_for_pattern([name.decode() for name in _rules_by_name()] if among is None else among)
     plain = (name for name in every if name not in AMBIGUOUS)
     # A short name inside a word is that word.
     made = [(r"\b" if len(name) < _LONG_NAME else "") + re.escape(name) for name in plain]
     words = "|".join(re.escape(name) for name in every if name in AMBIGUOUS)
-    return tokens.either([*made, *([rf"\b(?:{words})(?:{_AFTER_WORD})"] if words else [])])
+    return tokens.join_alternatives([*made, *([rf"\b(?:{words})(?:{_AFTER_WORD})"] if words else [])])
 
 
 def _name_at(data: bytes, start: int) -> bytes | None:
     """Return the provider's name that begins at `start`, in small letters."""
-    known, sizes = _rules_of(), _sizes()
+    known, sizes = _rules_by_name(), _name_lengths()
     low = data[start : start + sizes[0]].lower()
     begins = not start or not _WORDY.match(data, start - 1, start)
     for size in sizes:
@@ -132,13 +132,13 @@ def _name_at(data: bytes, start: int) -> bytes | None:
 
 def name_size(text: bytes) -> int:
     """Return how long the provider's name is that `text` is, or begins with; 0 if it is none."""
-    return len(_known_name(text.lower()) or b"")
+    return len(_match_provider_name(text.lower()) or b"")
 
 
 @functools.lru_cache(maxsize=4096)
-def _known_name(text: bytes) -> bytes | None:
+def _match_provider_name(text: bytes) -> bytes | None:
     """Return the name that `text` is, or begins with where it is a usual word and more must follow."""
-    if text in _rules_of():
+    if text in _rules_by_name():
         return text
     begun = _LEADING.match(text)
     return begun.group() if begun is not None and begun.group().decode() in AMBIGUOUS else None
@@ -154,39 +154,41 @@ def has_value(view: bytes, end: int) -> bool:
 
 
 @functools.cache
-def _bounded(form: str) -> Any:
+def _bounded_form_pattern(form: str) -> Any:
     # Marks that no separator uses make it another, longer value, or a damaged one.
     edge = r"A-Za-z0-9_+?^!@#%*~$-"
-    made = re.sub(r"\[(0-9A-Za-z_\.?)-\]\{(\d+)(,?\d*)\}", _padded, forms.pattern(form))
+    made = re.sub(r"\[(0-9A-Za-z_\.?)-\]\{(\d+)(,?\d*)\}", _allow_equals_signs, forms.form_pattern(form))
     return re2.compile(rf"(?:^|[^{edge}])({made})(?:$|[^=/\\{edge}]|\\[nrt\"'\\])".encode(), LATIN)
 
 
-def _padded(field: re.Match[str]) -> str:
+def _allow_equals_signs(field: re.Match[str]) -> str:
     """Return the field with `=` among its characters, but not first: some alphabets have it."""
     low, high = int(field[2]), field[3]
     more = f",{int(high[1:]) - 1}" if len(high) > 1 else high
     return f"[{field[1]}-][{field[1]}=-]{{{low - 1}{more}}}"
 
 
-def beside_name(window: bytes, start: int) -> Judged:
+def judge_beside_name(window: bytes, start: int) -> Judgement:
     """Return how long the name at `start` is, and what it makes secret."""
     known = _name_at(window, start)
     if known is None:
-        return Judged(1, None, _NAME_LOOK)
+        return Judgement(1, None, _NAME_LOOK)
     end = start + len(known)
     stop = window.find(b"\0", end, end + _WIDTH_MAX)
     text = window[end : stop if stop >= 0 else end + _WIDTH_MAX]
     if not _has_candidate(text):
-        return Judged(len(known), None, _NAME_LOOK)
-    near = _rules_of()[known]
+        return Judgement(len(known), None, _NAME_LOOK)
+    near = _rules_by_name()[known]
     tried = len(_ANY_FORMS) + sum(len(rule.forms) for rule in near)
-    return Judged(len(known), _beside_provider(window, end, text, near), _NAME_LOOK + _FORM_LOOK * tried)
+    return Judgement(len(known), _judge_beside_provider(window, end, text, near), _NAME_LOOK + _FORM_LOOK * tried)
 
 
-def beside_word(window: bytes, start: int) -> Judged:
+def judge_beside_word(window: bytes, start: int) -> Judgement:
     """Return how long the word for a secret at `start` is, and what it makes secret."""
     word = assignments.word_end(window, start)
-    return Judged(max(word - start, 1), assignments.judge(window, start, word) if word else None, _WORD_LOOK)
+    return Judgement(
+        max(word - start, 1), assignments.judge_assignment(window, start, word) if word else None, _WORD_LOOK
+    )
 
 
 def name_end(data: bytes, start: int) -> int:
@@ -195,24 +197,24 @@ def name_end(data: bytes, start: int) -> int:
     return start + len(name) if name else 0
 
 
-def tells(name: bytes) -> bool:
+def is_secret_name(name: bytes) -> bool:
     """Say whether `name` holds a provider's name or a word for a secret, or names a person's account."""
     value = b' = "0a1b2c3d4e5f6g7h8i9j"'
     low = name.lower()
     if any(_name_at(low, at) for at in range(len(low))):
         return True
-    words = assignments.words_in(low)
-    told = (_word(words).search(name + value) if words else None) or _OWNER.search(name)
+    words = assignments.find_words(low)
+    told = (_secret_word_pattern(words).search(name + value) if words else None) or _OWNER.search(name)
     return told is not None
 
 
-def _beside_provider(view: bytes, end: int, text: bytes, near: tuple[Rule, ...]) -> Hit | None:
-    hit = _first(text, near)
+def _judge_beside_provider(view: bytes, end: int, text: bytes, near: tuple[TokenRule, ...]) -> Candidate | None:
+    hit = _first_candidate(text, near)
     if b"\n" in text[: _REACH * 3] and (hit is None or _is_part(text, hit)):
-        whole = _wrapped(view, end, text, near, hit)
+        whole = _find_wrapped_value(view, end, text, near, hit)
         if whole is not None and (hit is None or len(whole.value) > len(hit.value)):
             return whole
-    return _placed(view, hit._replace(start=end + hit.start, end=end + hit.end)) if hit else None
+    return _extend_over_lines(view, hit._replace(start=end + hit.start, end=end + hit.end)) if hit else None
 
 
 def _has_candidate(text: bytes) -> bool:
@@ -230,94 +232,98 @@ def _has_candidate(text: bytes) -> bool:
 
 def _is_path(value: bytes) -> bool:
     """Say whether `value` is of an address or a path: those hold slashes, as some keys do, but words between them."""
-    return b"/" in value and (b"//" in value or chance.wordiness(value) >= 0.5)
+    return b"/" in value and (b"//" in value or chance.english_pair_share(value) >= 0.5)
 
 
-def _placed(view: bytes, hit: Hit) -> Hit:
-    stop, value = unwrapped(view, hit.start, hit.end) if hit.weight == MEDIUM else (hit.end, hit.value)
+def _extend_over_lines(view: bytes, hit: Candidate) -> Candidate:
+    stop, value = unwrap_value(view, hit.start, hit.end) if hit.weight == MEDIUM else (hit.end, hit.value)
     return hit._replace(end=stop, value=value)
 
 
-def _first(text: bytes, near: tuple[Rule, ...]) -> Hit | None:
+def _first_candidate(text: bytes, near: tuple[TokenRule, ...]) -> Candidate | None:
     for rule in near:
         for form in rule.forms or _ANY_FORMS:
-            hit = _shaped(text, form, rule)
+            hit = _find_form(text, form, rule)
             if hit is not None:
                 return hit
     # Many providers hand out more kinds of keys than they write about; this is the most usual.
-    return _shaped(text, _USUAL_FORM, near[0]) or _any(text, near[0])
+    return _find_form(text, _USUAL_FORM, near[0]) or _find_random_value(text, near[0])
 
 
-def _any(text: bytes, rule: Rule) -> Hit | None:
+def _find_random_value(text: bytes, rule: TokenRule) -> Candidate | None:
     """Return what stands beside a provider's name and looks drawn at random, of whatever form."""
     if not rule.forms:
         return None
     for form in _ANY_FORMS:
-        hit = _shaped(text, form, Rule(rule.id, rule.provider))
+        hit = _find_form(text, form, TokenRule(rule.id, rule.provider))
         # A short number in hex is a name of something, unless a word says that it opens something.
         if hit is not None and (not _SHORT_HEX.fullmatch(hit.value) or _SECRETIVE.search(text, 0, hit.start)):
             return hit
     return None
 
 
-def _is_part(text: bytes, hit: Hit) -> bool:
+def _is_part(text: bytes, hit: Candidate) -> bool:
     """Say whether a value begins or ends with its line, and so may be a part of one."""
-    return is_cut(text, hit.end) or text[: hit.start].rstrip(b" \t")[-1:] in (b"\n", b"") or b"\n" in hit.value
+    return ends_line(text, hit.end) or text[: hit.start].rstrip(b" \t")[-1:] in (b"\n", b"") or b"\n" in hit.value
 
 
-def _wrapped(view: bytes, end: int, text: bytes, near: tuple[Rule, ...], part: Hit | None) -> Hit | None:
+def _find_wrapped_value(
+    view: bytes, end: int, text: bytes, near: tuple[TokenRule, ...], part: Candidate | None
+) -> Candidate | None:
     """Return the value that goes on over the end of a line; what stands before it keeps its lines."""
     for run in _CUT_RUN.finditer(text, 0, _REACH + _WIDTH_MAX // 2):
         low = run.start()
         if low > _REACH:
             return None
-        if not is_cut(text, run.end()):
+        if not ends_line(text, run.end()):
             continue
-        rest, back = joined(view, end + low, _WIDTH_MAX)
-        hit = _first(text[:low] + rest, near)
+        rest, back = unwrap_lines(view, end + low, _WIDTH_MAX)
+        hit = _first_candidate(text[:low] + rest, near)
         if hit is None or hit.start < low:
             continue
         known = part is not None and hit.value.endswith(part.value)
         whole = text[:low] + rest
-        if hit.weight != MEDIUM or known or _is_quoted(whole, hit) or _is_halved(text, run, whole, hit):
+        if hit.weight != MEDIUM or known or _is_quoted(whole, hit) or _is_split_value(text, run, whole, hit):
             return hit._replace(start=back(hit.start - low + 1) - 1, end=back(hit.end - low))
     return None
 
 
-def _is_halved(text: bytes, run: Any, whole: bytes, hit: Hit) -> bool:
+def _is_split_value(text: bytes, run: Any, whole: bytes, hit: Candidate) -> bool:
     """Say whether an assigned value goes on in the next line, which holds nothing else and ends a list of no such."""
     begin = run.end() - len(run.group().lstrip(b"=:"))
     if text[:begin].rstrip(b" \"'`")[-1:] not in (b"=", b":") or hit.start != begin:
         return False
     first, second = hit.value[: run.end() - begin], hit.value[run.end() - begin :]
-    alone = whole[hit.end : hit.end + 1] in (b"", b";", b",") or is_cut(whole, hit.end)
+    alone = whole[hit.end : hit.end + 1] in (b"", b";", b",") or ends_line(whole, hit.end)
     third = whole[hit.end :].split(None, 1)[:1]
     return (
         alone
-        and all(len(part) >= 8 and _DIGIT.search(part) and chance.wordiness(part) < 0.6 for part in (first, second))
+        and all(
+            len(part) >= 8 and _DIGIT.search(part) and chance.english_pair_share(part) < 0.6 for part in (first, second)
+        )
         and not (third and len(third[0]) == len(second) and _DIGIT.search(third[0]))
     )
 
 
-def _is_quoted(text: bytes, hit: Hit) -> bool:
+def _is_quoted(text: bytes, hit: Candidate) -> bool:
     before, after = text[hit.start - 1 : hit.start], text[hit.end : hit.end + 4].lstrip(b"\\")[:1]
     return before == after and before in (b'"', b"'", b"`")
 
 
-def _shaped(text: bytes, form: str, rule: Rule) -> Hit | None:
+def _find_form(text: bytes, form: str, rule: TokenRule) -> Candidate | None:
     at = 0
-    while (match := _bounded(form).search(text, at)) is not None:
+    while (match := _bounded_form_pattern(form).search(text, at)) is not None:
         low, high = match.span(1)
         if low > _REACH:
             return None
         gap, value = text[:low], match.group(1)
-        if _fits(gap, value, form, rule):
-            return Hit(low, high, rule.id, value, HIGH if rule.forms else MEDIUM)
+        if _fits_form(gap, value, form, rule):
+            return Candidate(low, high, rule.id, value, HIGH if rule.forms else MEDIUM)
         at = high
     return None
 
 
-def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
+def _fits_form(gap: bytes, value: bytes, form: str, rule: TokenRule) -> bool:
     if (
         gap.endswith((b"/", b"@", b"#", b"\\"))
         or (gap.endswith(b".") and gap[-2:-1].isdigit())
@@ -337,18 +343,18 @@ def _fits(gap: bytes, value: bytes, form: str, rule: Rule) -> bool:
     if not rule.forms:
         drawn = (chance.is_random(value) or chance.is_grouped(value)) and not chance.is_uuid(value)
         return drawn and _LABEL.search(gap) is None
-    return _mixed(value, form) and chance.entropy(value) >= 2.2
+    return _has_mixed_characters(value, form) and chance.shannon_entropy(value) >= 2.2
 
 
-def _is_evident(gap: bytes, form: str, rule: Rule) -> bool:
+def _is_evident(gap: bytes, form: str, rule: TokenRule) -> bool:
     """Say whether a name has to do with what stands after it; a form with marks of its own may follow at once."""
     return _EVIDENCE.search(gap) is not None or bool(rule.forms and gap.isspace() and forms.FIELD.sub("", form))
 
 
-def _mixed(value: bytes, form: str) -> bool:
+def _has_mixed_characters(value: bytes, form: str) -> bool:
     if form.startswith("{digits") or forms.FIELD.sub("", form):
         return True
     digits = chance.count_digits(value)
     if not digits:
-        return len(value) >= 24 and chance.wordiness(value) < 0.5
-    return digits * 8 >= len(value) or chance.wordiness(value) < 0.65
+        return len(value) >= 24 and chance.english_pair_share(value) < 0.5
+    return digits * 8 >= len(value) or chance.english_pair_share(value) < 0.65

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from flightlog.privacy.detect import specials, triggers, views
-from flightlog.privacy.detect.hits import HIGH, PERSON, SECRET, Hit, holds
-from flightlog.privacy.detect.known import Known
-from flightlog.privacy.detect.meter import UNJUDGED, Meter
+from flightlog.privacy.detect.hits import HIGH, PERSON, SECRET, Candidate, contains_needle
+from flightlog.privacy.detect.known import KnownSecrets
+from flightlog.privacy.detect.meter import UNJUDGED, WorkBudget
 
 # How far what begins here may reach, before and after.
 _REACH = {
@@ -32,21 +32,21 @@ _HIDING = (b"\x1b", b"1b[", b"data:", b"\\u00")
 TAG = re.compile(rb"<(?:secret|person):[a-z0-9.-]{1,80}:[0-9a-f]{4,64}>")
 
 
-class Looking(NamedTuple):
+class SearchState(NamedTuple):
     """What is known before, and how much may still be examined."""
 
-    known: Known | None
-    meter: Meter
+    known: KnownSecrets | None
+    meter: WorkBudget
 
 
-class Looked(NamedTuple):
+class SearchOutcome(NamedTuple):
     """What was found, and where something is that only decoding shows for sure."""
 
-    found: "list[Found]"
+    found: "list[Detection]"
     hiding: list[int]
 
 
-class Found(NamedTuple):
+class Detection(NamedTuple):
     """Something private, as spans of the original bytes; more than one where a stream split it."""
 
     spans: tuple[tuple[int, int], ...]
@@ -65,48 +65,54 @@ class Found(NamedTuple):
         """Where it ends."""
         return self.spans[-1][1]
 
-    def moved(self, by: int) -> "Found":
+    def shift_by(self, by: int) -> "Detection":
         """Return the same, `by` bytes further on."""
         spans, rule, kind, weight, value = self
         if len(spans) == 1:
             ((start, end),) = spans
-            return Found(((start + by, end + by),), rule, kind, weight, value)
-        return Found(tuple((start + by, end + by) for start, end in spans), rule, kind, weight, value)
+            return Detection(((start + by, end + by),), rule, kind, weight, value)
+        return Detection(tuple((start + by, end + by) for start, end in spans), rule, kind, weight, value)
 
 
-def find(data: bytes, known: Known | None = None, meter: Meter | None = None) -> list[Found]:
+def find_private_values(
+    data: bytes, known: KnownSecrets | None = None, meter: WorkBudget | None = None
+) -> list[Detection]:
     """Return what is private in `data`, in order and without overlaps."""
-    return look(data, known, meter).found
+    return search_text(data, known, meter).found
 
 
-def look(data: bytes, known: Known | None = None, meter: Meter | None = None) -> Looked:
+def search_text(data: bytes, known: KnownSecrets | None = None, meter: WorkBudget | None = None) -> SearchOutcome:
     """Return what is private in `data`, and where it must be decoded to be sure."""
-    looking = Looking(known, meter or Meter())
+    looking = SearchState(known, meter or WorkBudget())
     data = without_tags(data)
-    known_hits = looking.known.find(data) if looking.known else ()
-    data = views.widened(data)
-    sighted = triggers.sight(data, looking.meter)
+    known_hits = looking.known.find_values(data) if looking.known else ()
+    data = views.decode_escapes_in_place(data)
+    sighted = triggers.scan_triggers(data, looking.meter)
     hits = [*known_hits, *sighted.hits]
-    found = [_found(hit, ((hit.start, hit.end),)) for hit in hits]
-    for group in _grouped(data, _windows(data, sighted.places)):
+    found = [_make_detection(hit, ((hit.start, hit.end),)) for hit in hits]
+    for group in _group_windows(data, _merge_windows(data, sighted.places)):
         starts = list(itertools.accumulate((high - low + 1 for low, high in group), initial=0))
-        for one in _closer(b"\0".join(data[low:high] for low, high in group), looking):
+        for one in _search_window(b"\0".join(data[low:high] for low, high in group), looking):
             at = bisect_right(starts, one.start) - 1
-            found.append(one.moved(group[at][0] - starts[at]))
-    found = [one if one.kind == PERSON else _aligned(data, one) for one in found]
-    return Looked(_settled(found), [place.start for place in sighted.places if place.text.startswith(_HIDING)])
+            found.append(one.shift_by(group[at][0] - starts[at]))
+    found = [one if one.kind == PERSON else _align_to_characters(data, one) for one in found]
+    return SearchOutcome(
+        _resolve_overlaps(found), [place.start for place in sighted.places if place.text.startswith(_HIDING)]
+    )
 
 
 def without_tags(data: bytes) -> bytes:
     """Return `data` with tags blanked out, each offset kept: what stands for a value holds none."""
-    return TAG.sub(_blank, data) if holds(data, b"<secret:") or holds(data, b"<person:") else data
+    return (
+        TAG.sub(_blank_tag, data) if contains_needle(data, b"<secret:") or contains_needle(data, b"<person:") else data
+    )
 
 
-def _blank(tag: re.Match[bytes]) -> bytes:
+def _blank_tag(tag: re.Match[bytes]) -> bytes:
     return bytes(tag.end() - tag.start())
 
 
-def _windows(data: bytes, places: Iterable[triggers.Place]) -> list[tuple[int, int]]:
+def _merge_windows(data: bytes, places: Iterable[triggers.DecodedRegion]) -> list[tuple[int, int]]:
     """Return the stretches around `places` to be read again, each inside one record."""
     made: list[tuple[int, int]] = []
     for place in sorted(places):
@@ -124,7 +130,7 @@ def _windows(data: bytes, places: Iterable[triggers.Place]) -> list[tuple[int, i
     return made
 
 
-def _grouped(data: bytes, windows: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+def _group_windows(data: bytes, windows: Iterable[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
     """Put small stretches together, to be read again in one go; those with events of a stream stay apart."""
     group: list[tuple[int, int]] = []
     size = 0
@@ -141,76 +147,78 @@ def _grouped(data: bytes, windows: Iterable[tuple[int, int]]) -> Iterator[list[t
         yield group
 
 
-def _closer(window: bytes, looking: Looking) -> Iterator[Found]:
+def _search_window(window: bytes, looking: SearchState) -> Iterator[Detection]:
     """Yield what has a syntax of its own, and what shows when the window is read another way."""
-    plain = views.flat(window)
-    for hit in specials.find(plain, looking.meter):
-        yield _found(hit, ((hit.start, hit.end),))
-    for view in itertools.chain(views.others(window), views.base64_texts(plain)):
-        hidden = views.flat(view.data)
+    plain = views.blank_json_escapes(window)
+    for hit in specials.find_structured_secrets(plain, looking.meter):
+        yield _make_detection(hit, ((hit.start, hit.end),))
+    for view in itertools.chain(views.iter_other_views(window), views.iter_base64_views(plain)):
+        hidden = views.blank_json_escapes(view.data)
         if looking.known:
-            yield from (_found(hit, view.spans(hit.start, hit.end)) for hit in looking.known.find(hidden))
-        sighted = triggers.sight(hidden, looking.meter, another=True, persons=view.persons)
-        more = specials.find(hidden, looking.meter, another=True) if sighted.places else ()
+            yield from (
+                _make_detection(hit, view.source_spans(hit.start, hit.end)) for hit in looking.known.find_values(hidden)
+            )
+        sighted = triggers.scan_triggers(hidden, looking.meter, another=True, persons=view.persons)
+        more = specials.find_structured_secrets(hidden, looking.meter, another=True) if sighted.places else ()
         for hit in itertools.chain(sighted.hits, more):
-            yield _found(hit, view.spans(hit.start, hit.end))
+            yield _make_detection(hit, view.source_spans(hit.start, hit.end))
 
 
-def _aligned(data: bytes, one: Found) -> Found:
+def _align_to_characters(data: bytes, one: Detection) -> Detection:
     """Return the same with whole characters: a reach counts bytes, and may end inside one."""
-    spans = tuple((_boundary(data, start, -1), _boundary(data, end, 1)) for start, end in one.spans)
+    spans = tuple((_character_boundary(data, start, -1), _character_boundary(data, end, 1)) for start, end in one.spans)
     return (
         one if spans == one.spans else one._replace(spans=spans, value=b"".join(data[low:high] for low, high in spans))
     )
 
 
-def _boundary(data: bytes, at: int, step: int) -> int:
+def _character_boundary(data: bytes, at: int, step: int) -> int:
     for _ in range(3):  # so many bytes continue a character of UTF-8 at most
         if 0 < at < len(data) and 0x80 <= data[at] < 0xC0:
             at += step
     return at
 
 
-def _found(hit: Hit, spans: tuple[tuple[int, int], ...]) -> Found:
-    return Found(spans, hit.rule, hit.kind, hit.weight, hit.value)
+def _make_detection(hit: Candidate, spans: tuple[tuple[int, int], ...]) -> Detection:
+    return Detection(spans, hit.rule, hit.kind, hit.weight, hit.value)
 
 
-def _settled(found: Iterable[Found]) -> list[Found]:
+def _resolve_overlaps(found: Iterable[Detection]) -> list[Detection]:
     """Keep the surest, then the longest, of those that overlap; a secret outranks a person."""
-    kept: list[Found] = []
-    cluster: list[Found] = []
+    kept: list[Detection] = []
+    cluster: list[Detection] = []
     reach = 0
     for one in sorted(found, key=lambda one: one.start):
         if cluster and one.start >= reach:
-            kept += _best(cluster)
+            kept += _choose_best(cluster)
             cluster = []
         cluster.append(one)
         reach = max(reach, one.end) if len(cluster) > 1 else one.end
-    return sorted(kept + _best(cluster), key=lambda one: one.start)
+    return sorted(kept + _choose_best(cluster), key=lambda one: one.start)
 
 
-def _best(cluster: list[Found]) -> list[Found]:
+def _choose_best(cluster: list[Detection]) -> list[Detection]:
     if len(cluster) < 2:
         return cluster
     if any(one.rule == UNJUDGED for one in cluster):
         whole = cluster[0].start, max(one.end for one in cluster)
         value = b"".join(one.value for one in cluster)
-        return [Found((whole,), UNJUDGED, SECRET, max(one.weight for one in cluster), value)]
-    kept: list[Found] = []
+        return [Detection((whole,), UNJUDGED, SECRET, max(one.weight for one in cluster), value)]
+    kept: list[Detection] = []
     taken: list[tuple[int, int]] = []
-    for one in sorted(cluster, key=_rank):
-        if not any(_overlaps(taken, span) for span in one.spans):
+    for one in sorted(cluster, key=_rank_key):
+        if not any(_overlaps_any(taken, span) for span in one.spans):
             kept.append(one)
             for span in one.spans:
                 insort(taken, span)
     return kept
 
 
-def _rank(one: Found) -> tuple[bool, int, int, int]:
+def _rank_key(one: Detection) -> tuple[bool, int, int, int]:
     # A known value may be a part of a longer secret: what is sure is weighed by its length.
     return one.kind == PERSON, -min(one.weight, HIGH), one.start - one.end, one.start
 
 
-def _overlaps(taken: list[tuple[int, int]], span: tuple[int, int]) -> bool:
+def _overlaps_any(taken: list[tuple[int, int]], span: tuple[int, int]) -> bool:
     at = bisect_left(taken, span)
     return (at < len(taken) and taken[at][0] < span[1]) or (at > 0 and taken[at - 1][1] > span[0])

@@ -45,7 +45,7 @@ _COUNT_MAX = 300
 _OPEN_EXTRA = 6
 
 
-def pattern(form: str) -> str:
+def form_pattern(form: str) -> str:
     """Return the `re2` pattern of `form`, without boundaries."""
     parts, at = [], 0
     for field in FIELD.finditer(form):
@@ -54,31 +54,31 @@ def pattern(form: str) -> str:
     return "".join(parts) + re.escape(form[at:])
 
 
-def head(form: str) -> str:
+def form_head(form: str) -> str:
     """Return the literal text before the first field."""
     field = FIELD.search(form)
     return form[: field.start()] if field else form
 
 
-def draw(seed: str) -> "Random":
+def make_random(seed: str) -> "Random":
     """Return what examples are drawn with."""
     from random import Random  # noqa: PLC0415 - nobody who redacts makes examples
 
     return Random(seed)  # noqa: S311 - examples, not keys
 
 
-def example(form: str, chance: "Random") -> str:
+def make_example(form: str, chance: "Random") -> str:
     """Make a text of this form; fields of two or more kinds of characters hold both letters and digits."""
     return FIELD.sub(lambda field: _field_example(field, chance), form)
 
 
-def shortened(form: str, chance: "Random") -> str:
+def make_short_example(form: str, chance: "Random") -> str:
     """Make a text that is near this form but too short to be of it."""
     fields = list(FIELD.finditer(form))
     last = max(fields, key=lambda field: int(field["low"] or 0))
     low = int(last["low"] or 36)
     cut = form[: last.start()] + "{" + f"{last['name'] if last['low'] else 'hex'}:{max(low // 3, 1)}" + "}"
-    return example(cut, chance)
+    return make_example(cut, chance)
 
 
 def _field_pattern(field: re.Match[str]) -> str:
@@ -87,13 +87,13 @@ def _field_pattern(field: re.Match[str]) -> str:
     low = int(field["low"])
     members = f"[{CLASSES[field['name']]}]"
     if not field["open"]:
-        return _repeat(members, low)
+        return _repeat_pattern(members, low)
     if not field["high"]:
-        return f"{_repeat(members, low)}{members}*"
+        return f"{_repeat_pattern(members, low)}{members}*"
     return f"{members}{{{low},{min(int(field['high']), _COUNT_MAX)}}}"
 
 
-def _repeat(members: str, count: int) -> str:
+def _repeat_pattern(members: str, count: int) -> str:
     whole, rest = divmod(count, _COUNT_MAX)
     return f"{members}{{{_COUNT_MAX}}}" * whole + (f"{members}{{{rest}}}" if rest else "")
 
@@ -104,7 +104,7 @@ def _field_example(field: re.Match[str], chance: "Random") -> str:
         return "-".join((digits[:8], digits[8:12], "4" + digits[13:16], "a" + digits[17:20], digits[20:]))
     low = int(field["low"])
     count = low + (chance.randrange(_OPEN_EXTRA) if field["open"] and not field["high"] else 0)
-    members = _members(CLASSES[field["name"]])
+    members = _expand_character_class(CLASSES[field["name"]])
     while True:
         text = "".join(chance.choices(members, k=count))
         mixed = any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
@@ -113,7 +113,7 @@ def _field_example(field: re.Match[str], chance: "Random") -> str:
             return text
 
 
-def _members(spec: str) -> str:
+def _expand_character_class(spec: str) -> str:
     found, at = [], 0
     while at < len(spec):
         if spec[at + 1 : at + 2] == "-" and at + 2 < len(spec):

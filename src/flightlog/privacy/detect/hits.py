@@ -25,12 +25,12 @@ _OVERLAP = 512
 where: Callable[[bytes, bytes, int], int] = sz.find
 
 
-def holds(data: bytes, needle: bytes) -> bool:
+def contains_needle(data: bytes, needle: bytes) -> bool:
     """Say whether `needle` stands in `data`."""
     return where(data, needle, 0) >= 0
 
 
-def search(pattern: Any, data: bytes, at: int, vain: int = 0) -> Any:
+def search_in_stretches(pattern: Any, data: bytes, at: int, vain: int = 0) -> Any:
     """Return the next match from `at` on, looked for in stretches.
 
     What could be the beginning of a long match is followed to its end before a short one inside
@@ -49,7 +49,7 @@ def search(pattern: Any, data: bytes, at: int, vain: int = 0) -> Any:
             at, width = found.start(), 4 * max(_STRETCH, limit - found.start())
 
 
-class Hit(NamedTuple):
+class Candidate(NamedTuple):
     """One suspected value in a view, `value` as it reads there."""
 
     start: int

@@ -18,7 +18,7 @@ from urllib.parse import quote, quote_plus
 import re2
 
 from flightlog.privacy.detect import chance, lazily, views
-from flightlog.privacy.detect.hits import HIGH, LATIN, PERSON, SECRET, Hit
+from flightlog.privacy.detect.hits import HIGH, LATIN, PERSON, SECRET, Candidate
 
 VALUE_CHARS_MIN = 6
 _NAME_LETTERS_MIN = 6
@@ -54,7 +54,7 @@ _BASE64_MIN = 8
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/_-=")
 _WORD = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_")
 # What ends with a letter or digit and yet is no part of the word after it.
-_ESCAPE_BEFORE = lazily.quick(rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\[[0-9;]{0,12}m)\Z")
+_ESCAPE_BEFORE = lazily.quick_pattern(rb"(?:\\[nrtbf]|%[0-9A-Fa-f]{2}|\\u[0-9A-Fa-f]{4}|\[[0-9;]{0,12}m)\Z")
 _LINE_END = rb"[ \t]*\\?(?:\\{1,4}r)?(?:\\{1,4}n|\r?\n)"
 _TAB = rb"(?:[ \t]|\\{1,4}t)"
 _MARGIN = (
@@ -67,12 +67,12 @@ _ESCAPES = (
 )
 # A margin is no part of a value, unless the value goes on with what looks like one: both are tried.
 _REWRITTEN = (
-    lazily.linear(_LINE_END + _MARGIN + rb"|" + _ESCAPES),
-    lazily.linear(_LINE_END + _TAB + rb"*|" + _ESCAPES),
+    lazily.linear_pattern(_LINE_END + _MARGIN + rb"|" + _ESCAPES),
+    lazily.linear_pattern(_LINE_END + _TAB + rb"*|" + _ESCAPES),
 )
 
 
-class _Value(NamedTuple):
+class _KnownValue(NamedTuple):
     """What a tag says of a value, as first recognized, and whether it counts as a whole word only."""
 
     kind: str
@@ -80,7 +80,7 @@ class _Value(NamedTuple):
     whole_words: bool = False
 
 
-class _Way(NamedTuple):
+class _Spelling(NamedTuple):
     """One way a value is written; base64 has characters around it that hold a part of the value."""
 
     value: bytes
@@ -89,17 +89,17 @@ class _Way(NamedTuple):
     whole_words: bool = False
 
 
-class _Part(NamedTuple):
+class _AutomatonPart(NamedTuple):
     """A part of the automaton: for each anchor, where in which length of text it lies."""
 
     values: tuple[bytes, ...]
-    ways: dict[bytes, _Way]
+    ways: dict[bytes, _Spelling]
     pattern: Any
     places: dict[bytes, set[tuple[int, int]]]
     widths: tuple[int, ...]
 
 
-class Known:
+class KnownSecrets:
     """The known values of one document, ready to be searched; more may be added at any time."""
 
     def __init__(self, values: Iterable[str] = (), names: Iterable[str] = ()) -> None:
@@ -109,14 +109,14 @@ class Known:
         identity positions: `bo@` at a prompt, `uid=1000(bo)`, the owner in `ls -l`, after `whoami`.
         """
         fixed = [value.encode("utf-8", "surrogatepass") for value in values if is_usable(value)]
-        self._values = {value: _Value(SECRET, _RULE, reach_of(value) is True) for value in fixed}
+        self._values = {value: _KnownValue(SECRET, _RULE, requires_whole_word(value) is True) for value in fixed}
         named = {name.encode("utf-8", "surrogatepass") for name in names}
-        telling = {name for name in named if _is_telling_name(name)}
-        self._values |= {name: _Value(PERSON, _NAME_RULE, whole_words=True) for name in telling}
-        self._fixed = list(self._compiled(list(self._values)))
-        others = b"|".join(map(_literal, sorted(named - telling)))
+        telling = {name for name in named if _is_distinctive_name(name)}
+        self._values |= {name: _KnownValue(PERSON, _NAME_RULE, whole_words=True) for name in telling}
+        self._fixed = list(self._compile_parts(list(self._values)))
+        others = b"|".join(map(_literal_pattern, sorted(named - telling)))
         self._positions = re2.compile(_POSITIONS.replace(b"NAME", others), LATIN) if others else None
-        self._parts: list[_Part] = []
+        self._parts: list[_AutomatonPart] = []
         self._pending: list[bytes] = []
         self.growth = 0
 
@@ -128,51 +128,51 @@ class Known:
         """Say whether `value` is one of those."""
         return value.encode("utf-8", "surrogatepass") in self._values
 
-    def learn(self, value: bytes, kind: str, rule: str) -> tuple[str, str]:
+    def learn_value(self, value: bytes, kind: str, rule: str) -> tuple[str, str]:
         """Remember a value recognized in the document, unless it is an ordinary word; return what its tag says."""
         known = self._values.get(value)
         if known is not None:
             return known.kind, known.rule
-        whole_words = reach_of(value, kind)
+        whole_words = requires_whole_word(value, kind)
         if whole_words is not None:
-            self._values[value] = _Value(kind, rule, whole_words)
+            self._values[value] = _KnownValue(kind, rule, whole_words)
             self._pending.append(value)
             self.growth += 1
         return kind, rule
 
-    def forget(self) -> None:
+    def forget_learned(self) -> None:
         """Forget the values that were learned: another document begins."""
         self.growth += len(self._values) > sum(len(part.values) for part in self._fixed)
         self._keep_last(0)
 
     def is_in(self, data: bytes) -> bool:
         """Say whether a known value stands in `data`."""
-        return next(self.find(data), None) is not None
+        return next(self.find_values(data), None) is not None
 
-    def hide(self, data: bytes, mark: bytes) -> bytes:
+    def hide_values(self, data: bytes, mark: bytes) -> bytes:
         """Return `data` with `mark` in place of each known value."""
         parts, at = [], 0
-        for hit in sorted(self.find(data), key=lambda hit: (hit.start, -hit.end)):
+        for hit in sorted(self.find_values(data), key=lambda hit: (hit.start, -hit.end)):
             if hit.start >= at:
                 parts += [data[at : hit.start], mark]
             at = max(at, hit.end)
         return b"".join([*parts, data[at:]])
 
-    def find(self, view: bytes) -> Iterator[Hit]:
+    def find_values(self, view: bytes) -> Iterator[Candidate]:
         """Yield each place where a known value stands; places may overlap."""
         if self._pending:
-            self._compile()
+            self._compile_pending()
         if self._positions is not None:
             for found in self._positions.finditer(view):
                 start, end = found.span(found.lastindex)
-                yield Hit(start, end, _NAME_RULE, view[start:end], HIGH, PERSON)
+                yield Candidate(start, end, _NAME_RULE, view[start:end], HIGH, PERSON)
         missed: list[tuple[int, int]] = []
         for part in (*self._fixed, *self._parts):
-            yield from self._exact(view, part, missed)
+            yield from self._find_exact(view, part, missed)
         if missed:
-            yield from self._rewritten(view, missed)
+            yield from self._find_rewritten(view, missed)
 
-    def _compile(self) -> None:
+    def _compile_pending(self) -> None:
         """Compile what was added; small parts are put together, so that few are searched and few compiled often."""
         self._keep_last(REMEMBERED_MAX)
         values = self._pending
@@ -181,7 +181,7 @@ class Known:
             if len(self._parts[-1].places) > _PART_ANCHORS_MAX // 2:
                 break
             values = [*self._parts.pop().values, *values]
-        self._parts += self._compiled(values)
+        self._parts += self._compile_parts(values)
 
     def _keep_last(self, count: int) -> None:
         """Forget what was learned before the last `count` values, but for a part of the automaton that has both."""
@@ -196,30 +196,32 @@ class Known:
                 del self._values[value]
             self._pending = self._pending[left - count :]
 
-    def _compiled(self, values: list[bytes]) -> Iterator[_Part]:
-        ways: dict[bytes, _Way] = {}
+    def _compile_parts(self, values: list[bytes]) -> Iterator[_AutomatonPart]:
+        ways: dict[bytes, _Spelling] = {}
         places: dict[bytes, set[tuple[int, int]]] = {}
         first = 0
         for last, value in enumerate(values, 1):
-            for way, meaning in _ways(value, whole_words=self._values[value].whole_words):
+            for way, meaning in _iter_spellings(value, whole_words=self._values[value].whole_words):
                 ways.setdefault(way, meaning)
-                for offset, width in _anchors(way):
+                for offset, width in _list_anchors(way):
                     places.setdefault(way[offset : offset + width], set()).add((offset, len(way)))
             if len(places) >= _PART_ANCHORS_MAX or last == len(values):
                 # The shorter of two anchors that begin alike is found, and the longer looked up.
                 ordered = sorted(sorted(places), key=len)
-                pattern = re2.compile(b"|".join(map(_literal, ordered)), _AUTOMATON)
-                yield _Part(tuple(values[first:last]), ways, pattern, places, tuple(sorted(set(map(len, ordered)))))
+                pattern = re2.compile(b"|".join(map(_literal_pattern, ordered)), _AUTOMATON)
+                yield _AutomatonPart(
+                    tuple(values[first:last]), ways, pattern, places, tuple(sorted(set(map(len, ordered))))
+                )
                 ways, places, first = {}, {}, last
 
-    def _exact(self, view: bytes, part: _Part, missed: list[tuple[int, int]]) -> Iterator[Hit]:
+    def _find_exact(self, view: bytes, part: _AutomatonPart, missed: list[tuple[int, int]]) -> Iterator[Candidate]:
         """Yield where a value stands as one of its ways; note around which other anchors it may be cut or escaped."""
         at, search, places = 0, part.pattern.search, part.places
         while (found := search(view, at)) is not None:
             start = found.start()
             at = start + 1
             longest = 0
-            best: Hit | None = None
+            best: Candidate | None = None
             for width in part.widths:
                 for offset, size in places.get(view[start : start + width], ()):
                     low = start - offset
@@ -228,23 +230,23 @@ class Known:
                     if way is None or (way.whole_words and not _is_word(view, low, low + size)):
                         continue
                     if best is None or size > best.end - best.start:
-                        best = self._hit(view, way, low, low + size)
+                        best = self._make_candidate(view, way, low, low + size)
             if best is not None:
                 yield best
                 at = max(at, best.end)
             else:
                 missed.append((start, longest))
 
-    def _hit(self, view: bytes, way: _Way, start: int, end: int) -> Hit:
+    def _make_candidate(self, view: bytes, way: _Spelling, start: int, end: int) -> Candidate:
         low, high = max(0, start - way.before), min(len(view), end + way.after)
         while start > low and view[start - 1] in _BASE64:
             start -= 1
         while end < high and view[end] in _BASE64:
             end += 1
         known = self._values[way.value]
-        return Hit(start, end, known.rule, way.value, HIGH + 1, known.kind)
+        return Candidate(start, end, known.rule, way.value, HIGH + 1, known.kind)
 
-    def _rewritten(self, view: bytes, missed: list[tuple[int, int]]) -> Iterator[Hit]:
+    def _find_rewritten(self, view: bytes, missed: list[tuple[int, int]]) -> Iterator[Candidate]:
         """Yield the values that show once escapes are decoded and line ends taken out, around anchors."""
         windows: list[tuple[int, int]] = []
         for start, size in sorted(missed)[: _MISSED_MIN + len(view) // _MISSED_EVERY]:
@@ -256,14 +258,14 @@ class Known:
                 windows.append((low, high))
         for low, high in windows:
             for pattern in _REWRITTEN:
-                other = views.reread(view[low:high], pattern, _meaning)
+                other = views.replace_with_meaning(view[low:high], pattern, _decode_escape)
                 for part in (*self._fixed, *self._parts):
-                    for hit in self._exact(other.data, part, []):
-                        ((start, end),) = other.spans(hit.start, hit.end)
+                    for hit in self._find_exact(other.data, part, []):
+                        ((start, end),) = other.source_spans(hit.start, hit.end)
                         yield hit._replace(start=low + start, end=low + end)
 
 
-def reach_of(value: bytes, kind: str = SECRET) -> bool | None:
+def requires_whole_word(value: bytes, kind: str = SECRET) -> bool | None:
     """Return whether a recognized value counts as a whole word only; None if it counts only where it was recognized.
 
     A password may be an ordinary word. Taking each `production` out of a document because one
@@ -278,7 +280,7 @@ def reach_of(value: bytes, kind: str = SECRET) -> bool | None:
         return True
     letters = value.translate(None, b"_-. ")
     # Letters alone are a word or words, unless capitals come where no word has them.
-    cased = letters.islower() or letters.isupper() or letters.istitle() or chance.wordiness(value) >= 0.55
+    cased = letters.islower() or letters.isupper() or letters.istitle() or chance.english_pair_share(value) >= 0.55
     if value.isdigit() or (letters.isalpha() and cased):
         # A name such as `config.token` was taken for its value.
         return None if size < _PLAIN_MIN or chance.is_code(value) else True
@@ -290,7 +292,7 @@ def is_usable(value: str) -> bool:
     return len(value) >= VALUE_CHARS_MIN and value.lower() not in _HARMLESS and not value.isspace()
 
 
-def _is_telling_name(name: bytes) -> bool:
+def _is_distinctive_name(name: bytes) -> bool:
     letters = sum(chr(byte).isalpha() for byte in name)
     return b"@" in name or (letters >= _NAME_LETTERS_MIN and name.lower() not in _COMMON)
 
@@ -304,7 +306,7 @@ def _is_word(view: bytes, start: int, end: int) -> bool:
     return _ESCAPE_BEFORE.search(view, max(0, start - 16), start) is not None
 
 
-def _anchors(way: bytes) -> list[tuple[int, int]]:
+def _list_anchors(way: bytes) -> list[tuple[int, int]]:
     """Return places in `way` by which it is searched: where they begin, and how wide they are.
 
     Letters and digits are written alike everywhere. Both ends have a place, so that a value
@@ -314,27 +316,27 @@ def _anchors(way: bytes) -> list[tuple[int, int]]:
     last, half = len(way) - width, max(1, len(way) // 2 - width + 1)
     middle = range(_ANCHOR_STEP, min(last - _ANCHOR_STEP, _ANCHOR_STEP * _ANCHORS_MAX), _ANCHOR_STEP)
     stretches = [range(half), range(last, last - half, -1), *(range(low, low + _ANCHOR_STEP) for low in middle)]
-    return [(offset, width) for offset in {_anchor(way, stretch, width) for stretch in stretches}]
+    return [(offset, width) for offset in {_choose_anchor(way, stretch, width) for stretch in stretches}]
 
 
-def _anchor(way: bytes, offsets: range, width: int) -> int:
+def _choose_anchor(way: bytes, offsets: range, width: int) -> int:
     plain = -1
     for offset in offsets:
         text = way[offset : offset + width]
         if text.isalnum():
-            if _is_telling(text):
+            if _is_distinctive(text):
                 return offset
             plain = offset if plain < 0 else plain
     return plain if plain >= 0 else offsets[0]
 
 
-def _is_telling(text: bytes) -> bool:
+def _is_distinctive(text: bytes) -> bool:
     # A word such as `github` would be an anchor in each line, a repetition at each place of a hostile text.
     word = text.isalpha() and (text.islower() or text[1:].islower() or text.isupper())
     return not word and not text.isdigit() and len(set(text)) > 3
 
 
-def _meaning(written: bytes) -> bytes:
+def _decode_escape(written: bytes) -> bytes:
     """Return the character an escape stands for; nothing for a line end or a color."""
     if written[:1] == b"%":
         return bytes((int(written[1:], 16),))
@@ -346,16 +348,16 @@ def _meaning(written: bytes) -> bytes:
     return text if len(text) == 1 and text in b"\"'/`" and written != text else b""
 
 
-def _literal(way: bytes) -> bytes:
+def _literal_pattern(way: bytes) -> bytes:
     return b"".join(
         b"\\x%02x" % byte if not (48 <= byte <= 57 or 65 <= byte <= 90 or 97 <= byte <= 122) else bytes((byte,))
         for byte in way
     )
 
 
-def _ways(value: bytes, *, whole_words: bool) -> Iterator[tuple[bytes, _Way]]:
+def _iter_spellings(value: bytes, *, whole_words: bool) -> Iterator[tuple[bytes, _Spelling]]:
     """Yield how plain text, JSON, HTML, addresses and base64 write `value`."""
-    plain = _Way(value, whole_words=whole_words)
+    plain = _Spelling(value, whole_words=whole_words)
     yield value, plain
     if not value.isalnum():
         text = value.decode("utf-8", "surrogateescape")
@@ -373,7 +375,7 @@ def _ways(value: bytes, *, whole_words: bool) -> Iterator[tuple[bytes, _Way]]:
         core = whole[first : len(whole) - rest]
         if len(core) >= _BASE64_MIN:
             for coded in {core, core.replace(b"+", b"-").replace(b"/", b"_")}:
-                yield coded, _Way(value, first, rest)
+                yield coded, _Spelling(value, first, rest)
 
 
 # Words that passwords, users and machines share with ordinary text.

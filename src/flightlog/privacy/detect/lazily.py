@@ -11,7 +11,7 @@ import re2
 from flightlog.privacy.detect.hits import LATIN
 
 
-class _Pattern:
+class _LazyPattern:
     """A pattern that is not compiled yet; from its first use on, its methods are those of the compiled one."""
 
     def __init__(self, compile_: Any, *what: Any) -> None:
@@ -24,11 +24,11 @@ class _Pattern:
         return getattr(made, name)
 
 
-def linear(pattern: bytes) -> Any:
+def linear_pattern(pattern: bytes) -> Any:
     """Return a pattern whose time is linear in the text, whatever the text."""
-    return _Pattern(re2.compile, pattern, LATIN)
+    return _LazyPattern(re2.compile, pattern, LATIN)
 
 
-def quick(pattern: bytes) -> Any:
+def quick_pattern(pattern: bytes) -> Any:
     """Return a pattern that is quicker to call, for bounded stretches or one class of characters."""
-    return _Pattern(re.compile, pattern)
+    return _LazyPattern(re.compile, pattern)

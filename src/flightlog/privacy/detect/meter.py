@@ -8,7 +8,7 @@ What was weighed once is remembered, so that looking again at the same words cos
 
 from typing import NamedTuple
 
-from flightlog.privacy.detect.hits import LOW, Hit
+from flightlog.privacy.detect.hits import LOW, Candidate
 
 UNJUDGED = "unjudged"
 _CREDIT_MAX = 384 << 10
@@ -19,18 +19,18 @@ DEBT_MAX = 1_000
 _PLAIN, _ANOTHER = 0.75, 0.3
 
 
-class Judged(NamedTuple):
+class Judgement(NamedTuple):
     """What came of a judgement: how much of the text it is about, what is private in it, and what it cost."""
 
     length: int
-    hit: Hit | None
+    hit: Candidate | None
     cost: int
 
 
-Memory = dict[tuple[object, int, bytes], Judged]
+Memory = dict[tuple[object, int, bytes], Judgement]
 
 
-class Meter:
+class WorkBudget:
     """Credit that grows with the place in the text and is spent by looks at it."""
 
     def __init__(self, memory: Memory | None = None) -> None:
@@ -42,18 +42,18 @@ class Meter:
         self.spent = 0
         self.granted: float = _CREDIT_MAX
 
-    def begin(self, *, another: bool = False) -> None:
+    def reset(self, *, another: bool = False) -> None:
         """Go back to the beginning: another search, or `another` reading of the text."""
         self._at = 0
         self._rate = _ANOTHER if another else _PLAIN
 
-    def unjudged(self, view: bytes, start: int) -> Hit:
+    def unjudged_rest(self, view: bytes, start: int) -> Candidate:
         """Return the rest of the record from `start` on, to be taken out as it is."""
         stop = view.find(b"\0", start)
         end = stop if stop >= 0 else len(view)
-        return Hit(start, end, UNJUDGED, view[start:end], LOW)
+        return Candidate(start, end, UNJUDGED, view[start:end], LOW)
 
-    def affords(self, at: int, cost: int) -> bool:
+    def try_spend(self, at: int, cost: int) -> bool:
         """Say whether `cost` more bytes may be examined at `at`, and count them."""
         if at > self._at:
             more = (at - self._at) * self._rate
@@ -71,11 +71,11 @@ class Meter:
         self._credit -= cost
         self.spent += cost
 
-    def remembered(self, key: tuple[object, int, bytes]) -> Judged | None:
+    def recall_judgment(self, key: tuple[object, int, bytes]) -> Judgement | None:
         """Return what was judged before of the same words."""
         return self._memory.get(key)
 
-    def remember(self, key: tuple[object, int, bytes], judged: Judged) -> None:
+    def store_judgment(self, key: tuple[object, int, bytes], judged: Judgement) -> None:
         """Keep what was judged; what is kept has a bound."""
         if len(self._memory) >= _REMEMBERED_MAX:
             self._memory.clear()

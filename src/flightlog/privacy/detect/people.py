@@ -8,7 +8,7 @@ import functools
 import ipaddress
 
 from flightlog.privacy.detect import lazily
-from flightlog.privacy.detect.hits import HIGH, MEDIUM, PERSON, Hit, where
+from flightlog.privacy.detect.hits import HIGH, MEDIUM, PERSON, Candidate, where
 
 HOME = "home-path"
 LOOK = 90
@@ -33,68 +33,74 @@ _AFTER_HOME = _AFTER_SLUG | {bytes((byte,)) for byte in b"ABCDEFGHIJKLMNOPQRSTUV
 _RESERVED = ((b"example", b"com"), (b"example", b"net"), (b"example", b"org"))
 _RESERVED_TOP = frozenset(b"example test invalid localhost".split())
 # Four numbers after such words are a version or the number of a section; 20 bytes hold the word and its marks.
-_COUNTED = lazily.linear(
+_COUNTED = lazily.linear_pattern(
     rb"(?i)(?:version|\bver|release|section|sect|chapter|clause|appendix|\bsec|\bv|\xc2\xa7)[\"'(:=. ]{0,4}$"
     rb"|[a-z_]/$|[^0-9]-$"
 )
 _COUNTED_REACH = 20
 # The commands of SVG path data, with numbers that share their dots: `c.5.3.2.1`.
-_DRAWN = lazily.linear(rb"(?i)(?:^|[^a-z])[mlhvcsqta] ?[-.0-9][-., 0-9]*$|\.$")
-_PACKAGED = lazily.quick(rb"\.(?:[0-9]|(?:jar|tar|t?gz|zip|whl|deb|rpm|exe|msi|dll|so|nupkg)\b)")
+_DRAWN = lazily.linear_pattern(rb"(?i)(?:^|[^a-z])[mlhvcsqta] ?[-.0-9][-., 0-9]*$|\.$")
+_PACKAGED = lazily.quick_pattern(rb"\.(?:[0-9]|(?:jar|tar|t?gz|zip|whl|deb|rpm|exe|msi|dll|so|nupkg)\b)")
 # One in 4,000 public addresses has only such small numbers; most section numbers have no others.
 _SMALL = 32
-_ADDRESSED = lazily.linear(
+_ADDRESSED = lazily.linear_pattern(
     rb"(?i)(?:://|@|\b(?:ip|host|server|addr(?:ess)?|ssh|ping|peer|from|to|client|dns)\b\W{0,4})$"
 )
 # Luhn's digit lets every tenth number pass: groups of four or a word near it must say that it is a card.
-_CARD_WORDS = lazily.linear(rb"(?i)card|visa|amex|american express|discover|credit|debit|\bpan\b|\bcc\b|payment")
+_CARD_WORDS = lazily.linear_pattern(
+    rb"(?i)card|visa|amex|american express|discover|credit|debit|\bpan\b|\bcc\b|payment"
+)
 _CARD_REACH = 40
-_IMPORTED = lazily.linear(rb"(?i)(?:\b(?:import|from|package|module|require|include|use|using)\b[ (\"']*)$")
+_IMPORTED = lazily.linear_pattern(rb"(?i)(?:\b(?:import|from|package|module|require|include|use|using)\b[ (\"']*)$")
 _FUNCTION_BOXES = frozenset(b"noreply no-reply git donotreply".split())
 _DOCUMENT_NET = ipaddress.ip_network("2001:db8::/32")
 _DOUBLED = bytes.maketrans(b"0123456789", b"0246813579")  # twice a digit, its own digits added up
 _WELL_KNOWN = (b"8.8.8.8", b"8.8.4.4", b"1.1.1.1", b"1.0.0.1")
 
 
-def judge(text: bytes, start: int, view: bytes) -> Hit | None:
+def judge_personal_value(text: bytes, start: int, view: bytes) -> Candidate | None:
     """Return what at `start` points at a person or a machine, if it does."""
     if b"@" in text:
-        return _email(text, start, view)
+        return _judge_email(text, start, view)
     if text[:1] in b"/-" or b"Users" in text[:12]:
-        return _home(text, start, view)
+        return _judge_home_path(text, start, view)
     if text[:1] in b"+(":
-        return _phone(text, start, view)
+        return _judge_phone_number(text, start, view)
     if text[:2].isupper() and text[:2].isalpha():
-        return _hit(text, start, "iban") if _is_iban(text) else None
+        return _make_person_candidate(text, start, "iban") if _is_iban(text) else None
     if b"." in text and text.replace(b".", b"").isdigit():
-        return _ip(text, start, view) if text.count(b".") == 3 else None
-    return _number_or_name(text, start, view)
+        return _judge_ip_address(text, start, view) if text.count(b".") == 3 else None
+    return _judge_number_or_name(text, start, view)
 
 
-def _ip(text: bytes, start: int, view: bytes) -> Hit | None:
+def _judge_ip_address(text: bytes, start: int, view: bytes) -> Candidate | None:
     before = view[max(0, start - _COUNTED_REACH) : start]
     if _COUNTED.search(before) or _DRAWN.search(before) or _PACKAGED.match(view, start + len(text)):
         return None
     if max(map(int, text.split(b"."))) < _SMALL and not _ADDRESSED.search(before):
         return None
-    return _hit(text, start, "ip") if _is_public(text) else None
+    return _make_person_candidate(text, start, "ip") if _is_public(text) else None
 
 
-def _phone(text: bytes, start: int, view: bytes) -> Hit | None:
+def _judge_phone_number(text: bytes, start: int, view: bytes) -> Candidate | None:
     digits = sum(48 <= byte <= 57 for byte in text)
     alone = not start or view[start - 1] in b" \n\t\"':=,>(["
-    return _hit(text, start, "phone", MEDIUM) if alone and 9 <= digits <= 15 else None
+    return _make_person_candidate(text, start, "phone", MEDIUM) if alone and 9 <= digits <= 15 else None
 
 
-def _number_or_name(text: bytes, start: int, view: bytes) -> Hit | None:
+def _judge_number_or_name(text: bytes, start: int, view: bytes) -> Candidate | None:
     digits = text.replace(b" ", b"").replace(b"-", b"")
     if digits.isdigit():
-        return _number(text, digits, start, view)
+        return _judge_number(text, digits, start, view)
     if b":" in text and not text[:4].isalpha():
-        return _hit(text, start, "ip", MEDIUM) if _is_public(text) else None
+        return _make_person_candidate(text, start, "ip", MEDIUM) if _is_public(text) else None
     if text.endswith((b".internal", b".corp", b".lan", b".intranet", b".ts.net")):
-        return _hit(text, start, "host", MEDIUM) if _is_host(text, start, view) else None
-    return _hit(text, start, "device-id") if text.startswith(b"user_") else _account(text, start)
+        return _make_person_candidate(text, start, "host", MEDIUM) if _is_host(text, start, view) else None
+    return (
+        _make_person_candidate(text, start, "device-id")
+        if text.startswith(b"user_")
+        else _judge_account_id(text, start)
+    )
 
 
 def _is_host(text: bytes, start: int, view: bytes) -> bool:
@@ -108,30 +114,30 @@ def _is_host(text: bytes, start: int, view: bytes) -> bool:
     return numbered or _ADDRESSED.search(before) is not None
 
 
-def _number(text: bytes, digits: bytes, start: int, view: bytes) -> Hit | None:
+def _judge_number(text: bytes, digits: bytes, start: int, view: bytes) -> Candidate | None:
     before = view[max(0, start - 30) : start].lower()
     if len(text) == 12 and text.count(b"-") == 2:
         spoken = b"call" in before or b"phone" in before or b"tel" in before
-        return _hit(text, start, "phone", MEDIUM) if spoken else None
+        return _make_person_candidate(text, start, "phone", MEDIUM) if spoken else None
     if len(text) == 11 and text.count(b"-") == 2:
-        return _hit(text, start, "ssn", MEDIUM) if b"ssn" in before or b"social" in before else None
+        return _make_person_candidate(text, start, "ssn", MEDIUM) if b"ssn" in before or b"social" in before else None
     named = len(digits) < len(text) or _CARD_WORDS.search(view, max(0, start - _CARD_REACH), start)
-    return _hit(text, start, "card") if named and before[-1:] != b"." and _is_card(digits) else None
+    return _make_person_candidate(text, start, "card") if named and before[-1:] != b"." and _is_card(digits) else None
 
 
-def _account(text: bytes, start: int) -> Hit | None:
+def _judge_account_id(text: bytes, start: int) -> Candidate | None:
     value = text[max(text.rfind(mark) for mark in (b'"', b"'", b":", b" ", b"=", b"\\")) + 1 :]
     if len(value) not in (32, 36, 64):
         return None
     rule = "device-id" if b"device" in text.lower() or len(value) == 64 else "account-id"
-    return _hit(value, start + len(text) - len(value), rule)
+    return _make_person_candidate(value, start + len(text) - len(value), rule)
 
 
-def _email(text: bytes, start: int, view: bytes) -> Hit | None:
+def _judge_email(text: bytes, start: int, view: bytes) -> Candidate | None:
     box, _, host = text.rpartition(b"@")
     host = host.lower()
     if host.replace(b".", b"").isdigit() and host.count(b".") == 3:
-        return _ip(host, start + len(box) + 1, view)
+        return _judge_ip_address(host, start + len(box) + 1, view)
     if b"." not in host or not host.rsplit(b".", 1)[1].isalpha() or host.endswith((b".local", b".py", b".js", b".ts")):
         return None
     labels = tuple(host.split(b"."))
@@ -144,21 +150,21 @@ def _email(text: bytes, start: int, view: bytes) -> Hit | None:
         return None
     if view[start + len(text) : start + len(text) + 1] == b"/" or host.split(b".")[0].isdigit():
         return None  # a package and its version, or an address with a user
-    return _hit(text, start, "email")
+    return _make_person_candidate(text, start, "email")
 
 
-def _home(text: bytes, start: int, view: bytes) -> Hit | None:
+def _judge_home_path(text: bytes, start: int, view: bytes) -> Candidate | None:
     # A path inside an address or another directory is none.
-    known = text[:1] not in b"/-" or _begins(text[:1], view[max(0, start - 2) : start])
-    return _hit(text, start, HOME) if known else None
+    known = text[:1] not in b"/-" or _begins_path(text[:1], view[max(0, start - 2) : start])
+    return _make_person_candidate(text, start, HOME) if known else None
 
 
-def nobodys(path: bytes) -> bytes:
+def anonymous_home(path: bytes) -> bytes:
     """Return what a home directory is called instead."""
     return b"-~" if path[:1] == b"-" else b"~"
 
 
-def without_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
+def strip_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
     """Return `data` with a home directory met before renamed, just where it would be found."""
     first, bounds, usual = (b"-", _AFTER_SLUG, b"/") if path[:1] == b"-" else (b"/", _AFTER_HOME, b'"')
     parts: list[bytes] = []
@@ -166,16 +172,16 @@ def without_owner(data: bytes, path: bytes, name: bytes = b"") -> bytes:
     while start >= 0:
         end = start + len(path)
         # Nearly all stand after the usual mark.
-        begins = data[start - 1 : start] == usual or _begins(first, data[max(0, start - 2) : start])
+        begins = data[start - 1 : start] == usual or _begins_path(first, data[max(0, start - 2) : start])
         if begins and data[end : end + 1] not in bounds:
             parts.append(data[at:start])
             at = end
         start = where(data, path, end)
     parts.append(data[at:])
-    return (name or nobodys(path)).join(parts)
+    return (name or anonymous_home(path)).join(parts)
 
 
-def _begins(first: bytes, before: bytes) -> bool:
+def _begins_path(first: bytes, before: bytes) -> bool:
     if first == b"-":
         return before[-1:] in _BEFORE_SLUG
     return before in (b"\\n", b"\\t") or not (before[-1:].isalnum() or before[-1:] in _INSIDE_PATH)
@@ -226,5 +232,5 @@ def _is_iban(text: bytes) -> bool:
     return int("".join(str(int(c, 36)) for c in plain[4:] + plain[:4])) % 97 == 1
 
 
-def _hit(text: bytes, start: int, rule: str, weight: int = HIGH) -> Hit:
-    return Hit(start, start + len(text), rule, text, weight, PERSON)
+def _make_person_candidate(text: bytes, start: int, rule: str, weight: int = HIGH) -> Candidate:
+    return Candidate(start, start + len(text), rule, text, weight, PERSON)

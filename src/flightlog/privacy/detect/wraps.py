@@ -14,9 +14,9 @@ _LINE_MAX = 2_000
 _RAGGED = 8
 _BLANK = b" \t"
 # Tried at the beginning of a line alone, over a few bytes.
-_NUMBER = lazily.quick(rb"[ \t]*[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+|[:|] ?| {2,})")
-_SIGN = lazily.quick(rb"[ \t]*[+-] ?")
-_QUOTE = lazily.quick(rb"[ \t]*[>|] ?")
+_NUMBER = lazily.quick_pattern(rb"[ \t]*[0-9]{1,6}(?:\t|(?:\xe2\x86\x92)+|[:|] ?| {2,})")
+_SIGN = lazily.quick_pattern(rb"[ \t]*[+-] ?")
+_QUOTE = lazily.quick_pattern(rb"[ \t]*[>|] ?")
 _LEADS = {b"+": _SIGN, b"-": _SIGN, b">": _QUOTE, b"|": _QUOTE}
 _LEAD_MAX = 12
 _ENDS = (b"\n", b"\r", b"\\")
@@ -25,32 +25,32 @@ _ENDS = (b"\n", b"\r", b"\\")
 LINE_END = r"\\{0,2}(?:\\r)?(?:\\n|\r?\n)"
 
 # A bare value, and in the query of an address the next name, which ends it.
-BARE = lazily.quick(rb"[^\s\"'`<>,;\x00\\)\]}]+")
-NEXT_FIELD = lazily.quick(rb"&(?:amp;)?[\w.\[\]-]{1,40}=")
+BARE = lazily.quick_pattern(rb"[^\s\"'`<>,;\x00\\)\]}]+")
+NEXT_FIELD = lazily.quick_pattern(rb"&(?:amp;)?[\w.\[\]-]{1,40}=")
 # The next line begins with a run of a value, not with a name and its own value.
-_NEXT_LINE = lazily.linear(
+_NEXT_LINE = lazily.linear_pattern(
     rb"\\?[ \t]*\r?\n[ \t]*(?:[0-9]{1,6}\t[ \t]*)?[+>|-]?[ \t]*[A-Za-z0-9_+/.~-]+(?:=*$|=*[^A-Za-z0-9_+/.~:=-])"
 )
 _LINE_ENDS = (b"", b"\n", b"\r", b'"', b"'", b"`", b";", b",", b"<", b"\\", b"\0", b"&", b"}")
-_HEX_WHOLE = lazily.quick(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
-_HEX_LINE = lazily.quick(rb"\s+[0-9a-fA-F]{16}")
-_MIXED = lazily.quick(rb"[a-z].*[A-Z]|[A-Z].*[a-z]|[0-9].*[a-zA-Z].*[0-9]")
-_LONE = lazily.quick(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
+_HEX_WHOLE = lazily.quick_pattern(rb"(?:[0-9a-fA-F]{32}){1,4}|[0-9a-fA-F]{40}")
+_HEX_LINE = lazily.quick_pattern(rb"\s+[0-9a-fA-F]{16}")
+_MIXED = lazily.quick_pattern(rb"[a-z].*[A-Z]|[A-Z].*[a-z]|[0-9].*[a-zA-Z].*[0-9]")
+_LONE = lazily.quick_pattern(rb"\\?[ \t]*\r?\n[ \t]*([^\s=:;,\"'<>()\[\]{}\\]{2,40})(?=[ \t\r\n\"'<;\\\x00]|\Z)")
 _NETRC = frozenset(b"default machine login account macdef".split())
 WRAPPED_MAX = 300
-_MARKED = lazily.quick(rb"[0-9#!@%^*]")
-_DENSE_HEX = lazily.quick(rb"[0-9a-fA-F]{16,}")
+_MARKED = lazily.quick_pattern(rb"[0-9#!@%^*]")
+_DENSE_HEX = lazily.quick_pattern(rb"[0-9a-fA-F]{16,}")
 _LONE_MAX = 80  # a line of a terminal
 
 Back = Callable[[int], int]
 
 
-def joined(view: bytes, start: int, width: int) -> tuple[bytes, Back]:
+def unwrap_lines(view: bytes, start: int, width: int) -> tuple[bytes, Back]:
     """Return the `width` bytes from `start` with line ends taken out, and the way back to offsets of `view`."""
     stop = view.find(b"\0", start, start + width)
     lines = view[start : stop if stop >= 0 else start + width].split(b"\n")
     parts, ends, cuts, at = [], [0], [0], 0
-    for part, gone in _pieces(view, start, lines):
+    for part, gone in _iter_unwrapped_lines(view, start, lines):
         parts.append(part)
         at += len(part)
         ends.append(at)
@@ -63,16 +63,16 @@ def joined(view: bytes, start: int, width: int) -> tuple[bytes, Back]:
     return b"".join(parts), back
 
 
-def is_cut(view: bytes, end: int) -> bool:
+def ends_line(view: bytes, end: int) -> bool:
     """Say whether what ends at `end` ends with its line."""
     return view[end : end + 6].lstrip(b" \t")[:1] in _ENDS
 
 
-def joined_around(view: bytes, at: int, before: int, width: int) -> tuple[bytes, Back, int]:
+def unwrap_around(view: bytes, at: int, before: int, width: int) -> tuple[bytes, Back, int]:
     """Return the same for a stretch that begins up to `before` bytes earlier, and where in it `at` is."""
     low = max(0, at - before)
     low = max(low, view.rfind(b"\0", low, at) + 1)
-    text, back = joined(view, low, at - low + width)
+    text, back = unwrap_lines(view, low, at - low + width)
     first = 0
     last = len(text)
     while first < last:  # the first place in the text that comes from `at` or after it
@@ -84,13 +84,13 @@ def joined_around(view: bytes, at: int, before: int, width: int) -> tuple[bytes,
     return text, back, first
 
 
-def _pieces(view: bytes, start: int, lines: list[bytes]) -> Iterator[tuple[bytes, int]]:
+def _iter_unwrapped_lines(view: bytes, start: int, lines: list[bytes]) -> Iterator[tuple[bytes, int]]:
     """Yield what is left of each line, and how many bytes are gone between it and the next."""
     if len(lines) == 1:
         yield lines[0], 0
         return
     begin = view.rfind(b"\n", max(0, start - _LINE_MAX), start) + 1
-    lead = _lead(view, begin)
+    lead = _line_lead_pattern(view, begin)
     width = 0
     skip = 0
     for index, line in enumerate(lines[:-1]):
@@ -102,41 +102,41 @@ def _pieces(view: bytes, start: int, lines: list[bytes]) -> Iterator[tuple[bytes
             yield b"\n".join([line[skip:], *lines[index + 1 :]]), 0
             return
         width = width or len(whole) + start - begin
-        after = _skip(lines[index + 1], lead)
+        after = _lead_length(lines[index + 1], lead)
         yield whole, len(line) - skip - len(whole) + 1 + after
         skip = after
     yield lines[-1][skip:], 0
 
 
-def _lead(view: bytes, begin: int) -> Any:
+def _line_lead_pattern(view: bytes, begin: int) -> Any:
     """Return what stands before the line that begins at `begin`, and so perhaps before the lines after it."""
     if _NUMBER.match(view, begin, begin + _LEAD_MAX):
         return _NUMBER
     return _LEADS.get(view[begin : begin + 1])
 
 
-def _skip(line: bytes, lead: Any) -> int:
+def _lead_length(line: bytes, lead: Any) -> int:
     """Return how much at the beginning of `line` is not of the text."""
     marks = lead.match(line, 0, _LEAD_MAX + _RAGGED) if lead else None
     at = marks.end() if marks else 0
     return at + len(line) - at - len(line[at:].lstrip(_BLANK))
 
 
-def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
+def unwrap_value(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     """Return where the bare value at `start`:`end` ends and how it reads if the next lines go on with it."""
     plain = view[start:end]
-    if not is_cut(view, end) or len(plain) < 2 or _NEXT_LINE.match(view, end, end + 160) is None:
+    if not ends_line(view, end) or len(plain) < 2 or _NEXT_LINE.match(view, end, end + 160) is None:
         return end, plain
     if chance.is_code(plain) or chance.is_reference(plain):
         return end, plain
-    text, back = joined(view, start, WRAPPED_MAX)
+    text, back = unwrap_lines(view, start, WRAPPED_MAX)
     longer = BARE.match(text).group()
     query = NEXT_FIELD.search(longer)
     longer = longer[: query.start()] if query and query.start() > len(plain) else longer
     stop, extra = back(len(longer)), longer[len(plain) :]
     # The next line goes on with the value only if it holds nothing else.
     after = view[stop : stop + 1]
-    after = b"\n" if after == b" " and is_cut(view, stop) else after  # blanks stand where JSON wrote a line end
+    after = b"\n" if after == b" " and ends_line(view, stop) else after  # blanks stand where JSON wrote a line end
     ends = (
         after in _LINE_ENDS
         or view[stop : stop + 3] == b" --"
@@ -151,7 +151,7 @@ def unwrapped(view: bytes, start: int, end: int) -> tuple[int, bytes]:
     ):
         return stop, longer
     digits = chance.count_digits(extra)
-    more = len(extra) < 4 or digits * 8 >= len(extra) or chance.wordiness(extra) < 0.62
+    more = len(extra) < 4 or digits * 8 >= len(extra) or chance.english_pair_share(extra) < 0.62
     return (stop, longer) if alone and more and chance.is_random(longer) else (end, plain)
 
 
@@ -165,7 +165,7 @@ def _is_half(view: bytes, stop: int, plain: bytes, extra: bytes) -> bool:
     return len(plain) == len(extra) and _HEX_LINE.match(view, stop, stop + len(plain) + 8) is None
 
 
-def with_lone_line(view: bytes, end: int, text: bytes) -> tuple[int, bytes]:
+def extend_with_lone_line(view: bytes, end: int, text: bytes) -> tuple[int, bytes]:
     """Return where the typed value ends and how it reads with the next line, if that is one word without a mark."""
     lone = _LONE.match(view, end, end + _LONE_MAX) if len(text) >= 2 else None
     if lone is None or lone[1].lower() in _NETRC:

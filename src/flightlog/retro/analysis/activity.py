@@ -6,7 +6,7 @@ from datetime import UTC, datetime, tzinfo
 
 from msgspec import Struct
 
-from flightlog.retro.digest import Digest
+from flightlog.retro.digest import ConversationDigest
 
 DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
@@ -24,7 +24,7 @@ class Activity(Struct, frozen=True):
         return [[self.hours.get(f"{day}-{hour}", 0) for hour in range(24)] for day in range(7)]
 
 
-def activity(digests: Iterable[Digest], zone: tzinfo) -> Activity:
+def count_activity(digests: Iterable[ConversationDigest], zone: tzinfo) -> Activity:
     """Count every prompt with a time."""
     days: Counter[str] = Counter()
     hours: Counter[str] = Counter()

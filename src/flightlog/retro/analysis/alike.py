@@ -16,7 +16,7 @@ BUCKET_MAX = 40
 _COMMON_MIN, _COMMON_PART = 50, 0.01
 
 
-def groups(texts: Iterable[Iterable[str]], threshold: float, least_words: int = 2) -> list[list[int]]:
+def group_similar(texts: Iterable[Iterable[str]], threshold: float, least_words: int = 2) -> list[list[int]]:
     """Return groups of two and more texts whose words overlap by `threshold`, in order of their first."""
     import numpy as np  # noqa: PLC0415 - a tenth of a second, and not every command compares
 
@@ -28,24 +28,26 @@ def groups(texts: Iterable[Iterable[str]], threshold: float, least_words: int = 
     weights = np.log(1 + len(told) / np.maximum(counts, 1))
     parent = list(range(len(told)))
     starts = np.cumsum([0, *(len(told[number]) for number in numbers)])
-    for one, other in _candidates(flat, starts, weights, counts, threshold) if numbers else ():
+    for one, other in _candidate_pairs(flat, starts, weights, counts, threshold) if numbers else ():
         left, right = numbers[one], numbers[other]
-        if _root(parent, left) != _root(parent, right) and _same(told[left], told[right], weights, threshold):
-            first, second = sorted((_root(parent, left), _root(parent, right)))
+        if _find_root(parent, left) != _find_root(parent, right) and _are_similar(
+            told[left], told[right], weights, threshold
+        ):
+            first, second = sorted((_find_root(parent, left), _find_root(parent, right)))
             parent[second] = first
     found: dict[int, list[int]] = defaultdict(list)
     for number in range(len(told)):
-        found[_root(parent, number)].append(number)
+        found[_find_root(parent, number)].append(number)
     return [group for _, group in sorted(found.items(), key=lambda pair: pair[1][0]) if len(group) > 1]
 
 
-def overlap(one: frozenset[str], other: frozenset[str]) -> float:
+def word_overlap(one: frozenset[str], other: frozenset[str]) -> float:
     """Shared words over all words."""
     shared = len(one & other)
     return shared / (len(one) + len(other) - shared) if shared else 0.0
 
 
-def _candidates(flat: Any, starts: Any, weights: Any, counts: Any, threshold: float) -> Iterable[tuple[int, int]]:
+def _candidate_pairs(flat: Any, starts: Any, weights: Any, counts: Any, threshold: float) -> Iterable[tuple[int, int]]:
     """Yield pairs worth comparing: texts that fall into one bucket, each with the few before it."""
     import numpy as np  # noqa: PLC0415 - as above
 
@@ -67,15 +69,15 @@ def _candidates(flat: Any, starts: Any, weights: Any, counts: Any, threshold: fl
                 break
             one, other = order[place + apart], order[place]
             # A text much longer than another cannot share enough with it.
-            near = _within(sizes[one], sizes[other], threshold) & _within(totals[one], totals[other], threshold)
+            near = _is_within(sizes[one], sizes[other], threshold) & _is_within(totals[one], totals[other], threshold)
             yield from zip(one[near].tolist(), other[near].tolist(), strict=True)
 
 
-def _within(one: Any, other: Any, threshold: float) -> Any:
+def _is_within(one: Any, other: Any, threshold: float) -> Any:
     return (one >= threshold * other) & (other >= threshold * one)
 
 
-def _same(one: "array[int]", other: "array[int]", weights: Any, threshold: float) -> bool:
+def _are_similar(one: "array[int]", other: "array[int]", weights: Any, threshold: float) -> bool:
     """Whether two texts share enough words, both by number and with rare ones counting more.
 
     A name tells two questions apart, a phrase does not.
@@ -87,7 +89,7 @@ def _same(one: "array[int]", other: "array[int]", weights: Any, threshold: float
     return bool(common >= threshold * (weights[list(one)].sum() + weights[list(other)].sum() - common))
 
 
-def _root(parent: list[int], number: int) -> int:
+def _find_root(parent: list[int], number: int) -> int:
     while parent[number] != number:
         parent[number] = parent[parent[number]]
         number = parent[number]

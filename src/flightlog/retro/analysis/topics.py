@@ -11,8 +11,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from flightlog.retro.analysis.words import content_words, spoken
-from flightlog.retro.digest import Digest
+from flightlog.retro.analysis.words import content_words, words_by_stem
+from flightlog.retro.digest import ConversationDigest
 
 SAMPLE_MAX = 1500
 LEARN_MAX = 8000
@@ -34,7 +34,7 @@ class Topic(Struct, frozen=True):
     cohesion: float
 
 
-def words_of(digest: Digest) -> list[str]:
+def words_of(digest: ConversationDigest) -> list[str]:
     """Return the words a conversation's topic is told by."""
     words = content_words(digest.title)
     for prompt in digest.prompts:
@@ -44,27 +44,27 @@ def words_of(digest: Digest) -> list[str]:
     return words[:WORDS_MAX]
 
 
-def topics(digests: Sequence[Digest]) -> list[Topic]:
+def find_topics(digests: Sequence[ConversationDigest]) -> list[Topic]:
     """Return the topics of these conversations, largest first."""
-    found = _vectors(digests) if len(digests) >= LEAST else None
+    found = _vectorize_digests(digests) if len(digests) >= LEAST else None
     if found is None:
         return []
     told, vectors, weights, names = found
-    labels = _clustered(vectors, [digests[number].id for number in told])
-    return [_named(topic, digests) for topic in _told(labels, told, vectors, weights, names)]
+    labels = _cluster_vectors(vectors, [digests[number].id for number in told])
+    return [_label_topic(topic, digests) for topic in _build_topics(labels, told, vectors, weights, names)]
 
 
-def _named(topic: Topic, digests: Sequence[Digest]) -> Topic:
+def _label_topic(topic: Topic, digests: Sequence[ConversationDigest]) -> Topic:
     """Write the label in words as they were said, not in stems."""
     said: dict[str, str] = {}
     for number in reversed(topic.typical):
         for prompt in digests[number].prompts:
-            said |= spoken(prompt.text)
-        said |= spoken(digests[number].title)
+            said |= words_by_stem(prompt.text)
+        said |= words_by_stem(digests[number].title)
     return replace(topic, label=", ".join(said.get(each, each) for each in topic.label.split(", ")))
 
 
-def _vectors(digests: Sequence[Digest]) -> tuple[list[int], Any, Any, Any] | None:
+def _vectorize_digests(digests: Sequence[ConversationDigest]) -> tuple[list[int], Any, Any, Any] | None:
     """Return which conversations say something, each as a short vector and as its words' weights, and the words."""
     import numpy as np  # noqa: PLC0415 - two seconds of imports
     from sklearn.decomposition import TruncatedSVD  # noqa: PLC0415
@@ -84,31 +84,31 @@ def _vectors(digests: Sequence[Digest]) -> tuple[list[int], Any, Any, Any] | Non
     size = min(_DIMENSIONS, weights.shape[1] - 1, weights.shape[0] - 1)
     if size < 2 or len(told) < LEAST:
         return None
-    sample = _sample([digests[number].id for number in told], LEARN_MAX)
+    sample = _sample_indexes([digests[number].id for number in told], LEARN_MAX)
     reduced = TruncatedSVD(size, random_state=0).fit(weights[sample]).transform(weights)
     return told, normalize(reduced, copy=False), weights, maker.get_feature_names_out()
 
 
-def _sample(ids: Sequence[str], most: int) -> list[int]:
+def _sample_indexes(ids: Sequence[str], most: int) -> list[int]:
     """Choose places evenly but always the same, whatever their order."""
     order = sorted(range(len(ids)), key=lambda number: hashlib.sha256(ids[number].encode()).digest())
     return sorted(order[:most])
 
 
-def _clustered(vectors: Any, ids: list[str]) -> Any:
+def _cluster_vectors(vectors: Any, ids: list[str]) -> Any:
     """Cluster a sample, cut where the clusters stand apart best, and let the rest join."""
     import numpy as np  # noqa: PLC0415 - as above
     from scipy.cluster.hierarchy import fcluster, linkage  # noqa: PLC0415
     from scipy.spatial.distance import pdist, squareform  # noqa: PLC0415
 
-    sample = _sample(ids, SAMPLE_MAX)
+    sample = _sample_indexes(ids, SAMPLE_MAX)
     distances = np.clip(pdist(vectors[sample], "cosine"), 0, 2)
     tree = linkage(distances, "average")
     square = squareform(distances)
     best, labels = -2.0, None
     for cut in _CUTS:
         found = fcluster(tree, cut, "distance")
-        score = _apartness(square, found)
+        score = _separation_score(square, found)
         if score > best:
             best, labels = score, found
     assert labels is not None
@@ -122,7 +122,7 @@ def _clustered(vectors: Any, ids: list[str]) -> Any:
     return joined
 
 
-def _apartness(square: Any, labels: Any) -> float:
+def _separation_score(square: Any, labels: Any) -> float:
     """Say how far the clusters stand apart; many single ones count against it."""
     import numpy as np  # noqa: PLC0415 - as above
     from sklearn.metrics import silhouette_score  # noqa: PLC0415
@@ -134,7 +134,7 @@ def _apartness(square: Any, labels: Any) -> float:
     return float(silhouette_score(square, labels, metric="precomputed")) - alone
 
 
-def _told(labels: Any, told: list[int], vectors: Any, weights: Any, names: Any) -> list[Topic]:
+def _build_topics(labels: Any, told: list[int], vectors: Any, weights: Any, names: Any) -> list[Topic]:
     import numpy as np  # noqa: PLC0415 - as above
 
     overall = np.asarray(weights.mean(axis=0)).ravel()

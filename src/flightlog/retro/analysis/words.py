@@ -24,23 +24,23 @@ _ENDINGS = ("ingly", "edly", "ations", "ation", "ings", "ing", "ies", "ied", "ne
 
 def content_words(text: str) -> list[str]:
     """Return the telling words of `text` in order."""
-    return [telling for word in _WORD.findall(_TAGS.sub(" ", text.lower())) if (telling := _telling(word))]
+    return [telling for word in _WORD.findall(_TAGS.sub(" ", text.lower())) if (telling := _distinctive_stem(word))]
 
 
-def spoken(text: str) -> dict[str, str]:
+def words_by_stem(text: str) -> dict[str, str]:
     """Return the telling words of `text` by their stem, as they were written."""
     found = (word.replace("\u2019", "").replace("'", "") for word in _WORD.findall(text.lower()))
-    return {stem(word): word for word in found}
+    return {stem_word(word): word for word in found}
 
 
 @lru_cache(maxsize=100_000)
-def _telling(word: str) -> str:
+def _distinctive_stem(word: str) -> str:
     """Return the stem of a word, or nothing when it tells nothing; most words are met again and again."""
     plain = word.replace("\u2019", "").replace("'", "")
-    return "" if plain in _FILLERS or (len(plain) == 1 and plain.isascii()) else stem(plain)
+    return "" if plain in _FILLERS or (len(plain) == 1 and plain.isascii()) else stem_word(plain)
 
 
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """Return `word` without its commonest endings; only ever compared with others done alike."""
     if not word.isascii() or len(word) < 5:
         return word

@@ -60,7 +60,7 @@ class Issue(Struct, frozen=True):
     context: dict[str, str] = {}
 
 
-class Cluster(Struct, frozen=True):
+class IssueCluster(Struct, frozen=True):
     """Issues that belong together, and whether somebody agreed to work on them."""
 
     id: str
@@ -78,15 +78,15 @@ class Board(Struct, frozen=True):
     """All of it."""
 
     issues: dict[str, Issue] = {}
-    clusters: dict[str, Cluster] = {}
-    resolutions: tuple[events.Resolved, ...] = ()
-    incidents: tuple[events.Noticed, ...] = ()
+    clusters: dict[str, IssueCluster] = {}
+    resolutions: tuple[events.IssueResolved, ...] = ()
+    incidents: tuple[events.IncidentNoticed, ...] = ()
     last_triage_ms: int = 0
     last_cluster_ms: int = 0
     last_prioritize_ms: int = 0
     cluster_threshold: float = CLUSTER_THRESHOLD
 
-    def issue(self, written: str) -> Issue:
+    def find_issue(self, written: str) -> Issue:
         """Return the issue whose id begins with `written`."""
         found = [each for each in self.issues.values() if written and each.id.startswith(written)]
         if len(found) != 1:
@@ -94,7 +94,7 @@ class Board(Struct, frozen=True):
             raise NotFound(f"{what} with {written[:40]!r}", hint="flightlog issue list")
         return found[0]
 
-    def open(self) -> list[Issue]:
+    def open_issues(self) -> list[Issue]:
         """Issues that are being worked towards, most urgent first."""
         issues = [issue for issue in self.issues.values() if issue.status in OPEN]
         return sorted(issues, key=lambda each: (-each.priority_score, each.created_ms, each.id))
@@ -109,84 +109,96 @@ def check_move(issue: Issue, to: Status) -> None:
         )
 
 
-def fold(happened: Iterable[events.Event]) -> Board:
+def fold_board(happened: Iterable[events.Event]) -> Board:
     """Tell the board from its events, oldest first."""
     issues: dict[str, Issue] = {}
-    clusters: dict[str, Cluster] = {}
+    clusters: dict[str, IssueCluster] = {}
     rest: dict[str, Any] = {"resolutions": [], "incidents": []}
     for event in happened:
-        _apply(issues, clusters, rest, event)
+        _apply_event(issues, clusters, rest, event)
     return Board(
-        issues, _aggregated(clusters, issues), tuple(rest.pop("resolutions")), tuple(rest.pop("incidents")), **rest
+        issues,
+        _aggregate_clusters(clusters, issues),
+        tuple(rest.pop("resolutions")),
+        tuple(rest.pop("incidents")),
+        **rest,
     )
 
 
-def _apply(  # noqa: C901, PLR0912 - one arm for each event
-    issues: dict[str, Issue], clusters: dict[str, Cluster], rest: dict[str, Any], event: events.Event
+def _apply_event(  # noqa: C901, PLR0912 - one arm for each event
+    issues: dict[str, Issue], clusters: dict[str, IssueCluster], rest: dict[str, Any], event: events.Event
 ) -> None:
     match event:
-        case events.Drafted():
-            issues.setdefault(event.issue, _drafted(event))
-        case events.Repeated():
+        case events.IssueDrafted():
+            issues.setdefault(event.issue, _issue_from_draft(event))
+        case events.DraftRepeated():
             issues.pop(event.draft, None)
-            _change(issues, event.issue, frequency=_of(issues, event.issue).frequency + 1, updated_ms=event.at_ms)
-        case events.Triaged():
+            _update_issue(
+                issues, event.issue, frequency=_find_issue(issues, event.issue).frequency + 1, updated_ms=event.at_ms
+            )
+        case events.IssueTriaged():
             rest["last_triage_ms"] = event.at_ms
-            _change(issues, event.issue, **_triaged(event))
-        case events.Clustered():
+            _update_issue(issues, event.issue, **_triaged_fields(event))
+        case events.IssuesClustered():
             rest["last_cluster_ms"] = event.at_ms
-            _recluster(issues, clusters, event)
-        case events.Prioritized():
+            _apply_clusters(issues, clusters, event)
+        case events.IssuesPrioritized():
             rest["last_prioritize_ms"] = event.at_ms
             for name, score in event.scores.items():
-                _change(issues, name, status="prioritized", priority_score=score)
-        case events.Approved():
+                _update_issue(issues, name, status="prioritized", priority_score=score)
+        case events.ClusterApproved():
             clusters[event.cluster] = replace(clusters[event.cluster], status="approved")
-        case events.Moved():
-            seen = _of(issues, event.issue).published and event.to in OPEN
-            _change(issues, event.issue, status=event.to, published=seen, resolution_notes=event.notes,
+        case events.IssueMoved():
+            seen = _find_issue(issues, event.issue).published and event.to in OPEN
+            _update_issue(issues, event.issue, status=event.to, published=seen, resolution_notes=event.notes,
                     updated_ms=event.at_ms)  # fmt: skip
-        case events.Published():
-            _change(issues, event.issue, published=True)
-        case events.Resolved():
+        case events.IssuePublished():
+            _update_issue(issues, event.issue, published=True)
+        case events.IssueResolved():
             rest["resolutions"].append(event)
-            _change(issues, event.issue, status="resolved", published=False, resolution_notes=event.notes,
+            _update_issue(issues, event.issue, status="resolved", published=False, resolution_notes=event.notes,
                     resolved_by=event.by, updated_ms=event.at_ms)  # fmt: skip
-        case events.Reopened():
+        case events.IssueReopened():
             issues.pop(event.draft, None)
-            _change(issues, event.issue, status="triaged", frequency=_of(issues, event.issue).frequency + 1,
-                    updated_ms=event.at_ms, cluster_id="")  # fmt: skip
-        case events.Noticed():
+            _update_issue(
+                issues,
+                event.issue,
+                status="triaged",
+                frequency=_find_issue(issues, event.issue).frequency + 1,
+                updated_ms=event.at_ms,
+                cluster_id="",
+            )
+        case events.IncidentNoticed():
             rest["incidents"].append(event)
         case _:
             pass
 
 
-def _of(issues: dict[str, Issue], name: str) -> Issue:
+def _find_issue(issues: dict[str, Issue], name: str) -> Issue:
     if name not in issues:
         raise Invalid(f"the journal speaks of an issue it never told of: {name}", hint="flightlog doctor")
     return issues[name]
 
 
-def _change(issues: dict[str, Issue], name: str, **fields: Any) -> None:
-    issues[name] = replace(_of(issues, name), **fields)
+def _update_issue(issues: dict[str, Issue], name: str, **fields: Any) -> None:
+    issues[name] = replace(_find_issue(issues, name), **fields)
 
 
-def _drafted(event: events.Drafted) -> Issue:
+def _issue_from_draft(event: events.IssueDrafted) -> Issue:
     return Issue(
         event.issue, event.title, event.description, event.at_ms, event.at_ms, event.category, event.tags,
         event.affected_files, "draft", event.severity, generated=event.generated, context=event.context,
     )  # fmt: skip
 
 
-def _triaged(event: events.Triaged) -> dict[str, Any]:
+def _triaged_fields(event: events.IssueTriaged) -> dict[str, Any]:
     fields = asdict(event)
     del fields["issue"]
     renamed = {"fix_complexity": fields.pop("complexity"), "updated_ms": fields.pop("at_ms")}
     return fields | renamed | {"status": "triaged"}
 
 
-def _recluster(issues: dict[str, Issue], clusters: dict[str, Cluster], event: events.Clustered) -> None:
+def _apply_clusters(issues: dict[str, Issue], clusters: dict[str, IssueCluster], event: events.IssuesClustered) -> None:
     """A cluster with the same issues keeps what was agreed; others are made anew."""
     before = dict(clusters)
     clusters.clear()
@@ -194,13 +206,13 @@ def _recluster(issues: dict[str, Issue], clusters: dict[str, Cluster], event: ev
         old = before.get(made.id)
         kept = old.status if old is not None and old.issue_ids == made.issue_ids else "pending"
         status = "approved" if made.fast else kept
-        clusters[made.id] = Cluster(made.id, made.theme, made.issue_ids, made.affected_files, status=status)
+        clusters[made.id] = IssueCluster(made.id, made.theme, made.issue_ids, made.affected_files, status=status)
         for name in made.issue_ids:
             score = event.scores.get(name, 0.0)
-            _change(issues, name, status="clustered", cluster_id=made.id, similarity_score=score)
+            _update_issue(issues, name, status="clustered", cluster_id=made.id, similarity_score=score)
 
 
-def _aggregated(clusters: dict[str, Cluster], issues: dict[str, Issue]) -> dict[str, Cluster]:
+def _aggregate_clusters(clusters: dict[str, IssueCluster], issues: dict[str, Issue]) -> dict[str, IssueCluster]:
     order = get_args(Severity)
     told = {}
     for cluster in clusters.values():

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from flightlog.model.damage import UNREADABLE, Incident
 from flightlog.model.errors import Invalid
-from flightlog.retro.events import Drafted, Severity
+from flightlog.retro.events import IssueDrafted, Severity
 from flightlog.retro.state import Pattern
 
 NAME = re.compile(r"draft_\d{8}_\d{6}_([0-9a-f]{6,12})\.json")
@@ -36,7 +36,9 @@ class DraftFile(Struct, frozen=True):
     created_ms: int = 0
 
 
-def draft(title: str, description: str, now_ms: int, severity: Severity | None = None, **more: object) -> DraftFile:
+def make_draft(
+    title: str, description: str, now_ms: int, severity: Severity | None = None, **more: object
+) -> DraftFile:
     """Make a draft."""
     if not title.strip():
         raise Invalid("an issue needs a title", hint='flightlog issue report-bug --title "…" --description "…"')
@@ -51,22 +53,22 @@ def draft(title: str, description: str, now_ms: int, severity: Severity | None =
     return msgspec.convert(fields | more, DraftFile)
 
 
-def of_incident(incident: Incident) -> DraftFile:
+def draft_from_incident(incident: Incident) -> DraftFile:
     """Make a draft of something a room found wrong."""
     severity: Severity = "critical" if incident.kind in _CRITICAL else "high"
     title = f"{incident.room}: {incident.kind}"
     found = ", ".join(f"{name}: {number:,}" for name, number in incident.counts.items())
     places = f"Where: {', '.join(incident.evidence)}" if incident.evidence else ""
-    return draft(title, "\n\n".join(filter(None, (found, places))), incident.at_ms, severity,
+    return make_draft(title, "\n\n".join(filter(None, (found, places))), incident.at_ms, severity,
                  tags=(incident.room, "incident"), context={"evidence": " ".join(incident.evidence)})  # fmt: skip
 
 
-def of_finding(pattern: Pattern, now_ms: int) -> DraftFile:
+def draft_from_finding(pattern: Pattern, now_ms: int) -> DraftFile:
     """Make a draft of a finding; its evidence stays private, in the context. Seen as often, it is the same draft."""
     number = hashlib.sha256(f"{pattern.id}\0{pattern.count}".encode()).hexdigest()[:12]
     description = f"{pattern.label}\n\n{pattern.detail}"
     evidence = " ".join(each.address for each in pattern.evidence)
-    return draft(f"{pattern.kind}: {pattern.label}", description, now_ms, "medium", category=pattern.kind,
+    return make_draft(f"{pattern.kind}: {pattern.label}", description, now_ms, "medium", category=pattern.kind,
                  tags=(FINDING,), id=number, context={"pattern": pattern.id, "evidence": evidence})  # fmt: skip
 
 
@@ -80,7 +82,7 @@ def file_name(one: DraftFile) -> str:
     return f"draft_{datetime.fromtimestamp(one.created_ms / 1000, UTC):%Y%m%d_%H%M%S}_{one.id}.json"
 
 
-def read(name: str, data: bytes) -> DraftFile:
+def read_draft(name: str, data: bytes) -> DraftFile:
     """Read a draft; the id is that of its name."""
     named = NAME.fullmatch(name)
     if named is None:
@@ -91,8 +93,8 @@ def read(name: str, data: bytes) -> DraftFile:
         raise Invalid(f"the draft cannot be read: {error}: {name}", hint="correct the file or move it away") from None
 
 
-def event(one: DraftFile, noticed: Iterable[Incident] = ()) -> Drafted:
+def draft_event(one: DraftFile, noticed: Iterable[Incident] = ()) -> IssueDrafted:
     """Return what the journal notes of a draft; it is generated if it is exactly the draft of a noticed incident."""
-    generated = any(one == of_incident(each) for each in noticed)
-    return Drafted(one.id, one.title, one.description, one.created_ms, one.category, one.severity, one.tags,
+    generated = any(one == draft_from_incident(each) for each in noticed)
+    return IssueDrafted(one.id, one.title, one.description, one.created_ms, one.category, one.severity, one.tags,
                    one.affected_files, one.context, generated)  # fmt: skip

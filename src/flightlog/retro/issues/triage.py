@@ -13,12 +13,12 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from flightlog.model.pages import Redacted
-from flightlog.privacy.records import Records
+from flightlog.privacy.records import JsonRedactor
 from flightlog.privacy.redact import Redactor
-from flightlog.retro.analysis.alike import overlap
+from flightlog.retro.analysis.alike import word_overlap
 from flightlog.retro.analysis.words import content_words
-from flightlog.retro.digest import signature
-from flightlog.retro.events import Complexity, Severity, Triaged
+from flightlog.retro.digest import error_signature
+from flightlog.retro.events import Complexity, IssueTriaged, Severity
 from flightlog.retro.issues.board import Issue
 
 SAME = 0.6
@@ -87,7 +87,7 @@ _HOST = re.compile(
 _EMAIL = re.compile(r"(?<![\w.%+-])[\w.%+-]+@((?:[\w-]+\.)+[^\W\d_]{2,})")
 
 
-def triaged(issue: Issue, redactor: Redactor, now_ms: int, names: Iterable[str] = ()) -> Triaged:
+def triage_issue(issue: Issue, redactor: Redactor, now_ms: int, names: Iterable[str] = ()) -> IssueTriaged:
     """Return the public form of a draft; `names` are people known from the project and its sessions."""
     raw = [issue.title, issue.description, issue.category, *issue.tags, *issue.affected_files]
     public = public_texts(raw, redactor, names)
@@ -99,24 +99,34 @@ def triaged(issue: Issue, redactor: Redactor, now_ms: int, names: Iterable[str] 
     found = (name for name, pattern in _TAGS if pattern.search(text))
     errors = (error.lower() for error in _ERROR.findall(text))
     tags = tuple(dict.fromkeys((*rest[: len(issue.tags)], *found, *errors)))
-    severity = issue.severity or _severity(text)
-    return Triaged(
-        issue.id, title, description, _signature(text), now_ms, severity, _complexity(tags, files), tags, files,
-        category, public.secrets, public.personal,
-    )  # fmt: skip
+    severity = issue.severity or _guess_severity(text)
+    return IssueTriaged(
+        issue.id,
+        title,
+        description,
+        _issue_signature(text),
+        now_ms,
+        severity,
+        _guess_complexity(tags, files),
+        tags,
+        files,
+        category,
+        public.secrets,
+        public.personal,
+    )
 
 
 def public_texts(texts: Sequence[str], redactor: Redactor, names: Iterable[str]) -> Redacted[list[str]]:
     """Return `texts`, as one document, without conversation, addresses, names and secrets, and how many there were."""
     plain = [without_private_text(text, names).strip() for text in texts]
     marks = sum(new.count(each) - old.count(each) for old, new in zip(texts, plain, strict=True) for each in _MARKS)
-    done = Records(redactor).redact_document(plain)
+    done = JsonRedactor(redactor).redact_document(plain)
     return replace(done, personal=done.personal + max(marks, 0))
 
 
-def same_as(new: Triaged, known: Sequence[Issue]) -> Issue | None:
+def find_same_issue(new: IssueTriaged, known: Sequence[Issue]) -> Issue | None:
     """Return the issue that says what `new` says, the likest of those that do."""
-    words = _words(new.title, new.description)
+    words = _issue_words(new.title, new.description)
     best: tuple[float, str, Issue] | None = None
     for issue in known:
         if issue.id == new.issue or not issue.signature:
@@ -125,7 +135,7 @@ def same_as(new: Triaged, known: Sequence[Issue]) -> Issue | None:
             # Drafts of incidents differ by their kind alone, which is in the title.
             alike = float(new.title == issue.title)
         else:
-            alike = overlap(words, _words(issue.title, issue.description))
+            alike = word_overlap(words, _issue_words(issue.title, issue.description))
         failing = (
             bool(new.signature) and new.signature == issue.signature and _ERROR.search(new.description) is not None
         )
@@ -135,19 +145,19 @@ def same_as(new: Triaged, known: Sequence[Issue]) -> Issue | None:
     return best[2] if best else None
 
 
-def _words(title: str, description: str) -> frozenset[str]:
+def _issue_words(title: str, description: str) -> frozenset[str]:
     return frozenset(content_words(f"{title} {description[:600]}"))
 
 
-def _signature(text: str) -> str:
-    return signature(text) or " ".join(sorted(content_words(text))[:12])
+def _issue_signature(text: str) -> str:
+    return error_signature(text) or " ".join(sorted(content_words(text))[:12])
 
 
-def _severity(text: str) -> Severity:
+def _guess_severity(text: str) -> Severity:
     return next((name for name, pattern in _SEVERE if pattern.search(text)), "medium")
 
 
-def _complexity(tags: Sequence[str], files: Sequence[str]) -> Complexity:
+def _guess_complexity(tags: Sequence[str], files: Sequence[str]) -> Complexity:
     """Guess from what is touched: words only, one file, a few, many."""
     if "docs" in tags:
         return "trivial"

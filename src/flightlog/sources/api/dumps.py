@@ -18,14 +18,14 @@ from msgspec.structs import asdict
 
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import FlightlogError
-from flightlog.model.exchange import Context, Exchange
-from flightlog.model.pages import Page, Tier
+from flightlog.model.exchange import Exchange, RequestOrigin
+from flightlog.model.pages import OutputFile, Tier
 from flightlog.sources.api import sse
-from flightlog.sources.api.rebuild import Rebuilt
-from flightlog.store.exchanges import Exchanges
+from flightlog.sources.api.rebuild import RebuiltRequest
+from flightlog.store.exchanges import ExchangeStore
 
 FULL_BYTES = 8 << 20
-_CONTEXTS = {Context.MAIN: "main", Context.SUBAGENT: "subagent", Context.SIDE: "sdk_internal"}
+_CONTEXTS = {RequestOrigin.MAIN: "main", RequestOrigin.SUBAGENT: "subagent", RequestOrigin.SIDE: "sdk_internal"}
 _SAMPLING = ("temperature", "max_tokens", "top_p", "top_k")
 _USAGE = (
     *("input_tokens", "output_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"),
@@ -33,25 +33,30 @@ _USAGE = (
 )
 
 
-def pages(exchanges: Exchanges, *, full_bytes: int = FULL_BYTES) -> Iterator[Page]:
+def build_dump_files(exchanges: ExchangeStore, *, full_bytes: int = FULL_BYTES) -> Iterator[OutputFile]:
     """Lay out every exchange on record; all of it is private."""
     rows = []
     seen: set[str] = set()
     left = full_bytes
-    for exchange in exchanges.read():
-        sent, received = _read(exchanges.sent, exchange), _read(exchanges.received, exchange)
-        rows.append(json.dumps(_row(exchange, sent, received, seen), ensure_ascii=False))
+    for exchange in exchanges.read_exchanges():
+        sent, received = (
+            _read_or_empty(exchanges.sent_body, exchange),
+            _read_or_empty(exchanges.response_body, exchange),
+        )
+        rows.append(json.dumps(_dump_row(exchange, sent, received, seen), ensure_ascii=False))
         name = f"raw_dumps/{{}}_{exchange.index:03d}"
         is_full = len(sent) + len(received) <= left
         left -= len(sent) + len(received) if is_full else len(received)
-        yield _page(name.format("request") + ".json", _text(sent) if is_full else _reference(exchange))
-        yield _page(name.format("request") + "_headers.json", _json(_request_head(exchange)))
-        yield _page(name.format("response") + ".txt", _text(received))
-        yield _page(name.format("response") + "_headers.json", _json(_response_head(exchange)))
-    yield _page("api_captures.jsonl", "".join(row + "\n" for row in rows))
+        yield _private_file(
+            name.format("request") + ".json", _decode_text(sent) if is_full else _body_reference(exchange)
+        )
+        yield _private_file(name.format("request") + "_headers.json", _to_json(_request_head(exchange)))
+        yield _private_file(name.format("response") + ".txt", _decode_text(received))
+        yield _private_file(name.format("response") + "_headers.json", _to_json(_response_head(exchange)))
+    yield _private_file("api_captures.jsonl", "".join(row + "\n" for row in rows))
 
 
-def rebuilt_pages(requests: Iterable[Rebuilt], *, full_bytes: int = FULL_BYTES) -> Iterator[Page]:
+def build_rebuilt_files(requests: Iterable[RebuiltRequest], *, full_bytes: int = FULL_BYTES) -> Iterator[OutputFile]:
     """Lay out requests nobody captured, as the transcript's own log gives them, each with its grade."""
     rows = []
     seen: set[str] = set()
@@ -61,18 +66,18 @@ def rebuilt_pages(requests: Iterable[Rebuilt], *, full_bytes: int = FULL_BYTES) 
         text = json.dumps(request.body, ensure_ascii=False)
         left -= len(text)
         if left < 0:
-            text = _json({"rebuilt_from": request.id, "request_digest": request.digest, "characters": len(text)})
-        yield _page(f"raw_dumps/request_{index:03d}.json", text)
+            text = _to_json({"rebuilt_from": request.id, "request_digest": request.digest, "characters": len(text)})
+        yield _private_file(f"raw_dumps/request_{index:03d}.json", text)
     if rows:
-        yield _page("api_captures.jsonl", "".join(row + "\n" for row in rows))
+        yield _private_file("api_captures.jsonl", "".join(row + "\n" for row in rows))
 
 
-def _rebuilt_row(index: int, request: Rebuilt, seen: set[str]) -> dict[str, Any]:
+def _rebuilt_row(index: int, request: RebuiltRequest, seen: set[str]) -> dict[str, Any]:
     body = request.body
     row: dict[str, Any] = {
         "timestamp": request.at,
         "request_index": index,
-        "agent_context": _CONTEXTS[Context.SUBAGENT if request.agent_id else Context.MAIN],
+        "agent_context": _CONTEXTS[RequestOrigin.SUBAGENT if request.agent_id else RequestOrigin.MAIN],
         "agent_id": request.agent_id or None,
         "session_id": request.session_id or None,
         "request_id": request.request_ids[-1] if request.request_ids else None,
@@ -82,14 +87,14 @@ def _rebuilt_row(index: int, request: Rebuilt, seen: set[str]) -> dict[str, Any]
         "rebuilt": {"fidelity": request.fidelity.value, "missing": list(request.missing)},
     }
     for name, hashed, key in (("system_prompt", "system_prompt_hash", "system"), ("tools", "tools_hash", "tools")):
-        row |= _once(name, hashed, body.get(key), seen)
+        row |= _value_or_hash(name, hashed, body.get(key), seen)
     return row
 
 
-def _row(exchange: Exchange, sent: bytes, received: bytes, seen: set[str]) -> dict[str, Any]:
+def _dump_row(exchange: Exchange, sent: bytes, received: bytes, seen: set[str]) -> dict[str, Any]:
     request, response = exchange.request, exchange.response
-    body = _object(sent)
-    answer = sse.answer(received)
+    body = _decode_object(sent)
+    answer = sse.decode_response(received)
     row: dict[str, Any] = {
         "timestamp": exchange.at,
         "request_index": exchange.index,
@@ -110,13 +115,13 @@ def _row(exchange: Exchange, sent: bytes, received: bytes, seen: set[str]) -> di
     if body.get("context_management") is not None:
         row["context_management"] = body["context_management"]
     for name, hashed, key in (("system_prompt", "system_prompt_hash", "system"), ("tools", "tools_hash", "tools")):
-        row |= _once(name, hashed, body.get(key), seen)
+        row |= _value_or_hash(name, hashed, body.get(key), seen)
     row["usage"] = {name: answer.usage.get(name) for name in _USAGE}
     row["stop_reason"] = (answer.message or {}).get("stop_reason")
     return row
 
 
-def _once(name: str, hashed: str, value: Any, seen: set[str]) -> dict[str, Any]:
+def _value_or_hash(name: str, hashed: str, value: Any, seen: set[str]) -> dict[str, Any]:
     """A prompt or tool list in full the first time it occurs, then by its hash."""
     if value is None:
         return {hashed: None}
@@ -142,12 +147,12 @@ def _response_head(exchange: Exchange) -> dict[str, Any]:
     return {name: kept[name] for name in names} | {"ending": response.ending.value}
 
 
-def _reference(exchange: Exchange) -> str:
+def _body_reference(exchange: Exchange) -> str:
     sent = exchange.request.sent
-    return _json({"flightlog_exchange": exchange.index, "sha256": sent.digest, "bytes": sent.size})
+    return _to_json({"flightlog_exchange": exchange.index, "sha256": sent.digest, "bytes": sent.size})
 
 
-def _read(body: Any, exchange: Exchange) -> bytes:
+def _read_or_empty(body: Any, exchange: Exchange) -> bytes:
     """A body, or nothing where it is damaged: the other files are still worth having."""
     try:
         return bytes(body(exchange))
@@ -155,7 +160,7 @@ def _read(body: Any, exchange: Exchange) -> bytes:
         return b""
 
 
-def _object(data: bytes) -> dict[str, Any]:
+def _decode_object(data: bytes) -> dict[str, Any]:
     try:
         said = msgspec.json.decode(data)
     except UNREADABLE:
@@ -163,13 +168,13 @@ def _object(data: bytes) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _page(path: str, body: str) -> Page:
-    return Page(path, Tier.PRIVATE, body)
+def _private_file(path: str, body: str) -> OutputFile:
+    return OutputFile(path, Tier.PRIVATE, body)
 
 
-def _text(data: bytes) -> str:
+def _decode_text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _json(value: Any) -> str:
+def _to_json(value: Any) -> str:
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"

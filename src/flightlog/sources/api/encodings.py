@@ -12,11 +12,11 @@ import zstandard
 BYTES_MAX = 1 << 30
 
 
-class _Unread(Exception):
+class _Undecodable(Exception):
     """Not what it says it is, or nobody here can read it."""
 
 
-def decoded(data: bytes, encoding: str) -> tuple[bytes, str]:
+def decompress_body(data: bytes, encoding: str) -> tuple[bytes, str]:
     """Return `data` free of the compressions named, and the name of the first that stays."""
     names = [name.strip() for name in encoding.lower().split(",") if name.strip() not in {"", "identity"}]
     while names:
@@ -25,17 +25,17 @@ def decoded(data: bytes, encoding: str) -> tuple[bytes, str]:
             return data, ",".join(names) if data else ""
         try:
             data = decode(data)
-        except (zlib.error, zstandard.ZstdError, _Unread):
+        except (zlib.error, zstandard.ZstdError, _Undecodable):
             return data, ",".join(names)
         names.pop()
     return data, ""
 
 
-def _gzip(data: bytes) -> bytes:
+def _decompress_gzip(data: bytes) -> bytes:
     return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, BYTES_MAX)
 
 
-def _deflate(data: bytes) -> bytes:
+def _decompress_deflate(data: bytes) -> bytes:
     # Some servers send it with the zlib header, some without.
     try:
         return zlib.decompressobj().decompress(data, BYTES_MAX)
@@ -43,25 +43,25 @@ def _deflate(data: bytes) -> bytes:
         return zlib.decompressobj(-zlib.MAX_WBITS).decompress(data, BYTES_MAX)
 
 
-def _zstd(data: bytes) -> bytes:
+def _decompress_zstd(data: bytes) -> bytes:
     return zstandard.ZstdDecompressor().decompressobj().decompress(data)
 
 
-def _brotli(data: bytes) -> bytes:
+def _decompress_brotli(data: bytes) -> bytes:
     try:
         import brotli  # noqa: PLC0415 - an extra: the pages and most runs do without
     except ImportError:
-        raise _Unread from None
+        raise _Undecodable from None
     try:
         return bytes(brotli.Decompressor().process(data))
     except brotli.error:
-        raise _Unread from None
+        raise _Undecodable from None
 
 
 _DECODERS: dict[str, Callable[[bytes], bytes]] = {
-    "br": _brotli,
-    "deflate": _deflate,
-    "gzip": _gzip,
-    "x-gzip": _gzip,
-    "zstd": _zstd,
+    "br": _decompress_brotli,
+    "deflate": _decompress_deflate,
+    "gzip": _decompress_gzip,
+    "x-gzip": _decompress_gzip,
+    "zstd": _decompress_zstd,
 }

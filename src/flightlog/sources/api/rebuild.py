@@ -18,7 +18,7 @@ Json = dict[str, Any]
 _TEXT = "text"
 
 
-class Fidelity(enum.Enum):
+class RebuildFidelity(enum.Enum):
     """How far a rebuilt request is vouched for.
 
     `exact`: the digest of the whole request is the client's own, so all but `metadata`, `stream`
@@ -32,7 +32,7 @@ class Fidelity(enum.Enum):
     PARTIAL = "partial"
 
 
-class Rebuilt(Struct, frozen=True):
+class RebuiltRequest(Struct, frozen=True):
     """A request as the transcript tells it. `request_ids` are those of the responses it got."""
 
     id: str
@@ -42,29 +42,29 @@ class Rebuilt(Struct, frozen=True):
     agent_id: str
     body: Json
     betas: tuple[str, ...]
-    fidelity: Fidelity
+    fidelity: RebuildFidelity
     missing: tuple[str, ...]
     digest: str
     request_ids: tuple[str, ...] = ()
 
 
-def rebuilt(records: Iterable[Json]) -> list[Rebuilt]:
+def rebuild_requests(records: Iterable[Json]) -> list[RebuiltRequest]:
     """Rebuild every request one transcript logs, in its order."""
-    log = _Log()
+    log = _TranscriptLog()
     for record in records:
-        log.add(record)
-    return list(log.requests())
+        log.add_record(record)
+    return list(log.rebuild_all())
 
 
-def digest(body: Mapping[str, Any], betas: Iterable[str]) -> str:
+def hash_request(body: Mapping[str, Any], betas: Iterable[str]) -> str:
     """Return the client's own digest of a request body, captured or rebuilt."""
     said = {key: value for key, value in body.items() if key not in {"metadata", "stream", "safeguards"}}
-    said["system"] = _prompt(body.get("system"))
-    said["messages"] = [_normal(message) for message in body.get("messages") or []]
-    return _sha({**said, "betas": list(betas)})
+    said["system"] = _without_billing_header(body.get("system"))
+    said["messages"] = [_with_block_content(message) for message in body.get("messages") or []]
+    return _hash_json({**said, "betas": list(betas)})
 
 
-class _Log:
+class _TranscriptLog:
     """The records of one transcript that requests are made of."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class _Log:
         self._replies: dict[str, list[Any]] = {}
         self._results: dict[str, Any] = {}
 
-    def add(self, record: Json) -> None:
+    def add_record(self, record: Json) -> None:
         match record:
             case {"type": "api-request-blob", "hash": str(name), "message": dict(said)}:
                 self._messages[name] = said
@@ -85,37 +85,37 @@ class _Log:
                 self._requests[name] = record
             case {"type": "assistant", "message": {"id": str(name), "content": list(content)}}:
                 self._replies.setdefault(name, []).extend(content)
-                self._answered(record)
+                self._record_answer(record)
             case {"type": "user", "message": {"role": str(role), "content": content}}:
-                self._keep({"role": role, "content": content})
+                self._store_message({"role": role, "content": content})
                 self._remember_results(content)
             case _:
                 pass
 
-    def requests(self) -> Iterator[Rebuilt]:
-        self._derive()
+    def rebuild_all(self) -> Iterator[RebuiltRequest]:
+        self._derive_messages()
         lists: dict[str, list[str]] = {}
         for name, record in self._requests.items():
-            kept = lists.get(str(record.get("base")), [])[: _int(record.get("keep"))]
-            short = _int(record.get("keep")) - len(kept)
+            kept = lists.get(str(record.get("base")), [])[: _int_or_zero(record.get("keep"))]
+            short = _int_or_zero(record.get("keep")) - len(kept)
             lists[name] = [*kept, *("" for _ in range(short)), *map(str, record.get("tail") or [])]
-            yield self._request(record, lists[name])
+            yield self._rebuild_request(record, lists[name])
 
-    def _request(self, record: Json, hashes: list[str]) -> Rebuilt:
+    def _rebuild_request(self, record: Json, hashes: list[str]) -> RebuiltRequest:
         missing = [f"message {at}" for at, each in enumerate(hashes) if each not in self._messages]
         shape = self._shapes.get(str(record.get("shapeHash")))
         if shape is None:
             missing.append("system prompt and tools")
-        elif _sha(_plain(shape)) != record.get("shapeHash"):
+        elif _hash_json(_without_cache_control(shape)) != record.get("shapeHash"):
             missing.append("system prompt or tools, as they were")
         params = dict(record.get("params") or {})
         betas = tuple(map(str, params.pop("betas", None) or ()))
         body = {**params, **(shape or {}), "messages": [self._messages.get(each, {}) for each in hashes]}
-        body = _marked(body, record.get("cacheControl") or [])
-        whole = digest(body, betas)
+        body = _restore_cache_control(body, record.get("cacheControl") or [])
+        whole = hash_request(body, betas)
         exact = not missing and whole == record.get("requestDigest")
-        fidelity = Fidelity.EXACT if exact else Fidelity.PARTIAL if missing else Fidelity.CONTENT
-        return Rebuilt(
+        fidelity = RebuildFidelity.EXACT if exact else RebuildFidelity.PARTIAL if missing else RebuildFidelity.CONTENT
+        return RebuiltRequest(
             id=str(record["id"]),
             at=str(record.get("timestamp") or ""),
             source=str(record.get("querySource") or ""),
@@ -129,7 +129,7 @@ class _Log:
             request_ids=tuple(dict.fromkeys(self._answers.get(str(record["id"]), []))),
         )
 
-    def _answered(self, record: Json) -> None:
+    def _record_answer(self, record: Json) -> None:
         reference, request = record.get("requestRef"), record.get("requestId")
         if isinstance(reference, str) and isinstance(request, str):
             self._answers.setdefault(reference, []).append(request)
@@ -139,72 +139,72 @@ class _Log:
             if isinstance(block, dict) and block.get("type") == "tool_result":
                 self._results[str(block.get("tool_use_id"))] = block
 
-    def _derive(self) -> None:
+    def _derive_messages(self) -> None:
         """Find the messages that the conversation's records hold in parts."""
         for content in self._replies.values():
-            self._keep({"role": "assistant", "content": content})
+            self._store_message({"role": "assistant", "content": content})
             calls = [str(block.get("id")) for block in content if isinstance(block, dict) and "id" in block]
             # One record per result; the request holds those of one reply in one message, as they
             # were called or as they came back.
             for order in (calls, [call for call in self._results if call in calls]):
                 results = [self._results[call] for call in order if call in self._results]
                 for count in range(2, len(results) + 1):
-                    self._keep({"role": "user", "content": results[:count]})
+                    self._store_message({"role": "user", "content": results[:count]})
         for name, message in list(self._messages.items()):
             if _message_hash(message) != name:
                 del self._messages[name]  # edited since: it no longer vouches for anything
 
-    def _keep(self, message: Json) -> None:
+    def _store_message(self, message: Json) -> None:
         if isinstance(message["content"], str | list):
             self._messages.setdefault(_message_hash(message), message)
 
 
-def _marked(body: Json, marks: list[Any]) -> Json:
+def _restore_cache_control(body: Json, marks: list[Any]) -> Json:
     """Put the cache marks where the log says they stood."""
-    body = json.loads(json.dumps(_plain(body)))
+    body = json.loads(json.dumps(_without_cache_control(body)))
     for mark in marks:
         place: Any = body
         for step in mark.get("path") or []:
             if isinstance(place, dict) and step == "content" and isinstance(place.get("content"), str):
-                place["content"] = _normal(place)["content"]
-            place = place[step] if _holds(place, step) else None
+                place["content"] = _with_block_content(place)["content"]
+            place = place[step] if _contains_step(place, step) else None
         if isinstance(place, dict):
             place["cache_control"] = mark.get("value")
     return dict(body)
 
 
-def _holds(place: Any, step: Any) -> bool:
+def _contains_step(place: Any, step: Any) -> bool:
     if isinstance(place, dict):
         return step in place
     return isinstance(place, list) and isinstance(step, int) and 0 <= step < len(place)
 
 
 def _message_hash(message: Json) -> str:
-    return _sha(_plain(_normal(message)))
+    return _hash_json(_without_cache_control(_with_block_content(message)))
 
 
-def _normal(message: Json) -> Json:
+def _with_block_content(message: Json) -> Json:
     """A message whose content is a list of blocks, as the client hashes it."""
     content = message.get("content")
     return {**message, "content": [{"type": _TEXT, _TEXT: content}]} if isinstance(content, str) else message
 
 
-def _prompt(system: Any) -> Any:
+def _without_billing_header(system: Any) -> Any:
     blocks = system if isinstance(system, list) else []
     return [each for each in blocks if not str(each.get(_TEXT, "")).startswith("x-anthropic-billing-header")]
 
 
-def _plain(value: Any) -> Any:
+def _without_cache_control(value: Any) -> Any:
     """A value without its cache marks."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items() if key != "cache_control"}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+        return {key: _without_cache_control(each) for key, each in value.items() if key != "cache_control"}
+    return [_without_cache_control(each) for each in value] if isinstance(value, list) else value
 
 
-def _sha(value: Any) -> str:
+def _hash_json(value: Any) -> str:
     text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _int(value: Any) -> int:
+def _int_or_zero(value: Any) -> int:
     return value if isinstance(value, int) else 0

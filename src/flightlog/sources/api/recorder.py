@@ -14,18 +14,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.errors import FlightlogError
-from flightlog.model.exchange import Body, Ending, Request, Response
+from flightlog.model.exchange import ApiRequest, ApiResponse, BodyRef, ResponseOutcome
 from flightlog.sources.api import sse
-from flightlog.sources.api.encodings import decoded
+from flightlog.sources.api.encodings import decompress_body
 from flightlog.sources.api.scrub import Scrubber, clean_request
-from flightlog.sources.api.wire import REQUEST_HEADERS, RESPONSE_HEADERS, Recogniser, Said, kept_headers
-from flightlog.store.exchanges import Exchanges
+from flightlog.sources.api.wire import REQUEST_HEADERS, RESPONSE_HEADERS, RequestClassifier, RequestInfo, filter_headers
+from flightlog.store.exchanges import ExchangeStore
 
-_NO_BODY = Body("", 0)
+_NO_BODY = BodyRef("", 0)
 T = TypeVar("T")
 
 
-class Arrived(Struct, frozen=True):
+class IncomingRequest(Struct, frozen=True):
     """A request as it came: `path` without the token, header names in lower case."""
 
     method: str
@@ -34,14 +34,14 @@ class Arrived(Struct, frozen=True):
     body: bytes
 
 
-class Sent(Struct, frozen=True):
+class RewrittenRequest(Struct, frozen=True):
     """What went upstream in its place, and what was replaced in it."""
 
     body: bytes
     replaced: tuple[str, ...] = ()
 
 
-class Served(Struct, frozen=True):
+class ServedResponse(Struct, frozen=True):
     """An answer given in the upstream's place, which is not asked."""
 
     status: int
@@ -49,7 +49,7 @@ class Served(Struct, frozen=True):
     body: bytes
 
 
-class Began(Struct, frozen=True):
+class ResponseStart(Struct, frozen=True):
     """The head of a response."""
 
     status: int
@@ -58,70 +58,76 @@ class Began(Struct, frozen=True):
     first_byte_ms: float
 
 
-class Ended(Struct, frozen=True):
+class ResponseEnd(Struct, frozen=True):
     """The end of a response."""
 
-    ending: Ending
+    ending: ResponseOutcome
     total_ms: float
     notes: tuple[str, ...] = ()
     served: bool = False
 
 
-class Recorder:
+class ExchangeRecorder:
     """Keeps the exchanges of one session."""
 
     def __init__(
-        self, exchanges: Exchanges, secrets: tuple[str, ...] = (), ended: Callable[[bytes], None] | None = None
+        self, exchanges: ExchangeStore, secrets: tuple[str, ...] = (), ended: Callable[[bytes], None] | None = None
     ) -> None:
         """Go on after the exchanges that are on record; `ended` is told the body of each answer of the upstream."""
         self.losses: list[str] = []
         self._exchanges = exchanges
         self._told = ended
         self._scrubber = Scrubber(secrets)
-        self._recogniser = Recogniser()
+        self._recogniser = RequestClassifier()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="capture")
         self._lock = threading.Lock()
         self._held: dict[int, bytes] = {}
-        self._next = self._try(exchanges.last_index) or 0
+        self._next = self._run_or_record_loss(exchanges.last_index) or 0
 
-    def number(self) -> int:
+    def next_index(self) -> int:
         """Give out the number of a new exchange."""
         with self._lock:
             self._next += 1
             return self._next
 
-    def recognise(self, arrived: Arrived) -> Said:
+    def classify_request(self, arrived: IncomingRequest) -> RequestInfo:
         """Say what a request is; once for each, in order."""
-        return self._recogniser.read(arrived.headers, arrived.body)
+        return self._recogniser.classify_request(arrived.headers, arrived.body)
 
-    def ask(self, index: int, arrived: Arrived, said: Said | None, sent: Sent | None) -> "Future[Request]":
+    def record_request(
+        self, index: int, arrived: IncomingRequest, said: RequestInfo | None, sent: RewrittenRequest | None
+    ) -> "Future[ApiRequest]":
         """Put a request on record and return it; it is returned also when it could not be kept."""
-        return self._thread.submit(self._asked, index, arrived, said, sent)
+        return self._thread.submit(self._store_request, index, arrived, said, sent)
 
-    def begin(self, index: int, began: Began) -> None:
+    def record_response_start(self, index: int, began: ResponseStart) -> None:
         """Put the head of a response on record."""
-        self._thread.submit(self._try, lambda: self._exchanges.answer(self._response(index, began)))
+        self._thread.submit(
+            self._run_or_record_loss, lambda: self._exchanges.record_response(self._make_response(index, began))
+        )
 
-    def more(self, index: int, began: Began, data: bytes) -> None:
+    def record_chunk(self, index: int, began: ResponseStart, data: bytes) -> None:
         """Keep more of a response."""
-        self._thread.submit(self._try, lambda: self._copied(index, began, data))
+        self._thread.submit(self._run_or_record_loss, lambda: self._write_chunk(index, began, data))
 
-    def end(self, index: int, began: Began, ended: Ended) -> "Future[Response | None]":
+    def record_response_end(self, index: int, began: ResponseStart, ended: ResponseEnd) -> "Future[ApiResponse | None]":
         """Put the end of a response on record."""
-        return self._thread.submit(self._try, lambda: self._ended(index, began, ended))
+        return self._thread.submit(self._run_or_record_loss, lambda: self._store_response(index, began, ended))
 
     def close(self) -> None:
         """Wait until all that was given is on disk."""
         self._thread.shutdown(wait=True)
 
-    def _asked(self, index: int, arrived: Arrived, said: Said | None, sent: Sent | None) -> Request:
-        said = said or self.recognise(arrived)
-        self._scrubber.learn(arrived.headers)
+    def _store_request(
+        self, index: int, arrived: IncomingRequest, said: RequestInfo | None, sent: RewrittenRequest | None
+    ) -> ApiRequest:
+        said = said or self.classify_request(arrived)
+        self._scrubber.learn_credentials(arrived.headers)
         given, scrubbed = clean_request(self._scrubber, arrived.body)
-        headers = self._scrubber.clean_texts(kept_headers(arrived.headers, REQUEST_HEADERS))
+        headers = self._scrubber.clean_texts(filter_headers(arrived.headers, REQUEST_HEADERS))
         own = {"path": arrived.path, "agent": said.agent_id, "session": said.session_id, "model": said.model}
         own = self._scrubber.clean_texts(own)
-        request = Request(
+        request = ApiRequest(
             index=index,
             context=said.context,
             method=arrived.method,
@@ -136,54 +142,56 @@ class Recorder:
             scrubbed=scrubbed,
         )
         if sent is None:
-            return self._try(lambda: self._exchanges.ask(request, given)) or request
+            return self._run_or_record_loss(lambda: self._exchanges.record_request(request, given)) or request
         request = replace(request, replaced=sent.replaced)
         body, _ = clean_request(self._scrubber, sent.body)
-        return self._try(lambda: self._exchanges.ask(request, body, given)) or request
+        return self._run_or_record_loss(lambda: self._exchanges.record_request(request, body, given)) or request
 
-    def _copied(self, index: int, began: Began, data: bytes) -> None:
+    def _write_chunk(self, index: int, began: ResponseStart, data: bytes) -> None:
         """Write what cannot be the beginning of a secret; the rest waits for what follows."""
         if "content-encoding" in began.headers:
-            self._exchanges.stream(index, data)
+            self._exchanges.append_response_chunk(index, data)
             return
-        cleaned = self._scrubber.clean(self._held.pop(index, b"") + data)
+        cleaned = self._scrubber.clean_bytes(self._held.pop(index, b"") + data)
         back = self._scrubber.longest
         if back:
             cleaned, self._held[index] = cleaned[:-back], cleaned[-back:]
         if cleaned:
-            self._exchanges.stream(index, cleaned)
+            self._exchanges.append_response_chunk(index, cleaned)
 
-    def _ended(self, index: int, began: Began, ended: Ended) -> Response:
-        came = self._exchanges.streamed(index) + self._held.pop(index, b"")
-        body, stays = decoded(came, began.headers.get("content-encoding", ""))
-        cleaned = self._whole(self._scrubber.clean(body))
+    def _store_response(self, index: int, began: ResponseStart, ended: ResponseEnd) -> ApiResponse:
+        came = self._exchanges.read_response_so_far(index) + self._held.pop(index, b"")
+        body, stays = decompress_body(came, began.headers.get("content-encoding", ""))
+        cleaned = self._rewrite_secret_events(self._scrubber.clean_bytes(body))
         response = replace(
-            self._response(index, began),
+            self._make_response(index, began),
             ending=ended.ending,
             encoding=stays,
             total_ms=ended.total_ms,
             notes=tuple(map(self._scrubber.clean_text, ended.notes)),
             scrubbed=("a credential",) if b"[scrubbed]" in cleaned and cleaned != came else (),
         )
-        kept = self._exchanges.answer(response, cleaned)
+        kept = self._exchanges.record_response(response, cleaned)
         if self._told is not None and not ended.served:
             self._told(cleaned)
         return kept
 
-    def _whole(self, body: bytes) -> bytes:
+    def _rewrite_secret_events(self, body: bytes) -> bytes:
         """A secret told in several events stands in no single one: such an answer is written anew."""
         if not self._scrubber.longest:
             return body
-        told = sse.answer(body)
+        told = sse.decode_response(body)
         said = msgspec.json.encode(told.message)
-        cleaned = self._scrubber.clean(said)
-        return body if cleaned == said else sse.rendered(replace(told, message=msgspec.json.decode(cleaned)))
+        cleaned = self._scrubber.clean_bytes(said)
+        return body if cleaned == said else sse.render_events(replace(told, message=msgspec.json.decode(cleaned)))
 
-    def _response(self, index: int, began: Began) -> Response:
-        headers = self._scrubber.clean_texts(kept_headers(began.headers, RESPONSE_HEADERS))
-        return Response(index, began.status, headers, began.request_id, Ending.OPEN, first_byte_ms=began.first_byte_ms)
+    def _make_response(self, index: int, began: ResponseStart) -> ApiResponse:
+        headers = self._scrubber.clean_texts(filter_headers(began.headers, RESPONSE_HEADERS))
+        return ApiResponse(
+            index, began.status, headers, began.request_id, ResponseOutcome.OPEN, first_byte_ms=began.first_byte_ms
+        )
 
-    def _try(self, work: Callable[[], T]) -> T | None:
+    def _run_or_record_loss(self, work: Callable[[], T]) -> T | None:
         try:
             return work()
         except (FlightlogError, OSError, ValueError, RuntimeError) as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from flightlog.privacy.detect.known import Known
+from flightlog.privacy.detect.known import KnownSecrets
 
 MARK = b"[scrubbed]"
 _CREDENTIALS = ("x-api-key", "authorization", "proxy-authorization", "cookie", "x-goog-api-key", "api-key")
@@ -24,10 +24,10 @@ class Scrubber:
     def __init__(self, values: Iterable[str] = ()) -> None:
         """Begin with the values that are known beforehand."""
         self._values = frozenset(values)
-        self._known = Known(self._values)
-        self.longest = self._measured()
+        self._known = KnownSecrets(self._values)
+        self.longest = self._longest_spelling()
 
-    def learn(self, headers: Mapping[str, str]) -> None:
+    def learn_credentials(self, headers: Mapping[str, str]) -> None:
         """Remember the credentials a request carries."""
         found = {
             part
@@ -38,16 +38,16 @@ class Scrubber:
         }
         if not found <= self._values:
             self._values |= found
-            self._known = Known(self._values)
-            self.longest = self._measured()
+            self._known = KnownSecrets(self._values)
+            self.longest = self._longest_spelling()
 
-    def clean(self, data: bytes) -> bytes:
+    def clean_bytes(self, data: bytes) -> bytes:
         """Return `data` with every known value replaced."""
-        return self._known.hide(data, MARK)
+        return self._known.hide_values(data, MARK)
 
     def clean_text(self, text: str) -> str:
         """Return `text` with every known value replaced."""
-        return self.clean(text.encode("utf-8", "replace")).decode()
+        return self.clean_bytes(text.encode("utf-8", "replace")).decode()
 
     def clean_texts(self, texts: Mapping[str, str]) -> dict[str, str]:
         """Return the texts with every known value replaced; where there is none they are looked at once, together."""
@@ -56,14 +56,14 @@ class Scrubber:
             return dict(texts)
         return {name: self.clean_text(text) for name, text in texts.items()}
 
-    def _measured(self) -> int:
+    def _longest_spelling(self) -> int:
         # Base64 is a third longer, an escaped address three times as long.
         return max((3 * len(value.encode("utf-8", "replace")) for value in self._values), default=0)
 
 
 def clean_request(scrubber: Scrubber, data: bytes) -> tuple[bytes, tuple[str, ...]]:
     """Return a request body as it may be kept, and what was taken out of it."""
-    cleaned = scrubber.clean(data)
+    cleaned = scrubber.clean_bytes(data)
     taken = ["a credential"] if cleaned != data else []
     try:
         members: dict[str, Any] = _members(cleaned)

@@ -19,19 +19,19 @@ import uvloop
 from aiohttp import web
 
 from flightlog.model.errors import Invalid, Unavailable
-from flightlog.sources.api.proxy import Proxy, Settings
-from flightlog.sources.api.recorder import Recorder
-from flightlog.sources.api.upstream import upstream
+from flightlog.sources.api.proxy import Proxy, ProxySettings
+from flightlog.sources.api.recorder import ExchangeRecorder
+from flightlog.sources.api.upstream import open_upstream
 
 LOOPBACK = "127.0.0.1"
 _Started = tuple[str, Callable[[], object]] | BaseException
 
 
 @contextmanager
-def capturing(settings: Settings, recorder: Recorder) -> Iterator[str]:
+def capture_in_thread(settings: ProxySettings, recorder: ExchangeRecorder) -> Iterator[str]:
     """Serve on a thread for the length of a block; the value is the client's base URL."""
     started: queue.SimpleQueue[_Started] = queue.SimpleQueue()
-    thread = threading.Thread(target=_run, args=(settings, recorder, started), name="proxy", daemon=True)
+    thread = threading.Thread(target=_run_server, args=(settings, recorder, started), name="proxy", daemon=True)
     thread.start()
     begun = started.get()
     if isinstance(begun, BaseException):
@@ -47,13 +47,13 @@ def capturing(settings: Settings, recorder: Recorder) -> Iterator[str]:
 
 
 @asynccontextmanager
-async def serving(settings: Settings, recorder: Recorder) -> AsyncIterator[str]:
+async def serve_proxy(settings: ProxySettings, recorder: ExchangeRecorder) -> AsyncIterator[str]:
     """Serve on the running loop; the value is the client's base URL."""
     if not settings.upstream.startswith(("https://", "http://")):
         raise Invalid(f"not an address of an API: {settings.upstream[:80]!r}", hint="it begins with https://")
-    async with upstream(settings.upstream, settings.proxy) as way:
+    async with open_upstream(settings.upstream, settings.proxy) as way:
         server = web.Server(
-            Proxy(settings, recorder, way).handle,
+            Proxy(settings, recorder, way).handle_request,
             handler_cancellation=True,
             auto_decompress=False,
             access_log=None,
@@ -69,11 +69,11 @@ async def serving(settings: Settings, recorder: Recorder) -> AsyncIterator[str]:
             await runner.cleanup()
 
 
-def _run(settings: Settings, recorder: Recorder, started: "queue.SimpleQueue[_Started]") -> None:
+def _run_server(settings: ProxySettings, recorder: ExchangeRecorder, started: "queue.SimpleQueue[_Started]") -> None:
     async def main() -> None:
         stopped = asyncio.Event()
         loop = asyncio.get_running_loop()
-        async with serving(settings, recorder) as url:
+        async with serve_proxy(settings, recorder) as url:
             started.put((url, partial(loop.call_soon_threadsafe, stopped.set)))
             await stopped.wait()
 

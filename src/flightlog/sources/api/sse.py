@@ -13,7 +13,7 @@ from msgspec import Struct
 from flightlog.model.damage import UNREADABLE
 
 
-class Answer(Struct, frozen=True):
+class AssistantMessage(Struct, frozen=True):
     """What a response body says: the message, whether all of it came, and an error said instead."""
 
     message: dict[str, Any] | None
@@ -27,33 +27,33 @@ class Answer(Struct, frozen=True):
         return used if isinstance(used, dict) else {}
 
 
-def events(data: bytes) -> Iterator[dict[str, Any]]:
+def iter_events(data: bytes) -> Iterator[dict[str, Any]]:
     """Yield the JSON objects of an event stream; comments and half an event at the end say nothing."""
     lines: list[bytes] = []
     for line in data.replace(b"\r\n", b"\n").split(b"\n"):
         if line.startswith(b"data:"):
             lines.append(line[5:].removeprefix(b" "))
         elif not line and lines:
-            event = _object(b"\n".join(lines))
+            event = _decode_object(b"\n".join(lines))
             lines = []
             if event is not None:
                 yield event
 
 
-def answer(data: bytes) -> Answer:
+def decode_response(data: bytes) -> AssistantMessage:
     """Read a response body: an event stream, or one JSON object."""
     if data.lstrip()[:1] == b"{":
-        whole = _object(data)
+        whole = _decode_object(data)
         if whole is None or whole.get("type") == "error":
-            return Answer(None, is_whole=whole is not None, error=whole)
-        return Answer(whole, is_whole=True)
-    building = _Building()
-    for event in events(data):
-        building.add(event)
-    return building.answer()
+            return AssistantMessage(None, is_whole=whole is not None, error=whole)
+        return AssistantMessage(whole, is_whole=True)
+    building = _MessageAssembler()
+    for event in iter_events(data):
+        building.add_event(event)
+    return building.build_answer()
 
 
-class _Building:
+class _MessageAssembler:
     """A message as its events add up."""
 
     def __init__(self) -> None:
@@ -63,16 +63,16 @@ class _Building:
         self._error: dict[str, Any] | None = None
         self._stopped = False
 
-    def add(self, event: dict[str, Any]) -> None:
+    def add_event(self, event: dict[str, Any]) -> None:
         match event:
             case {"type": "message_start", "message": dict(message)}:
                 self._message = dict(message)
             case {"type": "content_block_start", "index": int(index), "content_block": dict(block)}:
                 self._blocks[index] = dict(block)
             case {"type": "content_block_delta", "index": int(index), "delta": dict(delta)}:
-                self._delta(index, delta)
+                self._add_delta(index, delta)
             case {"type": "message_delta"}:
-                self._ended(event)
+                self._merge_message_delta(event)
             case {"type": "message_stop"}:
                 self._stopped = True
             case {"type": "error"}:
@@ -80,13 +80,13 @@ class _Building:
             case _:
                 pass
 
-    def answer(self) -> Answer:
+    def build_answer(self) -> AssistantMessage:
         if self._message is None:
-            return Answer(None, is_whole=False, error=self._error)
-        blocks = [_joined(block, self._parts.get(index, {})) for index, block in sorted(self._blocks.items())]
-        return Answer({**self._message, "content": blocks}, is_whole=self._stopped, error=self._error)
+            return AssistantMessage(None, is_whole=False, error=self._error)
+        blocks = [_join_block(block, self._parts.get(index, {})) for index, block in sorted(self._blocks.items())]
+        return AssistantMessage({**self._message, "content": blocks}, is_whole=self._stopped, error=self._error)
 
-    def _delta(self, index: int, delta: dict[str, Any]) -> None:
+    def _add_delta(self, index: int, delta: dict[str, Any]) -> None:
         parts = self._parts.setdefault(index, {})
         for name in ("text", "thinking", "signature", "partial_json"):
             if isinstance(said := delta.get(name), str):
@@ -96,7 +96,7 @@ class _Building:
             block = self._blocks[index]
             block["citations"] = [*(block.get("citations") or []), citation]
 
-    def _ended(self, event: dict[str, Any]) -> None:
+    def _merge_message_delta(self, event: dict[str, Any]) -> None:
         if self._message is None:
             return
         delta, usage = event.get("delta"), event.get("usage")
@@ -108,26 +108,26 @@ class _Building:
             self._message["context_management"] = event["context_management"]
 
 
-def _joined(block: dict[str, Any], parts: dict[str, list[str]]) -> dict[str, Any]:
+def _join_block(block: dict[str, Any], parts: dict[str, list[str]]) -> dict[str, Any]:
     whole = dict(block)
     for name, said in parts.items():
         text = "".join(said)
         if name == "partial_json":
             # Half an input stays as it was said.
-            whole["input"] = read if (read := _value(text)) is not None else {"partial_json": text}
+            whole["input"] = read if (read := _parse_json_text(text)) is not None else {"partial_json": text}
         else:
             whole[name] = str(block.get(name) or "") + text
     return whole
 
 
-def _value(text: str) -> Any:
+def _parse_json_text(text: str) -> Any:
     try:
         return msgspec.json.decode(text) if text else {}
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return None
 
 
-def _object(data: bytes) -> dict[str, Any] | None:
+def _decode_object(data: bytes) -> dict[str, Any] | None:
     try:
         said = msgspec.json.decode(data)
     except UNREADABLE:
@@ -135,7 +135,7 @@ def _object(data: bytes) -> dict[str, Any] | None:
     return said if isinstance(said, dict) else None
 
 
-def rendered(told: Answer) -> bytes:
+def render_events(told: AssistantMessage) -> bytes:
     """Write a message as events again, each block in one delta."""
     message = told.message or {}
     said: list[dict[str, Any]] = [{"type": "message_start", "message": {**message, "content": []}}]

@@ -24,7 +24,7 @@ _CONNECT_S = 30.0
 _WITHOUT_BODY = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
-class Answer:
+class UpstreamResponse:
     """A response of which the head is here; `release` it when done, whether or not it was read to its end."""
 
     def __init__(self, connection: Connection, message: RawResponseMessage, content: aiohttp.StreamReader) -> None:
@@ -50,7 +50,7 @@ class Upstream:
         self._base = url.raw_path.rstrip("/")
         self._host = f"Host: {url.host_port_subcomponent}\r\n"
 
-    async def send(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def send_request(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> UpstreamResponse:
         """Send a request and return the answer once its head is here."""
         head = [f"{method} {self._base}{path} HTTP/1.1\r\n", self._host]
         head += [f"{name}: {value}\r\n" for name, value in headers.items()]
@@ -59,7 +59,7 @@ class Upstream:
         whole = "".join((*head, "\r\n")).encode("utf-8", "surrogateescape") + body
         connection = await self._connector.connect(self._door, [], self._timeout)
         try:
-            return await _answered(connection, method, whole)
+            return await _read_answer(connection, method, whole)
         except HttpProcessingError as error:
             connection.close()
             raise aiohttp.ClientPayloadError(f"not an answer: {error.message}") from error
@@ -69,7 +69,7 @@ class Upstream:
 
 
 @asynccontextmanager
-async def upstream(address: str, proxy: str = "") -> AsyncIterator[Upstream]:
+async def open_upstream(address: str, proxy: str = "") -> AsyncIterator[Upstream]:
     """Open the way for the length of a block; `proxy` is a `proxy_for` the address."""
     connector = aiohttp.TCPConnector(limit=0)
     async with connector:
@@ -90,7 +90,7 @@ def proxy_for(address: str, environ: Mapping[str, str]) -> str:
     return proxy if "://" in proxy or not proxy else f"http://{proxy}"
 
 
-async def _answered(connection: Connection, method: str, whole: bytes) -> Answer:
+async def _read_answer(connection: Connection, method: str, whole: bytes) -> UpstreamResponse:
     protocol, transport = connection.protocol, connection.transport
     if protocol is None or transport is None:
         raise aiohttp.ServerDisconnectedError
@@ -101,4 +101,4 @@ async def _answered(connection: Connection, method: str, whole: bytes) -> Answer
     while True:
         message, content = await protocol.read()
         if message.code >= 200:
-            return Answer(connection, message, content)
+            return UpstreamResponse(connection, message, content)

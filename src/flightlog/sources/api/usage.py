@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from flightlog.model.usage import Usage
-from flightlog.sources.claude_code.values import mapping, number
+from flightlog.sources.claude_code.values import int_field, object_field
 
 Count = Annotated[int, Meta(ge=0, lt=2**53)]
 
@@ -62,10 +62,10 @@ def decode_usage(value: Any) -> Usage:
     """Return the tokens that a decoded `usage` object counts, zero where a field has the wrong type."""
     fields = value if isinstance(value, dict) else {}
     return UsageFields(
-        number(fields, "input_tokens"),
-        number(fields, "output_tokens"),
-        number(fields, "cache_read_input_tokens"),
-        number(fields, "cache_creation_input_tokens"),
-        CacheCreationFields(number(mapping(fields, "cache_creation"), "ephemeral_1h_input_tokens")),
-        ServerToolFields(number(mapping(fields, "server_tool_use"), "web_search_requests")),
+        int_field(fields, "input_tokens"),
+        int_field(fields, "output_tokens"),
+        int_field(fields, "cache_read_input_tokens"),
+        int_field(fields, "cache_creation_input_tokens"),
+        CacheCreationFields(int_field(object_field(fields, "cache_creation"), "ephemeral_1h_input_tokens")),
+        ServerToolFields(int_field(object_field(fields, "server_tool_use"), "web_search_requests")),
     ).usage()

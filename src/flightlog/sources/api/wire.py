@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.damage import UNREADABLE
-from flightlog.model.exchange import Context
+from flightlog.model.exchange import RequestOrigin
 
 AGENT_ID = "x-claude-code-agent-id"
 SESSION_ID = "x-claude-code-session-id"
@@ -37,10 +37,10 @@ _SHORT_TOKENS = 1024
 _DELEGATES = frozenset({"Agent", "Task"})
 
 
-class Said(Struct, frozen=True):
+class RequestInfo(Struct, frozen=True):
     """What a request says about itself."""
 
-    context: Context
+    context: RequestOrigin
     agent_id: str = ""
     session_id: str = ""
     model: str = ""
@@ -69,7 +69,7 @@ class _Body(Struct):
 _read = msgspec.json.Decoder(_Body).decode
 
 
-class Recogniser:
+class RequestClassifier:
     """Tells the requests of one session apart."""
 
     def __init__(self) -> None:
@@ -77,48 +77,52 @@ class Recogniser:
         self._main = ""
         self._delegates = False
 
-    def read(self, headers: Mapping[str, str], data: bytes) -> Said:
+    def classify_request(self, headers: Mapping[str, str], data: bytes) -> RequestInfo:
         """Say what one request is; `headers` have lower-case names."""
         agent, session = headers.get(AGENT_ID, ""), headers.get(SESSION_ID, "")
         try:
             body = _read(data)
         except UNREADABLE:
-            return Said(Context.SUBAGENT if agent else Context.SIDE, agent, session)
-        system = _system(body.system)
+            return RequestInfo(RequestOrigin.SUBAGENT if agent else RequestOrigin.SIDE, agent, session)
+        system = _system_text(body.system)
         last = _last_text(body.messages)
         compacts = any(last.startswith(start) for start in _COMPACTION)
-        context = Context.SUBAGENT if agent or _IS_SUBAGENT in system[:1000] else self._context(body, system, last)
-        if compacts and context is Context.SIDE:
-            context = Context.MAIN
-        return Said(context, agent, session, body.model, len(body.messages), compacts)
+        context = (
+            RequestOrigin.SUBAGENT
+            if agent or _IS_SUBAGENT in system[:1000]
+            else self._classify_context(body, system, last)
+        )
+        if compacts and context is RequestOrigin.SIDE:
+            context = RequestOrigin.MAIN
+        return RequestInfo(context, agent, session, body.model, len(body.messages), compacts)
 
-    def _context(self, body: _Body, system: str, last: str) -> Context:
+    def _classify_context(self, body: _Body, system: str, last: str) -> RequestOrigin:
         if not body.tools:
             aside = body.output_config is not None and body.output_config.format is not None
             aside = aside or 0 < body.max_tokens <= _SHORT_TOKENS or last == "Warmup"
             cached = b'"cache_control"' in bytes(body.system)
-            return Context.SIDE if aside or not cached else Context.MAIN
+            return RequestOrigin.SIDE if aside or not cached else RequestOrigin.MAIN
         digest = hashlib.sha256(_without_billing(system).encode("utf-8", "replace")).hexdigest()
         delegates = any(tool.name in _DELEGATES for tool in body.tools)
         if not self._main:
             self._main, self._delegates = digest, delegates
         # Clients that do not name their subagents: another prompt, and no tool to delegate further.
         elif digest != self._main and self._delegates and not delegates:
-            return Context.SUBAGENT
-        return Context.MAIN
+            return RequestOrigin.SUBAGENT
+        return RequestOrigin.MAIN
 
 
-def kept_headers(headers: Mapping[str, str], allowed: tuple[str, ...]) -> dict[str, str]:
+def filter_headers(headers: Mapping[str, str], allowed: tuple[str, ...]) -> dict[str, str]:
     """Return the headers that may be recorded, by lower-case name; what is not on the list is not kept."""
     lower = ((name.lower(), value) for name, value in headers.items())
     return {name: value for name, value in lower if name in allowed or name.startswith(_PREFIXES)}
 
 
-def _system(raw: msgspec.Raw) -> str:
+def _system_text(raw: msgspec.Raw) -> str:
     said = msgspec.json.decode(raw)
     if isinstance(said, str):
         return said
-    return "\n".join(_text(block) for block in said) if isinstance(said, list) else ""
+    return "\n".join(_block_text(block) for block in said) if isinstance(said, list) else ""
 
 
 def _without_billing(system: str) -> str:
@@ -131,9 +135,9 @@ def _last_text(messages: list[msgspec.Raw]) -> str:
     content = said.get("content") if isinstance(said, dict) else ""
     if isinstance(content, str):
         return content
-    return _text(content[-1]) if isinstance(content, list) and content else ""
+    return _block_text(content[-1]) if isinstance(content, list) and content else ""
 
 
-def _text(block: Any) -> str:
+def _block_text(block: Any) -> str:
     text = block.get("text") if isinstance(block, dict) else ""
     return text if isinstance(text, str) else ""

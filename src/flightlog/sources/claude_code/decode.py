@@ -10,27 +10,34 @@ from typing import Any
 from msgspec.structs import replace
 
 from flightlog.model.events import (
-    ApiFailed,
-    Compacted,
-    ContextGiven,
-    CostStated,
+    ApiError,
+    AssistantReply,
+    ClientNote,
+    ClientTotalReported,
+    ContextCompacted,
+    ContextInjected,
     Entry,
     Event,
-    InputRewritten,
-    Kept,
-    Noted,
-    Replied,
-    Requested,
-    Scene,
-    Summarised,
-    Titled,
-    Unknown,
+    Ignored,
+    RecordContext,
+    RequestLogged,
+    SessionSummarized,
+    SessionTitled,
+    ToolInputRewritten,
+    UnknownRecord,
 )
 from flightlog.model.ids import is_safe
 from flightlog.sources.api.usage import decode_usage
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals
-from flightlog.sources.claude_code.messages import blocks, user_events
-from flightlog.sources.claude_code.values import mapping, milliseconds, number, parsed, sequence, text
+from flightlog.sources.claude_code.messages import decode_blocks, user_events
+from flightlog.sources.claude_code.values import (
+    int_field,
+    list_field,
+    object_field,
+    parse_object,
+    parse_timestamp_ms,
+    text_field,
+)
 
 # Record types and fields met from 1.0.128 to 2.1.325. Anything else is kept, counted and shown as unknown, so
 # that a change of the format is noticed the day it appears.
@@ -86,143 +93,151 @@ ATTACHMENT_KINDS = frozenset(
 )
 
 
-def decode(line: bytes, session: str = "") -> list[Entry] | None:
+def decode_record(line: bytes, session: str = "") -> list[Entry] | None:
     """Return what `line` says, or None when it is not a record.
 
     One record gives one entry, except a user record with several tool results. `session`
     names the session of records that do not say it themselves.
     """
-    record = parsed(line)
+    record = parse_object(line)
     if record is None or not isinstance(record.get("type"), str):
         return None
-    base = _entry(record, session)
+    base = _make_entry(record, session)
     key = base.uuid or hashlib.blake2b(line.strip(), digest_size=12).hexdigest()
-    return [replace(base, event=event, key=f"{key}:{place}") for place, event in enumerate(_events(record))]
+    return [replace(base, event=event, key=f"{key}:{place}") for place, event in enumerate(_decode_events(record))]
 
 
-def _entry(record: dict[str, Any], session: str) -> Entry:
-    kind = text(record, "type")
-    agent = text(record, "agentId")
+def _make_entry(record: dict[str, Any], session: str) -> Entry:
+    kind = text_field(record, "type")
+    agent = text_field(record, "agentId")
     sidechain = record.get("isSidechain") is True
     return Entry(
-        event=Kept(kind),
-        session=text(record, "sessionId") or session,
-        uuid=text(record, "uuid"),
-        parent=text(record, "parentUuid") or text(record, "logicalParentUuid"),
-        at_ms=milliseconds(text(record, "timestamp")),
+        event=Ignored(kind),
+        session=text_field(record, "sessionId") or session,
+        uuid=text_field(record, "uuid"),
+        parent=text_field(record, "parentUuid") or text_field(record, "logicalParentUuid"),
+        at_ms=parse_timestamp_ms(text_field(record, "timestamp")),
         lane=agent if is_safe(agent) else "?" if agent or sidechain else "",
-        scene=Scene(
-            text(record, "cwd"), text(record, "gitBranch"), text(record, "version"), text(record, "entrypoint")
+        scene=RecordContext(
+            text_field(record, "cwd"),
+            text_field(record, "gitBranch"),
+            text_field(record, "version"),
+            text_field(record, "entrypoint"),
         ),
         extra=tuple(sorted(f"{kind}.{name}" for name in record.keys() - FIELDS[kind])) if kind in FIELDS else (),
     )
 
 
-def _events(record: dict[str, Any]) -> list[Event]:
-    kind = text(record, "type")
+def _decode_events(record: dict[str, Any]) -> list[Event]:
+    kind = text_field(record, "type")
     match kind:
         case "user":
             return user_events(record)
         case "assistant":
-            return [_replied(record)]
+            return [_decode_reply(record)]
         case "system":
-            return [_system(record)]
+            return [_decode_system(record)]
         case "attachment":
-            return [_attachment(record)]
+            return [_decode_attachment(record)]
         case _ if kind in FIELDS:
-            return [_bookkeeping(kind, record)]
+            return [_decode_bookkeeping(kind, record)]
         case _:
-            return [Unknown(kind, tuple(sorted(record)))]
+            return [UnknownRecord(kind, tuple(sorted(record)))]
 
 
-def _replied(record: dict[str, Any]) -> Replied:
-    message = mapping(record, "message")
-    error = text(record, "error") or text(record, "apiErrorType") or "error"
-    return Replied(
-        message_id=text(message, "id"),
-        model=text(message, "model"),
-        content=blocks(message.get("content")),
+def _decode_reply(record: dict[str, Any]) -> AssistantReply:
+    message = object_field(record, "message")
+    error = text_field(record, "error") or text_field(record, "apiErrorType") or "error"
+    return AssistantReply(
+        message_id=text_field(message, "id"),
+        model=text_field(message, "model"),
+        content=decode_blocks(message.get("content")),
         usage=decode_usage(message.get("usage")),
-        stop_reason=text(message, "stop_reason"),
-        request_id=text(record, "requestId"),
-        request_ref=text(record, "requestRef"),
-        block_index=number(record, "apiBlockIndex"),
+        stop_reason=text_field(message, "stop_reason"),
+        request_id=text_field(record, "requestId"),
+        request_ref=text_field(record, "requestRef"),
+        block_index=int_field(record, "apiBlockIndex"),
         aborted=record.get("isAbortedMidStream") is True,
-        synthetic=text(message, "model") == SYNTHETIC_MODEL,
+        synthetic=text_field(message, "model") == SYNTHETIC_MODEL,
         error=error if record.get("isApiErrorMessage") is True else "",
-        effort=text(record, "effort"),
+        effort=text_field(record, "effort"),
     )
 
 
-def _system(record: dict[str, Any]) -> Event:
-    kind = text(record, "subtype")
+def _decode_system(record: dict[str, Any]) -> Event:
+    kind = text_field(record, "subtype")
     match kind:
         case "compact_boundary":
-            told = mapping(record, "compactMetadata")
-            return Compacted(text(told, "trigger"), number(told, "preTokens"), number(told, "postTokens"))
+            told = object_field(record, "compactMetadata")
+            return ContextCompacted(
+                text_field(told, "trigger"), int_field(told, "preTokens"), int_field(told, "postTokens")
+            )
         case "api_error":
-            return _api_failed(record)
+            return _decode_api_error(record)
         case "stop_hook_summary":
-            errors = [error for error in sequence(record, "hookErrors") if isinstance(error, str)]
-            return Noted("hook", "; ".join(errors)) if errors else Kept("system/stop_hook_summary")
+            errors = [error for error in list_field(record, "hookErrors") if isinstance(error, str)]
+            return ClientNote("hook", "; ".join(errors)) if errors else Ignored("system/stop_hook_summary")
         case "local_command" | "informational" | "model_refusal_no_fallback":
-            said = text(record, "content")
-            return Noted(kind, said) if _words(said) else Kept(f"system/{kind}")
+            said = text_field(record, "content")
+            return ClientNote(kind, said) if _strip_output_tags(said) else Ignored(f"system/{kind}")
         case _ if kind in SYSTEM_KINDS:
-            return Kept(f"system/{kind}")
+            return Ignored(f"system/{kind}")
         case _:
-            return Unknown(f"system/{kind}", tuple(sorted(record)))
+            return UnknownRecord(f"system/{kind}", tuple(sorted(record)))
 
 
-def _words(said: str) -> str:
+def _strip_output_tags(said: str) -> str:
     return said.replace("<local-command-stdout>", "").replace("</local-command-stdout>", "").strip()
 
 
-def _api_failed(record: dict[str, Any]) -> ApiFailed:
-    error = mapping(record, "error")
-    cut = text(mapping(error, "connection"), "code") == "StreamTruncated"
-    message = text(error, "formatted") or text(error, "message") or text(record, "error")
-    return ApiFailed(message, number(error, "status"), number(record, "retryAttempt"), cut)
+def _decode_api_error(record: dict[str, Any]) -> ApiError:
+    error = object_field(record, "error")
+    cut = text_field(object_field(error, "connection"), "code") == "StreamTruncated"
+    message = text_field(error, "formatted") or text_field(error, "message") or text_field(record, "error")
+    return ApiError(message, int_field(error, "status"), int_field(record, "retryAttempt"), cut)
 
 
-def _attachment(record: dict[str, Any]) -> Event:
-    attached = mapping(record, "attachment")
-    kind = text(attached, "type")
+def _decode_attachment(record: dict[str, Any]) -> Event:
+    attached = object_field(record, "attachment")
+    kind = text_field(attached, "type")
     rewritten = _rewritten_input(attached) if kind == "hook_success" else None
     if rewritten is not None:
-        return InputRewritten(text(attached, "toolUseID"), rewritten)
+        return ToolInputRewritten(text_field(attached, "toolUseID"), rewritten)
     if kind == "hook_blocking_error":
-        return Noted("hook", text(mapping(attached, "blockingError"), "blockingError") or text(attached, "content"))
+        return ClientNote(
+            "hook",
+            text_field(object_field(attached, "blockingError"), "blockingError") or text_field(attached, "content"),
+        )
     if kind not in ATTACHMENT_KINDS:
-        return Unknown(f"attachment/{kind}", tuple(sorted(attached)))
-    rendered = [text(part, "content") for part in sequence(record, "rendered") if isinstance(part, dict)]
-    return ContextGiven(kind, "\n".join(rendered))
+        return UnknownRecord(f"attachment/{kind}", tuple(sorted(attached)))
+    rendered = [text_field(part, "content") for part in list_field(record, "rendered") if isinstance(part, dict)]
+    return ContextInjected(kind, "\n".join(rendered))
 
 
 def _rewritten_input(attached: dict[str, Any]) -> dict[str, Any] | None:
-    said = parsed(text(attached, "stdout").encode("utf-8", "replace"))
+    said = parse_object(text_field(attached, "stdout").encode("utf-8", "replace"))
     if said is None:
         return None
-    updated = mapping(said, "hookSpecificOutput").get("updatedInput")
+    updated = object_field(said, "hookSpecificOutput").get("updatedInput")
     return updated if isinstance(updated, dict) else None
 
 
-def _bookkeeping(kind: str, record: dict[str, Any]) -> Event:
+def _decode_bookkeeping(kind: str, record: dict[str, Any]) -> Event:
     match kind:
         case "cost-state":
-            return CostStated(client_totals(record))
+            return ClientTotalReported(client_totals(record))
         case "summary":
-            return Summarised(text(record, "leafUuid"), _title(text(record, "summary")))
+            return SessionSummarized(text_field(record, "leafUuid"), _title_text(text_field(record, "summary")))
         case "ai-title" | "custom-title":
-            words = text(record, "title") or text(record, "aiTitle") or text(record, "customTitle")
-            return Titled(words, by_person=kind == "custom-title")
+            words = text_field(record, "title") or text_field(record, "aiTitle") or text_field(record, "customTitle")
+            return SessionTitled(words, by_person=kind == "custom-title")
         case "api-request":
-            return Requested(text(record, "id"))
+            return RequestLogged(text_field(record, "id"))
         case _:
-            return Kept(kind)
+            return Ignored(kind)
 
 
-def _title(summary: str) -> str:
+def _title_text(summary: str) -> str:
     """Some versions write the title as a JSON object."""
-    said = parsed(summary.encode("utf-8", "replace")) if summary.startswith("{") else None
-    return text(said or {}, "title") or summary
+    said = parse_object(summary.encode("utf-8", "replace")) if summary.startswith("{") else None
+    return text_field(said or {}, "title") or summary

@@ -16,7 +16,7 @@ from flightlog.model.damage import Damage
 from flightlog.model.errors import Misconfigured
 from flightlog.model.ids import is_safe
 from flightlog.model.runtime import Runtime
-from flightlog.sources.claude_code.values import parsed, text
+from flightlog.sources.claude_code.values import parse_object, text_field
 from flightlog.sources.protocol import FileListing, SessionFile
 
 AGENT = "claude-code"
@@ -49,12 +49,12 @@ def normalize_path(path: str) -> str:
     return "/" + "/".join(part for part in path.split("/") if part not in {"", "."})
 
 
-def discover(config_dir: str) -> FileListing:
+def find_transcripts(config_dir: str) -> FileListing:
     """List the transcripts below `config_dir`, in the order of their paths."""
     transcripts: list[SessionFile] = []
     damage: list[Damage] = []
-    for folder in _folders(os.path.join(config_dir, "projects"), damage):  # noqa: PTH118 - hot: 10,000 sessions
-        transcripts.extend(_project(folder, damage))
+    for folder in _list_folders(os.path.join(config_dir, "projects"), damage):  # noqa: PTH118 - hot: 10,000 sessions
+        transcripts.extend(_list_project(folder, damage))
     return FileListing(tuple(sorted(transcripts, key=lambda item: item.path)), tuple(damage))
 
 
@@ -63,17 +63,17 @@ def session_files(folder: str, session: str) -> list[SessionFile]:
     damage: list[Damage] = []
     own = (f"{session}.jsonl", session)
     found: list[SessionFile] = []
-    for entry in _entries(folder, damage):
+    for entry in _list_entries(folder, damage):
         if entry.name == own[1] and entry.is_dir(follow_symlinks=False):
-            found.extend(_lanes(entry, damage))
+            found.extend(_list_subagents(entry, damage))
         elif entry.name == own[0] or (entry.name.startswith("agent-") and entry.name.endswith(".jsonl")):
-            file = _file(entry, damage)
+            file = _find_transcript(entry, damage)
             if file is not None and file.session == session:
                 found.append(file)
     return sorted(found, key=lambda file: (file.lane, file.path))
 
 
-def spilled_file(transcript: SessionFile, said: str) -> str:
+def spilled_output_path(transcript: SessionFile, said: str) -> str:
     """Return where a large tool result lies now: by name beside the transcript, wherever it was written."""
     from pathlib import Path  # noqa: PLC0415 - a usage report does not wait for it
 
@@ -85,60 +85,60 @@ def spilled_file(transcript: SessionFile, said: str) -> str:
     return str(home / "tool-results" / Path(said).name)
 
 
-def lane_facts_file(transcript: SessionFile) -> str:
+def subagent_info_path(transcript: SessionFile) -> str:
     """Return the path of what the client notes beside a subagent's transcript."""
     return transcript.path.removesuffix(".jsonl") + ".meta.json"
 
 
-def _project(folder: str, damage: list[Damage]) -> Iterator[SessionFile]:
-    for entry in _entries(folder, damage):
+def _list_project(folder: str, damage: list[Damage]) -> Iterator[SessionFile]:
+    for entry in _list_entries(folder, damage):
         if entry.is_dir(follow_symlinks=False):
-            yield from _lanes(entry, damage)
+            yield from _list_subagents(entry, damage)
         elif entry.name.endswith(".jsonl"):
-            found = _file(entry, damage)
+            found = _find_transcript(entry, damage)
             if found is not None:
                 yield found
 
 
-def _file(entry: os.DirEntry[str], damage: list[Damage]) -> SessionFile | None:
+def _find_transcript(entry: os.DirEntry[str], damage: list[Damage]) -> SessionFile | None:
     stem = entry.name.removesuffix(".jsonl")
     if not is_safe(stem):
         damage.append(Damage(entry.path, 0, 0, "the file name is not a usable session id"))
         return None
-    found = _transcript(entry, stem, "", damage)
+    found = _make_transcript(entry, stem, "", damage)
     if found is None or not stem.startswith("agent-"):
         return found
-    owner = _owner(entry.path)
+    owner = _read_owner(entry.path)
     if not is_safe(owner):
         damage.append(Damage(entry.path, 0, 0, "a subagent's file that does not say its session"))
         return None
     return replace(found, session=owner, lane=stem.removeprefix("agent-"))
 
 
-def _lanes(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[SessionFile]:
+def _list_subagents(session: os.DirEntry[str], damage: list[Damage]) -> Iterator[SessionFile]:
     folder = os.path.join(session.path, "subagents")  # noqa: PTH118
     if not os.path.isdir(folder):  # noqa: PTH112
         return
     if not is_safe(session.name):
         damage.append(Damage(folder, 0, 0, "the directory's name is not a usable session id"))
         return
-    for entry in _entries(folder, damage):
+    for entry in _list_entries(folder, damage):
         stem = entry.name.removesuffix(".jsonl")
         if not entry.name.endswith(".jsonl"):
             continue
         if not is_safe(stem):
             damage.append(Damage(entry.path, 0, 0, "the file name is not a usable subagent id"))
         else:
-            found = _transcript(entry, session.name, stem.removeprefix("agent-"), damage)
+            found = _make_transcript(entry, session.name, stem.removeprefix("agent-"), damage)
             if found is not None:
                 yield found
 
 
-def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[Damage]) -> SessionFile | None:
+def _make_transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[Damage]) -> SessionFile | None:
     try:
         told = entry.stat()
     except OSError as error:
-        damage.append(Damage(entry.path, 0, 0, _why(error)))
+        damage.append(Damage(entry.path, 0, 0, _error_text(error)))
         return None
     if not stat.S_ISREG(told.st_mode):
         # A pipe would keep us waiting for ever.
@@ -147,30 +147,30 @@ def _transcript(entry: os.DirEntry[str], session: str, lane: str, damage: list[D
     return SessionFile(entry.path, session, told.st_size, told.st_mtime_ns, lane, told.st_dev, told.st_ino)
 
 
-def _owner(path: str) -> str:
+def _read_owner(path: str) -> str:
     """Read the session id off the first record of a 2.0 subagent file that says it."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123
             head = [file.readline(_HEAD_BYTES_MAX) for _ in range(_HEAD_LINES)]
     except OSError:
         return ""
-    return next((owner for line in head if (owner := text(parsed(line) or {}, "sessionId"))), "")
+    return next((owner for line in head if (owner := text_field(parse_object(line) or {}, "sessionId"))), "")
 
 
-def _folders(root: str, damage: list[Damage]) -> list[str]:
-    return [entry.path for entry in _entries(root, damage) if os.path.isdir(entry.path)]  # noqa: PTH112
+def _list_folders(root: str, damage: list[Damage]) -> list[str]:
+    return [entry.path for entry in _list_entries(root, damage) if os.path.isdir(entry.path)]  # noqa: PTH112
 
 
-def _entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:
+def _list_entries(folder: str, damage: list[Damage]) -> list[os.DirEntry[str]]:
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
     except FileNotFoundError:
         return []
     except OSError as error:
-        damage.append(Damage(folder, 0, 0, _why(error)))
+        damage.append(Damage(folder, 0, 0, _error_text(error)))
         return []
 
 
-def _why(error: OSError) -> str:
+def _error_text(error: OSError) -> str:
     return error.strerror or type(error).__name__

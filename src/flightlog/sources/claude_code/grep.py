@@ -13,7 +13,7 @@ from flightlog.store.reading import open_reader
 _BLOCK_BYTES = 4 << 20
 
 
-def places(path: str, words: str) -> Iterator[tuple[int, int]]:
+def find_lines(path: str, words: str) -> Iterator[tuple[int, int]]:
     """Yield offset and length of each line that holds `words`, from the first on."""
     needle = json.dumps(words, ensure_ascii=False)[1:-1].encode("utf-8", "replace").lower()
     with suppress(OSError), closing(open_reader(path)) as file:
@@ -21,12 +21,12 @@ def places(path: str, words: str) -> Iterator[tuple[int, int]]:
         while block := file.read(at + len(rest), _BLOCK_BYTES):
             block = rest + block
             end = block.rfind(b"\n") + 1
-            yield from ((at + start, length) for start, length in _hits(block[:end], needle))
+            yield from ((at + start, length) for start, length in _find_line_spans(block[:end], needle))
             at, rest = at + end, block[end:]
-        yield from ((at + start, length) for start, length in _hits(rest, needle))
+        yield from ((at + start, length) for start, length in _find_line_spans(rest, needle))
 
 
-def _hits(block: bytes, needle: bytes) -> Iterator[tuple[int, int]]:
+def _find_line_spans(block: bytes, needle: bytes) -> Iterator[tuple[int, int]]:
     lowered = block.lower()
     found = lowered.find(needle)
     while found >= 0:

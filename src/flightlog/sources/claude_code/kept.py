@@ -12,35 +12,35 @@ from typing import TYPE_CHECKING
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Unavailable
 from flightlog.model.ids import is_safe
-from flightlog.sources.claude_code.discover import AGENT, discover, lane_facts_file, spilled_file
+from flightlog.sources.claude_code.discover import AGENT, find_transcripts, spilled_output_path, subagent_info_path
 from flightlog.sources.protocol import FileListing, SessionFile
-from flightlog.store.kept import TRANSCRIPT, kept_files, kept_sessions, session_dir
+from flightlog.store.kept import TRANSCRIPT, list_recorded_sessions, list_recorded_transcripts, session_dir
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from flightlog.store.sessions import Settled
+    from flightlog.store.sessions import SessionAdoption
 
 
-def recorded(config_dirs: Sequence[str], home: str) -> FileListing:
+def list_recorded_files(config_dirs: Sequence[str], home: str) -> FileListing:
     """List every transcript there is: live below `config_dirs`, kept below `home`."""
-    live = [discover(folder) for folder in config_dirs]
+    live = [find_transcripts(folder) for folder in config_dirs]
     transcripts = [transcript for found in live for transcript in found.files]
     damage = [each for found in live for each in found.damage]
-    kept = tuple(_kept(transcripts, home, damage)) if home else ()
+    kept = tuple(_adopted_files(transcripts, home, damage)) if home else ()
     return FileListing((*transcripts, *kept), tuple(damage))
 
 
-def keep(home: str, session: str, files: Iterable[SessionFile]) -> "Settled":
+def adopt_session_files(home: str, session: str, files: Iterable[SessionFile]) -> "SessionAdoption":
     """Take everything a session's files hold into our own copy; only what is new is read."""
     from pathlib import Path  # noqa: PLC0415 - a report adopts nothing
 
     from flightlog.store.sessions import adopt_session  # noqa: PLC0415
 
-    return adopt_session(Path(home), AGENT, session, sources_of(home, files))
+    return adopt_session(Path(home), AGENT, session, agent_files(home, files))
 
 
-def sources_of(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
+def agent_files(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
     """Return the agent's own files of a session by the names our copies have."""
     from pathlib import Path  # noqa: PLC0415 - as above
 
@@ -51,66 +51,68 @@ def sources_of(home: str, files: Iterable[SessionFile]) -> "dict[str, Path]":
             path = path.resolve()  # a session is listed through a link, so it is archived through it
         if path.is_relative_to(home):
             continue
-        sources[kept_name(file)] = path
-        facts = Path(lane_facts_file(file))
+        sources[recording_name(file)] = path
+        facts = Path(subagent_info_path(file))
         if file.lane and facts.is_file():
             sources[f"subagents/{facts.name}"] = facts
-        sources.update((f"tool-results/{spilled.name}", spilled) for spilled in _spilled(file))
+        sources.update((f"tool-results/{spilled.name}", spilled) for spilled in _list_spilled_files(file))
     return sources
 
 
-def kept_name(transcript: SessionFile) -> str:
+def recording_name(transcript: SessionFile) -> str:
     """Name a transcript inside our copy of its session."""
     return f"subagents/agent-{transcript.lane}.jsonl" if transcript.lane else TRANSCRIPT
 
 
-def _spilled(file: SessionFile) -> "list[Path]":
+def _list_spilled_files(file: SessionFile) -> "list[Path]":
     from pathlib import Path  # noqa: PLC0415 - as above
 
-    folder = Path(spilled_file(file, "x")).parent
+    folder = Path(spilled_output_path(file, "x")).parent
     try:
         return sorted(path for path in folder.iterdir() if path.is_file() and is_safe(path.name))
     except OSError:
         return []
 
 
-def _kept(live: Iterable[SessionFile], home: str, damage: list[Damage]) -> Iterator[SessionFile]:
-    sessions, rewritten = kept_sessions(home, AGENT)
+def _adopted_files(live: Iterable[SessionFile], home: str, damage: list[Damage]) -> Iterator[SessionFile]:
+    sessions, rewritten = list_recorded_sessions(home, AGENT)
     if not sessions:
         return
     present: dict[str, set[str]] = defaultdict(set)
     for transcript in live:
-        present[transcript.session].add(kept_name(transcript))
+        present[transcript.session].add(recording_name(transcript))
     whole = {session for session, names in present.items() if TRANSCRIPT in names}
     for session in sorted(sessions - (whole - rewritten)):
         root = session_dir(home, AGENT, session)
         try:
-            kept = kept_files(home, AGENT, session)
+            kept = list_recorded_transcripts(home, AGENT, session)
         except OSError as error:
             damage.append(Damage(str(root), 0, 0, error.strerror or "unreadable"))
             kept = {}
-        if not kept and not present[session] and not _is_never_kept(root):
+        if not kept and not present[session] and not _has_no_recording(root):
             # Named all the same: a session that was lost is missed where it is listed.
             yield SessionFile(str(root / TRANSCRIPT), session, 0, 0)
         for name, numbers in sorted(kept.items()):
             # The newest generation is what the agent still has.
             wanted = numbers[:-1] if name in present[session] else numbers
-            yield from _generations(root / name, session, wanted, damage)
+            yield from _iter_generations(root / name, session, wanted, damage)
 
 
-def _is_never_kept(root: "Path") -> bool:
+def _has_no_recording(root: "Path") -> bool:
     """Return whether only the hook wrote to a session's directory so far."""
     return root.is_dir() and os.access(root, os.R_OK | os.X_OK) and not (root / "meta.json").exists()
 
 
-def _generations(path: "Path", session: str, numbers: Iterable[int], damage: list[Damage]) -> Iterator[SessionFile]:
+def _iter_generations(
+    path: "Path", session: str, numbers: Iterable[int], damage: list[Damage]
+) -> Iterator[SessionFile]:
     from pathlib import Path  # noqa: PLC0415 - only where something was deleted or rewritten
 
-    from flightlog.store.recordings import Recording, generation  # noqa: PLC0415
+    from flightlog.store.recordings import Recording, generation_path  # noqa: PLC0415
 
     lane = path.stem.removeprefix("agent-") if path.stem != Path(TRANSCRIPT).stem else ""
     for number in numbers:
-        each = generation(path, number)
+        each = generation_path(path, number)
         try:
             with Recording(each) as recording:
                 # Our copies only grow, so their size says whether they changed; one that was restored is read again.

@@ -15,29 +15,29 @@ from msgspec import Struct
 
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.errors import Unreadable
-from flightlog.sources.claude_code.values import milliseconds, parsed
-from flightlog.store.index.files import fingerprint
-from flightlog.store.index.lines import Record, Records
+from flightlog.sources.claude_code.values import parse_object, parse_timestamp_ms
+from flightlog.store.index.files import fingerprint_file
+from flightlog.store.index.lines import IndexedRecord, RecordBatch
 from flightlog.store.reading import open_reader, raw_lines
-from flightlog.store.salvage import spans
+from flightlog.store.salvage import iter_spans
 
 WORDS_MAX = 1 << 20
 _REPEATING = frozenset({"api-request-blob", "last-prompt", "queue-operation"})  # what other records say already
 _PATHS = ("file_path", "path", "notebook_path")
 
 
-def read_records(path: str, start: int) -> Records:
+def read_records(path: str, start: int) -> RecordBatch:
     """Read the records of a file from byte `start` on."""
-    result = Records([], end=start)
-    result.records = list(_records(path, result))
+    result = RecordBatch([], end=start)
+    result.records = list(_iter_records(path, result))
     return result
 
 
-def text_at(path: str, offset: int, length: int) -> str:
+def read_text_at(path: str, offset: int, length: int) -> str:
     """Return the words of the record that stands there, or nothing when it is gone."""
     try:
         with closing(open_reader(path)) as file:
-            record = _record(file.read(offset, length), offset)
+            record = _decode_record(file.read(offset, length), offset)
     except (OSError, Unreadable):
         return ""
     return "\n".join(part for part in record[5:7] if part) if record else ""
@@ -52,80 +52,80 @@ class _Block(Struct, gc=False):
     content: "str | list[_Block] | None" = None
 
 
-class _Message(Struct, gc=False):
+class _SearchMessage(Struct, gc=False):
     content: str | list[_Block] | None = None
     model: str | None = ""
 
 
-class _Line(Struct, gc=False):
+class _SearchLine(Struct, gc=False):
     type: str = ""
     uuid: str | None = ""
     timestamp: str | None = ""
     cwd: str | None = ""
-    message: _Message | None = None
+    message: _SearchMessage | None = None
     content: str | None = None
     summary: str | None = None
 
 
-_decode = msgspec.json.Decoder(_Line).decode
+_decode = msgspec.json.Decoder(_SearchLine).decode
 
 
-def _records(path: str, result: Records) -> Iterator[Record]:
+def _iter_records(path: str, result: RecordBatch) -> Iterator[IndexedRecord]:
     try:
         offset = result.end
         for line in raw_lines(path, offset):
             result.read += len(line)
             whole = line.endswith(b"\n")
             if not line.isspace():
-                record = _record(line, offset)
+                record = _decode_record(line, offset)
                 if record is not None:
                     yield record
                 elif whole:
-                    yield from _salvaged(line, offset, result)
+                    yield from _salvage_records(line, offset, result)
             offset += len(line)
             if whole:
                 result.end = offset
         with closing(open_reader(path)) as file:
-            result.fingerprint = fingerprint(file, result.end)
+            result.fingerprint = fingerprint_file(file, result.end)
     except OSError as error:
         result.error = error.strerror or os.strerror(error.errno or 0)
 
 
-def _salvaged(line: bytes, offset: int, result: Records) -> Iterator[Record]:
+def _salvage_records(line: bytes, offset: int, result: RecordBatch) -> Iterator[IndexedRecord]:
     """Take the sound records out of a damaged line."""
-    for span in spans(line.rstrip(b"\n")):
-        record = None if span.why else _record(line[span.start : span.end], offset + span.start)
+    for span in iter_spans(line.rstrip(b"\n")):
+        record = None if span.why else _decode_record(line[span.start : span.end], offset + span.start)
         if record is None:
             result.damaged += 1
         else:
             yield record
 
 
-def _record(line: bytes, offset: int) -> Record | None:
+def _decode_record(line: bytes, offset: int) -> IndexedRecord | None:
     try:
         said = _decode(line)
     except UNREADABLE:
-        patient = parsed(line)
-        return None if patient is None else _patient(patient, offset, len(line))
-    words = _Words()
+        patient = parse_object(line)
+        return None if patient is None else _record_of_unknown_shape(patient, offset, len(line))
+    words = _WordCollector()
     message = said.message
     if said.type not in _REPEATING:
         if message is not None:
-            words.take(message.content)
+            words.add_content(message.content)
         words.said += [text for text in (said.content, said.summary) if text]
-    return Record(
+    return IndexedRecord(
         offset,
         len(line),
         said.uuid or "",
         said.type,
-        milliseconds(said.timestamp or "") or 0,
-        *words.columns(),
+        parse_timestamp_ms(said.timestamp or "") or 0,
+        *words.join_columns(),
         (message.model or "") if message is not None else "",
         said.cwd or "",
     )
 
 
-class _Words:
+class _WordCollector:
     """The words of one record, by column."""
 
     def __init__(self) -> None:
@@ -134,37 +134,37 @@ class _Words:
         self.tools: list[str] = []
         self.files: list[str] = []
 
-    def take(self, content: str | list[_Block] | None) -> None:
+    def add_content(self, content: str | list[_Block] | None) -> None:
         if isinstance(content, str):
             self.said.append(content)
             return
         for block in content or ():
             if block.type == "tool_use":
-                self._tool(block)
+                self._add_tool_use(block)
             elif block.type == "tool_result":
-                self.output += _texts(block.content)
+                self.output += _content_texts(block.content)
             else:
                 self.said.append(block.text or block.thinking)
 
-    def columns(self) -> tuple[str, str, str, str]:
-        return _text(self.said), _text(self.output), _text(self.tools), _text(self.files)
+    def join_columns(self) -> tuple[str, str, str, str]:
+        return _join_text(self.said), _join_text(self.output), _join_text(self.tools), _join_text(self.files)
 
-    def _tool(self, block: _Block) -> None:
+    def _add_tool_use(self, block: _Block) -> None:
         given = block.input or {}
         self.tools.append(block.name)
-        self.said += _strings(given.values())
+        self.said += _iter_strings(given.values())
         self.files += [path for key in _PATHS if isinstance(path := given.get(key), str)]
 
 
-def _texts(content: str | list[_Block] | None) -> list[str]:
+def _content_texts(content: str | list[_Block] | None) -> list[str]:
     return [content] if isinstance(content, str) else [block.text for block in content or ()]
 
 
-def _text(parts: list[str]) -> str:
+def _join_text(parts: list[str]) -> str:
     return "\n".join(parts)[:WORDS_MAX] if len(parts) != 1 else parts[0][:WORDS_MAX]
 
 
-def _strings(values: Iterable[Any]) -> Iterator[str]:
+def _iter_strings(values: Iterable[Any]) -> Iterator[str]:
     """Yield every string, however deep it lies."""
     stack = [iter(values)]
     while stack:
@@ -178,14 +178,26 @@ def _strings(values: Iterable[Any]) -> Iterator[str]:
             stack.pop()
 
 
-def _patient(record: dict[str, Any], offset: int, length: int) -> Record:
+def _record_of_unknown_shape(record: dict[str, Any], offset: int, length: int) -> IndexedRecord:
     """Take every string of a record of unknown shape."""
     message = record.get("message")
     model = message.get("model") if isinstance(message, dict) else ""
-    said = "\n".join(_strings([message, record.get("content"), record.get("summary")]))
-    kind, uuid, stamp, cwd = (_str(record.get(key)) for key in ("type", "uuid", "timestamp", "cwd"))
-    return Record(offset, length, uuid, kind, milliseconds(stamp) or 0, said[:WORDS_MAX], "", "", "", _str(model), cwd)
+    said = "\n".join(_iter_strings([message, record.get("content"), record.get("summary")]))
+    kind, uuid, stamp, cwd = (_text_or_empty(record.get(key)) for key in ("type", "uuid", "timestamp", "cwd"))
+    return IndexedRecord(
+        offset,
+        length,
+        uuid,
+        kind,
+        parse_timestamp_ms(stamp) or 0,
+        said[:WORDS_MAX],
+        "",
+        "",
+        "",
+        _text_or_empty(model),
+        cwd,
+    )
 
 
-def _str(value: Any) -> str:
+def _text_or_empty(value: Any) -> str:
     return value if isinstance(value, str) else ""

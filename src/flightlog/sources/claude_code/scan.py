@@ -17,14 +17,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from flightlog.model.damage import UNREADABLE
-from flightlog.model.usage import Row
+from flightlog.model.usage import UsageLine
 from flightlog.sources.api.usage import decode_usage
 from flightlog.sources.claude_code.costs import SYNTHETIC_MODEL, client_totals
-from flightlog.sources.claude_code.spoken import NO_USAGE, Spoken, decode, fuller, lane, row
-from flightlog.sources.claude_code.values import mapping, milliseconds, parsed, text
+from flightlog.sources.claude_code.spoken import NO_USAGE, UsageRecord, decode, is_fuller, thread_name, to_row
+from flightlog.sources.claude_code.values import object_field, parse_object, parse_timestamp_ms, text_field
 from flightlog.sources.protocol import SessionFile, UsageScan
-from flightlog.store.index.files import fingerprint, fingerprint_of
-from flightlog.store.reading import Reader, blocks, mapped, open_reader
+from flightlog.store.index.files import fingerprint_file, fingerprint_mapped
+from flightlog.store.reading import Reader, map_file, open_reader, read_blocks
 
 BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
@@ -36,18 +36,18 @@ _STAMP = b'"timestamp":"'
 _NEWLINE = b"\n"
 
 
-def scan_mapped(file: SessionFile, start: int = 0) -> UsageScan:
+def scan_usage_mapped(file: SessionFile, start: int = 0) -> UsageScan:
     """Scan one file through a memory map; a file that shrinks meanwhile ends the process."""
-    memory = mapped(file.path)
+    memory = map_file(file.path)
     if memory is None or len(memory) < start:
-        return scan(file, start)
+        return scan_usage(file, start)
     scanner = _UsageScanner(file, start)
     scanner.scan_view(memoryview(memory)[start:])
-    scanner.result.fingerprint = fingerprint_of(memory, scanner.result.end)
+    scanner.result.fingerprint = fingerprint_mapped(memory, scanner.result.end)
     return scanner.finish()
 
 
-def scan(file: SessionFile, start: int = 0) -> UsageScan:
+def scan_usage(file: SessionFile, start: int = 0) -> UsageScan:
     """Scan one file from byte `start`; `error` says why a file cannot be read."""
     scanner = _UsageScanner(file, start)
     try:
@@ -72,13 +72,13 @@ class _UsageScanner:
         self.file = file
         self.result = UsageScan([], [], start)
         # The first place a response was written in; lines of other places are few and kept one by one.
-        self.best: dict[str, Spoken] = {}
-        self.odd: list[Row] = []
+        self.best: dict[str, UsageRecord] = {}
+        self.odd: list[UsageLine] = []
         self.as_of_ms = 0
 
     def scan_reader(self, file: Reader, buffer: bytearray) -> None:
         """Read block by block; what follows the last newline waits for the next scan."""
-        for block in blocks(file, self.result.end, buffer):
+        for block in read_blocks(file, self.result.end, buffer):
             self.result.read += block.end
             if not block.whole:
                 self._tail(block.view, 0, block.end)
@@ -88,7 +88,7 @@ class _UsageScanner:
             self._block(block.view, 0, block.end)
             self._look_back(block.view, block.end)
             self.result.end += block.end
-        self.result.fingerprint = fingerprint(file, self.result.end)
+        self.result.fingerprint = fingerprint_file(file, self.result.end)
         self.result.damaged += file.damaged
 
     def scan_view(self, view: memoryview) -> None:
@@ -109,7 +109,7 @@ class _UsageScanner:
     def finish(self) -> UsageScan:
         """Return the result, one row for each response and place."""
         session, of_file = self.file.session, self.file.lane
-        self.result.rows = [row(said, session, of_file) for said in self.best.values()] + self.odd
+        self.result.rows = [to_row(said, session, of_file) for said in self.best.values()] + self.odd
         return self.result
 
     def _tail(self, block: memoryview, start: int, end: int) -> None:
@@ -148,11 +148,11 @@ class _UsageScanner:
                     self._odd_line(bytes(block[first:start]))
             elif said.request_id != known.request_id or (
                 (said.agent_id != known.agent_id or said.is_sidechain is not known.is_sidechain)
-                and lane(said) != lane(known)
+                and thread_name(said) != thread_name(known)
             ):
-                self.odd.append(row(said, self.file.session, self.file.lane))
+                self.odd.append(to_row(said, self.file.session, self.file.lane))
             elif (use.output_tokens or 0) > (known.message.usage.output_tokens or 0) or (
-                not (said.timestamp and known.timestamp and said.timestamp > known.timestamp) and fuller(said, known)
+                not (said.timestamp and known.timestamp and said.timestamp > known.timestamp) and is_fuller(said, known)
             ):  # asked about few: most are the next line of the same response
                 best[name] = said
         self.result.decoded += hits
@@ -160,32 +160,34 @@ class _UsageScanner:
 
     def _odd_line(self, line: bytes) -> None:
         """Look again, with patience, at a line the typed decode refused."""
-        record = parsed(line)
+        record = parse_object(line)
         if record is not None:
             self._odd_record(record)
             return
-        from flightlog.store.salvage import spans  # noqa: PLC0415 - its patterns take a while to compile
+        from flightlog.store.salvage import iter_spans  # noqa: PLC0415 - its patterns take a while to compile
 
-        for span in spans(line):
-            inner = None if span.why else parsed(line[span.start : span.end])
+        for span in iter_spans(line):
+            inner = None if span.why else parse_object(line[span.start : span.end])
             if inner is None:
                 self.result.damaged += 1
             else:
                 self._odd_record(inner)
 
     def _odd_record(self, record: dict[str, Any]) -> None:
-        message = mapping(record, "message")
-        name = text(message, "id") or text(record, "requestId") or text(record, "uuid")
-        if text(record, "type") != "assistant" or not name or not mapping(message, "usage"):
+        message = object_field(record, "message")
+        name = text_field(message, "id") or text_field(record, "requestId") or text_field(record, "uuid")
+        if text_field(record, "type") != "assistant" or not name or not object_field(message, "usage"):
             return
-        of_line = text(record, "agentId") or ("?" if record.get("isSidechain") is True else "")
-        if text(message, "model") == SYNTHETIC_MODEL:
+        of_line = text_field(record, "agentId") or ("?" if record.get("isSidechain") is True else "")
+        if text_field(message, "model") == SYNTHETIC_MODEL:
             return
         said = decode_usage(message.get("usage"))
-        start = (name, self.file.session, text(message, "model"), *msgspec.structs.astuple(said))
-        rest = (text(record, "cwd"), text(record, "requestId"), self.file.lane or of_line)
+        start = (name, self.file.session, text_field(message, "model"), *msgspec.structs.astuple(said))
+        rest = (text_field(record, "cwd"), text_field(record, "requestId"), self.file.lane or of_line)
         aborted = record.get("isAbortedMidStream") is True
-        self.odd.append(Row._make((*start, milliseconds(text(record, "timestamp")) or 0, *rest, aborted)))
+        self.odd.append(
+            UsageLine._make((*start, parse_timestamp_ms(text_field(record, "timestamp")) or 0, *rest, aborted))
+        )
 
     def _totals(self, block: memoryview, start: int, end: int) -> None:
         """Take the client's own totals, each with the time of the record before it."""
@@ -196,10 +198,10 @@ class _UsageScanner:
             start = sz.find(block, _NEWLINE, at, end)
             if start < 0:
                 start = end
-            record = parsed(bytes(block[first:start]))
+            record = parse_object(bytes(block[first:start]))
             if record is None:
                 self.result.damaged += 1
-            elif text(record, "type") == "cost-state":
+            elif text_field(record, "type") == "cost-state":
                 self._look_back(block, first)
                 said = replace(client_totals(record), session=self.file.session, as_of_ms=self.as_of_ms)
                 self.result.totals.append(said)
@@ -210,10 +212,10 @@ class _UsageScanner:
         stamp = sz.rfind(block, _STAMP, 0, end)
         if stamp >= 0:
             start = stamp + len(_STAMP)
-            self.as_of_ms = milliseconds(bytes(block[start : start + 24]).decode("ascii", "replace")) or 0
+            self.as_of_ms = parse_timestamp_ms(bytes(block[start : start + 24]).decode("ascii", "replace")) or 0
 
 
-def lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryview]:
+def iter_lines_with(needle: bytes, block: memoryview, end: int) -> Iterator[memoryview]:
     """Yield the lines of `block[:end]` that hold `needle`, each once."""
     find, rfind = sz.find, sz.rfind
     floor = 0
@@ -232,7 +234,7 @@ def _first_ms(head: bytes) -> int:
     start = 0
     while (end := head.find(_NEWLINE, start)) >= 0:
         try:
-            first_ms = milliseconds(_decode_stamp(head[start:end]).timestamp)
+            first_ms = parse_timestamp_ms(_decode_stamp(head[start:end]).timestamp)
         except UNREADABLE:
             first_ms = None
         if first_ms is not None:

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
-from flightlog.model.usage import DAY_MS, Row
+from flightlog.model.usage import DAY_MS, UsageLine
 from flightlog.sources.api.usage import UsageFields
 from flightlog.sources.claude_code.values import LATEST_MS
 
@@ -20,7 +20,7 @@ Moment = Annotated[datetime, Meta(tz=True)]
 NO_USAGE = UsageFields()
 
 
-class Message(Struct, frozen=True, gc=False):
+class UsageMessage(Struct, frozen=True, gc=False):
     """The answer, without what it says."""
 
     id: str = ""
@@ -28,14 +28,14 @@ class Message(Struct, frozen=True, gc=False):
     usage: UsageFields = NO_USAGE
 
 
-NO_MESSAGE = Message()
+NO_MESSAGE = UsageMessage()
 
 
-class Spoken(Struct, frozen=True, gc=False, rename="camel"):
+class UsageRecord(Struct, frozen=True, gc=False, rename="camel"):
     """One line of a transcript that counts tokens."""
 
     type: str
-    message: Message = NO_MESSAGE
+    message: UsageMessage = NO_MESSAGE
     timestamp: Moment | None = None
     request_id: str | None = ""
     agent_id: str | None = ""
@@ -44,23 +44,23 @@ class Spoken(Struct, frozen=True, gc=False, rename="camel"):
     cwd: str | None = ""
 
 
-decode = msgspec.json.Decoder(Spoken).decode
+decode = msgspec.json.Decoder(UsageRecord).decode
 
 
-def lane(said: Spoken) -> str:
+def thread_name(said: UsageRecord) -> str:
     """Name the thread a line belongs to; the main one has no name."""
     return said.agent_id or ("?" if said.is_sidechain else "")
 
 
-def fuller(said: Spoken, known: Spoken) -> bool:
+def is_fuller(said: UsageRecord, known: UsageRecord) -> bool:
     """Say whether `said` is the better copy of a response: more output, else earlier."""
     new, old = said.message.usage.output_tokens or 0, known.message.usage.output_tokens or 0
     if new != old:
         return new > old
-    return _tie(said) < _tie(known)
+    return _tie_break_key(said) < _tie_break_key(known)
 
 
-def row(said: Spoken, session: str, file_lane: str) -> Row:
+def to_row(said: UsageRecord, session: str, file_lane: str) -> UsageLine:
     """Return what a line says as a row of `session`; a file of a lane's own names its lane."""
     message, stamp = said.message, said.timestamp
     at_ms = 0
@@ -75,13 +75,13 @@ def row(said: Spoken, session: str, file_lane: str) -> Row:
         at_ms if 0 <= at_ms < LATEST_MS else 0,
         said.cwd or "",
         said.request_id or "",
-        file_lane or lane(said),
+        file_lane or thread_name(said),
         said.is_aborted_mid_stream or False,
     )
-    return tuple.__new__(Row, values)
+    return tuple.__new__(UsageLine, values)
 
 
-def _tie(said: Spoken) -> tuple[float, str, tuple[int, ...], str]:
+def _tie_break_key(said: UsageRecord) -> tuple[float, str, tuple[int, ...], str]:
     """Between equals the order of lines must not decide."""
     use = said.message.usage
     counts = (use.input_tokens or 0, use.cache_read_input_tokens or 0, use.cache_creation_input_tokens or 0)

@@ -14,28 +14,28 @@ import msgspec
 
 from flightlog.sources.claude_code.parallel import FORK_ABOVE_BYTES
 from flightlog.store.index.files import PendingRead
-from flightlog.store.index.lines import Records
+from flightlog.store.index.lines import RecordBatch
 
 _RECORDS_LENGTH_BYTES = 8
 
-ReadRecords = Callable[[str, int], Records]
+ReadRecords = Callable[[str, int], RecordBatch]
 _encode_records = msgspec.msgpack.Encoder().encode
-_decode_records = msgspec.msgpack.Decoder(Records).decode
+_decode_records = msgspec.msgpack.Decoder(RecordBatch).decode
 
 
-def read_all(readings: Sequence[PendingRead], read_records: ReadRecords) -> Iterator[Records]:
+def read_all(readings: Sequence[PendingRead], read_records: ReadRecords) -> Iterator[RecordBatch]:
     """Yield the records of each reading, in order."""
     size = sum(max(each.file.size - each.start, 0) for each in readings)
     done = 0
     if size >= FORK_ABOVE_BYTES and threading.active_count() == 1:
-        for found in _ahead(readings, read_records):
+        for found in _read_ahead(readings, read_records):
             done += 1
             yield found
     for reading in readings[done:]:
         yield read_records(reading.file.path, reading.start)
 
 
-def _ahead(readings: Sequence[PendingRead], read_records: ReadRecords) -> Iterator[Records]:
+def _read_ahead(readings: Sequence[PendingRead], read_records: ReadRecords) -> Iterator[RecordBatch]:
     inbox, outbox = os.pipe()
     child = os.fork()
     if not child:
@@ -44,7 +44,7 @@ def _ahead(readings: Sequence[PendingRead], read_records: ReadRecords) -> Iterat
     try:
         with os.fdopen(inbox, "rb") as file:
             for _ in readings:
-                body = _received(file)
+                body = _read_message(file)
                 if body is None:
                     return
                 yield _decode_records(body)
@@ -66,7 +66,7 @@ def _send_all(readings: Sequence[PendingRead], read_records: ReadRecords, inbox:
         os._exit(status)
 
 
-def _received(file: BinaryIO) -> bytes | None:
+def _read_message(file: BinaryIO) -> bytes | None:
     length = int.from_bytes(file.read(_RECORDS_LENGTH_BYTES), "big")
     body = file.read(length)
     return body if length and len(body) == length else None

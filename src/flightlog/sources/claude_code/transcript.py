@@ -12,23 +12,23 @@ from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
 from flightlog.model.errors import Unavailable
-from flightlog.model.events import Entry, LaneFacts
-from flightlog.sources.claude_code.decode import decode
-from flightlog.sources.claude_code.discover import lane_facts_file
-from flightlog.sources.claude_code.values import parsed, text
+from flightlog.model.events import Entry, SubagentInfo
+from flightlog.sources.claude_code.decode import decode_record
+from flightlog.sources.claude_code.discover import subagent_info_path
+from flightlog.sources.claude_code.values import parse_object, text_field
 from flightlog.sources.protocol import SessionFile
-from flightlog.store.lines import Line
+from flightlog.store.lines import JsonlLine
 from flightlog.store.reading import open_reader, sound_lines
 
 
 def entries(transcript: SessionFile, start: int = 0) -> Iterator[Entry | Damage]:
     """Yield what the transcript says from byte `start` on."""
     last_ms = 0
-    for line in _lines(transcript.path, start):
+    for line in _read_sound_lines(transcript.path, start):
         if isinstance(line, Damage):
             yield line
             continue
-        decoded = decode(line.data)
+        decoded = decode_record(line.data)
         if decoded is None:
             yield Damage(transcript.path, line.offset, line.length, "not a transcript record")
             continue
@@ -49,11 +49,11 @@ def entries_at(path: str, places: Iterable[tuple[int, int]]) -> Iterator[Entry]:
     """Yield what the records at known places say; a file that changed meanwhile may say nothing."""
     with suppress(OSError), closing(open_reader(path)) as file:
         for offset, length in places:
-            for entry in decode(file.read(offset, length)) or ():
+            for entry in decode_record(file.read(offset, length)) or ():
                 yield replace(entry, order_ms=entry.at_ms or 0, path=path, offset=offset, length=length)
 
 
-def _lines(path: str, start: int) -> Iterator[Line | Damage]:
+def _read_sound_lines(path: str, start: int) -> Iterator[JsonlLine | Damage]:
     """Read the file; one that cannot be read is damage as well, and hides no other."""
     try:
         yield from sound_lines(path, start)
@@ -63,10 +63,12 @@ def _lines(path: str, start: int) -> Iterator[Line | Damage]:
         yield Damage(path, start, 0, error.message.removesuffix(f": {path}"))
 
 
-def lane_facts(transcript: SessionFile) -> LaneFacts:
+def read_subagent_info(transcript: SessionFile) -> SubagentInfo:
     """Read what stands beside a subagent's transcript; absent or broken means nothing is known."""
     try:
-        told = parsed(Path(lane_facts_file(transcript)).read_bytes()) or {}
+        told = parse_object(Path(subagent_info_path(transcript)).read_bytes()) or {}
     except OSError:
         told = {}
-    return LaneFacts(transcript.lane, text(told, "agentType"), text(told, "description"), text(told, "toolUseId"))
+    return SubagentInfo(
+        transcript.lane, text_field(told, "agentType"), text_field(told, "description"), text_field(told, "toolUseId")
+    )

@@ -13,7 +13,7 @@ from flightlog.model.address import Address
 PERSON, AGENT, TOOL = "user", "assistant", "tool"
 
 
-class Said(Struct, frozen=True):
+class ChatMessage(Struct, frozen=True):
     """One message; `files` are names of attachments, `canvas` the title of a document it wrote."""
 
     role: str
@@ -27,7 +27,7 @@ class Said(Struct, frozen=True):
     deleted: bool = False
 
 
-class Chat(Struct, frozen=True):
+class Conversation(Struct, frozen=True):
     """One conversation; `deleted` when only its name is left."""
 
     id: str
@@ -35,12 +35,12 @@ class Chat(Struct, frozen=True):
     title: str
     started_ms: int | None
     ended_ms: int | None
-    said: tuple[Said, ...]
+    said: tuple[ChatMessage, ...]
     branches: int = 0
     deleted: bool = False
 
 
-def addressed(chat: Chat) -> Iterator[tuple[str, Said]]:
+def iter_addressed_messages(chat: Conversation) -> Iterator[tuple[str, ChatMessage]]:
     """Yield each message with its address: a person's words begin a turn, each answer is a step of it."""
     turns: dict[str, int] = {}
     steps: dict[str, int] = {}

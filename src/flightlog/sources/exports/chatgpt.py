@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from flightlog.model.damage import UNREADABLE
 from flightlog.model.ids import is_safe
-from flightlog.sources.exports.chat import AGENT, PERSON, TOOL, Chat, Said
+from flightlog.sources.exports.chat import AGENT, PERSON, TOOL, ChatMessage, Conversation
 
 SOURCE = "chatgpt"
 _ROLES = {"user": PERSON, "assistant": AGENT, "tool": TOOL}
@@ -42,7 +42,7 @@ class _Metadata(Struct):
     is_visually_hidden_from_conversation: bool | None = None
 
 
-class _Message(Struct):
+class _ChatGptMessage(Struct):
     author: _Author = msgspec.field(default_factory=_Author)
     create_time: float | None = None
     content: _Content | None = None
@@ -52,12 +52,12 @@ class _Message(Struct):
 
 
 class _Node(Struct):
-    message: _Message | None = None
+    message: _ChatGptMessage | None = None
     parent: str | None = None
     children: list[str] = []
 
 
-class _Conversation(Struct):
+class _ChatGptConversation(Struct):
     title: str | None = None
     create_time: float | None = None
     update_time: float | None = None
@@ -67,34 +67,36 @@ class _Conversation(Struct):
     id: str | None = None
 
 
-_DECODER = msgspec.json.Decoder(_Conversation)
+_DECODER = msgspec.json.Decoder(_ChatGptConversation)
 
 
-def chat_of(data: bytes) -> Chat:
+def decode_chat(data: bytes) -> Conversation:
     """Decode one element of `conversations.json`."""
     told = _DECODER.decode(data)
-    threads = list(_threads(told))
-    said = tuple(each for lane, nodes in threads for node in nodes if (each := _said(told.mapping[node], lane)))
+    threads = list(_iter_threads(told))
+    said = tuple(
+        each for lane, nodes in threads for node in nodes if (each := _decode_message(told.mapping[node], lane))
+    )
     name = told.conversation_id or told.id or ""
     times = [each.at_ms for each in said if each.at_ms is not None]
-    return Chat(
-        name if is_safe(name) else _named(data),
+    return Conversation(
+        name if is_safe(name) else _name_by_content(data),
         SOURCE,
         told.title or "",
-        _ms(told.create_time) or min(times, default=None),
-        _ms(told.update_time) or max(times, default=None),
+        _seconds_to_ms(told.create_time) or min(times, default=None),
+        _seconds_to_ms(told.update_time) or max(times, default=None),
         said,
         branches=len(threads) - 1,
         deleted=not told.mapping,
     )
 
 
-def _named(data: bytes) -> str:
+def _name_by_content(data: bytes) -> str:
     """Name a conversation that has no usable id by what it says; the same in every process."""
     return f"chatgpt-{hashlib.blake2b(data, digest_size=8).hexdigest()}"
 
 
-def _threads(told: _Conversation) -> Iterator[tuple[str, list[str]]]:
+def _iter_threads(told: _ChatGptConversation) -> Iterator[tuple[str, list[str]]]:
     """Yield the current thread, then the nodes beside it, branch by branch, each node once."""
     nodes = told.mapping
     current = told.current_node if told.current_node in nodes else next(reversed(nodes), None)
@@ -110,10 +112,10 @@ def _threads(told: _Conversation) -> Iterator[tuple[str, list[str]]]:
     for name in nodes:
         if name not in seen:
             count += 1
-            yield f"branch-{count}", list(_down(nodes, name, seen))
+            yield f"branch-{count}", list(_iter_branch(nodes, name, seen))
 
 
-def _down(nodes: dict[str, _Node], top: str, seen: set[str]) -> Iterator[str]:
+def _iter_branch(nodes: dict[str, _Node], top: str, seen: set[str]) -> Iterator[str]:
     waiting = [top]
     while waiting:
         name = waiting.pop()
@@ -123,7 +125,7 @@ def _down(nodes: dict[str, _Node], top: str, seen: set[str]) -> Iterator[str]:
             waiting += reversed(nodes[name].children)
 
 
-def _said(node: _Node, lane: str) -> Said | None:
+def _decode_message(node: _Node, lane: str) -> ChatMessage | None:
     message = node.message
     if message is None or message.content is None:
         return None
@@ -131,15 +133,17 @@ def _said(node: _Node, lane: str) -> Said | None:
     role = _ROLES.get(message.author.role)
     if role is None or meta.is_visually_hidden_from_conversation:
         return None
-    text, other = _words(message.content)
+    text, other = _content_text(message.content)
     files = tuple(each.name or each.id or "" for each in meta.attachments or ())
-    canvas = _canvas(text) if (message.recipient or "").startswith(_CANVAS) else ""
+    canvas = _canvas_title(text) if (message.recipient or "").startswith(_CANVAS) else ""
     if not (text or other or files):
         return None
-    return Said(role, text, _ms(message.create_time), lane, meta.model_slug or "", files, canvas, other)
+    return ChatMessage(
+        role, text, _seconds_to_ms(message.create_time), lane, meta.model_slug or "", files, canvas, other
+    )
 
 
-def _words(content: _Content) -> tuple[str, tuple[str, ...]]:
+def _content_text(content: _Content) -> tuple[str, tuple[str, ...]]:
     """Return the words of some content, and the kinds of what is in it besides."""
     words = [text for text in (content.text, content.result) if text]
     other = []
@@ -154,7 +158,7 @@ def _words(content: _Content) -> tuple[str, tuple[str, ...]]:
     return "\n".join(word for word in words if word), tuple(other)
 
 
-def _canvas(text: str) -> str:
+def _canvas_title(text: str) -> str:
     """Return the title of a document written beside the conversation."""
     try:
         return str(msgspec.json.decode(text.encode(), type=dict[str, Any]).get("name") or "canvas")
@@ -162,5 +166,5 @@ def _canvas(text: str) -> str:
         return "canvas"
 
 
-def _ms(seconds: float | None) -> int | None:
+def _seconds_to_ms(seconds: float | None) -> int | None:
     return None if seconds is None else int(seconds * 1000)

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from flightlog.model.ids import is_safe
-from flightlog.sources.exports.chat import AGENT, PERSON, Chat, Said
+from flightlog.sources.exports.chat import AGENT, PERSON, ChatMessage, Conversation
 
 SOURCE = "claude"
 _ROOT = "00000000-0000-4000-8000-000000000000"
@@ -22,7 +22,7 @@ class _File(Struct):
     file_name: str | None = None
 
 
-class _Message(Struct):
+class _ClaudeAiMessage(Struct):
     uuid: str = ""
     text: str | None = None
     content: list[dict[str, Any]] | None = None
@@ -33,41 +33,41 @@ class _Message(Struct):
     parent_message_uuid: str | None = None
 
 
-class _Conversation(Struct):
+class _ClaudeAiConversation(Struct):
     uuid: str = ""
     name: str | None = None
     created_at: str | None = None
     updated_at: str | None = None
-    chat_messages: list[_Message] = []
+    chat_messages: list[_ClaudeAiMessage] = []
 
 
-_DECODER = msgspec.json.Decoder(_Conversation)
+_DECODER = msgspec.json.Decoder(_ClaudeAiConversation)
 
 
-def chat_of(data: bytes) -> Chat:
+def decode_chat(data: bytes) -> Conversation:
     """Decode one element of `conversations.json`."""
     told = _DECODER.decode(data)
-    lanes = _lanes(told.chat_messages)
+    lanes = _branch_names(told.chat_messages)
     ordered = sorted(zip(told.chat_messages, lanes, strict=True), key=lambda pair: pair[1])
-    said = tuple(each for message, lane in ordered if (each := _said(message, lane)))
-    return Chat(
+    said = tuple(each for message, lane in ordered if (each := _decode_message(message, lane)))
+    return Conversation(
         told.uuid if is_safe(told.uuid) else f"claude-{hashlib.blake2b(data, digest_size=8).hexdigest()}",
         SOURCE,
         told.name or "",
-        _ms(told.created_at),
-        _ms(told.updated_at),
+        _timestamp_to_ms(told.created_at),
+        _timestamp_to_ms(told.updated_at),
         said,
         branches=len(set(lanes) - {""}),
         deleted=not told.chat_messages,
     )
 
 
-def _lanes(messages: Sequence[_Message]) -> list[str]:
+def _branch_names(messages: Sequence[_ClaudeAiMessage]) -> list[str]:
     """Name each message's branch: the thread of the last message is the main one."""
     if not any(message.parent_message_uuid for message in messages):
         return [""] * len(messages)
     parents = {message.uuid: message.parent_message_uuid or _ROOT for message in messages}
-    main = set(_upwards(messages[-1].uuid, parents)) if messages else set()
+    main = set(_iter_ancestors(messages[-1].uuid, parents)) if messages else set()
     names: dict[str, str] = {}
     count = 0
     for message in messages:
@@ -81,7 +81,7 @@ def _lanes(messages: Sequence[_Message]) -> list[str]:
     return [names[message.uuid] for message in messages]
 
 
-def _upwards(name: str, parents: dict[str, str]) -> Iterator[str]:
+def _iter_ancestors(name: str, parents: dict[str, str]) -> Iterator[str]:
     seen: set[str] = set()
     while name in parents and name not in seen:
         seen.add(name)
@@ -89,15 +89,15 @@ def _upwards(name: str, parents: dict[str, str]) -> Iterator[str]:
         name = parents[name]
 
 
-def _said(message: _Message, lane: str) -> Said | None:
-    text, other, canvas = _words(message)
+def _decode_message(message: _ClaudeAiMessage, lane: str) -> ChatMessage | None:
+    text, other, canvas = _message_text(message)
     files = tuple(each.file_name or "unnamed" for each in [*(message.attachments or ()), *(message.files or ())])
     role = PERSON if message.sender == "human" else AGENT
     deleted = not (text or other or files)
-    return Said(role, text, _ms(message.created_at), lane, "", files, canvas, other, deleted)
+    return ChatMessage(role, text, _timestamp_to_ms(message.created_at), lane, "", files, canvas, other, deleted)
 
 
-def _words(message: _Message) -> tuple[str, tuple[str, ...], str]:
+def _message_text(message: _ClaudeAiMessage) -> tuple[str, tuple[str, ...], str]:
     words, other, canvas = [], [], ""
     for block in message.content or ():
         kind = block.get("type")
@@ -112,7 +112,7 @@ def _words(message: _Message) -> tuple[str, tuple[str, ...], str]:
     return text, tuple(other), canvas
 
 
-def _ms(written: str | None) -> int | None:
+def _timestamp_to_ms(written: str | None) -> int | None:
     if not written:
         return None
     try:

@@ -37,43 +37,43 @@ _TRUST = 8
 Read = Callable[[int], bytes]
 
 
-class Piece(NamedTuple):
+class ArrayElement(NamedTuple):
     """One element: where it begins in the stream, and its bytes."""
 
     offset: int
     data: bytes
 
 
-def pieces(read: Read) -> Iterator[Piece]:
+def split_export(read: Read) -> Iterator[ArrayElement]:
     """Yield the objects of the top array, or objects that follow each other when there is no array."""
     buffer = read(CHUNK_BYTES).removeprefix(b"\xef\xbb\xbf")
     first = buffer.lstrip()[:1]
     if first not in {b"[", b"{"}:
         raise Invalid("no JSON array or object at the beginning", hint="name the zip or the conversations.json in it")
-    cutter = _Cutter(0 if first == b"{" else 1)
+    cutter = _ArraySplitter(0 if first == b"{" else 1)
     wanted = CHUNK_BYTES
     while buffer:
-        yield from cutter.cut(buffer)
-        buffer = cutter.rest(buffer)
+        yield from cutter.split(buffer)
+        buffer = cutter.remaining_bytes(buffer)
         if len(buffer) > PIECE_BYTES_MAX:
             raise Invalid("an element of the export is longer than 32 MB", hint="ask for the export again")
         # A long string is looked at again from its beginning, so each look takes in twice as much.
         wanted = max(CHUNK_BYTES, len(buffer))
         more = read(wanted)
         if not more:
-            cutter.finish(buffer)
+            cutter.check_complete(buffer)
             return
         buffer += more
 
 
-class _Sound(Struct):
+class _AnyObject(Struct):
     """Any object: its fields are passed over, but have to be JSON."""
 
 
-_CHECK = msgspec.json.Decoder(_Sound)
+_CHECK = msgspec.json.Decoder(_AnyObject)
 
 
-class _Cutter:
+class _ArraySplitter:
     """Where in the nesting the stream is, between two chunks."""
 
     def __init__(self, base: int) -> None:
@@ -84,7 +84,7 @@ class _Cutter:
         self._passed = 0
         self._trust = _TRUST
 
-    def cut(self, buffer: bytes) -> Iterator[Piece]:
+    def split(self, buffer: bytes) -> Iterator[ArrayElement]:
         """Yield the elements that end in `buffer`."""
         at = self._read
         while True:
@@ -95,8 +95,8 @@ class _Cutter:
             at = found.end()
             if buffer[at - 1] in _OPENING:
                 if self._depth == self._base:
-                    if (end := self._guessed(buffer, at - 1)) is not None:
-                        yield Piece(self._passed + at - 1, buffer[at - 1 : end])
+                    if (end := self._guess_end(buffer, at - 1)) is not None:
+                        yield ArrayElement(self._passed + at - 1, buffer[at - 1 : end])
                         self._read = at = end
                         continue
                     self._began = at - 1
@@ -106,12 +106,12 @@ class _Cutter:
             else:
                 self._depth -= 1
                 if self._depth == self._base and self._began is not None:
-                    yield Piece(self._passed + self._began, buffer[self._began : at])
+                    yield ArrayElement(self._passed + self._began, buffer[self._began : at])
                     self._began = None
             self._read = at
         self._read = at
 
-    def _guessed(self, buffer: bytes, start: int) -> int | None:
+    def _guess_end(self, buffer: bytes, start: int) -> int | None:
         """Return the end of the element at `start` if another begins after it as it does, and nothing when in doubt."""
         key = _FIRST_KEY.match(buffer, start) if self._trust > 0 else None
         if key is None:
@@ -128,7 +128,7 @@ class _Cutter:
         self._trust -= 1
         return None
 
-    def rest(self, buffer: bytes) -> bytes:
+    def remaining_bytes(self, buffer: bytes) -> bytes:
         """Return what is still needed of `buffer`."""
         keep = self._read if self._began is None else self._began
         self._passed += keep
@@ -136,7 +136,7 @@ class _Cutter:
         self._began = None if self._began is None else 0
         return buffer[keep:]
 
-    def finish(self, buffer: bytes) -> None:
+    def check_complete(self, buffer: bytes) -> None:
         """Refuse a stream that ends inside an element or before the array does."""
         if self._depth > 0 or self._began is not None or buffer.strip():
             raise Invalid("the export ends in the middle", hint="it was not downloaded whole: get it again")

@@ -17,8 +17,8 @@ from msgspec import Struct
 from flightlog.model.damage import UNREADABLE, Damage
 from flightlog.model.errors import Invalid, NotFound, Unreadable
 from flightlog.sources.exports import chatgpt, claude_ai
-from flightlog.sources.exports.chat import Chat
-from flightlog.sources.exports.pieces import Piece, pieces
+from flightlog.sources.exports.chat import Conversation
+from flightlog.sources.exports.pieces import ArrayElement, split_export
 
 _HEAD_BYTES = 1 << 20
 _HASH_HEX = 16
@@ -27,20 +27,20 @@ _RATIO_MAX = 50
 _SMALL_BYTES = 1 << 20  # no harm whatever the ratio
 _ACCOUNT_BYTES_MAX = 1 << 20  # one account takes a few hundred bytes
 _ACCOUNT_FIELDS = ("full_name", "name", "email_address", "email", "verified_phone_number", "phone_number")
-DECODERS: dict[str, Callable[[bytes], Chat]] = {
-    chatgpt.SOURCE: chatgpt.chat_of,
-    claude_ai.SOURCE: claude_ai.chat_of,
+DECODERS: dict[str, Callable[[bytes], Conversation]] = {
+    chatgpt.SOURCE: chatgpt.decode_chat,
+    claude_ai.SOURCE: claude_ai.decode_chat,
 }
 
 
-class Mark(Struct, frozen=True):
+class ExportFingerprint(Struct, frozen=True):
     """How an export is known again: the hash its state file names, and what a copy with other content would change."""
 
     file_hash: str
     fingerprint: str
 
 
-class Element(Struct, frozen=True):
+class ExportedConversation(Struct, frozen=True):
     """One conversation as it stands in the export."""
 
     member: str
@@ -49,12 +49,12 @@ class Element(Struct, frozen=True):
     source: str
 
     @property
-    def digest(self) -> str:
+    def content_hash(self) -> str:
         """A short name for these very bytes."""
         return hashlib.blake2b(self.data, digest_size=12).hexdigest()
 
 
-def mark(path: Path) -> Mark:
+def fingerprint_export(path: Path) -> ExportFingerprint:
     """Look at both ends of the file, its size and time, not at the gigabyte between."""
     try:
         size = path.stat().st_size
@@ -66,23 +66,23 @@ def mark(path: Path) -> Mark:
         raise NotFound(f"the export cannot be read: {error.strerror}: {path}", hint="name a zip or JSON file") from None
     file_hash = hashlib.sha256(head + str(size).encode()).hexdigest()[:_HASH_HEX]
     stamp = f"{size}-{path.stat().st_mtime_ns}-{hashlib.sha256(tail).hexdigest()[:_HASH_HEX]}"
-    return Mark(file_hash, f"{file_hash}-{stamp}")
+    return ExportFingerprint(file_hash, f"{file_hash}-{stamp}")
 
 
-def check(path: Path) -> None:
+def check_export(path: Path) -> None:
     """Refuse what cannot be read, is no export, or is neither vendor's; looks at the beginning alone."""
-    mark(path)
-    next(elements(path), None)
+    fingerprint_export(path)
+    next(iter_elements(path), None)
 
 
-def elements(path: Path) -> Iterator[Element]:
+def iter_elements(path: Path) -> Iterator[ExportedConversation]:
     """Yield every conversation of the export, undecoded."""
-    for name, opened in _members(path):
+    for name, opened in _iter_members(path):
         source = ""
         with opened as stream:
-            for piece in _pieces(name, stream):
-                source = source or _vendor(piece.data)
-                yield Element(name, piece.offset, piece.data, source)
+            for piece in _split_member(name, stream):
+                source = source or _recognize_vendor(piece.data)
+                yield ExportedConversation(name, piece.offset, piece.data, source)
 
 
 def account_names(path: Path) -> list[str]:
@@ -100,7 +100,7 @@ def account_names(path: Path) -> list[str]:
     return found
 
 
-def decoded(element: Element) -> Chat | Damage:
+def decode_element(element: ExportedConversation) -> Conversation | Damage:
     """Return the conversation of an element, or what is wrong with it."""
     try:
         return DECODERS[element.source](element.data)
@@ -108,14 +108,14 @@ def decoded(element: Element) -> Chat | Damage:
         return Damage(element.member, element.offset, len(element.data), f"no conversation: {error}")
 
 
-def element_at(path: Path, member: str, offset: int) -> Element | None:
+def element_at(path: Path, member: str, offset: int) -> ExportedConversation | None:
     """Return one conversation again, from where it was found."""
-    return next((each for each in elements(path) if each.member == member and each.offset == offset), None)
+    return next((each for each in iter_elements(path) if each.member == member and each.offset == offset), None)
 
 
-def _members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:
+def _iter_members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]]]]:
     if not zipfile.is_zipfile(path):
-        yield path.name, _opened(path)
+        yield path.name, _open_export(path)
         return
     with zipfile.ZipFile(path) as box:
         names = sorted(name for name in box.namelist() if _holds_chats(name))
@@ -126,7 +126,7 @@ def _members(path: Path) -> Iterator[tuple[str, AbstractContextManager[IO[bytes]
         if whole > max(_SMALL_BYTES, _RATIO_MAX * path.stat().st_size):
             raise Unreadable("the zip unpacks to more than 50 times its size", hint="get the export again")
         for name in names:
-            yield name, _unzipped(box, name)
+            yield name, _open_member(box, name)
 
 
 def _holds_chats(name: str) -> bool:
@@ -135,7 +135,7 @@ def _holds_chats(name: str) -> bool:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def _open_export(path: Path) -> Iterator[IO[bytes]]:
     try:
         with path.open("rb") as file:
             yield file
@@ -144,7 +144,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextmanager
-def _unzipped(box: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
+def _open_member(box: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
     try:
         with box.open(name) as file:
             yield file
@@ -152,14 +152,14 @@ def _unzipped(box: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
         raise Unreadable(f"the zip is damaged: {error}: {name}", hint="get the export again") from error
 
 
-def _pieces(name: str, stream: IO[bytes]) -> Iterator[Piece]:
+def _split_member(name: str, stream: IO[bytes]) -> Iterator[ArrayElement]:
     try:
-        yield from pieces(stream.read)
+        yield from split_export(stream.read)
     except Invalid as error:
         raise Unreadable(f"{error.message}: {name}", hint=error.hint) from None
 
 
-def _vendor(data: bytes) -> str:
+def _recognize_vendor(data: bytes) -> str:
     """Tell a vendor by the fields of a conversation."""
     try:
         fields = msgspec.json.decode(data, type=dict[str, msgspec.Raw])

@@ -24,41 +24,41 @@ def find_common_dir(top: Path) -> Path:
     return git_dir.resolve()
 
 
-def branch(top: Path) -> str | None:
+def read_branch(top: Path) -> str | None:
     """Return the branch that is checked out in the work tree at `top`; empty when none is."""
-    said = _head(top)
+    said = _read_head(top)
     if said is None or _HASH.fullmatch(said):
         return said if said is None else ""
     name = said.removeprefix("ref: ").removeprefix(_BRANCH)
     return name if said == f"ref: {_BRANCH}{name}" and name != _NOT_HERE else None
 
 
-def tip(top: Path, common: Path) -> str | None:
+def read_tip(top: Path, common: Path) -> str | None:
     """Return the commit that is checked out in the work tree at `top`."""
-    said = _head(top)
+    said = _read_head(top)
     if said is None or _HASH.fullmatch(said):
         return said
-    name = branch(top)
+    name = read_branch(top)
     if not name:
         return None
-    loose = _text(common / _BRANCH / name)
+    loose = _read_text(common / _BRANCH / name)
     if loose is not None:
         return loose if _HASH.fullmatch(loose) else None
-    packed = _text(common / "packed-refs") or ""
+    packed = _read_text(common / "packed-refs") or ""
     found = re.search(rf"^({_HASH.pattern}) {re.escape(_BRANCH + name)}$", packed, re.MULTILINE)
     return found[1] if found else None
 
 
-def _head(top: Path) -> str | None:
+def _read_head(top: Path) -> str | None:
     """Return what HEAD of this work tree says, whether its `.git` is a directory or names one."""
     git = top / ".git"
     if git.is_dir():
-        return _text(git / "HEAD")
-    said = _text(git)
-    return _text(top / said.removeprefix("gitdir: ") / "HEAD") if said and said.startswith("gitdir: ") else None
+        return _read_text(git / "HEAD")
+    said = _read_text(git)
+    return _read_text(top / said.removeprefix("gitdir: ") / "HEAD") if said and said.startswith("gitdir: ") else None
 
 
-def _text(path: Path) -> str | None:
+def _read_text(path: Path) -> str | None:
     try:
         return path.read_text("utf-8").rstrip("\n")
     except (OSError, UnicodeDecodeError):

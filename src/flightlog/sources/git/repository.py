@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.model.errors import NotFound
-from flightlog.sources.git.heads import branch
-from flightlog.store.git.command import Answer, GitError, PersonGit, plain
+from flightlog.sources.git.heads import read_branch
+from flightlog.store.git.command import GitError, GitResult, PersonGit, check_not_option
 
 _DEFAULTS = ("main", "master", "trunk")
 
@@ -27,63 +27,65 @@ class Repository(Struct, frozen=True):
     trusted: bool = False
 
 
-def find(folder: Path, *, trusted: bool = False) -> Repository | None:
+def find_repository(folder: Path, *, trusted: bool = False) -> Repository | None:
     """Return the repository that holds `folder`; None if there is none, or git must not run there."""
     try:
-        return at(folder, trusted=trusted)
+        return open_repository(folder, trusted=trusted)
     except (NotFound, GitError):
         return None
 
 
-def at(folder: Path, *, trusted: bool = False) -> Repository:
+def open_repository(folder: Path, *, trusted: bool = False) -> Repository:
     """Return the repository that holds `folder`, or raise `NotFound`."""
     if folder.is_dir():
-        answer = PersonGit(folder, trusted).run("rev-parse", "--show-toplevel", "--git-common-dir")
+        answer = PersonGit(folder, trusted).run_git("rev-parse", "--show-toplevel", "--git-common-dir")
         lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
         if answer.code == 0 and len(lines) == 2 and lines[0]:
             return Repository(Path(lines[0]), (folder / lines[1]).resolve(), trusted)
     raise NotFound(f"not inside a git repository: {folder}", hint="run it inside one, or make one with: git init")
 
 
-def git(repository: Repository, *words: str, given: bytes = b"", variables: Mapping[str, str] | None = None) -> bytes:
+def run_git(
+    repository: Repository, *words: str, given: bytes = b"", variables: Mapping[str, str] | None = None
+) -> bytes:
     """Run git in `repository` with these environment variables and return what it printed."""
-    return PersonGit(repository.top, repository.trusted, variables or {}).run(*words, given=given).checked()
+    return PersonGit(repository.top, repository.trusted, variables or {}).run_git(*words, given=given).require_success()
 
 
-def asked(repository: Repository, *words: str) -> str:
+def git_output(repository: Repository, *words: str) -> str:
     """Run git and return its answer without the line end; empty when it has none."""
-    answer = _run(repository, *words)
+    answer = _git_answer(repository, *words)
     return "" if answer.code else answer.out.decode("utf-8", "surrogateescape").rstrip("\n")
 
 
 def current_branch(repository: Repository) -> str:
     """Return the branch that is checked out; empty when none is."""
-    said = branch(repository.top)
-    return asked(repository, "symbolic-ref", "--quiet", "--short", "HEAD") if said is None else said
+    said = read_branch(repository.top)
+    return git_output(repository, "symbolic-ref", "--quiet", "--short", "HEAD") if said is None else said
 
 
 def default_branch(repository: Repository) -> str:
     """Return the branch the others come from: the remote's, else the usual names, else the one there is."""
-    remote = asked(repository, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
+    remote = git_output(repository, "symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD")
     if remote:
         return remote.partition("/")[2]
-    branches = asked(repository, "for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
+    branches = git_output(repository, "for-each-ref", "--format=%(refname:short)", "refs/heads").splitlines()
     usual = [name for name in _DEFAULTS if name in branches]
     if usual or len(branches) == 1:
         return (usual or branches)[0]
-    said = asked(repository, "config", "init.defaultBranch")
+    said = git_output(repository, "config", "init.defaultBranch")
     return said if said in branches else current_branch(repository)
 
 
-def ignores(repository: Repository, path: Path) -> bool:
+def is_ignored(repository: Repository, path: Path) -> bool:
     """Whether git ignores `path`."""
-    return _run(repository, "check-ignore", "--quiet", "--", str(path)).code == 0
+    return _git_answer(repository, "check-ignore", "--quiet", "--", str(path)).code == 0
 
 
 def tree_files(repository: Repository, ref: str, folder: str = "") -> dict[str, str]:
     """Return the files of `folder` in the tree of `ref`: path to blob; empty when there is none."""
     below = ["--", f"{folder}/"] if folder else []
-    listed = _run(repository, "ls-tree", "-r", "-z", "--full-tree", plain(ref), *below)
+    listed = _git_answer(repository, "ls-tree", "-r", "-z", "--full-tree", check_not_option(ref), *below)
     files = {}
     for entry in listed.out.split(b"\0") if listed.code == 0 else ():
         facts, _, path = entry.decode("utf-8", "surrogateescape").partition("\t")
@@ -92,12 +94,12 @@ def tree_files(repository: Repository, ref: str, folder: str = "") -> dict[str, 
     return files
 
 
-def blobs(repository: Repository, names: Iterable[str]) -> dict[str, bytes]:
+def read_blob_contents(repository: Repository, names: Iterable[str]) -> dict[str, bytes]:
     """Read blobs in one go."""
     wanted = list(dict.fromkeys(names))
     if not wanted:
         return {}
-    out = git(repository, "cat-file", "--batch", given="".join(f"{name}\n" for name in wanted).encode())
+    out = run_git(repository, "cat-file", "--batch", given="".join(f"{name}\n" for name in wanted).encode())
     found, at_byte = {}, 0
     for name in wanted:
         end = out.index(b"\n", at_byte)
@@ -110,5 +112,5 @@ def blobs(repository: Repository, names: Iterable[str]) -> dict[str, bytes]:
     return found
 
 
-def _run(repository: Repository, *words: str) -> Answer:
-    return PersonGit(repository.top, repository.trusted).run(*words)
+def _git_answer(repository: Repository, *words: str) -> GitResult:
+    return PersonGit(repository.top, repository.trusted).run_git(*words)

@@ -11,56 +11,58 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.model.errors import Conflict
-from flightlog.sources.git.repository import Repository, asked, git
+from flightlog.sources.git.repository import Repository, git_output, run_git
 
 _BUSY = ("MERGE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD", "rebase-merge", "rebase-apply")
 
 
-class Line(Struct, frozen=True):
+class SideBranch(Struct, frozen=True):
     """Where a side line left the branch, and its own commit."""
 
     head: str
     side: str
 
 
-def begin(repository: Repository, added: Iterable[str], message: str, index: Path) -> Line:
+def commit_side_branch(repository: Repository, added: Iterable[str], message: str, index: Path) -> SideBranch:
     """Leave the branch with a commit that adds files; `index` is where git may keep a private index meanwhile."""
-    folder = Path(asked(repository, "rev-parse", "--absolute-git-dir"))
+    folder = Path(git_output(repository, "rev-parse", "--absolute-git-dir"))
     busy = [name for name in _BUSY if (folder / name).exists()]
-    head = asked(repository, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
+    head = git_output(repository, "rev-parse", "--quiet", "--verify", "HEAD^{commit}")
     if busy or not head:
         what = f"git is in the middle of something ({busy[0]})" if busy else "this branch has no commit yet"
         raise Conflict(what, hint="git status")
     paths = list(added)
-    parent = "" if paths else asked(repository, "rev-parse", "--quiet", "--verify", f"{head}^")
-    return Line(head, parent or _commit(repository, _tree(repository, head, paths, index), [head], message))
+    parent = "" if paths else git_output(repository, "rev-parse", "--quiet", "--verify", f"{head}^")
+    return SideBranch(
+        head, parent or _commit_merge(repository, _write_side_tree(repository, head, paths, index), [head], message)
+    )
 
 
-def conclude(repository: Repository, line: Line, paths: Iterable[str], message: str, index: Path) -> str:
+def merge_side_branch(repository: Repository, line: SideBranch, paths: Iterable[str], message: str, index: Path) -> str:
     """Merge the side line: the named files as they stand in the work tree, or gone; return the commit, if any."""
     named = list(paths)
-    tree = _tree(repository, line.head, named, index)
-    if tree == asked(repository, "rev-parse", f"{line.head}^{{tree}}"):
+    tree = _write_side_tree(repository, line.head, named, index)
+    if tree == git_output(repository, "rev-parse", f"{line.head}^{{tree}}"):
         return ""
-    commit = _commit(repository, tree, [line.head, line.side], message)
-    _stage(repository, named, {})
-    git(repository, "update-ref", "-m", message, "HEAD", commit, line.head)
+    commit = _commit_merge(repository, tree, [line.head, line.side], message)
+    _stage_paths(repository, named, {})
+    run_git(repository, "update-ref", "-m", message, "HEAD", commit, line.head)
     return commit
 
 
-def _tree(repository: Repository, head: str, paths: Iterable[str], index: Path) -> str:
+def _write_side_tree(repository: Repository, head: str, paths: Iterable[str], index: Path) -> str:
     private = {"GIT_INDEX_FILE": str(index)}
-    git(repository, "read-tree", head, variables=private)
-    _stage(repository, paths, private)
-    return git(repository, "write-tree", variables=private).decode().strip()
+    run_git(repository, "read-tree", head, variables=private)
+    _stage_paths(repository, paths, private)
+    return run_git(repository, "write-tree", variables=private).decode().strip()
 
 
-def _stage(repository: Repository, paths: Iterable[str], variables: dict[str, str]) -> None:
+def _stage_paths(repository: Repository, paths: Iterable[str], variables: dict[str, str]) -> None:
     given = "".join(f"{path}\0" for path in paths).encode("utf-8", "surrogateescape")
-    git(repository, "update-index", "--add", "--remove", "-z", "--stdin", given=given, variables=variables)
+    run_git(repository, "update-index", "--add", "--remove", "-z", "--stdin", given=given, variables=variables)
 
 
-def _commit(repository: Repository, tree: str, parents: Iterable[str], message: str) -> str:
-    signed = ["-S"] if asked(repository, "config", "--type=bool", "commit.gpgSign") == "true" else []
+def _commit_merge(repository: Repository, tree: str, parents: Iterable[str], message: str) -> str:
+    signed = ["-S"] if git_output(repository, "config", "--type=bool", "commit.gpgSign") == "true" else []
     named = [word for parent in parents for word in ("-p", parent)]
-    return git(repository, "commit-tree", *signed, tree, *named, "-m", message).decode().strip()
+    return run_git(repository, "commit-tree", *signed, tree, *named, "-m", message).decode().strip()

@@ -10,10 +10,10 @@ from pathlib import Path
 from msgspec import Struct
 
 from flightlog.model.errors import NotFound, Unreadable
-from flightlog.store.files import ensure_dir, replace, told
-from flightlog.store.git.command import GitError, Running, absolute, find_git, start
+from flightlog.store.files import ensure_dir, os_errors_as_unavailable, replace_file
+from flightlog.store.git.command import GitError, GitProcess, absolute_path_entries, find_git, start_command
 
-__all__ = ["GitError", "Repository", "remove_stale"]
+__all__ = ["GitError", "ShadowRepository", "remove_stale"]
 
 _LIMIT_S = 900.0  # a snapshot of several hundred thousand files takes minutes on a slow disk
 _CONFIG = """\
@@ -52,25 +52,25 @@ _SETTINGS = {
 }
 
 
-class Repository(Struct, frozen=True):
+class ShadowRepository(Struct, frozen=True):
     """A git directory of ours and where git itself is found (`programs`, a search path)."""
 
     git_dir: Path
     programs: str
 
-    def prepare(self) -> None:
+    def create_if_missing(self) -> None:
         """Make the repository, or finish making it; one that is there stays as it is."""
         config = self.git_dir / "config"
         if config.is_file() and b"[flightlog]" in config.read_bytes():
             return
         ensure_dir(self.git_dir)
-        self.run(["init", "--quiet", "--bare", "--template=", "--object-format=sha1"])
+        self.run_git(["init", "--quiet", "--bare", "--template=", "--object-format=sha1"])
         for folder in ("refs/tags", "refs/heads", "info"):
             ensure_dir(self.git_dir / folder)
-        replace(self.git_dir / "info" / "attributes", _ATTRIBUTES.encode())
-        replace(config, _CONFIG.encode())  # last: from here on it is whole
+        replace_file(self.git_dir / "info" / "attributes", _ATTRIBUTES.encode())
+        replace_file(config, _CONFIG.encode())  # last: from here on it is whole
 
-    def run(
+    def run_git(
         self,
         command: Sequence[str],
         *,
@@ -79,18 +79,22 @@ class Repository(Struct, frozen=True):
         held: int | None = None,
     ) -> bytes:
         """Run one git command and return what it says; a child keeps the lock `held` while it lives."""
-        return self.start(command, more=more, held=held).finish(stdin)
+        return self.start_git(command, more=more, held=held).finish_command(stdin)
 
-    def start(
+    def start_git(
         self, command: Sequence[str], *, more: Mapping[str, str] | None = None, held: int | None = None
-    ) -> Running:
+    ) -> GitProcess:
         """Start a git command, to be finished later; several may run at once."""
         if command[0] != "init":
             self._check_settings()
-        own = {"PATH": absolute(self.programs), "GIT_DIR": str(self.git_dir), "GIT_COMMON_DIR": str(self.git_dir)}
+        own = {
+            "PATH": absolute_path_entries(self.programs),
+            "GIT_DIR": str(self.git_dir),
+            "GIT_COMMON_DIR": str(self.git_dir),
+        }
         environment = {**_SETTINGS, **own, **(more or {})}
         folder = Path(environment.get("GIT_WORK_TREE", str(self.git_dir)))
-        return start([find_git(own["PATH"]), *command], environment, folder, _LIMIT_S, held)
+        return start_command([find_git(own["PATH"]), *command], environment, folder, _LIMIT_S, held)
 
     def _check_settings(self) -> None:
         """Raise an error unless the settings are ours: a run of someone else brings its repository along."""
@@ -101,10 +105,10 @@ class Repository(Struct, frozen=True):
         if not is_ours:
             raise Unreadable(f"the settings of these snapshots were changed: {self.git_dir}", hint="flightlog lab list")
 
-    def resolve(self, names: Iterable[str]) -> list[str]:
+    def resolve_names(self, names: Iterable[str]) -> list[str]:
         """Return the object ids of these names, or say which is unknown."""
         wanted = list(names)
-        said = self.run(["cat-file", "--batch-check=%(objectname)"], stdin="\n".join(wanted).encode() + b"\n")
+        said = self.run_git(["cat-file", "--batch-check=%(objectname)"], stdin="\n".join(wanted).encode() + b"\n")
         found = said.decode().splitlines()
         for name, answer in zip(wanted, found, strict=True):
             if answer.endswith((" missing", " ambiguous")):
@@ -115,5 +119,5 @@ class Repository(Struct, frozen=True):
 def remove_stale(*locks: Path) -> None:
     """Remove lock files a killed git left; call it only while holding what the locks protect."""
     for path in locks:
-        with told(path):
+        with os_errors_as_unavailable(path):
             path.unlink(missing_ok=True)

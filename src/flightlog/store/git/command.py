@@ -80,7 +80,7 @@ class GitError(Unavailable):
         self.said = said
 
 
-class Answer(Struct, frozen=True):
+class GitResult(Struct, frozen=True):
     """What a git command printed, and how it ended."""
 
     name: str
@@ -88,7 +88,7 @@ class Answer(Struct, frozen=True):
     out: bytes
     said: str
 
-    def checked(self) -> bytes:
+    def require_success(self) -> bytes:
         """Return what was printed, or raise `GitError` with git's complaint."""
         if self.code == 0:
             return self.out
@@ -98,7 +98,7 @@ class Answer(Struct, frozen=True):
         raise GitError(f"git {self.name} failed: {reason[:300]}", said=self.said)
 
 
-class Running:
+class GitProcess:
     """A git command that was started."""
 
     def __init__(self, child: "subprocess.Popen[bytes]", name: str, limit_s: float) -> None:
@@ -108,11 +108,11 @@ class Running:
         self._limit_s = limit_s
         self._end_s = time.monotonic() + limit_s
 
-    def finish(self, stdin: bytes = b"") -> bytes:
+    def finish_command(self, stdin: bytes = b"") -> bytes:
         """Wait for its end and return what it printed; raise `GitError` when it fails."""
-        return self.answer(stdin).checked()
+        return self.wait_for_answer(stdin).require_success()
 
-    def answer(self, stdin: bytes = b"") -> Answer:
+    def wait_for_answer(self, stdin: bytes = b"") -> GitResult:
         """Wait for its end and return its answer; after the time limit it is killed."""
         import subprocess  # noqa: PLC0415 - most settles ask git nothing
 
@@ -121,10 +121,10 @@ class Running:
                 out, said = child.communicate(stdin, max(0.0, self._end_s - time.monotonic()))
             except subprocess.TimeoutExpired as error:
                 child.kill()
-                raise self._late() from error
-        return Answer(self._name, child.returncode, out, said.decode("utf-8", "replace"))
+                raise self._timeout_error() from error
+        return GitResult(self._name, child.returncode, out, said.decode("utf-8", "replace"))
 
-    def stream(self) -> tuple[IO[bytes], IO[bytes]]:
+    def open_streams(self) -> tuple[IO[bytes], IO[bytes]]:
         """Return what it reads from and prints to, to be used while it runs; `end` must follow."""
         self._timer = threading.Timer(self._limit_s, self._child.kill)
         self._timer.daemon = True
@@ -133,15 +133,15 @@ class Running:
         assert self._child.stdout is not None
         return self._child.stdin, self._child.stdout
 
-    def end(self) -> None:
+    def wait_for_end(self) -> None:
         """Wait for a streamed command, and raise `GitError` if it failed or was killed at its time limit."""
         _, said = self._child.communicate()
         self._timer.cancel()
         if self._child.returncode < 0:
-            raise self._late()
-        Answer(self._name, self._child.returncode, b"", said.decode("utf-8", "replace")).checked()
+            raise self._timeout_error()
+        GitResult(self._name, self._child.returncode, b"", said.decode("utf-8", "replace")).require_success()
 
-    def _late(self) -> GitError:
+    def _timeout_error(self) -> GitError:
         return GitError(f"git {self._name} did not finish within {self._limit_s:.0f} s")
 
 
@@ -156,11 +156,11 @@ class PersonGit(Struct, frozen=True):
     trusted: bool = False
     variables: Mapping[str, str] = {}
 
-    def run(self, *words: str, given: bytes = b"") -> Answer:
+    def run_git(self, *words: str, given: bytes = b"") -> GitResult:
         """Run one git command; the first word is its name."""
-        return self.start(*words).answer(given)
+        return self.start_git(*words).wait_for_answer(given)
 
-    def start(self, *words: str, limit_s: float = 0.0) -> Running:
+    def start_git(self, *words: str, limit_s: float = 0.0) -> GitProcess:
         """Start a git command, to be finished later; several may run at once."""
         name, network = words[0], words[0] in {"fetch", "push"}
         environment = _person_environment(keep=_SIGN_IN if network else None)
@@ -175,13 +175,13 @@ class PersonGit(Struct, frozen=True):
             environment |= _READING_ENVIRONMENT
         if not free:
             left = "core.hookspath" if name == "rev-parse" else ""
-            settings = self._overrides(program, environment, limit_s)
+            settings = self._list_overrides(program, environment, limit_s)
             _add_settings(environment, [pair for pair in settings if pair[0] != left])
         if network and not free:
             environment["GIT_ALLOW_PROTOCOL"] = "file:git:http:https:ssh"
             environment.setdefault("GIT_PROXY_COMMAND", "")  # of two values of `core.gitProxy` git takes the first
         command += [name, *(() if free else _OPTIONS.get(name, ())), *words[1:]]
-        return start(command, {**environment, **self.variables}, self.folder, limit_s)
+        return start_command(command, {**environment, **self.variables}, self.folder, limit_s)
 
     def _check_version(self, program: str) -> None:
         version = _git_version(program)
@@ -190,12 +190,12 @@ class PersonGit(Struct, frozen=True):
         found, hint = ".".join(map(str, version)), "install git 2.38 or later, or allow it here: flightlog trust --yes"
         raise GitError(f"git {found} may run what a repository configures: {self.folder}", hint=hint)
 
-    def _overrides(self, program: str, environment: dict[str, str], limit_s: float) -> list[tuple[str, str]]:
+    def _list_overrides(self, program: str, environment: dict[str, str], limit_s: float) -> list[tuple[str, str]]:
         """Return settings that undo what the repository's own configuration would run."""
         if "GIT_DIR" not in self.variables and not _may_run_programs(self.folder):
             return []
         command = [program, *_ALWAYS, "config", "--list", "--show-scope", "-z"]
-        listed = start(command, {**environment, **self.variables}, self.folder, limit_s).finish()
+        listed = start_command(command, {**environment, **self.variables}, self.folder, limit_s).finish_command()
         own: list[tuple[str, str]] = []
         foreign: dict[str, None] = {}
         fields = iter(listed.decode("utf-8", "surrogateescape").split("\0")[:-1])
@@ -207,12 +207,12 @@ class PersonGit(Struct, frozen=True):
                 own.append((key, value))
             elif scope != "command":
                 foreign[key] = None
-        return [pair for key in foreign for pair in _undo(key, own)]
+        return [pair for key in foreign for pair in _neutralize_setting(key, own)]
 
 
-def start(
+def start_command(
     command: Sequence[str], environment: Mapping[str, str], folder: Path, limit_s: float, held: int | None = None
-) -> Running:
+) -> GitProcess:
     """Start a git command in `folder`; it keeps the lock `held` open while it lives."""
     import subprocess  # noqa: PLC0415 - most settles ask git nothing
 
@@ -224,7 +224,7 @@ def start(
         )
     except (OSError, ValueError) as error:
         raise GitError(f"git {name} could not be started: {error}", hint="git --version") from error
-    return Running(child, name, limit_s)
+    return GitProcess(child, name, limit_s)
 
 
 def find_hooks_folder(git: PersonGit) -> Path:
@@ -232,19 +232,19 @@ def find_hooks_folder(git: PersonGit) -> Path:
 
     Raises `NotFound` outside of one, and `Invalid` if the repository's own configuration leads out of it.
     """
-    answer = git.run("rev-parse", "--show-toplevel", "--git-common-dir", "--git-path", "hooks")
+    answer = git.run_git("rev-parse", "--show-toplevel", "--git-common-dir", "--git-path", "hooks")
     if answer.code:
         raise NotFound(f"not a git repository: {git.folder}", hint="run it inside one, or make one with: git init")
     lines = answer.out.decode("utf-8", "surrogateescape").splitlines()
     top, common, hooks = ((git.folder / line).resolve() for line in lines)
     is_inside = hooks.is_relative_to(top) or hooks.is_relative_to(common)
-    if not is_inside and git.run("config", "--local", "--get", "core.hooksPath").code == 0:
+    if not is_inside and git.run_git("config", "--local", "--get", "core.hooksPath").code == 0:
         hint = "see `git config --local core.hooksPath`"
         raise Invalid(f"this repository's own configuration puts hooks outside of it: {hooks}", hint=hint)
     return hooks
 
 
-def plain(name: str) -> str:
+def check_not_option(name: str) -> str:
     """Return `name` as it is, or raise `Invalid` where git would take it for an option."""
     if name.startswith("-"):
         raise Invalid(f"git would take this name for an option: {name[:80]}", hint="use another name")
@@ -258,11 +258,11 @@ def _person_environment(keep: re.Pattern[str] | None) -> dict[str, str]:
         for name, value in os.environ.items()
         if not name.startswith("GIT_") or (keep is not None and keep.fullmatch(name))
     }
-    path = absolute(kept.get("PATH", os.defpath))
+    path = absolute_path_entries(kept.get("PATH", os.defpath))
     return {"GIT_TERMINAL_PROMPT": "0", **kept, "PATH": path, "LC_ALL": "C"}
 
 
-def absolute(path: str) -> str:
+def absolute_path_entries(path: str) -> str:
     """Leave relative directories out of a search path: git runs inside the clone, so they would lead into it."""
     return os.pathsep.join(entry for entry in path.split(os.pathsep) if entry.startswith("/"))
 
@@ -279,7 +279,7 @@ def find_git(path: str) -> str:
 @functools.lru_cache(maxsize=8)
 def _git_version(program: str) -> tuple[int, int]:
     environment = {"PATH": os.defpath, "LC_ALL": "C"}
-    said = start([program, "version"], environment, Path("/"), _READ_LIMIT_S).finish()
+    said = start_command([program, "version"], environment, Path("/"), _READ_LIMIT_S).finish_command()
     numbers = re.search(rb"(\d+)\.(\d+)", said)
     return (int(numbers[1]), int(numbers[2])) if numbers else (0, 0)
 
@@ -310,7 +310,7 @@ def _read_config(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def _undo(key: str, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+def _neutralize_setting(key: str, own: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     """Return what puts a setting of the repository back to the person's own, or makes it run nothing."""
     if key.startswith("credential."):
         # A list: an empty value clears it, then the person's own helpers follow.

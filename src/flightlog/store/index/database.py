@@ -17,7 +17,7 @@ from os import PathLike
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from flightlog.model.errors import Conflict, Misconfigured, Unavailable
-from flightlog.store.locks import claim
+from flightlog.store.locks import lock_file
 
 VERSION = 6
 _BUSY_SECONDS = 5.0
@@ -70,13 +70,13 @@ class Index:
     def database(self) -> sqlite3.Connection:
         """The open file."""
         if self._opened is None:
-            self._opened = _open(self.path, self._schemas)
-            self._seen = _identity(self.path)
+            self._opened = _open_database(self.path, self._schemas)
+            self._seen = _file_identity(self.path)
         return self._opened
 
     def query_existing(self, question: Callable[["Readable"], T]) -> T:
         """Run a read-only query; if no index exists yet, run it on an `EmptyIndex` instead of creating one."""
-        if self._opened is None and not (self.path and _is_begun(self.path)):
+        if self._opened is None and not (self.path and _is_created(self.path)):
             return question(EmptyIndex())
         return self.query(question)
 
@@ -86,7 +86,7 @@ class Index:
             return question(self.database)
         except sqlite3.DatabaseError as error:
             # A file another process locks for long is not damaged: this query runs in memory.
-            return self._query_new(question, None if _is_held(error) else self.path)
+            return self._query_new(question, None if _is_locked_error(error) else self.path)
         except (TypeError, ValueError):
             # Damage can look like a row of wrong types.
             if self.path is None or is_sound(self.path):
@@ -95,22 +95,22 @@ class Index:
 
     def try_query(self, question: Callable[[sqlite3.Connection], T], wait_s: float) -> T | None:
         """Run a query as `query` does, or return None if another process locks the file for longer than `wait_s`."""
-        self._wait(wait_s)
+        self._set_busy_timeout(wait_s)
         try:
             return question(self.database)
         except sqlite3.DatabaseError as error:
-            return None if _is_held(error) else self.query(question)
+            return None if _is_locked_error(error) else self.query(question)
         finally:
-            self._wait(_BUSY_SECONDS)
+            self._set_busy_timeout(_BUSY_SECONDS)
 
-    def _wait(self, seconds: float) -> None:
+    def _set_busy_timeout(self, seconds: float) -> None:
         with suppress(sqlite3.Error):
             self.database.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
 
     def _query_new(self, question: Callable[[sqlite3.Connection], T], path: str | None) -> T:
         self.close()
         self._opened = _replace(path, self._seen, self._schemas)
-        self._seen = _identity(self.path)
+        self._seen = _file_identity(self.path)
         return question(self._opened)
 
     def close(self) -> None:
@@ -130,24 +130,24 @@ def is_sound(path: PathLike[str] | str) -> bool:
         with closing(sqlite3.connect(f"file:{os.fspath(path)}?mode=ro", uri=True, timeout=_BUSY_SECONDS)) as database:
             return bool(database.execute("PRAGMA quick_check").fetchone() == ("ok",))
     except sqlite3.DatabaseError as error:
-        return _is_held(error)
+        return _is_locked_error(error)
 
 
-def _is_held(error: sqlite3.DatabaseError) -> bool:
+def _is_locked_error(error: sqlite3.DatabaseError) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 
-def _open(path: str | None, schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
+def _open_database(path: str | None, schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
     if path is None:
         return _connect(":memory:", schemas)
     try:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - no report waits for pathlib
-        with _gate(path, shared=_is_begun(path)):
-            _create(path)
-            seen = _identity(path)
+        with _hold_gate(path, shared=_is_created(path)):
+            _create_database_file(path)
+            seen = _file_identity(path)
             return _connect(path, schemas)
     except sqlite3.DatabaseError as error:
-        return _replace(None if _is_held(error) else path, seen, schemas)
+        return _replace(None if _is_locked_error(error) else path, seen, schemas)
     except (OSError, Conflict, Misconfigured):
         # A gate held for long costs time, never an answer: this once, work without the file.
         return _connect(":memory:", schemas)
@@ -156,17 +156,17 @@ def _open(path: str | None, schemas: Sequence[IndexSchema]) -> sqlite3.Connectio
 def _replace(path: str | None, seen: tuple[int, int], schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
     """Delete the file that was `seen`, unless another process did, and open a new one; if that fails, in memory."""
     if path is not None:
-        with suppress(OSError, sqlite3.Error, Conflict, Misconfigured), _gate(path):
-            if _identity(path) == seen:
+        with suppress(OSError, sqlite3.Error, Conflict, Misconfigured), _hold_gate(path):
+            if _file_identity(path) == seen:
                 for side in _SIDES:
                     with suppress(FileNotFoundError):
                         os.unlink(f"{path}{side}")  # noqa: PTH108
-            _create(path)
+            _create_database_file(path)
             return _connect(path, schemas)
     return _connect(":memory:", schemas)
 
 
-def _create(path: str) -> None:
+def _create_database_file(path: str) -> None:
     """Make the file, readable by its owner alone, unless it is there.
 
     One that is there is never opened but by SQLite: closing any other handle would take away the locks that
@@ -176,7 +176,7 @@ def _create(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
-def _is_begun(path: str) -> bool:
+def _is_created(path: str) -> bool:
     """Whether somebody made the file; who makes it is alone, because SQLite does not wait at that."""
     try:
         return os.stat(path).st_size > 0  # noqa: PTH116 - as above
@@ -185,7 +185,7 @@ def _is_begun(path: str) -> bool:
 
 
 @contextmanager
-def _gate(path: str, *, shared: bool = False) -> Iterator[None]:
+def _hold_gate(path: str, *, shared: bool = False) -> Iterator[None]:
     """Open together, throw away alone; raise `Conflict` when another process holds the gate for long."""
     _check_layout(os.path.dirname(path))  # noqa: PTH120 - as above
     try:
@@ -195,7 +195,7 @@ def _gate(path: str, *, shared: bool = False) -> Iterator[None]:
         return
     try:
         with suppress(Unavailable):  # where there are no locks, nothing waits
-            claim(gate, f"{path}.gate", limit_s=_GATE_SECONDS, shared=shared)
+            lock_file(gate, f"{path}.gate", limit_s=_GATE_SECONDS, shared=shared)
         yield
     finally:
         os.close(gate)
@@ -211,7 +211,7 @@ def _check_layout(home: str) -> None:
         ensure_writable(Path(home))
 
 
-def _identity(path: str | None) -> tuple[int, int]:
+def _file_identity(path: str | None) -> tuple[int, int]:
     """Which file stands under a name."""
     try:
         there = os.stat(path) if path is not None else None  # noqa: PTH116 - as above
@@ -223,14 +223,14 @@ def _identity(path: str | None) -> tuple[int, int]:
 def _connect(path: str, schemas: Sequence[IndexSchema]) -> sqlite3.Connection:
     database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None)
     try:
-        _prepare(database, schemas)
+        _prepare_database(database, schemas)
     except BaseException:
         database.close()
         raise
     return database
 
 
-def _prepare(database: sqlite3.Connection, schemas: Sequence[IndexSchema]) -> None:
+def _prepare_database(database: sqlite3.Connection, schemas: Sequence[IndexSchema]) -> None:
     """Create missing tables; raise `sqlite3.DatabaseError` for a file that is not ours or of another version."""
     database.execute(f"PRAGMA page_size = {_PAGE_BYTES}")
     # No report waits for the disk to take an empty file; a power cut that spoils it costs the time to make it again.

@@ -116,14 +116,14 @@ def plan_sync(indexed: dict[str, IndexedFile], files: Iterable[SessionFile], sta
     return SyncPlan(pending, list(removed.values()), current)
 
 
-def fingerprint(file: Reader, end: int) -> int:
+def fingerprint_file(file: Reader, end: int) -> int:
     """Return a checksum of the beginning of `file` and of the bytes before `end`."""
     head = file.read(0, min(FINGERPRINT_BYTES, end))
     start = max(0, end - FINGERPRINT_BYTES)
     return zlib.crc32(file.read(start, end - start), zlib.crc32(head))
 
 
-def fingerprint_of(content: mmap, end: int) -> int:
+def fingerprint_mapped(content: mmap, end: int) -> int:
     """Return the same checksum of a file that is mapped into memory."""
     start = max(0, end - FINGERPRINT_BYTES)
     return zlib.crc32(content[start:end], zlib.crc32(content[: min(FINGERPRINT_BYTES, end)]))
@@ -145,6 +145,6 @@ def _has_grown(row: IndexedFile, file: SessionFile, stats: SyncStats) -> bool:
     stats.opened += 1
     try:
         with closing(open_reader(file.path)) as reader:
-            return fingerprint(reader, row.offset) == row.fingerprint
+            return fingerprint_file(reader, row.offset) == row.fingerprint
     except OSError:
         return False

@@ -43,7 +43,7 @@ CREATE TABLE places(
 )
 
 
-class Record(NamedTuple):
+class IndexedRecord(NamedTuple):
     """One record of a recording, and its words by the column they are searched in."""
 
     offset: int
@@ -59,10 +59,10 @@ class Record(NamedTuple):
     project: str = ""
 
 
-class Records(Struct, array_like=True):
+class RecordBatch(Struct, array_like=True):
     """The records of a file's new bytes; `end` is where the next reading starts."""
 
-    records: list[Record]
+    records: list[IndexedRecord]
     end: int = 0
     read: int = 0
     damaged: int = 0
@@ -70,11 +70,11 @@ class Records(Struct, array_like=True):
     error: str = ""
 
 
-Read = Callable[[Sequence[PendingRead]], Iterator[Records]]
-AddWords = Callable[[sqlite3.Connection, Sequence[tuple[int, Record]]], None]
+Read = Callable[[Sequence[PendingRead]], Iterator[RecordBatch]]
+AddWords = Callable[[sqlite3.Connection, Sequence[tuple[int, IndexedRecord]]], None]
 
 
-class How(NamedTuple):
+class RecordSync(NamedTuple):
     """How records are read and their words indexed, and whether those of all files are wanted."""
 
     read: Read
@@ -82,7 +82,7 @@ class How(NamedTuple):
     words: bool
 
 
-def sync_records(database: sqlite3.Connection, files: Iterable[SessionFile], how: How) -> SyncStats:
+def sync_records(database: sqlite3.Connection, files: Iterable[SessionFile], how: RecordSync) -> SyncStats:
     """Bring the line level up to date, and with `words` the text level too.
 
     Files go in a few at a time, so that a crash costs only the last ones. A file whose words
@@ -96,36 +96,36 @@ def sync_records(database: sqlite3.Connection, files: Iterable[SessionFile], how
     return work
 
 
-def _write_new(database: sqlite3.Connection, files: Iterable[SessionFile], how: How, work: SyncStats) -> bool:
+def _write_new(database: sqlite3.Connection, files: Iterable[SessionFile], how: RecordSync, work: SyncStats) -> bool:
     """Write down what is new; False means that somebody else was quicker with some of it."""
     plain, worded = indexed_files(database, LEVEL), indexed_files(database, WORDED)
     upgraded = list(plain.values()) if how.words else []
     todo = plan_sync(worded if how.words else plain | worded, files, work)
     back = [*todo.removed, *upgraded]
     if back:
-        _take_back(database, back, worded)
+        _delete_records(database, back, worded)
     # The oldest recordings first, so that newer rows have higher numbers.
     readings = sorted(todo.pending, key=lambda each: (each.file.changed_ns, each.file.path))
     found = how.read(readings)
     late = 0
-    for batch in _batches(readings):
-        came: Iterable[Records] = islice(found, len(batch))
+    for batch in _iter_batches(readings):
+        came: Iterable[RecordBatch] = islice(found, len(batch))
         if sum(each.file.size - each.start for each in batch) <= AHEAD_BYTES:
             came = list(came)  # nobody waits for our reading
-        with transaction(database):
+        with write_transaction(database):
             for reading, records in zip(batch, came, strict=True):
                 if not _is_next(database, reading):
                     late += 1
                     continue
                 level = WORDED if how.words or reading.file.path in worded else LEVEL
-                rows = _write(database, level, reading, records, work)
+                rows = _write_records(database, level, reading, records, work)
                 if level == WORDED:
                     how.add_words(database, rows)
     return not late
 
 
 @contextmanager
-def transaction(database: sqlite3.Connection) -> Iterator[None]:
+def write_transaction(database: sqlite3.Connection) -> Iterator[None]:
     """Write all or nothing."""
     database.execute("BEGIN IMMEDIATE")
     try:
@@ -137,7 +137,7 @@ def transaction(database: sqlite3.Connection) -> Iterator[None]:
         raise
 
 
-def _batches(readings: Sequence[PendingRead]) -> Iterator[list[PendingRead]]:
+def _iter_batches(readings: Sequence[PendingRead]) -> Iterator[list[PendingRead]]:
     """Cut readings into transactions."""
     batch: list[PendingRead] = []
     size = 0
@@ -159,28 +159,28 @@ def _is_next(database: sqlite3.Connection, reading: PendingRead) -> bool:
     return bool((known[0] if known else 0) == reading.start)
 
 
-def _write(
-    database: sqlite3.Connection, level: int, reading: PendingRead, found: Records, work: SyncStats
-) -> list[tuple[int, Record]]:
-    file = _place(database, reading.file)
+def _write_records(
+    database: sqlite3.Connection, level: int, reading: PendingRead, found: RecordBatch, work: SyncStats
+) -> list[tuple[int, IndexedRecord]]:
+    file = _file_id(database, reading.file)
     top = database.execute("SELECT seq FROM sqlite_sequence WHERE name = 'lines'").fetchone()
     rows = list(enumerate(found.records, start=top[0] + 1 if top else 1))
     database.executemany(
         "INSERT INTO lines VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(number, file, one.offset, one.length, _uuid(one.uuid), one.kind, one.at_ms) for number, one in rows],
+        [(number, file, one.offset, one.length, _pack_uuid(one.uuid), one.kind, one.at_ms) for number, one in rows],
     )
     if rows:
         database.execute("INSERT INTO spans VALUES (?, ?, ?)", (file, rows[0][0], rows[-1][0]))
         project = next((record.project for _, record in rows if record.project), "")
         database.execute("UPDATE places SET project = ? WHERE file = ? AND project = ''", (project, file))
-    save_files(database, level, [_advanced(reading, found)])
+    save_files(database, level, [_advance_file_row(reading, found)])
     work.opened += 1
     work.bytes_read += found.read
     work.decoded += len(rows)
     return rows
 
 
-def _place(database: sqlite3.Connection, source: SessionFile) -> int:
+def _file_id(database: sqlite3.Connection, source: SessionFile) -> int:
     database.execute(
         "INSERT OR IGNORE INTO places(path, session, lane, project) VALUES (?, ?, ?, '')",
         (source.path, source.session, source.lane),
@@ -190,8 +190,10 @@ def _place(database: sqlite3.Connection, source: SessionFile) -> int:
     return file
 
 
-def _take_back(database: sqlite3.Connection, rows: Iterable[IndexedFile], worded: Mapping[str, IndexedFile]) -> None:
-    with transaction(database):
+def _delete_records(
+    database: sqlite3.Connection, rows: Iterable[IndexedFile], worded: Mapping[str, IndexedFile]
+) -> None:
+    with write_transaction(database):
         for row in rows:
             for file in database.execute("SELECT file FROM places WHERE path = ?", (row.path,)).fetchall():
                 spans = database.execute("SELECT first, last FROM spans WHERE file = ?", file).fetchall()
@@ -204,7 +206,7 @@ def _take_back(database: sqlite3.Connection, rows: Iterable[IndexedFile], worded
             drop_files(database, WORDED, [row])
 
 
-def _uuid(text: str) -> bytes | str:
+def _pack_uuid(text: str) -> bytes | str:
     """Keep a uuid in 16 bytes if it is one."""
     plain = text.replace("-", "")
     try:
@@ -213,7 +215,7 @@ def _uuid(text: str) -> bytes | str:
         return text
 
 
-def _advanced(reading: PendingRead, found: Records) -> IndexedFile:
+def _advance_file_row(reading: PendingRead, found: RecordBatch) -> IndexedFile:
     source = reading.file
     size = source.size if not found.error else -1
     place = (source.device, source.inode, size, source.changed_ns)

@@ -19,25 +19,25 @@ CREATE TABLE told(kind TEXT, session TEXT, stamp INTEGER, body BLOB, PRIMARY KEY
 )
 
 
-def stamp(sources: Iterable[SessionFile], made_by: str) -> int:
+def file_stamp(sources: Iterable[SessionFile], made_by: str) -> int:
     """Return a number that changes when a file does, or the code that reads it."""
     told = sorted((each.path, each.device, each.inode, each.size, each.changed_ns) for each in sources)
     return zlib.crc32(repr((made_by, told)).encode("utf-8", "surrogateescape"))
 
 
-def kept(database: sqlite3.Connection, kind: str) -> dict[str, tuple[int, bytes]]:
+def load_values(database: sqlite3.Connection, kind: str) -> dict[str, tuple[int, bytes]]:
     """Return everything of one kind: stamp and body by session."""
     rows = database.execute("SELECT session, stamp, body FROM told WHERE kind = ?", (kind,))
     return {session: (number, body) for session, number, body in rows}
 
 
-def kept_of(database: sqlite3.Connection, kind: str, session: str) -> tuple[int, bytes] | None:
+def load_value(database: sqlite3.Connection, kind: str, session: str) -> tuple[int, bytes] | None:
     """Return what is kept of one session."""
     row = database.execute("SELECT stamp, body FROM told WHERE kind = ? AND session = ?", (kind, session)).fetchone()
     return (row[0], row[1]) if row else None
 
 
-def keep(database: sqlite3.Connection, kind: str, rows: Iterable[tuple[str, int, bytes]]) -> None:
+def store_values(database: sqlite3.Connection, kind: str, rows: Iterable[tuple[str, int, bytes]]) -> None:
     """Write down what was worked out."""
     database.execute("BEGIN IMMEDIATE")
     try:

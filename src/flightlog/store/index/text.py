@@ -13,7 +13,7 @@ from msgspec import Struct
 from flightlog.model.session_file import SessionFile
 from flightlog.store.index.database import IndexSchema
 from flightlog.store.index.files import SyncStats
-from flightlog.store.index.lines import WORDED, How, Read, Record, sync_records, transaction
+from flightlog.store.index.lines import WORDED, IndexedRecord, Read, RecordSync, sync_records, write_transaction
 
 HASH_BYTES = 64 << 20
 GONE_SHARE_MAX = 0.2
@@ -27,7 +27,7 @@ _FTS = (
 SCHEMA = IndexSchema("fulltext", "CREATE TABLE gone(first INTEGER, last INTEGER);" + "".join(_FTS))
 
 
-class Hit(Struct, frozen=True):
+class RecordMatch(Struct, frozen=True):
     """A record that matches."""
 
     path: str
@@ -40,7 +40,7 @@ class Hit(Struct, frozen=True):
     project: str
 
 
-class Wanted(Struct, frozen=True):
+class RecordQuery(Struct, frozen=True):
     """What to look for: a full-text expression, and what else must hold of a record."""
 
     match: str = ""
@@ -53,10 +53,10 @@ class Wanted(Struct, frozen=True):
 
 def sync_text(database: sqlite3.Connection, sources: Iterable[SessionFile], read: Read) -> SyncStats:
     """Bring lines and words up to date; too many rows taken back mean a new start."""
-    work = sync_records(database, sources, How(read, add_words, words=True))
-    if _is_spent(database):
-        _start_anew(database)
-        again = sync_records(database, sources, How(read, add_words, words=True))
+    work = sync_records(database, sources, RecordSync(read, add_words, words=True))
+    if _is_mostly_deleted(database):
+        _recreate_tables(database)
+        again = sync_records(database, sources, RecordSync(read, add_words, words=True))
         work.opened += again.opened
         work.bytes_read += again.bytes_read
         work.decoded += again.decoded
@@ -68,7 +68,7 @@ def has_text(database: sqlite3.Connection) -> bool:
     return database.execute("SELECT 1 FROM files WHERE level = ? LIMIT 1", (WORDED,)).fetchone() is not None
 
 
-def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, Record]]) -> None:
+def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, IndexedRecord]]) -> None:
     """Index what records say."""
     database.executemany(
         "INSERT INTO words(rowid, said, output, tool, file, model) VALUES (?, ?, ?, ?, ?, ?)",
@@ -76,11 +76,11 @@ def add_words(database: sqlite3.Connection, rows: Sequence[tuple[int, Record]]) 
     )
 
 
-def search(database: sqlite3.Connection, wanted: Wanted) -> list[Hit]:
+def search_words(database: sqlite3.Connection, wanted: RecordQuery) -> list[RecordMatch]:
     """Return the first hits, the newest recordings first."""
-    hits: list[Hit] = []
+    hits: list[RecordMatch] = []
     seen: set[str] = set()
-    for hit in _leaping(database, wanted) if wanted.once and wanted.match else _matching(database, wanted):
+    for hit in _iter_last_hits(database, wanted) if wanted.once and wanted.match else _iter_hits(database, wanted):
         if (wanted.sessions is None or hit.session in wanted.sessions) and hit.session not in seen:
             hits.append(hit)
             if wanted.once:
@@ -90,7 +90,7 @@ def search(database: sqlite3.Connection, wanted: Wanted) -> list[Hit]:
     return hits
 
 
-def _leaping(database: sqlite3.Connection, wanted: Wanted) -> Iterator[Hit]:
+def _iter_last_hits(database: sqlite3.Connection, wanted: RecordQuery) -> Iterator[RecordMatch]:
     """Yield the last hit of each stretch of lines; the others of a long session are passed over by number alone."""
     found = database.execute("SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid DESC", (wanted.match,))
     below = 1 << 62
@@ -107,10 +107,10 @@ def _leaping(database: sqlite3.Connection, wanted: Wanted) -> Iterator[Hit]:
             continue
         path, offset, length, session, lane, uuid, at_ms, of, below = row
         if at_ms >= wanted.since_ms and wanted.project.lower() in of.lower():
-            yield Hit(path, offset, length, session, lane, _written(uuid), at_ms, of)
+            yield RecordMatch(path, offset, length, session, lane, _uuid_text(uuid), at_ms, of)
 
 
-def _matching(database: sqlite3.Connection, wanted: Wanted) -> Iterator[Hit]:
+def _iter_hits(database: sqlite3.Connection, wanted: RecordQuery) -> Iterator[RecordMatch]:
     select = (
         "SELECT p.path, l.offset, l.length, p.session, p.lane, l.uuid, l.at_ms, p.project "
         "FROM {} JOIN places p ON p.file = l.file WHERE {} l.at_ms >= ? AND instr(lower(p.project), ?) "
@@ -125,26 +125,26 @@ def _matching(database: sqlite3.Connection, wanted: Wanted) -> Iterator[Hit]:
     else:
         found = database.execute(select.format("lines l", "") + "ORDER BY l.id DESC", (wanted.since_ms, project))
     for path, offset, length, session, lane, uuid, at_ms, of in found:
-        yield Hit(path, offset, length, session, lane, _written(uuid), at_ms, of)
+        yield RecordMatch(path, offset, length, session, lane, _uuid_text(uuid), at_ms, of)
 
 
-def _written(uuid: bytes | str) -> str:
+def _uuid_text(uuid: bytes | str) -> str:
     if isinstance(uuid, str):
         return uuid
     digits = uuid.hex()
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
-def _is_spent(database: sqlite3.Connection) -> bool:
+def _is_mostly_deleted(database: sqlite3.Connection) -> bool:
     """Whether too many rows were taken back."""
     count = "SELECT coalesce(sum(last - first + 1), 0) FROM {}"
     gone, there = (database.execute(count.format(table)).fetchone()[0] for table in ("gone", "spans"))
     return bool(gone > GONE_SHARE_MAX * (gone + there))
 
 
-def _start_anew(database: sqlite3.Connection) -> None:
-    with transaction(database):
-        if not _is_spent(database):  # somebody was quicker
+def _recreate_tables(database: sqlite3.Connection) -> None:
+    with write_transaction(database):
+        if not _is_mostly_deleted(database):  # somebody was quicker
             return
         for table in ("gone", "lines", "spans", "places"):
             database.execute(f"DELETE FROM {table}")  # noqa: S608 - our own tables

@@ -9,14 +9,14 @@ import binascii
 import hashlib
 from collections.abc import Sequence
 
-from flightlog.model.events import Block, Image, Other, Text, Thinking, ToolUse
-from flightlog.views.atif.document import Content, Part, Source
+from flightlog.model.events import Block, Image, Text, Thinking, ToolUse, UnknownBlock
+from flightlog.views.atif.document import Content, ContentPart, MediaSource
 
 FOLDER = "images"
 _ENDINGS = {"image/jpeg": "jpg", "image/png": "png", "image/gif": "gif", "image/webp": "webp"}
 
 
-class Pictures:
+class ImageFiles:
     """The pictures of one bundle, each kept once under the name of its content."""
 
     def __init__(self, *, keep: bool) -> None:
@@ -24,55 +24,55 @@ class Pictures:
         self.files: dict[str, bytes] = {}
         self._keep = keep
 
-    def part(self, image: Image) -> Part:
+    def picture_part(self, image: Image) -> ContentPart:
         """Return the part that shows `image`, or the mark of one that cannot be carried."""
-        body = _bytes(image) if self._keep and image.media_type in _ENDINGS else b""
+        body = _decode_image(image) if self._keep and image.media_type in _ENDINGS else b""
         if not body:
-            return Part("text", text=mark(image.media_type or "image"))
+            return ContentPart("text", text=omission_marker(image.media_type or "image"))
         path = f"{FOLDER}/{hashlib.sha256(body).hexdigest()[:16]}.{_ENDINGS[image.media_type]}"
         self.files[path] = body
-        return Part("image", source=Source(image.media_type, path))
+        return ContentPart("image", source=MediaSource(image.media_type, path))
 
 
-def mark(kind: str) -> str:
+def omission_marker(kind: str) -> str:
     """Return what stands in the place of content that ATIF cannot carry."""
     return f"[{kind} left out]"
 
 
-def content(blocks: Sequence[Block], pictures: Pictures) -> Content:
+def build_content(blocks: Sequence[Block], pictures: ImageFiles) -> Content:
     """Return one block of text as a string, anything else as parts, in order."""
-    parts = [part for block in blocks for part in _parts(block, pictures)]
+    parts = [part for block in blocks for part in _block_parts(block, pictures)]
     if not parts:
         return ""
     only = parts[0]
     return only.text if len(parts) == 1 and isinstance(only.text, str) else parts
 
 
-def said(blocks: Sequence[Block], pictures: Pictures) -> Content:
+def join_text_blocks(blocks: Sequence[Block], pictures: ImageFiles) -> Content:
     """Return what an agent said: its texts as one string, a blank line between them."""
-    if any(isinstance(block, Image | Other) for block in blocks):
-        return content(blocks, pictures)
+    if any(isinstance(block, Image | UnknownBlock) for block in blocks):
+        return build_content(blocks, pictures)
     return "\n\n".join(block.text for block in blocks if isinstance(block, Text) and block.text)
 
 
-def reasoning(blocks: Sequence[Block]) -> str:
+def reasoning_text(blocks: Sequence[Block]) -> str:
     """Return what an agent thought, as far as it was shown."""
     return "\n\n".join(block.text for block in blocks if isinstance(block, Thinking) and block.text)
 
 
-def _parts(block: Block, pictures: Pictures) -> list[Part]:
+def _block_parts(block: Block, pictures: ImageFiles) -> list[ContentPart]:
     match block:
         case Text():
-            return [Part("text", text=block.text)]
+            return [ContentPart("text", text=block.text)]
         case Image():
-            return [pictures.part(block)]
-        case Other():
-            return [Part("text", text=block.text or mark(block.kind))]
+            return [pictures.picture_part(block)]
+        case UnknownBlock():
+            return [ContentPart("text", text=block.text or omission_marker(block.kind))]
         case Thinking() | ToolUse():
             return []
 
 
-def _bytes(image: Image) -> bytes:
+def _decode_image(image: Image) -> bytes:
     try:
         return base64.b64decode(image.data, validate=True)
     except (binascii.Error, ValueError):

@@ -21,7 +21,7 @@ _NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 Extra = dict[str, Any] | None | UnsetType
 
 
-class Source(Struct, frozen=True, forbid_unknown_fields=True):
+class MediaSource(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a picture or a sound is."""
 
     media_type: str
@@ -29,18 +29,18 @@ class Source(Struct, frozen=True, forbid_unknown_fields=True):
     duration_sec: float | UnsetType | None = UNSET
 
 
-class Part(Struct, frozen=True, forbid_unknown_fields=True):
+class ContentPart(Struct, frozen=True, forbid_unknown_fields=True):
     """A piece of a message: text, a picture (from 1.6) or a sound (from 1.8)."""
 
     type: Literal["text", "image", "audio"]
     text: str | UnsetType | None = UNSET
-    source: Source | UnsetType | None = UNSET
+    source: MediaSource | UnsetType | None = UNSET
 
 
-Content = str | list[Part]
+Content = str | list[ContentPart]
 
 
-class Ref(Struct, frozen=True, forbid_unknown_fields=True):
+class SubagentRef(Struct, frozen=True, forbid_unknown_fields=True):
     """Where a subagent's own trajectory is."""
 
     session_id: str | UnsetType | None = UNSET
@@ -49,7 +49,7 @@ class Ref(Struct, frozen=True, forbid_unknown_fields=True):
     extra: Extra = UNSET
 
 
-class ToolCall(Struct, frozen=True, forbid_unknown_fields=True):
+class AtifToolCall(Struct, frozen=True, forbid_unknown_fields=True):
     """A tool the agent asked for."""
 
     tool_call_id: str
@@ -58,22 +58,22 @@ class ToolCall(Struct, frozen=True, forbid_unknown_fields=True):
     extra: Extra = UNSET
 
 
-class Result(Struct, frozen=True, forbid_unknown_fields=True):
+class ObservationResult(Struct, frozen=True, forbid_unknown_fields=True):
     """What came back from a tool, a subagent or the surroundings."""
 
     source_call_id: str | UnsetType | None = UNSET
     content: Content | UnsetType | None = UNSET
-    subagent_trajectory_ref: list[Ref] | UnsetType | None = UNSET
+    subagent_trajectory_ref: list[SubagentRef] | UnsetType | None = UNSET
     extra: Extra = UNSET
 
 
 class Observation(Struct, frozen=True, forbid_unknown_fields=True):
     """Everything that came back in a step."""
 
-    results: list[Result]
+    results: list[ObservationResult]
 
 
-class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
+class StepMetrics(Struct, frozen=True, forbid_unknown_fields=True):
     """What a step used."""
 
     prompt_tokens: int | UnsetType | None = UNSET
@@ -86,7 +86,7 @@ class Metrics(Struct, frozen=True, forbid_unknown_fields=True):
     extra: Extra = UNSET
 
 
-class Step(Struct, frozen=True, forbid_unknown_fields=True):
+class AtifStep(Struct, frozen=True, forbid_unknown_fields=True):
     """One thing that was said, by the system, the user or the agent."""
 
     step_id: int
@@ -96,15 +96,15 @@ class Step(Struct, frozen=True, forbid_unknown_fields=True):
     model_name: str | UnsetType | None = UNSET
     reasoning_effort: str | float | UnsetType | None = UNSET
     reasoning_content: str | UnsetType | None = UNSET
-    tool_calls: list[ToolCall] | UnsetType | None = UNSET
+    tool_calls: list[AtifToolCall] | UnsetType | None = UNSET
     observation: Observation | UnsetType | None = UNSET
-    metrics: Metrics | UnsetType | None = UNSET
+    metrics: StepMetrics | UnsetType | None = UNSET
     is_copied_context: bool | UnsetType | None = UNSET
     llm_call_count: int | UnsetType | None = UNSET
     extra: Extra = UNSET
 
 
-class Agent(Struct, frozen=True, forbid_unknown_fields=True):
+class AtifAgent(Struct, frozen=True, forbid_unknown_fields=True):
     """Who acted."""
 
     name: str
@@ -131,8 +131,8 @@ class Trajectory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     schema_version: str
     session_id: str | UnsetType | None = UNSET
     trajectory_id: str | UnsetType | None = UNSET
-    agent: Agent
-    steps: list[Step]
+    agent: AtifAgent
+    steps: list[AtifStep]
     notes: str | UnsetType | None = UNSET
     final_metrics: FinalMetrics | UnsetType | None = UNSET
     continued_trajectory_ref: str | UnsetType | None = UNSET
@@ -140,7 +140,7 @@ class Trajectory(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     subagent_trajectories: "list[Trajectory] | UnsetType | None" = UNSET
 
 
-def read(data: bytes) -> Trajectory:
+def read_trajectory(data: bytes) -> Trajectory:
     """Read a document of any version; refuse what is not one, naming the place."""
     try:
         made = msgspec.json.decode(data, type=Trajectory)
@@ -151,26 +151,26 @@ def read(data: bytes) -> Trajectory:
     return made
 
 
-def write(trajectory: Trajectory) -> bytes:
+def encode_trajectory(trajectory: Trajectory) -> bytes:
     """Write a document in ASCII, indented: some readers take the encoding of the machine they are on."""
     try:
         text = msgspec.json.encode(trajectory).decode()
     except UnicodeEncodeError:
-        text = json.dumps(_whole(msgspec.to_builtins(trajectory)))
-    plain = text if text.isascii() else _NOT_ASCII.sub(_escaped, text)
+        text = json.dumps(_replace_lone_surrogates(msgspec.to_builtins(trajectory)))
+    plain = text if text.isascii() else _NOT_ASCII.sub(_escape_match, text)
     return msgspec.json.format(plain.encode("ascii"), indent=2) + b"\n"
 
 
-def _escaped(found: re.Match[str]) -> str:
+def _escape_match(found: re.Match[str]) -> str:
     return json.dumps(found.group())[1:-1]
 
 
-def _whole(value: Any) -> Any:
+def _replace_lone_surrogates(value: Any) -> Any:
     """Replace halves of surrogate pairs: no encoding can carry them."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
-        return [_whole(item) for item in value]
+        return [_replace_lone_surrogates(item) for item in value]
     if isinstance(value, dict):
-        return {_whole(key): _whole(item) for key, item in value.items()}
+        return {_replace_lone_surrogates(key): _replace_lone_surrogates(item) for key, item in value.items()}
     return value

@@ -10,16 +10,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from flightlog.model.events import Block, Image, Other, Text, Thinking
-from flightlog.model.known import Known
+from flightlog.model.events import Block, Image, Text, Thinking, UnknownBlock
+from flightlog.model.known import ThreadContext
 from flightlog.model.session import Note, NoteKind, Session, Step, ToolCall, Turn
-from flightlog.views.atif.values import content_texts, dicts, inner, number, results
+from flightlog.views.atif.values import content_texts, dict_field, iter_dicts, iter_results, number_field
 
 NO_PLACE = "the format has no place for it"
 _COUNTED = (("prompt tokens", "prompt_tokens"), ("completion tokens", "completion_tokens"))
 
 
-class Kept(Struct, frozen=True):
+class FidelityCount(Struct, frozen=True):
     """How much of one kind of thing the recording had, and how much the trajectory has."""
 
     what: str
@@ -28,201 +28,225 @@ class Kept(Struct, frozen=True):
     why: str = ""
 
     @property
-    def lost(self) -> int:
+    def missing_count(self) -> int:
         """How many are missing."""
         return max(self.recorded - self.kept, 0)
 
 
-def fidelity(session: Session, documents: Sequence[Any], known: Mapping[str, Known] | None = None) -> list[Kept]:
+def measure_fidelity(
+    session: Session, documents: Sequence[Any], known: Mapping[str, ThreadContext] | None = None
+) -> list[FidelityCount]:
     """Compare a session with its documents, those of its subagents included."""
-    told = _Told(_all(documents))
+    told = _DocumentIndex(_all_documents(documents))
     turns = [turn for thread in (session.turns, *(lane.turns for lane in session.lanes)) for turn in thread]
     rows = [
-        *_words(turns, told),
-        *_tools(turns, told),
-        *_figures(turns, told, known or {}),
-        *_rest(session, turns, told),
+        *_compare_texts(turns, told),
+        *_compare_tools(turns, told),
+        *_compare_figures(turns, told, known or {}),
+        *_compare_rest(session, turns, told),
     ]
-    rows += _of_threads(session, told, known or {})
+    rows += _compare_threads(session, told, known or {})
     return [row for row in rows if row.recorded]
 
 
-class _Told:
+class _DocumentIndex:
     """Everything the documents say, made searchable."""
 
     def __init__(self, documents: list[dict[str, Any]]) -> None:
         self.documents = documents
-        self.steps = [step for document in documents for _, step in dicts(document, "steps")]
+        self.steps = [step for document in documents for _, step in iter_dicts(document, "steps")]
         said = [(step.get("source"), text) for step in self.steps for text in content_texts(step.get("message"))]
-        self.agent = _Words(text for source, text in said if source == "agent")
-        self.others = _Words(
+        self.agent = _TextIndex(text for source, text in said if source == "agent")
+        self.others = _TextIndex(
             [text for source, text in said if source != "agent"]
-            + [text for _, result in self._loose_results() for text in content_texts(result.get("content"))]
+            + [text for _, result in self._orphan_results() for text in content_texts(result.get("content"))]
         )
-        self.reasoning = _Words(step["reasoning_content"] for step in self.steps if _is_text(step, "reasoning_content"))
-        self.calls = {call.get("tool_call_id"): call for step in self.steps for _, call in dicts(step, "tool_calls")}
+        self.reasoning = _TextIndex(
+            step["reasoning_content"] for step in self.steps if _is_text(step, "reasoning_content")
+        )
+        self.calls = {
+            call.get("tool_call_id"): call for step in self.steps for _, call in iter_dicts(step, "tool_calls")
+        }
         self.results = {
-            result["source_call_id"]: _Words(content_texts(result.get("content")))
+            result["source_call_id"]: _TextIndex(content_texts(result.get("content")))
             for step in self.steps
-            for _, result in results(step)
+            for _, result in iter_results(step)
             if _is_text(result, "source_call_id") and result.get("content") is not None
         }
-        self.extras = _Words(text for step in self.steps for text in _strings(_extras(step)))
-        self.rewritten = {name for step in self.steps for name in _rewritten(step)}
-        self.marked = {name for step in self.steps for name in _marked(step)}
-        self.pictures = sum(part.get("type") == "image" for step in self.steps for part in _parts(step))
+        self.extras = _TextIndex(text for step in self.steps for text in _iter_strings(_iter_extras(step)))
+        self.rewritten = {name for step in self.steps for name in _rewritten_calls(step)}
+        self.marked = {name for step in self.steps for name in _failed_calls(step)}
+        self.pictures = sum(part.get("type") == "image" for step in self.steps for part in _iter_parts(step))
 
-    def _loose_results(self) -> Iterator[tuple[int, dict[str, Any]]]:
+    def _orphan_results(self) -> Iterator[tuple[int, dict[str, Any]]]:
         for step in self.steps:
-            yield from (pair for pair in results(step) if pair[1].get("source_call_id") is None)
+            yield from (pair for pair in iter_results(step) if pair[1].get("source_call_id") is None)
 
 
-class _Words:
+class _TextIndex:
     def __init__(self, texts: Iterable[str]) -> None:
         whole = list(texts)
         self._exact = set(whole)
         self._joined = "\0".join(whole)
 
-    def hold(self, text: str) -> bool:
+    def contains_text(self, text: str) -> bool:
         return text in self._exact or text in self._joined
 
 
-def _words(turns: Sequence[Turn], told: _Told) -> Iterator[Kept]:
+def _compare_texts(turns: Sequence[Turn], told: _DocumentIndex) -> Iterator[FidelityCount]:
     prompts = [block.text for turn in turns for block in turn.prompt if isinstance(block, Text) and block.text]
-    yield _found("prompts", prompts, told.others)
+    yield _count_found("prompts", prompts, told.others)
     content = [block for turn in turns for step in turn.steps for block in step.content]
-    yield _found(
+    yield _count_found(
         "texts of the agent", [each.text for each in content if isinstance(each, Text) and each.text], told.agent
     )
     thoughts = [each for each in content if isinstance(each, Thinking)]
-    yield _found("reasoning", [each.text for each in thoughts if each.text], told.reasoning)
+    yield _count_found("reasoning", [each.text for each in thoughts if each.text], told.reasoning)
     withheld = sum(not each.text for each in thoughts)
-    yield Kept("reasoning the API withheld", withheld, 0, "it was never shown to anybody")
+    yield FidelityCount("reasoning the API withheld", withheld, 0, "it was never shown to anybody")
     for kind in NoteKind:
         notes = [item.text for turn in turns for item in turn.items if isinstance(item, Note) and item.kind is kind]
         if kind is NoteKind.COMPACTION:
-            yield Kept("compactions", len(notes), sum(_is_boundary(step) for step in told.steps))
+            yield FidelityCount("compactions", len(notes), sum(_is_boundary(step) for step in told.steps))
         elif kind is NoteKind.UNKNOWN:
-            yield Kept("records of an unknown kind", len(notes), 0, "they are in the recording")
+            yield FidelityCount("records of an unknown kind", len(notes), 0, "they are in the recording")
         else:
-            yield _found(f"notes: {kind.value}", notes, told.others)
+            yield _count_found(f"notes: {kind.value}", notes, told.others)
 
 
-def _tools(turns: Sequence[Turn], told: _Told) -> Iterator[Kept]:
+def _compare_tools(turns: Sequence[Turn], told: _DocumentIndex) -> Iterator[FidelityCount]:
     calls = [call for turn in turns for step in turn.steps for call in step.calls]
     same = [call for call in calls if told.calls.get(call.id, {}).get("arguments") == call.input]
-    yield Kept("tool calls", len(calls), len(same))
+    yield FidelityCount("tool calls", len(calls), len(same))
     answered = [call for call in calls if call.result is not None]
-    yield Kept("tool results", len(answered), sum(_is_told(call, told) for call in answered))
+    yield FidelityCount("tool results", len(answered), sum(_has_result(call, told) for call in answered))
     rewritten = [call for call in calls if call.ran_input is not None]
-    yield Kept("inputs a hook rewrote", len(rewritten), sum(call.id in told.rewritten for call in rewritten))
+    yield FidelityCount("inputs a hook rewrote", len(rewritten), sum(call.id in told.rewritten for call in rewritten))
     failed = [call for call in calls if call.is_error or call.denied]
-    yield Kept("results marked as errors", len(failed), sum(call.id in told.marked for call in failed))
+    yield FidelityCount("results marked as errors", len(failed), sum(call.id in told.marked for call in failed))
     structured = sum(isinstance(call.detail, dict | list) for call in calls)
-    yield Kept("structured results", structured, 0, "the model saw the text; the client's own copy would say it twice")
-    yield Kept(
+    yield FidelityCount(
+        "structured results", structured, 0, "the model saw the text; the client's own copy would say it twice"
+    )
+    yield FidelityCount(
         "full outputs kept in files", sum(bool(call.spilled) for call in calls), 0, "the model saw the beginning"
     )
 
 
-def _is_told(call: ToolCall, told: _Told) -> bool:
+def _has_result(call: ToolCall, told: _DocumentIndex) -> bool:
     words = told.results.get(call.id)
-    return words is not None and all(words.hold(block.text) for block in call.result or () if isinstance(block, Text))
+    return words is not None and all(
+        words.contains_text(block.text) for block in call.result or () if isinstance(block, Text)
+    )
 
 
-def _figures(turns: Sequence[Turn], told: _Told, known: Mapping[str, Known]) -> Iterator[Kept]:
+def _compare_figures(
+    turns: Sequence[Turn], told: _DocumentIndex, known: Mapping[str, ThreadContext]
+) -> Iterator[FidelityCount]:
     copied = {message for each in known.values() for message in each.copied}
     copies = (step for step in told.steps if step.get("is_copied_context") is True)
-    copied |= {str(inner(step, "extra").get("message_id")) for step in copies}
+    copied |= {str(dict_field(step, "extra").get("message_id")) for step in copies}
     steps = [step for turn in turns for step in turn.steps if step.message_id not in copied]
     for what, name in _COUNTED:
         had = sum(step.usage.prompt if name == "prompt_tokens" else step.usage.output for step in steps)
-        yield Kept(what, had, int(sum(number(inner(step, "metrics"), name) or 0 for step in told.steps)))
+        yield FidelityCount(
+            what, had, int(sum(number_field(dict_field(step, "metrics"), name) or 0 for step in told.steps))
+        )
     priced = sum(step.cost.usd is not None for step in steps)
-    costs = sum(number(inner(step, "metrics"), "cost_usd") is not None for step in told.steps)
-    yield Kept("costs", priced, costs)
+    costs = sum(number_field(dict_field(step, "metrics"), "cost_usd") is not None for step in told.steps)
+    yield FidelityCount("costs", priced, costs)
     timed = sum(step.at_ms is not None for turn in turns for step in turn.steps)
-    yield Kept("times", timed, sum(_is_text(step, "timestamp") for step in told.steps if step.get("source") == "agent"))
+    yield FidelityCount(
+        "times", timed, sum(_is_text(step, "timestamp") for step in told.steps if step.get("source") == "agent")
+    )
 
 
-def _rest(session: Session, turns: Sequence[Turn], told: _Told) -> Iterator[Kept]:
+def _compare_rest(session: Session, turns: Sequence[Turn], told: _DocumentIndex) -> Iterator[FidelityCount]:
     steps: list[Step] = [step for turn in turns for step in turn.steps]
     blocks: list[Block] = [block for turn in turns for block in turn.prompt]
     blocks += [block for step in steps for call in step.calls for block in call.result or ()]
-    yield Kept(
+    yield FidelityCount(
         "pictures", sum(isinstance(block, Image) for block in blocks), told.pictures, "of a type the format has not"
     )
-    others = sum(isinstance(block, Other) and not block.text for block in blocks)
-    yield Kept("other content", others, 0, NO_PLACE)
-    yield _found("request ids", [step.request_id for step in steps if step.request_id], told.extras)
-    yield _found("message ids", [step.message_id for step in steps if step.message_id], told.extras)
+    others = sum(isinstance(block, UnknownBlock) and not block.text for block in blocks)
+    yield FidelityCount("other content", others, 0, NO_PLACE)
+    yield _count_found("request ids", [step.request_id for step in steps if step.request_id], told.extras)
+    yield _count_found("message ids", [step.message_id for step in steps if step.message_id], told.extras)
     refs = sum(
-        len(list(dicts(result, "subagent_trajectory_ref"))) for step in told.steps for _, result in results(step)
+        len(list(iter_dicts(result, "subagent_trajectory_ref")))
+        for step in told.steps
+        for _, result in iter_results(step)
     )
-    yield Kept("subagents", len(session.lanes), refs)
-    yield Kept("damaged places", len(session.damage), 0, "what stood there cannot be read")
+    yield FidelityCount("subagents", len(session.lanes), refs)
+    yield FidelityCount("damaged places", len(session.damage), 0, "what stood there cannot be read")
 
 
-def _of_threads(session: Session, told: _Told, known: Mapping[str, Known]) -> Iterator[Kept]:
+def _compare_threads(
+    session: Session, told: _DocumentIndex, known: Mapping[str, ThreadContext]
+) -> Iterator[FidelityCount]:
     threads = [known[lane] for lane in ("", *(lane.id for lane in session.lanes)) if lane in known]
-    defined = sum(len(list(dicts(inner(document, "agent"), "tool_definitions"))) for document in told.documents)
-    yield Kept("tool definitions", sum(len(each.tools) for each in threads), defined)
-    yield _found("context the client gave", [each.text for one in threads for each in one.context], told.others)
-    yield _found("system prompts", [each.system for each in threads if each.system], told.others)
+    defined = sum(
+        len(list(iter_dicts(dict_field(document, "agent"), "tool_definitions"))) for document in told.documents
+    )
+    yield FidelityCount("tool definitions", sum(len(each.tools) for each in threads), defined)
+    yield _count_found("context the client gave", [each.text for one in threads for each in one.context], told.others)
+    yield _count_found("system prompts", [each.system for each in threads if each.system], told.others)
 
 
-def _found(what: str, wanted: Sequence[str], words: _Words) -> Kept:
-    return Kept(what, len(wanted), sum(words.hold(text) for text in wanted))
+def _count_found(what: str, wanted: Sequence[str], words: _TextIndex) -> FidelityCount:
+    return FidelityCount(what, len(wanted), sum(words.contains_text(text) for text in wanted))
 
 
-def _all(documents: Sequence[Any]) -> list[dict[str, Any]]:
+def _all_documents(documents: Sequence[Any]) -> list[dict[str, Any]]:
     found = [document for document in documents if isinstance(document, dict)]
     for document in found:
-        found.extend(each for _, each in dicts(document, "subagent_trajectories"))
+        found.extend(each for _, each in iter_dicts(document, "subagent_trajectories"))
     return found
 
 
-def _parts(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    for content in (step.get("message"), *(result.get("content") for _, result in results(step))):
-        yield from (part for _, part in dicts({"parts": content}, "parts"))
+def _iter_parts(step: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for content in (step.get("message"), *(result.get("content") for _, result in iter_results(step))):
+        yield from (part for _, part in iter_dicts({"parts": content}, "parts"))
 
 
-def _rewritten(step: dict[str, Any]) -> Iterator[Any]:
+def _rewritten_calls(step: dict[str, Any]) -> Iterator[Any]:
     """Name the calls of which the input that ran is told, beside the step or on the call."""
-    yield from inner(inner(step, "extra"), "ran_inputs")
+    yield from dict_field(dict_field(step, "extra"), "ran_inputs")
     yield from (
-        call.get("tool_call_id") for _, call in dicts(step, "tool_calls") if "ran_input" in inner(call, "extra")
+        call.get("tool_call_id")
+        for _, call in iter_dicts(step, "tool_calls")
+        if "ran_input" in dict_field(call, "extra")
     )
 
 
-def _marked(step: dict[str, Any]) -> Iterator[Any]:
+def _failed_calls(step: dict[str, Any]) -> Iterator[Any]:
     """Name the calls whose results are told as errors or denials."""
-    beside = inner(inner(step, "extra"), "results")
-    yield from (name for name in beside if inner(beside, name).keys() & {"is_error", "denied"})
-    for _, result in results(step):
-        if inner(result, "extra").keys() & {"is_error", "denied"}:
+    beside = dict_field(dict_field(step, "extra"), "results")
+    yield from (name for name in beside if dict_field(beside, name).keys() & {"is_error", "denied"})
+    for _, result in iter_results(step):
+        if dict_field(result, "extra").keys() & {"is_error", "denied"}:
             yield result.get("source_call_id")
 
 
-def _extras(step: dict[str, Any]) -> Iterator[Any]:
+def _iter_extras(step: dict[str, Any]) -> Iterator[Any]:
     yield step.get("extra")
-    yield from (call.get("extra") for _, call in dicts(step, "tool_calls"))
-    yield from (result.get("extra") for _, result in results(step))
+    yield from (call.get("extra") for _, call in iter_dicts(step, "tool_calls"))
+    yield from (result.get("extra") for _, result in iter_results(step))
 
 
-def _strings(values: Iterable[Any]) -> Iterator[str]:
+def _iter_strings(values: Iterable[Any]) -> Iterator[str]:
     for value in values:
         if isinstance(value, str):
             yield value
         elif isinstance(value, dict):
             yield from value
-            yield from _strings(value.values())
+            yield from _iter_strings(value.values())
         elif isinstance(value, list):
-            yield from _strings(value)
+            yield from _iter_strings(value)
 
 
 def _is_boundary(step: dict[str, Any]) -> bool:
-    return inner(inner(step, "extra"), "context_management").get("type") == "compaction"
+    return dict_field(dict_field(step, "extra"), "context_management").get("type") == "compaction"
 
 
 def _is_text(holder: dict[str, Any], name: str) -> bool:

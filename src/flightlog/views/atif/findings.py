@@ -16,7 +16,7 @@ class Severity(enum.Enum):
     WARNING = "warning"
 
 
-class Finding(Struct, frozen=True):
+class LintFinding(Struct, frozen=True):
     """One thing that is wrong, and where."""
 
     rule: str

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from flightlog.model.damage import check_depth, check_json_size
-from flightlog.views.atif.findings import Finding, Severity
+from flightlog.views.atif.findings import LintFinding, Severity
 from flightlog.views.atif.rules_calls import call_rules
 from flightlog.views.atif.rules_links import Exists, link_rules
 from flightlog.views.atif.rules_steps import step_rules
 from flightlog.views.atif.rules_sums import sum_rules
-from flightlog.views.atif.shape import minor_of, shape
-from flightlog.views.atif.values import dicts
+from flightlog.views.atif.shape import check_shape, minor_version
+from flightlog.views.atif.values import iter_dicts
 
-_RULES: tuple[Callable[[dict[str, Any]], Iterator[Finding]], ...] = (step_rules, call_rules, sum_rules)
+_RULES: tuple[Callable[[dict[str, Any]], Iterator[LintFinding]], ...] = (step_rules, call_rules, sum_rules)
 
 
-def parsed(data: bytes) -> Any:
+def parse_json(data: bytes) -> Any:
     """Read JSON as leniently as validators do: NaN and halves of characters are findings, not failures."""
     check_json_size(data)
     document = json.loads(data.decode("utf-8", "surrogatepass"))
@@ -28,23 +28,23 @@ def parsed(data: bytes) -> Any:
     return document
 
 
-def lint(data: bytes, exists: Exists) -> list[Finding]:
+def lint_trajectory(data: bytes, exists: Exists) -> list[LintFinding]:
     """Return what is wrong with a document; `exists` says whether a path beside it leads to a file."""
     try:
-        document = parsed(data)
+        document = parse_json(data)
     except (ValueError, RecursionError) as error:
-        return [Finding("not-json", "document", str(error)[:200])]
-    return list(findings(document, exists))
+        return [LintFinding("not-json", "document", str(error)[:200])]
+    return list(iter_findings(document, exists))
 
 
-def findings(document: Any, exists: Exists) -> Iterator[Finding]:
+def iter_findings(document: Any, exists: Exists) -> Iterator[LintFinding]:
     """Yield what is wrong with a document that is read already."""
-    yield from shape(document)
+    yield from check_shape(document)
     if isinstance(document, dict):
-        yield from _documents(document, "", exists, minor_of(document))
+        yield from _lint_documents(document, "", exists, minor_version(document))
 
 
-def is_sound(found: list[Finding]) -> bool:
+def is_sound(found: list[LintFinding]) -> bool:
     """Say whether nothing worse than warnings was found."""
     return not any(finding.severity is Severity.ERROR for finding in found)
 
@@ -56,13 +56,13 @@ def is_trajectory(document: Any) -> bool:
     return str(document.get("schema_version", "")).startswith("ATIF") or document.keys() >= {"agent", "steps"}
 
 
-def _documents(document: dict[str, Any], where: str, exists: Exists, minor: int) -> Iterator[Finding]:
+def _lint_documents(document: dict[str, Any], where: str, exists: Exists, minor: int) -> Iterator[LintFinding]:
     for rules in _RULES:
-        yield from (_moved(finding, where) for finding in rules(document))
-    yield from (_moved(finding, where) for finding in link_rules(document, exists, minor))
-    for place, inner in dicts(document, "subagent_trajectories"):
-        yield from _documents(inner, f"{where}subagent_trajectories[{place}].", exists, minor)
+        yield from (_shift_finding(finding, where) for finding in rules(document))
+    yield from (_shift_finding(finding, where) for finding in link_rules(document, exists, minor))
+    for place, inner in iter_dicts(document, "subagent_trajectories"):
+        yield from _lint_documents(inner, f"{where}subagent_trajectories[{place}].", exists, minor)
 
 
-def _moved(finding: Finding, where: str) -> Finding:
-    return Finding(finding.rule, where + finding.where, finding.text)
+def _shift_finding(finding: LintFinding, where: str) -> LintFinding:
+    return LintFinding(finding.rule, where + finding.where, finding.text)

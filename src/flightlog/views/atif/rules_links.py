@@ -4,62 +4,64 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from flightlog.views.atif.findings import Finding
-from flightlog.views.atif.values import dicts, inner, results
+from flightlog.views.atif.findings import LintFinding
+from flightlog.views.atif.values import dict_field, iter_dicts, iter_results
 
 Exists = Callable[[str], bool]
 
 
-def link_rules(document: dict[str, Any], exists: Exists, minor: int) -> Iterator[Finding]:
+def link_rules(document: dict[str, Any], exists: Exists, minor: int) -> Iterator[LintFinding]:
     """Yield references that lead nowhere, and embedded subagents nobody refers to."""
-    embedded = [inside.get("trajectory_id") for _, inside in dicts(document, "subagent_trajectories")]
+    embedded = [inside.get("trajectory_id") for _, inside in iter_dicts(document, "subagent_trajectories")]
     named: set[str] = set()
-    for place, step in dicts(document, "steps"):
+    for place, step in iter_dicts(document, "steps"):
         where = f"steps[{place}]"
-        yield from _pictures(step.get("message"), f"{where}.message", exists)
-        for number, result in results(step):
+        yield from _check_pictures(step.get("message"), f"{where}.message", exists)
+        for number, result in iter_results(step):
             at = f"{where}.observation.results[{number}]"
-            yield from _pictures(result.get("content"), f"{at}.content", exists)
-            for which, ref in dicts(result, "subagent_trajectory_ref"):
+            yield from _check_pictures(result.get("content"), f"{at}.content", exists)
+            for which, ref in iter_dicts(result, "subagent_trajectory_ref"):
                 named.add(str(ref.get("trajectory_id")))
-                yield from _ref(ref, f"{at}.subagent_trajectory_ref[{which}]", embedded, exists, minor=minor)
-    yield from _file(document.get("continued_trajectory_ref"), "continued_trajectory_ref", exists)
-    yield from _embedded(document, embedded, named)
+                yield from _check_ref(ref, f"{at}.subagent_trajectory_ref[{which}]", embedded, exists, minor=minor)
+    yield from _check_file(document.get("continued_trajectory_ref"), "continued_trajectory_ref", exists)
+    yield from _check_embedded(document, embedded, named)
 
 
-def _embedded(document: dict[str, Any], embedded: list[Any], named: set[str]) -> Iterator[Finding]:
+def _check_embedded(document: dict[str, Any], embedded: list[Any], named: set[str]) -> Iterator[LintFinding]:
     counts = Counter(each for each in embedded if isinstance(each, str))
     own = document.get("trajectory_id")
     for place, name in enumerate(embedded):
         where = f"subagent_trajectories[{place}].trajectory_id"
         if not isinstance(name, str):
-            yield Finding("missing", where, "an embedded trajectory needs one")
+            yield LintFinding("missing", where, "an embedded trajectory needs one")
         elif counts[name] > 1 or name == own:
-            yield Finding("repeated-id", where, f"{name[:60]!r} is another trajectory's as well")
+            yield LintFinding("repeated-id", where, f"{name[:60]!r} is another trajectory's as well")
         elif name not in named:
-            yield Finding("unreferenced", where, f"nothing refers to {name[:60]!r}")
+            yield LintFinding("unreferenced", where, f"nothing refers to {name[:60]!r}")
 
 
-def _ref(ref: dict[str, Any], where: str, embedded: list[Any], exists: Exists, *, minor: int) -> Iterator[Finding]:
+def _check_ref(
+    ref: dict[str, Any], where: str, embedded: list[Any], exists: Exists, *, minor: int
+) -> Iterator[LintFinding]:
     path, name = ref.get("trajectory_path"), ref.get("trajectory_id")
     if minor < 7 and ref.get("session_id") is None:
-        yield Finding("unlinked", where, "session_id is required up to version 1.6")
+        yield LintFinding("unlinked", where, "session_id is required up to version 1.6")
     if minor >= 7 and path is None and name is None:
-        yield Finding("unlinked", where, "trajectory_id or trajectory_path is required from version 1.7 on")
-    yield from _file(path, f"{where}.trajectory_path", exists)
+        yield LintFinding("unlinked", where, "trajectory_id or trajectory_path is required from version 1.7 on")
+    yield from _check_file(path, f"{where}.trajectory_path", exists)
     if name is not None and path is None and name not in embedded:
-        yield Finding("dangling-id", f"{where}.trajectory_id", "no trajectory in this document has that id")
+        yield LintFinding("dangling-id", f"{where}.trajectory_id", "no trajectory in this document has that id")
 
 
-def _pictures(content: Any, where: str, exists: Exists) -> Iterator[Finding]:
-    for place, part in dicts({"parts": content}, "parts"):
-        yield from _file(inner(part, "source").get("path"), f"{where}[{place}].source.path", exists)
+def _check_pictures(content: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
+    for place, part in iter_dicts({"parts": content}, "parts"):
+        yield from _check_file(dict_field(part, "source").get("path"), f"{where}[{place}].source.path", exists)
 
 
-def _file(path: Any, where: str, exists: Exists) -> Iterator[Finding]:
+def _check_file(path: Any, where: str, exists: Exists) -> Iterator[LintFinding]:
     if not isinstance(path, str) or "://" in path:
         return
     if path.startswith(("/", "~")) or ".." in path.replace("\\", "/").split("/") or path[1:3] == ":\\":
-        yield Finding("outside", where, "leaves the document's directory")
+        yield LintFinding("outside", where, "leaves the document's directory")
     if not exists(path):
-        yield Finding("missing-file", where, "no such file")
+        yield LintFinding("missing-file", where, "no such file")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from flightlog.views.atif.document import VERSIONS
-from flightlog.views.atif.findings import Finding
+from flightlog.views.atif.findings import LintFinding
 
 
 class _Field(NamedTuple):
@@ -106,93 +106,101 @@ OBJECTS: dict[str, dict[str, _Field]] = {
 }
 
 
-def minor_of(document: Any) -> int:
+def minor_version(document: Any) -> int:
     """Return the minor version a document states; the newest when it states none that exists."""
     said = document.get("schema_version") if isinstance(document, dict) else None
     return VERSIONS.index(said) if said in VERSIONS else len(VERSIONS) - 1
 
 
-def shape(document: Any) -> Iterator[Finding]:
+def check_shape(document: Any) -> Iterator[LintFinding]:
     """Yield where a document has not the shape of its version."""
-    yield from _Walk(minor_of(document)).object("trajectory", document, "")
+    yield from _SchemaWalk(minor_version(document)).check_object("trajectory", document, "")
 
 
-class _Walk:
+class _SchemaWalk:
     def __init__(self, minor: int) -> None:
         self._minor = minor
 
-    def object(self, kind: str, value: Any, where: str) -> Iterator[Finding]:
+    def check_object(self, kind: str, value: Any, where: str) -> Iterator[LintFinding]:
         if not isinstance(value, dict):
-            yield Finding("type", where or "document", f"an object is expected, not {_told(value)}")
+            yield LintFinding("type", where or "document", f"an object is expected, not {_describe_value(value)}")
             return
         fields = OBJECTS[kind]
         for name in value.keys() - fields.keys():
-            yield Finding("unknown-field", _at(where, name), f"{kind} has no such field")
+            yield LintFinding("unknown-field", _join_path(where, name), f"{kind} has no such field")
         for name, field in fields.items():
-            yield from self._field(field, value, name, _at(where, name))
+            yield from self._check_field(field, value, name, _join_path(where, name))
         if kind == "trajectory":
-            yield from self._version(value, where)
+            yield from self._check_version(value, where)
         if kind == "part":
-            yield from self._part(value, where)
+            yield from self._check_part(value, where)
 
-    def _field(self, field: _Field, holder: dict[str, Any], name: str, where: str) -> Iterator[Finding]:
+    def _check_field(self, field: _Field, holder: dict[str, Any], name: str, where: str) -> Iterator[LintFinding]:
         value = holder.get(name)
         if value is None:
             if field.required:
-                yield Finding("missing", where, "required, and not there" if name not in holder else "may not be null")
+                yield LintFinding(
+                    "missing", where, "required, and not there" if name not in holder else "may not be null"
+                )
             return
         if field.since > self._minor:
-            yield Finding("newer-feature", where, f"exists from version 1.{field.since} on, this is 1.{self._minor}")
-        yield from self._value(field.kind, value, where)
+            yield LintFinding(
+                "newer-feature", where, f"exists from version 1.{field.since} on, this is 1.{self._minor}"
+            )
+        yield from self._check_value(field.kind, value, where)
         if field.allowed and isinstance(value, str) and value not in field.allowed:
-            yield Finding("value", where, f"{value[:40]!r} is not one of {', '.join(field.allowed)}")
+            yield LintFinding("value", where, f"{value[:40]!r} is not one of {', '.join(field.allowed)}")
 
-    def _value(self, kind: str, value: Any, where: str) -> Iterator[Finding]:
+    def _check_value(self, kind: str, value: Any, where: str) -> Iterator[LintFinding]:
         if kind.startswith("["):
             if isinstance(value, list):
                 for place, item in enumerate(value):
-                    yield from self._value(kind[1:-1], item, f"{where}[{place}]")
+                    yield from self._check_value(kind[1:-1], item, f"{where}[{place}]")
             else:
-                yield Finding("type", where, f"a list is expected, not {_told(value)}")
+                yield LintFinding("type", where, f"a list is expected, not {_describe_value(value)}")
         elif kind == "content":
-            yield from self._content(value, where)
+            yield from self._check_content(value, where)
         elif kind in OBJECTS:
-            yield from self.object(kind, value, where)
-        elif not _is(kind, value):
-            yield Finding("type", where, f"{_NAMES[kind]} is expected, not {_told(value)}")
+            yield from self.check_object(kind, value, where)
+        elif not _is_kind(kind, value):
+            yield LintFinding("type", where, f"{_NAMES[kind]} is expected, not {_describe_value(value)}")
 
-    def _content(self, value: Any, where: str) -> Iterator[Finding]:
+    def _check_content(self, value: Any, where: str) -> Iterator[LintFinding]:
         if isinstance(value, str):
             return
         if self._minor < 6 and isinstance(value, list):
-            yield Finding(
+            yield LintFinding(
                 "newer-feature", where, f"a list of parts exists from version 1.6 on, this is 1.{self._minor}"
             )
-        yield from self._value("[part]", value, where)
+        yield from self._check_value("[part]", value, where)
 
-    def _version(self, document: dict[str, Any], where: str) -> Iterator[Finding]:
+    def _check_version(self, document: dict[str, Any], where: str) -> Iterator[LintFinding]:
         said = document.get("schema_version")
         if said is None:
-            yield Finding("version", _at(where, "schema_version"), "not stated")
+            yield LintFinding("version", _join_path(where, "schema_version"), "not stated")
         elif said not in VERSIONS:
-            yield Finding("version", _at(where, "schema_version"), f"no such version: {_told(said)}")
+            yield LintFinding(
+                "version", _join_path(where, "schema_version"), f"no such version: {_describe_value(said)}"
+            )
         if self._minor < 7 and document.get("session_id") is None:
-            yield Finding("missing", _at(where, "session_id"), "required up to version 1.6")
+            yield LintFinding("missing", _join_path(where, "session_id"), "required up to version 1.6")
 
-    def _part(self, part: dict[str, Any], where: str) -> Iterator[Finding]:
+    def _check_part(self, part: dict[str, Any], where: str) -> Iterator[LintFinding]:
         kind, source = part.get("type"), part.get("source")
         if kind == "audio" and self._minor < 8:
-            yield Finding("newer-feature", where, f"sound exists from version 1.8 on, this is 1.{self._minor}")
+            yield LintFinding("newer-feature", where, f"sound exists from version 1.8 on, this is 1.{self._minor}")
         wanted, other = ("text", "source") if kind == "text" else ("source", "text")
         if part.get(wanted) is None:
-            yield Finding("missing", _at(where, wanted), f"a part of type {kind} needs it")
+            yield LintFinding("missing", _join_path(where, wanted), f"a part of type {kind} needs it")
         if part.get(other) is not None:
-            yield Finding("value", _at(where, other), f"a part of type {kind} cannot have it")
+            yield LintFinding("value", _join_path(where, other), f"a part of type {kind} cannot have it")
         media = source.get("media_type") if isinstance(source, dict) else None
         if isinstance(media, str) and kind in {"image", "audio"}:
             known = media in _IMAGES if kind == "image" else media.startswith("audio/")
             if not known:
-                yield Finding("value", _at(where, "source.media_type"), f"no {kind} of type {media[:40]!r} is allowed")
+                yield LintFinding(
+                    "value", _join_path(where, "source.media_type"), f"no {kind} of type {media[:40]!r} is allowed"
+                )
 
 
 _NAMES = {
@@ -205,7 +213,7 @@ _NAMES = {
 }
 
 
-def _is(kind: str, value: Any) -> bool:
+def _is_kind(kind: str, value: Any) -> bool:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     match kind:
         case "str":
@@ -222,11 +230,11 @@ def _is(kind: str, value: Any) -> bool:
             return number or isinstance(value, str)
 
 
-def _told(value: Any) -> str:
+def _describe_value(value: Any) -> str:
     """Name a value without repeating what may be long or private."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
     return names.get(type(value)) or f"the number {value}"
 
 
-def _at(where: str, name: str) -> str:
+def _join_path(where: str, name: str) -> str:
     return f"{where}.{name}" if where else name

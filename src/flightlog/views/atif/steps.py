@@ -17,14 +17,14 @@ from flightlog.model.events import PromptKind, Thinking
 from flightlog.model.session import Note, NoteKind, Turn
 from flightlog.model.session import Step as Told
 from flightlog.model.session import ToolCall as Called
-from flightlog.views.atif.content import Pictures, content, reasoning, said
-from flightlog.views.atif.document import Observation, Ref, Result, Step, ToolCall
-from flightlog.views.atif.metrics import metrics_of
+from flightlog.views.atif.content import ImageFiles, build_content, join_text_blocks, reasoning_text
+from flightlog.views.atif.document import AtifStep, AtifToolCall, Observation, ObservationResult, SubagentRef
+from flightlog.views.atif.metrics import build_metrics
 
 _BY_PERSON = frozenset({PromptKind.HUMAN, PromptKind.COMMAND})
 
 
-class Thread(Struct, frozen=True):
+class AtifThread(Struct, frozen=True):
     """A thread and what is needed to tell it.
 
     `copied` names responses that another session gave first, `refs` the trajectories a tool
@@ -34,62 +34,62 @@ class Thread(Struct, frozen=True):
     at: Address
     turns: Sequence[Turn]
     copied: frozenset[str]
-    refs: Mapping[str, list[Ref]]
-    pictures: Pictures
+    refs: Mapping[str, list[SubagentRef]]
+    pictures: ImageFiles
     extras: bool
 
 
-def steps(thread: Thread) -> list[Step]:
+def build_steps(thread: AtifThread) -> list[AtifStep]:
     """Tell a thread; everything up to the last response that is a copy is copied context."""
-    told = list(_told(thread))
+    told = list(_thread_steps(thread))
     copies = [place for place, step in enumerate(told) if _message_id(step) in thread.copied]
     copied = max(copies, default=-1) + 1
-    return [*map(_as_copy, told[:copied]), *told[copied:]]
+    return [*map(_mark_as_copy, told[:copied]), *told[copied:]]
 
 
-def numbered(told: Sequence[Step]) -> list[Step]:
+def number_steps(told: Sequence[AtifStep]) -> list[AtifStep]:
     """Number steps from 1."""
     return [replace(step, step_id=place) for place, step in enumerate(told, 1)]
 
 
-def stamp(at_ms: int | None) -> str | UnsetType:
+def format_timestamp(at_ms: int | None) -> str | UnsetType:
     """Write a time as ISO 8601 in UTC."""
     if at_ms is None:
         return UNSET
     return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03}Z"
 
 
-def system(kind: str, text: str, at_ms: int | None, **extra: Any) -> Step:
+def system_step(kind: str, text: str, at_ms: int | None, **extra: Any) -> AtifStep:
     """Make a system step that says what kind of thing it reports."""
-    return Step(0, "system", text, stamp(at_ms), extra={"kind": kind, **extra})
+    return AtifStep(0, "system", text, format_timestamp(at_ms), extra={"kind": kind, **extra})
 
 
-def _told(thread: Thread) -> Iterator[Step]:
+def _thread_steps(thread: AtifThread) -> Iterator[AtifStep]:
     before: Turn | None = None
     summary_pending = False
     for turn in thread.turns:
         if before is not None and before.rewound and not turn.rewound:
-            yield _taken_back(thread, before, turn)
+            yield _rewind_step(thread, before, turn)
         if turn.kind is not None:
-            yield _prompt(turn, thread)
+            yield _prompt_step(turn, thread)
         for place, item in enumerate(turn.items):
             if isinstance(item, Told):
                 summary_pending = False
-                yield _response(item, turn, thread)
+                yield _response_step(item, turn, thread)
             elif item.kind is NoteKind.COMPACTION:
-                summary = _summary(turn.items[place + 1 :])
+                summary = _find_summary(turn.items[place + 1 :])
                 summary_pending = summary is not None
-                yield _boundary(item, summary)
+                yield _boundary_step(item, summary)
             elif item.kind is NoteKind.SUMMARY and summary_pending:
                 summary_pending = False
             elif item.kind is NoteKind.SUMMARY:
-                yield _boundary(item, item)
+                yield _boundary_step(item, item)
             elif item.kind is not NoteKind.UNKNOWN:
-                yield system(item.kind.value, item.text, item.at_ms)
+                yield system_step(item.kind.value, item.text, item.at_ms)
         before = turn
 
 
-def _prompt(turn: Turn, thread: Thread) -> Step:
+def _prompt_step(turn: Turn, thread: AtifThread) -> AtifStep:
     assert turn.kind is not None
     extra: dict[str, Any] = {"kind": turn.kind.value}
     if turn.uuid:
@@ -97,20 +97,20 @@ def _prompt(turn: Turn, thread: Thread) -> Step:
     if turn.rewound:
         extra["taken_back"] = True
     source: Literal["user", "system"] = "user" if turn.kind in _BY_PERSON else "system"
-    return Step(0, source, content(turn.prompt, thread.pictures), stamp(turn.at_ms), extra=extra)
+    return AtifStep(0, source, build_content(turn.prompt, thread.pictures), format_timestamp(turn.at_ms), extra=extra)
 
 
-def _taken_back(thread: Thread, last: Turn, after: Turn) -> Step:
+def _rewind_step(thread: AtifThread, last: Turn, after: Turn) -> AtifStep:
     """Say that the steps a person took back are no part of the context from here on."""
     first = last.number
     while first > 1 and thread.turns[first - 2].rewound:
         first -= 1
     text = f"turn {first} taken back" if first == last.number else f"turns {first} to {last.number} taken back"
     boundary = {"type": "pruning", "boundary": "truncate"}
-    return system("taken back", text, after.at_ms, context_management=boundary)
+    return system_step("taken back", text, after.at_ms, context_management=boundary)
 
 
-def _summary(rest: Sequence[Told | Note]) -> Note | None:
+def _find_summary(rest: Sequence[Told | Note]) -> Note | None:
     """Find the summary that belongs to a compaction: it comes before the next response."""
     for item in rest:
         if isinstance(item, Told) or item.kind is NoteKind.COMPACTION:
@@ -120,63 +120,63 @@ def _summary(rest: Sequence[Told | Note]) -> Note | None:
     return None
 
 
-def _boundary(note: Note, summary: Note | None) -> Step:
+def _boundary_step(note: Note, summary: Note | None) -> AtifStep:
     text = note.text if note is not summary else "context compacted"
     management = {"type": "compaction", "boundary": "replace"}
-    step = system(NoteKind.COMPACTION.value, text, note.at_ms, context_management=management)
+    step = system_step(NoteKind.COMPACTION.value, text, note.at_ms, context_management=management)
     if summary is None:
         return step
-    return replace(step, observation=Observation([Result(content=summary.text)]))
+    return replace(step, observation=Observation([ObservationResult(content=summary.text)]))
 
 
-def _response(step: Told, turn: Turn, thread: Thread) -> Step:
-    results = [result for call in step.calls for result in _result(call, thread)]
-    return Step(
+def _response_step(step: Told, turn: Turn, thread: AtifThread) -> AtifStep:
+    results = [result for call in step.calls for result in _build_results(call, thread)]
+    return AtifStep(
         0,
         "agent",
-        said(step.content, thread.pictures),
-        stamp(step.at_ms),
+        join_text_blocks(step.content, thread.pictures),
+        format_timestamp(step.at_ms),
         model_name=step.model or UNSET,
         reasoning_effort=step.effort or UNSET,
-        reasoning_content=reasoning(step.content) or UNSET,
-        tool_calls=[_call(call, thread) for call in step.calls] or UNSET,
+        reasoning_content=reasoning_text(step.content) or UNSET,
+        tool_calls=[_build_tool_call(call, thread) for call in step.calls] or UNSET,
         observation=Observation(results) if results else UNSET,
-        metrics=metrics_of(step),
+        metrics=build_metrics(step),
         llm_call_count=1 if thread.extras else UNSET,
-        extra=_extra(step, turn, thread),
+        extra=_step_extra(step, turn, thread),
     )
 
 
-def _call(call: Called, thread: Thread) -> ToolCall:
+def _build_tool_call(call: Called, thread: AtifThread) -> AtifToolCall:
     ran = {"ran_input": call.ran_input} if call.ran_input is not None and thread.extras else UNSET
-    return ToolCall(call.id, call.name, call.input, ran)
+    return AtifToolCall(call.id, call.name, call.input, ran)
 
 
-def _result(call: Called, thread: Thread) -> list[Result]:
+def _build_results(call: Called, thread: AtifThread) -> list[ObservationResult]:
     refs = thread.refs.get(call.id)
     if call.result is None and not refs:
         return []
-    about = _about(call)
+    about = _describe_result(call)
     return [
-        Result(
+        ObservationResult(
             call.id,
-            UNSET if call.result is None else content(call.result, thread.pictures),
+            UNSET if call.result is None else build_content(call.result, thread.pictures),
             refs or UNSET,
             about if about and thread.extras else UNSET,
         )
     ]
 
 
-def _about(call: Called) -> dict[str, Any]:
-    said = {"is_error": call.is_error, "denied": call.denied, "full_output": _name(call.spilled)}
+def _describe_result(call: Called) -> dict[str, Any]:
+    said = {"is_error": call.is_error, "denied": call.denied, "full_output": _file_name(call.spilled)}
     return {name: value for name, value in said.items() if value}
 
 
-def _name(path: str) -> str:
+def _file_name(path: str) -> str:
     return path.replace("\\", "/").rsplit("/", 1)[-1]
 
 
-def _extra(step: Told, turn: Turn, thread: Thread) -> dict[str, Any]:
+def _step_extra(step: Told, turn: Turn, thread: AtifThread) -> dict[str, Any]:
     """What joins the step to the recording, and what calls and results may not say before 1.7."""
     at = Address(thread.at.session, turn.number, step.number, thread.at.lane)
     calls = [call for call in step.calls if not thread.extras]
@@ -191,16 +191,16 @@ def _extra(step: Told, turn: Turn, thread: Thread) -> dict[str, Any]:
         "withheld_thinking": sum(isinstance(block, Thinking) and not block.text for block in step.content),
         "unanswered": [call.id for call in step.calls if call.result is None],
         "ran_inputs": {call.id: call.ran_input for call in calls if call.ran_input is not None},
-        "results": {call.id: about for call in calls if (about := _about(call))},
+        "results": {call.id: about for call in calls if (about := _describe_result(call))},
         "result_uuids": {call.id: call.result_uuid for call in step.calls if call.result_uuid},
     }
     return {name: value for name, value in told.items() if value}
 
 
-def _message_id(step: Step) -> str:
+def _message_id(step: AtifStep) -> str:
     return str(step.extra.get("message_id", "")) if isinstance(step.extra, dict) else ""
 
 
-def _as_copy(step: Step) -> Step:
+def _mark_as_copy(step: AtifStep) -> AtifStep:
     """Mark a step as copied; what it used was counted where it was first said."""
     return replace(step, is_copied_context=True, metrics=UNSET)

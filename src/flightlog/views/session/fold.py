@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
-from flightlog.model.events import Entry, HookRecord, LaneFacts, PromptKind
+from flightlog.model.events import Entry, HookRecord, PromptKind, SubagentInfo
 from flightlog.model.session import Session, Turn
 from flightlog.views.session.header import SessionHeader
 from flightlog.views.session.outline import SessionOutline
@@ -30,7 +30,7 @@ from flightlog.views.session.summary import build_outline, outline_session
 from flightlog.views.session.thread import EVICTION, Eviction, OutOfOrder, SeenRecords, ThreadFold, fuller
 from flightlog.views.session.turns import Pricer, build_turns, rank, sort_entries
 
-SessionItem = Entry | Damage | LaneFacts | HookRecord
+SessionItem = Entry | Damage | SubagentInfo | HookRecord
 
 
 class Retain(enum.Enum):
@@ -57,7 +57,7 @@ class SessionFold:
     ) -> None:
         """Start without entries; `eviction` is for `Retain.TAIL`."""
         self._header = SessionHeader(session, agent)
-        self._info: dict[str, LaneFacts] = {}
+        self._info: dict[str, SubagentInfo] = {}
         self._files: dict[str, int] = {}
         self._entries = _AllEntries(price) if retain is Retain.ALL else _TailEntries(price, eviction)
 
@@ -69,7 +69,7 @@ class SessionFold:
                 self._header.add(item, is_new=self._entries.add(item, file))
             case Damage():
                 self._header.damage.add(item)
-            case LaneFacts():
+            case SubagentInfo():
                 self._info[item.lane] = item
             case HookRecord():
                 pass
@@ -112,12 +112,13 @@ class _AllEntries:
             add_location(locations, entry, files[entry.path])
         return locations
 
-    def build_session(self, header: SessionHeader, info: dict[str, LaneFacts]) -> Session:
+    def build_session(self, header: SessionHeader, info: dict[str, SubagentInfo]) -> Session:
         threads = split_threads(sort_entries(self._entries.values()))
         main = tuple(build_turns(threads.pop("", []), self._price))
         turns = {name: tuple(build_turns(entries, self._price)) for name, entries in threads.items()}
         subagents = sort_threads(
-            _describe_thread(entries, turns[name], info.get(name, LaneFacts(name))) for name, entries in threads.items()
+            _describe_thread(entries, turns[name], info.get(name, SubagentInfo(name)))
+            for name, entries in threads.items()
         )
         own = (main, *(turns[subagent.info.lane] for subagent in subagents))
         calls = (call for thread in own for turn in thread for step in turn.steps for call in step.calls)
@@ -144,7 +145,9 @@ class _TailEntries:
     def _new_thread(self) -> ThreadFold:
         return ThreadFold(self._price, self._seen, self._eviction)
 
-    def build_outline(self, header: SessionHeader, info: dict[str, LaneFacts], files: Iterable[str]) -> SessionOutline:
+    def build_outline(
+        self, header: SessionHeader, info: dict[str, SubagentInfo], files: Iterable[str]
+    ) -> SessionOutline:
         rows = {name: thread.build_rows() for name, thread in self._threads.items()}
         subagents = sort_threads(
             SubagentThread(
@@ -152,7 +155,7 @@ class _TailEntries:
                 thread.first_prompt,
                 rows[name].first_turn or "",
                 rows[name].started_ms or 0,
-                info.get(name, LaneFacts(name)),
+                info.get(name, SubagentInfo(name)),
             )
             for name, thread in self._threads.items()
             if name
@@ -173,6 +176,6 @@ def _first_prompts(turns: Iterable[Turn]) -> dict[PromptKind, str]:
     return prompts
 
 
-def _describe_thread(entries: Sequence[Entry], turns: Sequence[Turn], info: LaneFacts) -> SubagentThread:
+def _describe_thread(entries: Sequence[Entry], turns: Sequence[Turn], info: SubagentInfo) -> SubagentThread:
     first_turn = turns[0].text if turns else ""
     return SubagentThread(min(map(rank, entries)), first_prompt(entries), first_turn, first_timestamp(turns), info)

@@ -9,17 +9,17 @@ from collections.abc import Callable, Mapping
 
 from flightlog.model.damage import Damage
 from flightlog.model.events import (
-    Compacted,
-    CostStated,
+    AssistantReply,
+    ClientTotalReported,
+    ContextCompacted,
     Entry,
-    Prompted,
     PromptKind,
-    Replied,
-    Scene,
-    Summarised,
-    Titled,
-    ToolReturned,
-    Unknown,
+    RecordContext,
+    SessionSummarized,
+    SessionTitled,
+    ToolResult,
+    UnknownRecord,
+    UserPrompt,
 )
 from flightlog.model.session import Session
 from flightlog.model.usage import ClientTotals
@@ -50,13 +50,13 @@ class SessionHeader:
         if is_new:
             self._records += 1
             self._fields.update(entry.extra)
-            if isinstance(entry.event, Unknown):
+            if isinstance(entry.event, UnknownRecord):
                 self._unknown[entry.event.kind] += 1
         if entry.scene.cwd:
             self._add_scene(rank(entry), entry.scene)
         self._add_event(entry)
 
-    def _add_scene(self, at: Rank, scene: Scene) -> None:
+    def _add_scene(self, at: Rank, scene: RecordContext) -> None:
         first, last = (at, scene.cwd, scene.entrypoint), (at, scene.branch)
         self._first = min(self._first or first, first)
         self._last = max(self._last or last, last)
@@ -64,21 +64,21 @@ class SessionHeader:
             self._version = max(self._version, scene.version, key=_parse_version)
 
     def _add_event(self, entry: Entry) -> None:
-        if isinstance(entry.event, ToolReturned) and entry.event.agent_id:
+        if isinstance(entry.event, ToolResult) and entry.event.agent_id:
             call = (rank(entry), entry.event.call_id)
             self._calls[entry.event.agent_id] = max(call, self._calls.get(entry.event.agent_id, call))
         match entry.event:
             # Only these are work; opening a session writes other records without any.
-            case Prompted() | Replied() | ToolReturned() | Compacted() if entry.at_ms is not None:
+            case UserPrompt() | AssistantReply() | ToolResult() | ContextCompacted() if entry.at_ms is not None:
                 early, late = self._times or (entry.at_ms, entry.at_ms)
                 self._times = (min(early, entry.at_ms), max(late, entry.at_ms))
-            case CostStated() as event:
+            case ClientTotalReported() as event:
                 # The client only ever adds, so the largest total is the last one.
                 self._client = max(self._client or event.totals, event.totals, key=_total)
-            case Titled() as event if event.text:
+            case SessionTitled() as event if event.text:
                 title = (rank(entry), event.text)
                 self._titles[event.by_person] = max(title, self._titles.get(event.by_person, title))
-            case Summarised() as event:
+            case SessionSummarized() as event:
                 self._summaries.append((rank(entry), event.leaf, event.text))
             case _:
                 pass

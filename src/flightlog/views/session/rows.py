@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flightlog.model.events import Entry, InputRewritten, Prompted, PromptKind, Replied, ToolReturned
+from flightlog.model.events import AssistantReply, Entry, PromptKind, ToolInputRewritten, ToolResult, UserPrompt
 from flightlog.model.session import TITLE_WIDTH, Note, NoteKind, Step, ToolCall, Turn
 from flightlog.model.text import one_line
 from flightlog.model.usage import CostSource, Usage
@@ -37,11 +37,11 @@ def add_location(locations: Locations, entry: Entry, file: int) -> None:
     """Store where a record is, if a row can be read from it."""
     location = (file, entry.offset, entry.length)
     match entry.event:
-        case Replied() | Prompted() if entry.uuid:
+        case AssistantReply() | UserPrompt() if entry.uuid:
             locations[entry.uuid] = location
-        case ToolReturned() as event:
+        case ToolResult() as event:
             locations.setdefault(f"result:{event.call_id}", location)
-        case InputRewritten() as event:
+        case ToolInputRewritten() as event:
             locations[f"rewrite:{event.call_id}"] = location
         case _:
             pass
@@ -98,7 +98,7 @@ class RowBuilder:
         record = RowRecord(content=Note(NoteKind.REMARK, text), subagent=subagent)
         self._add_row(RowMark.SUBAGENT, record)
 
-    def attach_result(self, event: ToolReturned, location: Location) -> None:
+    def attach_result(self, event: ToolResult, location: Location) -> None:
         """Add a late result to the row of its call."""
         row = self.open_calls.pop(event.call_id)
         chunk, inside = divmod(row, CHUNK_ROWS)

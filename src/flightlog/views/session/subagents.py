@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from flightlog.model.events import Entry, LaneFacts, Prompted, Replied, words
-from flightlog.model.session import Lane, ToolCall, Turn
+from flightlog.model.events import AssistantReply, Entry, SubagentInfo, UserPrompt, text_of
+from flightlog.model.session import Subagent, ToolCall, Turn
 from flightlog.views.session.turns import Rank, rank
 
 INLINE = "?"  # the lane of a side-thread record that does not name its subagent
@@ -33,7 +33,7 @@ class SubagentThread(NamedTuple):
     first_prompt: str
     first_turn: str  # text of the prompt of its first turn
     started_ms: int
-    info: LaneFacts
+    info: SubagentInfo
 
 
 def split_threads(ordered: list[Entry]) -> dict[str, list[Entry]]:
@@ -42,11 +42,11 @@ def split_threads(ordered: list[Entry]) -> dict[str, list[Entry]]:
     threads: dict[str, list[Entry]] = defaultdict(list)
     owners: dict[str, str] = {}
     for entry in sorted(ordered, key=lambda entry: entry.lane != ""):
-        if isinstance(entry.event, Replied):
+        if isinstance(entry.event, AssistantReply):
             owners.setdefault(entry.event.message_id or entry.key, homes.get(entry.key, entry.lane))
     for entry in ordered:
         thread = homes.get(entry.key, entry.lane)
-        if isinstance(entry.event, Replied) and owners[entry.event.message_id or entry.key] != thread:
+        if isinstance(entry.event, AssistantReply) and owners[entry.event.message_id or entry.key] != thread:
             continue
         threads[thread].append(entry)
     return threads
@@ -76,9 +76,9 @@ def _inline_name(first: Entry, taken: set[str]) -> str:
 
 def first_prompt(entries: Iterable[Entry]) -> str:
     """Return the text of a thread's earliest prompt."""
-    prompts = (entry for entry in entries if isinstance(entry.event, Prompted))
+    prompts = (entry for entry in entries if isinstance(entry.event, UserPrompt))
     first = min(prompts, key=rank, default=None)
-    return words(first.event.content) if first and isinstance(first.event, Prompted) else ""
+    return text_of(first.event.content) if first and isinstance(first.event, UserPrompt) else ""
 
 
 def first_timestamp(turns: Iterable[Turn]) -> int:
@@ -104,7 +104,7 @@ def sort_threads(threads: Iterable[SubagentThread]) -> list[SubagentThread]:
 
 def link_subagents(
     threads: Iterable[SubagentThread], calls: Mapping[str, SubagentCall], results: Mapping[str, str]
-) -> tuple[Lane, ...]:
+) -> tuple[Subagent, ...]:
     """Return the subagents by start time, without turns, each with the call that started it.
 
     Of two threads with the same prompt the first one gets the first call.
@@ -128,5 +128,5 @@ def link_subagents(
             agent_type = agent_type or calls[call_id].agent_type
             description = description or calls[call_id].description
         warmup = not call_id and thread.first_turn == _WARMUP
-        linked.append((thread.started_ms, Lane(thread.info.lane, agent_type, description, call_id, (), warmup)))
+        linked.append((thread.started_ms, Subagent(thread.info.lane, agent_type, description, call_id, (), warmup)))
     return tuple(lane for _, lane in sorted(linked, key=lambda pair: (pair[0], pair[1].id)))

@@ -6,7 +6,7 @@ from itertools import chain
 
 from msgspec.structs import replace
 
-from flightlog.model.session import Lane, Session
+from flightlog.model.session import Session, Subagent
 from flightlog.model.usage import Cost, CostSource, Usage
 from flightlog.views.session.outline import SessionOutline, SessionSummary, SubagentSummary, TurnCost
 from flightlog.views.session.rows import Location, RowBuilder
@@ -25,7 +25,7 @@ def outline_session(
 
 
 def build_outline(
-    session: Session, rows: Mapping[str, RowBuilder], lanes: Sequence[Lane], files: Iterable[str]
+    session: Session, rows: Mapping[str, RowBuilder], lanes: Sequence[Subagent], files: Iterable[str]
 ) -> SessionOutline:
     """Return the outline made of the rows of all threads; `lanes` are its subagents, linked to their calls."""
     header = replace(session, title=session.heading, turns=(), lanes=())
@@ -40,7 +40,7 @@ def build_outline(
     return SessionOutline(header, summary, tuple(files), subagents, threads)
 
 
-def _summarize_subagent(lane: Lane, rows: RowBuilder) -> SubagentSummary:
+def _summarize_subagent(lane: Subagent, rows: RowBuilder) -> SubagentSummary:
     early, late = rows.step_times or (None, None)
     return SubagentSummary(
         id=lane.id,

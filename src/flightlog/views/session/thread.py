@@ -11,30 +11,37 @@ from msgspec.structs import replace
 
 from flightlog.model.damage import Damage
 from flightlog.model.events import (
+    AssistantReply,
     Block,
-    ContextGiven,
-    CostStated,
+    ClientTotalReported,
+    ContextInjected,
     Entry,
+    Ignored,
     Image,
-    InputRewritten,
-    Kept,
-    LaneFacts,
-    Prompted,
-    Replied,
-    Requested,
-    Summarised,
+    RequestLogged,
+    SessionSummarized,
+    SessionTitled,
+    SubagentInfo,
     Text,
     Thinking,
-    Titled,
-    ToolReturned,
+    ToolInputRewritten,
+    ToolResult,
     ToolUse,
-    words,
+    UserPrompt,
+    text_of,
 )
 from flightlog.views.session.rows import Locations, RowBuilder, add_location
 from flightlog.views.session.turns import Pricer, Rank, build_turns, follow_replies, rank, sort_entries, starts_turn
 
 LINKS_MAX = 4_096  # records of the last evicted turn that a reply may still name as its parent
-ROWLESS = (ContextGiven, CostStated, Kept, Requested, Summarised, Titled)  # may come at any time
+ROWLESS = (
+    ContextInjected,
+    ClientTotalReported,
+    Ignored,
+    RequestLogged,
+    SessionSummarized,
+    SessionTitled,
+)  # may come at any time
 _START = (1 << 62, "")  # later than any record
 
 
@@ -71,11 +78,11 @@ class SeenRecords:
 
     def close_responses(self, entries: Iterable[Entry]) -> None:
         """Allow no more lines of these responses."""
-        self._lanes.update((_hash_response(each), None) for each in entries if isinstance(each.event, Replied))
+        self._lanes.update((_hash_response(each), None) for each in entries if isinstance(each.event, AssistantReply))
 
 
 def _hash_response(entry: Entry) -> int:
-    return hash((entry.event.message_id if isinstance(entry.event, Replied) else "") or entry.key)
+    return hash((entry.event.message_id if isinstance(entry.event, AssistantReply) else "") or entry.key)
 
 
 class ThreadFold:
@@ -112,10 +119,10 @@ class ThreadFold:
             raise OutOfOrder("an old record is repeated")
         if before is None and self._reaches_back(entry):
             raise OutOfOrder("a record comes late")
-        if isinstance(entry.event, Replied):
+        if isinstance(entry.event, AssistantReply):
             self._seen.add_response(entry)
         self._note_first(entry)
-        if isinstance(entry.event, ToolReturned) and entry.event.call_id in self._rows.open_calls:
+        if isinstance(entry.event, ToolResult) and entry.event.call_id in self._rows.open_calls:
             if entry.event.call_id in self._rows.open_edits and (entry.event.is_error or entry.event.denied):
                 raise OutOfOrder("an edit that is a row already failed")
             self._rows.attach_result(entry.event, (file, entry.offset, entry.length))
@@ -141,7 +148,7 @@ class ThreadFold:
         """Whether an entry belongs before the evicted ones, or changes them."""
         if self._evicted is None:
             return False
-        if isinstance(entry.event, InputRewritten) and entry.event.call_id not in self._calls:
+        if isinstance(entry.event, ToolInputRewritten) and entry.event.call_id not in self._calls:
             return True
         if rank(entry) < self._evicted and not self._may_come_late(entry):
             return True
@@ -149,14 +156,14 @@ class ThreadFold:
 
     def _may_come_late(self, entry: Entry) -> bool:
         """Whether an entry makes no row of its own: a result is part of its call's row."""
-        if isinstance(entry.event, ToolReturned):
+        if isinstance(entry.event, ToolResult):
             return entry.event.call_id in self._calls or entry.event.call_id in self._rows.open_calls
         return isinstance(entry.event, ROWLESS)
 
     def _note_first(self, entry: Entry) -> None:
         self.first = min(self.first, rank(entry))
-        if isinstance(entry.event, Prompted) and rank(entry) < self._first_prompt[0]:
-            self._first_prompt = (rank(entry), words(entry.event.content))
+        if isinstance(entry.event, UserPrompt) and rank(entry) < self._first_prompt[0]:
+            self._first_prompt = (rank(entry), text_of(entry.event.content))
 
     def _evict_old_entries(self) -> None:
         """Turn old entries into rows, if there is a place to cut."""
@@ -169,7 +176,7 @@ class ThreadFold:
         old, rest = ordered[:cut], ordered[cut:]
         self._check_not_rewound(ordered, chain)
         calls = {call for entry in old for call in _tool_use_ids(entry)}
-        results = [each for each in rest if isinstance(each.event, ToolReturned) and each.event.call_id in calls]
+        results = [each for each in rest if isinstance(each.event, ToolResult) and each.event.call_id in calls]
         turns = [replace(turn, rewound=False) for turn in build_turns([*old, *results], self._price)]
         self._rows.add(turns, self._locations, goes_on=self._evicted is not None)
         self._stray_results |= _result_ids(old) - calls
@@ -184,7 +191,7 @@ class ThreadFold:
         self._entries = {entry.key: entry for entry in rest}
         self._calls = {call for entry in rest for call in _tool_use_ids(entry)}
         names = {entry.uuid for entry in rest} | {f"result:{call}" for call in _result_ids(rest)}
-        names |= {f"rewrite:{each.event.call_id}" for each in rest if isinstance(each.event, InputRewritten)}
+        names |= {f"rewrite:{each.event.call_id}" for each in rest if isinstance(each.event, ToolInputRewritten)}
         self._locations = {name: self._locations[name] for name in self._locations.keys() & names}
 
     def _find_eviction_point(self, ordered: Sequence[Entry]) -> int:
@@ -206,9 +213,9 @@ class ThreadFold:
             entry = ordered[place]
             if not isinstance(entry.event, ROWLESS):
                 floor_ms = min(floor_ms, entry.order_ms)
-            if isinstance(entry.event, Replied):
+            if isinstance(entry.event, AssistantReply):
                 reach = min(reach, first_of[_response_name(entry)])
-            if isinstance(entry.event, InputRewritten):
+            if isinstance(entry.event, ToolInputRewritten):
                 reach = min(reach, calls_at.get(entry.event.call_id, reach))
             is_clear = reach >= place and parents[place - 1] < place and tops[place] < floor_ms == entry.order_ms
             if is_clear and place <= count - self._eviction.keep and _can_start_rows(entry):
@@ -245,28 +252,30 @@ def fuller(entry: Entry, other: Entry) -> Entry:
 
 
 def _fullness(entry: Entry) -> tuple[int, int, str, int, str]:
-    output = entry.event.usage.output if isinstance(entry.event, Replied) else 0
+    output = entry.event.usage.output if isinstance(entry.event, AssistantReply) else 0
     # A title given again is the last one given; the rest only makes the order total.
     return (output, entry.length, repr(entry.event), entry.order_ms, repr(entry))
 
 
 def _tool_use_ids(entry: Entry) -> list[str]:
     event = entry.event
-    return [block.id for block in event.content if isinstance(block, ToolUse)] if isinstance(event, Replied) else []
+    return (
+        [block.id for block in event.content if isinstance(block, ToolUse)] if isinstance(event, AssistantReply) else []
+    )
 
 
 def _result_ids(entries: Iterable[Entry]) -> set[str]:
-    return {entry.event.call_id for entry in entries if isinstance(entry.event, ToolReturned)}
+    return {entry.event.call_id for entry in entries if isinstance(entry.event, ToolResult)}
 
 
 def _response_name(entry: Entry) -> str:
     event = entry.event
-    return event.message_id or event.request_id or entry.key if isinstance(event, Replied) else ""
+    return event.message_id or event.request_id or entry.key if isinstance(event, AssistantReply) else ""
 
 
 def _can_start_rows(entry: Entry) -> bool:
     """Whether rows can start here; a note before a prompt would become part of the next turn."""
-    return starts_turn(entry) or (isinstance(entry.event, Replied) and not entry.event.synthetic)
+    return starts_turn(entry) or (isinstance(entry.event, AssistantReply) and not entry.event.synthetic)
 
 
 def _furthest_parents(ordered: Sequence[Entry]) -> list[int]:
@@ -284,19 +293,19 @@ TEXT_CHARS_MAX = 400
 PROMPT_CHARS_MAX = 100_000  # a subagent is matched to its call by its whole prompt
 
 
-def shorten_texts(entry: Entry | Damage | LaneFacts) -> Entry | Damage | LaneFacts:
+def shorten_texts(entry: Entry | Damage | SubagentInfo) -> Entry | Damage | SubagentInfo:
     """Return an entry without its long texts, for an outline that has to hold every entry."""
     if not isinstance(entry, Entry) or entry.length <= SHORT_BYTES:
         return entry
     match entry.event:
-        case Replied() as event:
+        case AssistantReply() as event:
             return replace(entry, event=replace(event, content=_shorten(event.content, TEXT_CHARS_MAX)))
-        case ToolReturned() as event:
+        case ToolResult() as event:
             content = _shorten(event.content, TEXT_CHARS_MAX)
             return replace(entry, event=replace(event, content=content, detail=None))
-        case Prompted() as event:
+        case UserPrompt() as event:
             return replace(entry, event=replace(event, content=_shorten(event.content, PROMPT_CHARS_MAX)))
-        case InputRewritten() as event:
+        case ToolInputRewritten() as event:
             return replace(entry, event=replace(event, input=_shorten_input(event.input)))
         case _:
             return entry

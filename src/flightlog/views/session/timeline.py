@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from flightlog.model.address import Address
 from flightlog.model.errors import Invalid, NotFound
-from flightlog.model.session import Lane, Note, NoteKind, Session, Step, Turn
+from flightlog.model.session import Note, NoteKind, Session, Step, Subagent, Turn
 
 BARS_MAX = 240  # as many as a page can show side by side
 _FAILURES = frozenset({NoteKind.API_FAILURE, NoteKind.INTERRUPTION})
@@ -41,7 +41,7 @@ class TimelineRow(Struct, frozen=True):
     id: str
     kind: RowKind
     item: Turn | Step | Note
-    lanes: tuple[Lane, ...] = ()
+    lanes: tuple[Subagent, ...] = ()
 
     @property
     def failed(self) -> int:
@@ -83,15 +83,15 @@ def mark_of(item: Turn | Step | Note) -> RowMark:
             return RowMark.COMPACTION if item.kind is NoteKind.COMPACTION else RowMark.NOTE
 
 
-def build_rows(session: Session, lane: Lane | None = None) -> list[TimelineRow]:
+def build_rows(session: Session, lane: Subagent | None = None) -> list[TimelineRow]:
     """Return the rows of the main thread, or of a subagent's."""
-    started: dict[str, Lane] = {each.call_id: each for each in session.lanes if each.call_id}
+    started: dict[str, Subagent] = {each.call_id: each for each in session.lanes if each.call_id}
     turns = lane.turns if lane else session.turns
     rows = [row for turn in turns for row in _turn_rows(turn, started)]
     return rows if lane else [*rows, *_uncalled_subagents(session)]
 
 
-def describe_uncalled(lane: Lane) -> str:
+def describe_uncalled(lane: Subagent) -> str:
     """Return the text of the row for a subagent without a known call."""
     kind = "warm-up" if lane.warmup else lane.agent_type or "subagent"
     return f"{kind} without a call on record"
@@ -125,7 +125,7 @@ def sum_bars(
     ]
 
 
-def _turn_rows(turn: Turn, started: dict[str, Lane]) -> Iterator[TimelineRow]:
+def _turn_rows(turn: Turn, started: dict[str, Subagent]) -> Iterator[TimelineRow]:
     yield TimelineRow(f"{turn.number}", RowKind.TURN, turn)
     notes = 0
     for item in turn.items:
@@ -169,7 +169,7 @@ def turn_steps(session: Session, turn: Turn) -> Iterator[Step]:
     yield from _steps_with_subagents(turn.steps, lanes, set())
 
 
-def _steps_with_subagents(steps: Iterable[Step], lanes: dict[str, Lane], seen: set[str]) -> Iterator[Step]:
+def _steps_with_subagents(steps: Iterable[Step], lanes: dict[str, Subagent], seen: set[str]) -> Iterator[Step]:
     for step in steps:
         yield step
         for call in step.calls:
@@ -197,7 +197,7 @@ def _turn_records(turn: Turn) -> Iterator[tuple[str, int]]:
         yield from ((call.result_uuid, step.number) for call in step.calls if call.result_uuid)
 
 
-def find_part(session: Session, at: Address) -> Session | Lane | Turn | Step:
+def find_part(session: Session, at: Address) -> Session | Subagent | Turn | Step:
     """Return what the address names; raise `NotFound` if there is no such part."""
     if at.step:
         return find_step(session, at)
@@ -206,7 +206,7 @@ def find_part(session: Session, at: Address) -> Session | Lane | Turn | Step:
     return find_lane(session, at) or session
 
 
-def find_lane(session: Session, at: Address) -> Lane | None:
+def find_lane(session: Session, at: Address) -> Subagent | None:
     """Return the subagent the address is in; None is the main thread."""
     if not at.lane:
         return None

@@ -16,24 +16,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import assert_never
 
 from flightlog.model.events import (
-    ApiFailed,
-    Compacted,
-    ContextGiven,
-    CostStated,
+    ApiError,
+    AssistantReply,
+    ClientNote,
+    ClientTotalReported,
+    ContextCompacted,
+    ContextInjected,
     Entry,
-    InputRewritten,
-    Kept,
-    Noted,
-    Prompted,
+    Ignored,
     PromptKind,
-    Replied,
-    Requested,
-    Summarised,
-    Titled,
-    ToolReturned,
+    RequestLogged,
+    SessionSummarized,
+    SessionTitled,
+    ToolInputRewritten,
+    ToolResult,
     ToolUse,
-    Unknown,
-    words,
+    UnknownRecord,
+    UserPrompt,
+    text_of,
 )
 from flightlog.model.session import Note, NoteKind, Step, ToolCall, Turn
 from flightlog.model.usage import Cost, Usage
@@ -89,7 +89,7 @@ def rank(entry: Entry) -> Rank:
 
 def starts_turn(entry: Entry) -> bool:
     """Whether a record is a prompt that starts a turn."""
-    return isinstance(entry.event, Prompted) and entry.event.kind in _TURN_STARTS
+    return isinstance(entry.event, UserPrompt) and entry.event.kind in _TURN_STARTS
 
 
 def follow_replies(ordered: Sequence[Entry]) -> tuple[set[str], str]:
@@ -122,17 +122,24 @@ class _TurnBuilder:
 
     def add(self, entry: Entry) -> None:
         match entry.event:
-            case Prompted():
+            case UserPrompt():
                 self._add_prompt(entry, entry.event)
-            case Replied():
+            case AssistantReply():
                 self._add_reply(entry, entry.event)
-            case ToolReturned():
+            case ToolResult():
                 self._results.setdefault(entry.event.call_id, entry)
-            case InputRewritten():
+            case ToolInputRewritten():
                 self._ran[entry.event.call_id] = entry.event.input
-            case Compacted() | ApiFailed() | Noted() | Unknown():
+            case ContextCompacted() | ApiError() | ClientNote() | UnknownRecord():
                 self._add_note(entry, *describe_note(entry.event))
-            case ContextGiven() | CostStated() | Titled() | Summarised() | Requested() | Kept():
+            case (
+                ContextInjected()
+                | ClientTotalReported()
+                | SessionTitled()
+                | SessionSummarized()
+                | RequestLogged()
+                | Ignored()
+            ):
                 pass
             case _:
                 assert_never(entry.event)
@@ -145,7 +152,7 @@ class _TurnBuilder:
             if prompt is None and not items:
                 continue
             event = prompt.event if prompt is not None else None
-            assert event is None or isinstance(event, Prompted)
+            assert event is None or isinstance(event, UserPrompt)
             turns.append(
                 Turn(
                     number=len(turns) + 1,
@@ -159,17 +166,17 @@ class _TurnBuilder:
             )
         return turns
 
-    def _add_prompt(self, entry: Entry, event: Prompted) -> None:
+    def _add_prompt(self, entry: Entry, event: UserPrompt) -> None:
         if event.kind in _TURN_STARTS and self._is_opening():
             self._turns[-1] = (entry, self._turns[-1][1])
         elif event.kind in _TURN_STARTS:
             self._turns.append((entry, []))
         else:
-            self._add_note(entry, _NOTES[event.kind], words(event.content))
+            self._add_note(entry, _NOTES[event.kind], text_of(event.content))
 
-    def _add_reply(self, entry: Entry, event: Replied) -> None:
+    def _add_reply(self, entry: Entry, event: AssistantReply) -> None:
         if event.synthetic:
-            self._add_note(entry, NoteKind.API_FAILURE if event.error else NoteKind.CLIENT, words(event.content))
+            self._add_note(entry, NoteKind.API_FAILURE if event.error else NoteKind.CLIENT, text_of(event.content))
             return
         name = event.message_id or event.request_id or entry.key
         if name not in self._lines:
@@ -206,7 +213,7 @@ class _TurnBuilder:
         return tuple(items)
 
     def _build_step(self, number: int, lines: list[Entry]) -> Step:
-        replies = [(entry, entry.event) for entry in lines if isinstance(entry.event, Replied)]
+        replies = [(entry, entry.event) for entry in lines if isinstance(entry.event, AssistantReply)]
         replies.sort(key=lambda pair: pair[1].block_index)
         _, whole = max(replies, key=lambda pair: (pair[1].usage.output, -pair[0].order_ms, pair[0].key))
         at_ms = min((entry.at_ms for entry, _ in replies if entry.at_ms is not None), default=None)
@@ -230,7 +237,7 @@ class _TurnBuilder:
     def _build_call(self, entry: Entry, use: ToolUse) -> ToolCall:
         answer = self._results.get(use.id)
         result = answer.event if answer is not None else None
-        assert result is None or isinstance(result, ToolReturned)
+        assert result is None or isinstance(result, ToolResult)
         call = ToolCall(use.id, use.name, use.input, ran_input=self._ran.get(use.id), started_ms=entry.at_ms)
         if answer is None or result is None:
             return call
@@ -255,19 +262,19 @@ def _repeats(text: str, before: Note) -> bool:
     return text == before.text or (before.kind is NoteKind.HOOK and text in before.text)
 
 
-def describe_note(event: Compacted | ApiFailed | Noted | Unknown) -> tuple[NoteKind, str]:
+def describe_note(event: ContextCompacted | ApiError | ClientNote | UnknownRecord) -> tuple[NoteKind, str]:
     """Return the kind and the text of the note for what the client did by itself."""
     match event:
-        case Compacted():
+        case ContextCompacted():
             size = f"{event.tokens_before:,}"
             after = f" to {event.tokens_after:,}" if event.tokens_after else ""
             return NoteKind.COMPACTION, f"context compacted ({event.trigger or 'unsaid'}), from {size}{after} tokens"
-        case ApiFailed():
+        case ApiError():
             again = f", try {event.attempt}" if event.attempt else ""
             return NoteKind.API_FAILURE, f"{event.message}{again}"
-        case Noted():
+        case ClientNote():
             return (NoteKind.HOOK if event.kind == "hook" else NoteKind.REMARK), event.text
-        case Unknown():
+        case UnknownRecord():
             return NoteKind.UNKNOWN, f"{event.kind} with {', '.join(event.fields)}"
         case _:
             assert_never(event)
@@ -287,4 +294,4 @@ def _find_rewound(entries: Sequence[Entry]) -> set[str]:
 
 
 def _is_message(entry: Entry) -> bool:
-    return isinstance(entry.event, Prompted | Replied | ToolReturned)
+    return isinstance(entry.event, UserPrompt | AssistantReply | ToolResult)

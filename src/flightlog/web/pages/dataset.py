@@ -4,23 +4,23 @@ from typing import Any
 
 from aiohttp import web
 
-from flightlog.app.dataset import looked_at, stats_here
+from flightlog.app.dataset import dataset_stats, find_dataset
 from flightlog.model.runtime import Runtime
 from flightlog.web.desk import DESK
-from flightlog.web.family import Family
+from flightlog.web.family import NavSection
 
 
-async def dataset(request: web.Request) -> web.StreamResponse:
+async def show_dataset(request: web.Request) -> web.StreamResponse:
     """Show the rows of the repository the server was started in."""
-    return await request.app[DESK].answer_with("dataset.html", _looked)
+    return await request.app[DESK].answer_with("dataset.html", _dataset_context)
 
 
-def _looked(runtime: Runtime) -> dict[str, Any]:
-    place = looked_at(runtime)
+def _dataset_context(runtime: Runtime) -> dict[str, Any]:
+    place = find_dataset(runtime)
     return {
-        "stats": stats_here(runtime, place) if place is not None else None,
-        "where": str(place.tracked) if place else "",
+        "stats": dataset_stats(runtime, place) if place is not None else None,
+        "where": str(place.tracked_dir) if place else "",
     }
 
 
-FAMILY = Family("Dataset", "/dataset", ("dataset",), (web.get("/dataset", dataset),))
+FAMILY = NavSection("Dataset", "/dataset", ("dataset",), (web.get("/dataset", show_dataset),))

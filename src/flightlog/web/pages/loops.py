@@ -10,97 +10,105 @@ from typing import Any
 
 from aiohttp import web
 
-from flightlog.app import Watch, loop_look
-from flightlog.app.privacy import redactor
-from flightlog.loop.core.times import stamp
-from flightlog.loop.layout.decisions import Decisions
-from flightlog.loop.layout.errors import Errors
-from flightlog.loop.layout.pages import performance, progress
-from flightlog.loop.look.calibration import calibration, pairs
-from flightlog.loop.look.session import look
-from flightlog.loop.look.status import brief
-from flightlog.loop.run.world import Request
+from flightlog.app import IdleTimer, loop_look
+from flightlog.app.privacy import make_redactor
+from flightlog.loop.core.times import format_utc_time
+from flightlog.loop.layout.decisions import DecisionLog
+from flightlog.loop.layout.errors import ErrorLog
+from flightlog.loop.layout.pages import build_progress, performance_figures
+from flightlog.loop.look.calibration import measure_calibration, pair_outcomes
+from flightlog.loop.look.session import open_loop_session
+from flightlog.loop.look.status import build_status
+from flightlog.loop.run.world import ControlRequest
 from flightlog.model.errors import Conflict, Invalid
 from flightlog.model.runtime import Runtime
-from flightlog.web.desk import DESK, aside, see_other
-from flightlog.web.family import Family
+from flightlog.web.desk import DESK, redirect_to, run_blocking
+from flightlog.web.family import NavSection
 
 DECISIONS_SHOWN = 100
 TAKEN_WITHIN_S = 2.0
 ERRORS_SHOWN = 50
 
 
-async def loops(request: web.Request) -> web.StreamResponse:
+async def list_loops(request: web.Request) -> web.StreamResponse:
     """List the sessions."""
     runtime = request.app[DESK].runtime
-    rows = await aside(lambda: [brief(look(path)) for path in reversed(loop_look.all_sessions(runtime))])
-    return await request.app[DESK].answer("loops.html", rows=rows, where=str(loop_look.root(runtime).name))
+    rows = await run_blocking(
+        lambda: [build_status(open_loop_session(path)) for path in reversed(loop_look.all_sessions(runtime))]
+    )
+    return await request.app[DESK].render_response(
+        "loops.html", rows=rows, where=str(loop_look.loops_dir(runtime).name)
+    )
 
 
-async def one(request: web.Request) -> web.StreamResponse:
+async def show_loop(request: web.Request) -> web.StreamResponse:
     """Show one session."""
-    return await request.app[DESK].answer_with("loop.html", _told, request.match_info["name"])
+    return await request.app[DESK].answer_with("loop.html", _loop_context, request.match_info["name"])
 
 
-async def answer(request: web.Request) -> web.StreamResponse:
+async def answer_question(request: web.Request) -> web.StreamResponse:
     """Take an answer to the question that is open, and show the session as it is then."""
     name = request.match_info["name"]
     given = str((await request.post()).get("answer", ""))
-    await aside(_answer, request.app[DESK].runtime, name, given)
-    raise see_other(request, f"/loops/{name}")
+    await run_blocking(_submit_answer, request.app[DESK].runtime, name, given)
+    raise redirect_to(request, f"/loops/{name}")
 
 
-def _answer(runtime: Runtime, name: str, given: str) -> None:
+def _submit_answer(runtime: Runtime, name: str, given: str) -> None:
     from flightlog.app import loop  # noqa: PLC0415 - only an answer needs the half that runs things
 
     asked = loop_look.open_question(runtime, name)
     if given not in asked.options:
         raise Invalid(f"not an answer: {given[:40]!r}", hint=f"one of: {', '.join(asked.options)}")
-    if not loop.request(runtime, name, Request("answer", asked.question, given, "on the page")):
+    if not loop.send_request(runtime, name, ControlRequest("answer", asked.question, given, "on the page")):
         raise Conflict(f"nobody is at work on {name}", hint=f"flightlog loop resume --session {name}")
-    directory, watch = loop_look.found(runtime, name), Watch(TAKEN_WITHIN_S, look_s=0.1)
+    directory, watch = loop_look.find_session(runtime, name), IdleTimer(TAKEN_WITHIN_S, look_s=0.1)
     while _is_open(directory, asked.question) and watch.pause():
         pass
 
 
 def _is_open(directory: Path, question: str) -> bool:
-    open_one = look(directory).state.question
+    open_one = open_loop_session(directory).state.question
     return open_one is not None and open_one.asked.question == question
 
 
-def _told(runtime: Runtime, name: str) -> dict[str, Any]:
-    directory = loop_look.found(runtime, name)
-    seen = look(directory)
-    plan = seen.plan(redactor(runtime))
-    decisions, errors = Decisions({task.task_id: task.name for task in plan.tasks}), Errors()
+def _loop_context(runtime: Runtime, name: str) -> dict[str, Any]:
+    directory = loop_look.find_session(runtime, name)
+    seen = open_loop_session(directory)
+    plan = seen.read_plan(make_redactor(runtime))
+    decisions, errors = DecisionLog({task.task_id: task.name for task in plan.tasks}), ErrorLog()
     made: deque[dict[str, Any]] = deque(maxlen=DECISIONS_SHOWN)
-    whole = list(loop_look.told(directory))
+    whole = list(loop_look.read_events(directory))
     for each in whole:
-        decisions.take(each.seq, each.at, each.event)
-        errors.take(each.seq, each.at, each.event)
-        made.extend(decisions.fresh())
+        decisions.add_event(each.seq, each.at, each.event)
+        errors.add_event(each.seq, each.at, each.event)
+        made.extend(decisions.drain_entries())
     made.extend(decisions.pending)
-    tracked = progress(seen.state, plan)
+    tracked = build_progress(seen.state, plan)
     open_one = seen.state.question
     return {
-        "brief": brief(seen),
+        "brief": build_status(seen),
         "names": {task.task_id: task.name for task in plan.tasks},
         "tracked": tracked,
-        "figures": performance(seen.state, seen.state.last_at),
+        "figures": performance_figures(seen.state, seen.state.last_at),
         "breaker": seen.state.breaker,
         "trips": errors.trips[::-1],
         "errors": list(islice(reversed(errors.errors), ERRORS_SHOWN)),
         "decisions": list(reversed(made)),
-        "sure": calibration(pairs(whole)),
+        "sure": measure_calibration(pair_outcomes(whole)),
         "question": open_one.asked if open_one else None,
-        "deadline": stamp(open_one.at + open_one.asked.timeout_s) if open_one else "",
+        "deadline": format_utc_time(open_one.at + open_one.asked.timeout_s) if open_one else "",
     }
 
 
 _NAME = "{name:session-[0-9]+(?:-[a-z0-9-]*)?}"
-FAMILY = Family(
+FAMILY = NavSection(
     "Loops",
     "/loops",
     ("loops", "loop"),
-    (web.get("/loops", loops), web.get(f"/loops/{_NAME}", one), web.post(f"/loops/{_NAME}/answer", answer)),
+    (
+        web.get("/loops", list_loops),
+        web.get(f"/loops/{_NAME}", show_loop),
+        web.post(f"/loops/{_NAME}/answer", answer_question),
+    ),
 )

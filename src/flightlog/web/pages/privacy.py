@@ -7,23 +7,23 @@ from aiohttp import web
 
 from flightlog.app.consent import repository_target
 from flightlog.privacy.tiers import LAYOUTS
-from flightlog.web.desk import DESK, Desk, aside
-from flightlog.web.family import Family
+from flightlog.web.desk import DESK, WebContext, run_blocking
+from flightlog.web.family import NavSection
 
 SEARCHED_BYTES_MAX = 32 << 20
 SHOWN = 200
 
 
-async def privacy(request: web.Request) -> web.StreamResponse:
+async def show_privacy(request: web.Request) -> web.StreamResponse:
     """Show what is private here, and what would leave."""
     desk = request.app[DESK]
-    return await desk.answer("privacy.html", **await aside(_looked, desk))
+    return await desk.render_response("privacy.html", **await run_blocking(_privacy_context, desk))
 
 
-def _looked(desk: Desk) -> dict[str, Any]:
+def _privacy_context(desk: WebContext) -> dict[str, Any]:
     runtime = desk.runtime
-    archive = desk.data.archive()
-    counts = archive.secrets(SEARCHED_BYTES_MAX)
+    archive = desk.data.current_archive()
+    counts = archive.count_secrets(SEARCHED_BYTES_MAX)
     holding = [(session, rules) for session, rules in counts.items() if rules]
     here = repository_target(runtime, Path(runtime.cwd))
     return {
@@ -38,4 +38,4 @@ def _looked(desk: Desk) -> dict[str, Any]:
     }
 
 
-FAMILY = Family("Privacy", "/privacy", ("privacy",), (web.get("/privacy", privacy),))
+FAMILY = NavSection("Privacy", "/privacy", ("privacy",), (web.get("/privacy", show_privacy),))

@@ -6,15 +6,15 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from flightlog.app.everywhere import search as everywhere
-from flightlog.app.tracing.ground import Ground
+from flightlog.app.everywhere import search_project as everywhere
+from flightlog.app.tracing.ground import TraceContext
 from flightlog.app.tracing.trace import Trace
-from flightlog.app.tracing.trace import trace as follow
-from flightlog.model.address import parse
+from flightlog.app.tracing.trace import build_trace as follow
+from flightlog.model.address import parse_address
 from flightlog.model.errors import Invalid
 from flightlog.model.links import KINDS
-from flightlog.web.desk import DESK, Desk, aside
-from flightlog.web.family import Family
+from flightlog.web.desk import DESK, WebContext, run_blocking
+from flightlog.web.family import NavSection
 
 SHOWN = 50
 WORDS_MIN = 2
@@ -23,20 +23,22 @@ BEHIND = "what sessions said last: another command is indexing them. Search agai
 KINDS_SHOWN = ("run", "task", "finding", "issue")
 
 
-async def search(request: web.Request) -> web.StreamResponse:
+async def show_search(request: web.Request) -> web.StreamResponse:
     """Show what has the words: sessions, runs, loops, findings, issues."""
     desk = request.app[DESK]
-    return await desk.answer("search.html", **await aside(_found, desk, request.query.get("q", "")[:400].strip()))
+    return await desk.render_response(
+        "search.html", **await run_blocking(_search_context, desk, request.query.get("q", "")[:400].strip())
+    )
 
 
-async def trace(request: web.Request) -> web.StreamResponse:
+async def show_trace(request: web.Request) -> web.StreamResponse:
     """Show one thing and all that belongs to it."""
     desk = request.app[DESK]
     written = request.query.get("address", "")[:400].strip()
-    return await desk.answer("trace.html", **await aside(_traced, desk, written))
+    return await desk.render_response("trace.html", **await run_blocking(_trace_context, desk, written))
 
 
-def _found(desk: Desk, typed: str) -> dict[str, Any]:
+def _search_context(desk: WebContext, typed: str) -> dict[str, Any]:
     if len(typed) < WORDS_MIN:
         return {"q": typed, "asked": False, "sessions": [], "titled": [], "kinds": [], "left_out": (), "any": False}
     listing = desk.data.listing().sessions
@@ -60,21 +62,28 @@ def _found(desk: Desk, typed: str) -> dict[str, Any]:
     }
 
 
-def _traced(desk: Desk, written: str) -> dict[str, Any]:
+def _trace_context(desk: WebContext, written: str) -> dict[str, Any]:
     if not written:
         return {"told": None, "kinds": KINDS}
-    told = follow(written, Ground(desk.runtime, archive=desk.data.archive()))
-    shown = [(kind, told.of(kind)) for kind in KINDS if kind != told.start.kind or told.of(kind)]
+    told = follow(written, TraceContext(desk.runtime, archive=desk.data.current_archive()))
+    shown = [(kind, told.items_of_kind(kind)) for kind in KINDS if kind != told.start.kind or told.items_of_kind(kind)]
     named = [(told.start.kind, told.start.address), *((each.kind, each.address) for each in told.found)]
-    opens = {address: opened(desk, kind, address) for kind, address in named}
-    return {"told": told, "shown": shown, "most": SHOWN, "opens": opens, "kinds": KINDS, "prompt": _prompt(told)}
+    opens = {address: page_address(desk, kind, address) for kind, address in named}
+    return {
+        "told": told,
+        "shown": shown,
+        "most": SHOWN,
+        "opens": opens,
+        "kinds": KINDS,
+        "prompt": _first_turn_title(told),
+    }
 
 
-def opened(desk: Desk, kind: str, address: str) -> str:
+def page_address(desk: WebContext, kind: str, address: str) -> str:
     """The page that shows a thing itself; empty where it has none of its own."""
     if kind in {"session", "turn", "step"}:
-        at = parse(address)
-        if at.session not in desk.data.archive().recordings:
+        at = parse_address(address)
+        if at.session not in desk.data.current_archive().recordings:
             return ""
         place = f"{at.turn}.{at.step}" if at.step else f"{at.turn}" if at.turn else ""
         lane = f"lane={at.lane}&" if at.lane else ""
@@ -83,20 +92,22 @@ def opened(desk: Desk, kind: str, address: str) -> str:
     if kind == "task":
         return f"/loops/{address.partition('/')[0]}"
     run = f"/lab/runs/{quote(address.partition('/')[0])}" if "/" in address else ""
-    places = {"run": _of_run(run, address), "request": run, "sample": f"{run}/samples"}
+    places = {"run": _run_page_address(run, address), "request": run, "sample": f"{run}/samples"}
     places |= {"finding": "/retro", "issue": f"/retro/issues/{address}", "row": "/dataset"}
     return places.get(kind, "")
 
 
-def _of_run(run: str, address: str) -> str:
+def _run_page_address(run: str, address: str) -> str:
     """`RUN/session_02_r01` is called `2r1` in addresses of the lab's pages."""
     named = _SESSION.search(address)
     replicate = f"r{int(named[2])}" if named and named[2] else ""
     return f"{run}/{int(named[1])}{replicate}" if named else run
 
 
-def _prompt(told: Trace) -> str:
-    return next((each.title for each in told.of("turn")), "")
+def _first_turn_title(told: Trace) -> str:
+    return next((each.title for each in told.items_of_kind("turn")), "")
 
 
-FAMILY = Family("Search", "/search", ("search", "trace"), (web.get("/search", search), web.get("/trace", trace)))
+FAMILY = NavSection(
+    "Search", "/search", ("search", "trace"), (web.get("/search", show_search), web.get("/trace", show_trace))
+)

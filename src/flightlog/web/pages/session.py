@@ -12,11 +12,11 @@ from flightlog.model.errors import NotFound
 from flightlog.model.session import Step
 from flightlog.views.session.outline import CHUNK_ROWS, SubagentSummary
 from flightlog.views.session.timeline import RowMark
-from flightlog.views.story import Telling, passage, story
+from flightlog.views.story import RenderOptions, render_passage, render_session
 from flightlog.views.story_forms import as_text
-from flightlog.web.desk import ACTIVE_MS, DESK, Desk, aside, page
-from flightlog.web.held import Held, Shown
-from flightlog.web.share import share
+from flightlog.web.desk import ACTIVE_MS, DESK, WebContext, html_response, run_blocking
+from flightlog.web.held import PageRow, SessionPage
+from flightlog.web.share import render_share_page
 
 HITS_MAX = 200
 INLINE_ROWS = 60
@@ -25,16 +25,16 @@ PATIENCE_S = 1.5
 SESSION = r"/sessions/{session:[A-Za-z0-9][A-Za-z0-9._-]{0,127}}"
 
 
-class Chunk(Struct, frozen=True):
+class RowChunk(Struct, frozen=True):
     """Some rows that travel together; `rows` is None while they are away."""
 
     number: int
     first: str
     count: int
-    rows: list[Shown] | None
+    rows: list[PageRow] | None
 
 
-class LaneBar(Struct, frozen=True):
+class SubagentBar(Struct, frozen=True):
     """A subagent as a bar on the session's time, in hundredths of it."""
 
     lane: SubagentSummary
@@ -42,67 +42,69 @@ class LaneBar(Struct, frozen=True):
     width: float
 
 
-async def session(request: web.Request) -> web.StreamResponse:
+async def show_session(request: web.Request) -> web.StreamResponse:
     """Show a session, at the row the address names; one that takes long to read says so and comes by itself."""
-    desk, name = request.app[DESK], _id(request)
-    if desk.hub.current(name) is None:
-        reading = asyncio.wrap_future(desk.data.shelf.reading(name))
+    desk, name = request.app[DESK], _session_id(request)
+    if desk.hub.current_page(name) is None:
+        reading = asyncio.wrap_future(desk.data.shelf.start_reading(name))
         done, _ = await asyncio.wait([reading], timeout=PATIENCE_S)
         if not done:
-            size = desk.data.archive(name).find(name).size
-            return await desk.answer("reading.html", name=name, size=size)
+            size = desk.data.current_archive(name).find_recording(name).size
+            return await desk.render_response("reading.html", name=name, size=size)
         reading.result()
-    return await aside(_session, desk, request)
+    return await run_blocking(_render_session, desk, request)
 
 
-async def rows(request: web.Request) -> web.StreamResponse:
+async def show_rows(request: web.Request) -> web.StreamResponse:
     """Show one part of the timeline."""
     desk = request.app[DESK]
-    return await aside(_rows, desk, request)
+    return await run_blocking(_render_rows, desk, request)
 
 
-async def call(request: web.Request) -> web.StreamResponse:
+async def show_tool_call(request: web.Request) -> web.StreamResponse:
     """Show one tool call whole."""
     desk = request.app[DESK]
-    return await aside(_call, desk, request)
+    return await run_blocking(_render_tool_call, desk, request)
 
 
-async def find(request: web.Request) -> web.StreamResponse:
+async def show_matches(request: web.Request) -> web.StreamResponse:
     """Show where in a session some words stand."""
     desk = request.app[DESK]
     said = request.query.get("find", "")[:200].strip()
-    hits = await aside(desk.data.find, _id(request), said, HITS_MAX) if said else []
-    return await desk.answer("found.html", hits=hits, find=said, most=HITS_MAX, lane_id=request.query.get("lane", ""))
+    hits = await run_blocking(desk.data.find_in_session, _session_id(request), said, HITS_MAX) if said else []
+    return await desk.render_response(
+        "found.html", hits=hits, find=said, most=HITS_MAX, lane_id=request.query.get("lane", "")
+    )
 
 
-async def text(request: web.Request) -> web.StreamResponse:
+async def show_text(request: web.Request) -> web.StreamResponse:
     """Show a session or a step as the command line tells it, nothing left out."""
     desk = request.app[DESK]
-    body = await aside(_text, desk, request)
+    body = await run_blocking(_transcript_text, desk, request)
     return web.Response(text=body, content_type="text/plain", charset="utf-8")
 
 
-async def shared(request: web.Request) -> web.StreamResponse:
+async def download_share(request: web.Request) -> web.StreamResponse:
     """Give a session as one redacted file to keep."""
     desk = request.app[DESK]
-    archive = desk.data.archive()
-    told = await aside(archive.session, _id(request))
-    document, cleaner = await aside(redact_session, desk.runtime, archive, told)
-    made = await aside(share, document, cleaner, desk.templates)
+    archive = desk.data.current_archive()
+    told = await run_blocking(archive.read_session, _session_id(request))
+    document, cleaner = await run_blocking(redact_session, desk.runtime, archive, told)
+    made = await run_blocking(render_share_page, document, cleaner, desk.templates)
     kept = {"Content-Disposition": f'attachment; filename="session-{told.id[:8]}.html"'}
     return web.Response(text=made.value, content_type="text/html", charset="utf-8", headers=kept)
 
 
-async def live(request: web.Request) -> web.StreamResponse:
+async def stream_changes(request: web.Request) -> web.StreamResponse:
     """Send what changes in a session, as it changes."""
-    desk, name = request.app[DESK], _id(request)
-    archive = await aside(desk.data.archive, name)
-    name = archive.find(name).session
+    desk, name = request.app[DESK], _session_id(request)
+    archive = await run_blocking(desk.data.current_archive, name)
+    name = archive.find_recording(name).session
     # What runs is read before it grows again: the next line does not wait for all the earlier ones.
     have = "" if _is_active(desk, name) else request.query.get("have", "")
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"})
     await response.prepare(request)
-    queue = await desk.hub.join(archive, name, have)
+    queue = await desk.hub.subscribe(archive, name, have)
     try:
         await response.write(b"retry: 1000\n\n")
         while True:
@@ -117,44 +119,44 @@ async def live(request: web.Request) -> web.StreamResponse:
     except (ConnectionResetError, asyncio.CancelledError):
         pass
     finally:
-        desk.hub.leave(name, queue)
+        desk.hub.unsubscribe(name, queue)
     return response
 
 
-def _id(request: web.Request) -> str:
+def _session_id(request: web.Request) -> str:
     return request.match_info["session"]
 
 
-def _held(desk: Desk, request: web.Request) -> tuple[Held, SubagentSummary | None]:
-    name = _id(request)
-    held = desk.hub.current(name) or desk.data.held(name)
+def _page_from_request(desk: WebContext, request: web.Request) -> tuple[SessionPage, SubagentSummary | None]:
+    name = _session_id(request)
+    held = desk.hub.current_page(name) or desk.data.load_session_page(name)
     lane = request.query.get("lane", "")
-    return held, held.lane(lane) if lane else None
+    return held, held.find_subagent(lane) if lane else None
 
 
-def _session(desk: Desk, request: web.Request) -> web.Response:
-    held, lane = _held(desk, request)
+def _render_session(desk: WebContext, request: web.Request) -> web.Response:
+    held, lane = _page_from_request(desk, request)
     name = lane.id if lane else ""
-    thread = held.thread(name)
+    thread = held.thread_of(name)
     at = request.query.get("at", "")
     row = thread.find_row(at) if at else None
     said = request.query.get("find", "")[:200].strip()
     active = not lane and _is_active(desk, held.session.id)
     position = row if row is not None else thread.total - 1 if active and thread.total else 0
     near = {position // CHUNK_ROWS, max(position // CHUNK_ROWS - 1, 0) if active or at else 1}
-    return page(
-        desk.html(
+    return html_response(
+        desk.render_html(
             "session.html",
-            **_frame(held, lane),
+            **_frame_context(held, lane),
             outline=thread.prompts if len(thread.prompts) > 1 else (),
             outline_more=max(thread.marks.count(RowMark.TURN) - len(thread.prompts), 0),
-            chunks=_chunks(held, name, near),
+            chunks=_build_chunks(held, name, near),
             chunk_rows=CHUNK_ROWS,
             position=position,
-            lanes=lane_bars(held) if not lane else [],
+            lanes=subagent_bars(held) if not lane else [],
             active=active,
             find=said,
-            hits=desk.data.find(held.session.id, said, HITS_MAX) if said else None,
+            hits=desk.data.find_in_session(held.session.id, said, HITS_MAX) if said else None,
             most=HITS_MAX,
             lane_id=name,
             whole=False,
@@ -163,33 +165,33 @@ def _session(desk: Desk, request: web.Request) -> web.Response:
     )
 
 
-def _frame(held: Held, lane: SubagentSummary | None) -> dict[str, Any]:
+def _frame_context(held: SessionPage, lane: SubagentSummary | None) -> dict[str, Any]:
     name = lane.id if lane else ""
     return {
         "session": held.session,
         "lane": lane,
         "told": held.outline.summary,
-        "total": held.thread(name).total,
-        "bars": held.bars(name),
-        "files": held.files(name),
+        "total": held.thread_of(name).total,
+        "bars": held.timeline_bars(name),
+        "files": held.changed_files(name),
         "version": held.version,
     }
 
 
-def _chunks(held: Held, lane: str, near: set[int]) -> list[Chunk]:
-    total = held.thread(lane).total
+def _build_chunks(held: SessionPage, lane: str, near: set[int]) -> list[RowChunk]:
+    total = held.thread_of(lane).total
     return [
-        Chunk(
+        RowChunk(
             number,
             first,
             min(CHUNK_ROWS, total - number * CHUNK_ROWS),
-            held.chunk(number, lane) if number in near else None,
+            held.load_chunk(number, lane) if number in near else None,
         )
-        for number, first in enumerate(held.firsts(lane))
+        for number, first in enumerate(held.first_row_ids(lane))
     ]
 
 
-def lane_bars(held: Held) -> list[LaneBar]:
+def subagent_bars(held: SessionPage) -> list[SubagentBar]:
     """Lay the subagents out on the session's time."""
     begin, end = held.session.started_ms or 0, held.session.ended_ms or 0
     span = max(end - begin, 1)
@@ -199,63 +201,67 @@ def lane_bars(held: Held) -> list[LaneBar]:
         late = lane.end_ms if lane.end_ms is not None else early
         start = min(max(100 * (early - begin) / span, 0), 99)
         width = min(max(100 * (late - early) / span, 1), 100 - start)
-        bars.append(LaneBar(lane, start, width))
+        bars.append(SubagentBar(lane, start, width))
     return bars
 
 
-def _rows(desk: Desk, request: web.Request) -> web.Response:
-    held, lane = _held(desk, request)
+def _render_rows(desk: WebContext, request: web.Request) -> web.Response:
+    held, lane = _page_from_request(desk, request)
     inline = request.query.get("inline") == "1"
     size = INLINE_ROWS if inline else CHUNK_ROWS
     start = int(request.match_info["number"]) * size
     name = lane.id if lane else ""
-    total = held.thread(name).total
-    part = held.shown(range(start, min(start + size, total)), name)
+    total = held.thread_of(name).total
+    part = held.load_rows(range(start, min(start + size, total)), name)
     prefix = f"{name}:" if lane and inline else ""
     values = {"session": held.session, "lane": lane, "whole": False, "spilled": "", "prefix": prefix}
-    return page(desk.html("rows.html", rows=part, inline=inline, more=max(total - start - size, 0), **values))
+    return html_response(
+        desk.render_html("rows.html", rows=part, inline=inline, more=max(total - start - size, 0), **values)
+    )
 
 
-def _call(desk: Desk, request: web.Request) -> web.Response:
-    held, lane = _held(desk, request)
+def _render_tool_call(desk: WebContext, request: web.Request) -> web.Response:
+    held, lane = _page_from_request(desk, request)
     at, number = request.query.get("at", ""), request.query.get("call", "1")
     name = lane.id if lane else ""
-    row = held.thread(name).find_row(at)
-    full = held.shown([row], name)[0] if row is not None else None
+    row = held.thread_of(name).find_row(at)
+    full = held.load_rows([row], name)[0] if row is not None else None
     if full is None or not isinstance(full.item, Step) or not number.isdecimal():
         raise NotFound(f"no step {at[:20]!r} in this session", hint="flightlog session show")
     place = int(number) - 1
     if not 0 <= place < len(full.item.calls):
         raise NotFound("no such tool call in this step", hint="flightlog session show")
     one = full.item.calls[place]
-    spilled = desk.data.archive().spilled(held.session.id, one.spilled) or "" if one.spilled else ""
+    spilled = desk.data.current_archive().read_spilled_output(held.session.id, one.spilled) or "" if one.spilled else ""
     values = {"session": held.session, "lane": lane, "whole": True, "number": place + 1}
-    return page(desk.html("call.html", row=full, call=one, spilled=spilled, **values))
+    return html_response(desk.render_html("call.html", row=full, call=one, spilled=spilled, **values))
 
 
-def _text(desk: Desk, request: web.Request) -> str:
-    archive = desk.data.archive()
-    told = archive.session(_id(request))
-    telling = Telling(desk.runtime.zone, full=True, spilled=lambda said: archive.spilled(told.id, said))
+def _transcript_text(desk: WebContext, request: web.Request) -> str:
+    archive = desk.data.current_archive()
+    told = archive.read_session(_session_id(request))
+    telling = RenderOptions(
+        desk.runtime.zone, full=True, spilled=lambda said: archive.read_spilled_output(told.id, said)
+    )
     turn, _, step = request.query.get("at", "").partition(".")
     lane = request.query.get("lane", "")
     if not turn.isdecimal():
-        return as_text(story(told, telling))
+        return as_text(render_session(told, telling))
     at = Address(told.id, int(turn), int(step) if step.isdecimal() else 0, lane)
-    return as_text(passage(told, at, telling))
+    return as_text(render_passage(told, at, telling))
 
 
-def _is_active(desk: Desk, session: str) -> bool:
-    changed = desk.data.archive(session).find(session).changed_ms
+def _is_active(desk: WebContext, session: str) -> bool:
+    changed = desk.data.current_archive(session).find_recording(session).changed_ms
     return desk.runtime.clock.now_ms() - changed < ACTIVE_MS
 
 
 ROUTES = (
-    web.get(SESSION, session),
-    web.get(SESSION + "/rows/{number:[0-9]{1,7}}", rows),
-    web.get(SESSION + "/call", call),
-    web.get(SESSION + "/find", find),
-    web.get(SESSION + "/text", text),
-    web.get(SESSION + "/share", shared),
-    web.get(SESSION + "/live", live),
+    web.get(SESSION, show_session),
+    web.get(SESSION + "/rows/{number:[0-9]{1,7}}", show_rows),
+    web.get(SESSION + "/call", show_tool_call),
+    web.get(SESSION + "/find", show_matches),
+    web.get(SESSION + "/text", show_text),
+    web.get(SESSION + "/share", download_share),
+    web.get(SESSION + "/live", stream_changes),
 )

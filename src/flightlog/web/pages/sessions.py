@@ -8,20 +8,20 @@ from aiohttp import web
 from msgspec import Struct
 
 from flightlog.model.errors import Invalid
-from flightlog.views.health import Level, health
+from flightlog.views.health import HealthLevel, judge_health
 from flightlog.views.session.outline import SessionSummary
-from flightlog.web.desk import ACTIVE_MS, DESK, Desk, aside
-from flightlog.web.family import Family
-from flightlog.web.looking import Listing
+from flightlog.web.desk import ACTIVE_MS, DESK, WebContext, run_blocking
+from flightlog.web.family import NavSection
+from flightlog.web.looking import SessionListing
 from flightlog.web.pages import session, trajectory
-from flightlog.web.searching import Hit
+from flightlog.web.searching import RowMatch
 
 ROWS_SHOWN = 100
 HITS_SHOWN = 30
 WORDS_MIN = 3
 
 
-class Asked(Struct, frozen=True):
+class SessionFilter(Struct, frozen=True):
     """What a person filters by."""
 
     q: str = ""
@@ -32,18 +32,18 @@ class Asked(Struct, frozen=True):
     first: int = 0
 
     @property
-    def any(self) -> bool:
+    def is_filtered(self) -> bool:
         """Whether anything is filtered out."""
         return bool(self.q or self.project or self.model or self.show)
 
     @property
-    def query(self) -> str:
+    def query_string(self) -> str:
         """The filters as part of an address."""
         named = {"q": self.q, "project": self.project, "model": self.model, "show": self.show, "sort": self.sort}
         return urlencode({name: value for name, value in named.items() if value})
 
 
-class Totals(Struct, frozen=True):
+class ListTotals(Struct, frozen=True):
     """What the list says about all sessions."""
 
     sessions: int
@@ -51,45 +51,45 @@ class Totals(Struct, frozen=True):
     pending: int
 
 
-async def sessions(request: web.Request) -> web.StreamResponse:
+async def show_sessions(request: web.Request) -> web.StreamResponse:
     """Show the list as a page of its own."""
-    return await _list(request, "sessions.html")
+    return await _render_list(request, "sessions.html")
 
 
-async def sessions_part(request: web.Request) -> web.StreamResponse:
+async def show_sessions_part(request: web.Request) -> web.StreamResponse:
     """Show the list alone, for a filter that changed or news; nothing when there is no news."""
-    return await _list(request, "sessions_list.html")
+    return await _render_list(request, "sessions_list.html")
 
 
-async def sessions_more(request: web.Request) -> web.StreamResponse:
+async def show_more_sessions(request: web.Request) -> web.StreamResponse:
     """Show the next rows of the list."""
-    return await _list(request, "sessions_rows.html")
+    return await _render_list(request, "sessions_rows.html")
 
 
-async def words(request: web.Request) -> web.StreamResponse:
+async def show_word_matches(request: web.Request) -> web.StreamResponse:
     """Show the sessions that say what was searched for."""
-    desk, asked = request.app[DESK], asked_for(request)
-    hits: list[Hit] = []
+    desk, asked = request.app[DESK], parse_filters(request)
+    hits: list[RowMatch] = []
     if len(asked.q.strip()) >= WORDS_MIN:
-        hits = await aside(_searched, desk, asked.q.strip())
-    return await desk.answer("words.html", hits=hits, titles=desk.data.titles(), asked=asked)
+        hits = await run_blocking(_search_or_nothing, desk, asked.q.strip())
+    return await desk.render_response("words.html", hits=hits, titles=desk.data.titles(), asked=asked)
 
 
-def _searched(desk: Desk, typed: str) -> list[Hit]:
+def _search_or_nothing(desk: WebContext, typed: str) -> list[RowMatch]:
     try:
         return desk.data.search(typed, HITS_SHOWN)
     except Invalid:  # half a query, as it is being typed
         return []
 
 
-def asked_for(request: web.Request) -> Asked:
+def parse_filters(request: web.Request) -> SessionFilter:
     """Read the filters off an address."""
     said = {name: request.query.get(name, "")[:400] for name in ("q", "project", "model", "show", "sort")}
     first = request.query.get("first", "0")
-    return Asked(**said, first=int(first) if first.isdecimal() and len(first) < 9 else 0)
+    return SessionFilter(**said, first=int(first) if first.isdecimal() and len(first) < 9 else 0)
 
 
-def chosen(all_: Sequence[SessionSummary], asked: Asked, now_ms: int) -> list[SessionSummary]:
+def filter_sessions(all_: Sequence[SessionSummary], asked: SessionFilter, now_ms: int) -> list[SessionSummary]:
     """Filter and sort."""
     needle = asked.q.strip().lower()
     kept = [
@@ -97,8 +97,8 @@ def chosen(all_: Sequence[SessionSummary], asked: Asked, now_ms: int) -> list[Se
         for each in all_
         if (not asked.project or each.project == asked.project)
         and (not asked.model or asked.model in each.models)
-        and (not needle or needle in _fields(each))
-        and _shows(each, asked.show, now_ms)
+        and (not needle or needle in _searchable_text(each))
+        and _matches_show_filter(each, asked.show, now_ms)
     ]
     match asked.sort:
         case "cost":
@@ -112,35 +112,35 @@ def chosen(all_: Sequence[SessionSummary], asked: Asked, now_ms: int) -> list[Se
     return kept
 
 
-def _fields(each: SessionSummary) -> str:
+def _searchable_text(each: SessionSummary) -> str:
     return f"{each.title}\n{each.project}\n{each.branch}\n{each.session}\n{' '.join(each.models)}".lower()
 
 
-def _shows(each: SessionSummary, show: str, now_ms: int) -> bool:
+def _matches_show_filter(each: SessionSummary, show: str, now_ms: int) -> bool:
     if show == "active":
         return now_ms - each.changed_ms < ACTIVE_MS
-    return show != "look" or health(each).level in {Level.LOOK, Level.BAD}
+    return show != "look" or judge_health(each).level in {HealthLevel.LOOK, HealthLevel.BAD}
 
 
-async def _list(request: web.Request, template: str) -> web.StreamResponse:
-    desk, asked = request.app[DESK], asked_for(request)
-    listing = await aside(desk.data.listing)
+async def _render_list(request: web.Request, template: str) -> web.StreamResponse:
+    desk, asked = request.app[DESK], parse_filters(request)
+    listing = await run_blocking(desk.data.listing)
     now = desk.runtime.clock.now_ms()
     version = f"{listing.version}.{now // 20_000}"
     if request.query.get("have") == version:
         return web.Response(status=204)
-    return await desk.answer(template, **_listed(listing, asked, now), version=version)
+    return await desk.render_response(template, **_list_context(listing, asked, now), version=version)
 
 
-def _listed(listing: Listing, asked: Asked, now_ms: int) -> dict[str, Any]:
-    kept = chosen(listing.sessions, asked, now_ms)
+def _list_context(listing: SessionListing, asked: SessionFilter, now_ms: int) -> dict[str, Any]:
+    kept = filter_sessions(listing.sessions, asked, now_ms)
     return {
         "asked": asked,
-        "query": asked.query,
+        "query": asked.query_string,
         "shown": kept[asked.first : asked.first + ROWS_SHOWN],
         "more": max(len(kept) - asked.first - ROWS_SHOWN, 0),
         "next": asked.first + ROWS_SHOWN,
-        "totals": _totals(listing),
+        "totals": _count_totals(listing),
         "projects": sorted({each.project for each in listing.sessions if each.project}),
         "models": sorted({model for each in listing.sessions for model in each.models}),
         "now_ms": now_ms,
@@ -148,24 +148,24 @@ def _listed(listing: Listing, asked: Asked, now_ms: int) -> dict[str, Any]:
     }
 
 
-def _totals(listing: Listing) -> Totals:
+def _count_totals(listing: SessionListing) -> ListTotals:
     known = listing.sessions
-    return Totals(
+    return ListTotals(
         len(known),
         len({each.project for each in known if each.project}),
         listing.pending,
     )
 
 
-FAMILY = Family(
+FAMILY = NavSection(
     "Sessions",
     "/",
     ("sessions", "session", "reading"),
     (
-        web.get("/", sessions),
-        web.get("/sessions", sessions_part),
-        web.get("/sessions/more", sessions_more),
-        web.get("/sessions/words", words),
+        web.get("/", show_sessions),
+        web.get("/sessions", show_sessions_part),
+        web.get("/sessions/more", show_more_sessions),
+        web.get("/sessions/words", show_word_matches),
         *session.ROUTES,
         *trajectory.ROUTES,
     ),
