@@ -217,7 +217,7 @@ def journal_tags() -> str:
         for kind in get_args(union):
             config = kind.__struct_config__
             fields = ", ".join(kind.__struct_encode_fields__)
-            lines.append(f"{name} {config.tag_field}={config.tag_for_value}: {fields}\n")
+            lines.append(f"{name} {config.tag_field}={config.tag}: {fields}\n")
     return "".join(lines)
 
 

@@ -17,8 +17,8 @@ except SystemExit:
     print(*sys.modules, file=sys.stderr)
 """
 HEAVY = {
-    "click", "rich", "jinja2", "aiohttp", "zstandard", "pyarrow", "tomllib", "ruamel", "asyncio", "logging",
-    "concurrent", "multiprocessing", "subprocess", "difflib", "email", "http", "ssl", "socket", "inspect",
+    "rich", "jinja2", "aiohttp", "zstandard", "pyarrow", "tomllib", "ruamel", "asyncio", "logging",
+    "concurrent", "multiprocessing", "subprocess", "difflib", "email", "http", "ssl", "socket",
 }  # fmt: skip
 OURS_MAX = 165
 

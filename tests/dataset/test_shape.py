@@ -13,8 +13,8 @@ from flightlog.dataset.retain import rows_due
 from flightlog.dataset.rows import BASES, ROWS
 from flightlog.dataset.shape import drop_invalid_fields
 
-CHAT = {"kind": "chat", "id": "chat-1", "timestamp": "2026-11-02T12:00:00Z", "session_id": "s", "input": "a",
-        "output": "b", "tools": ["Read"], "files": [], "uuid": "u", "rev": 1}  # fmt: skip
+CHAT = {"kind": "chat", "id": "chat-1", "timestamp": "2026-11-02T12:00:00Z", "session_id": "s",
+        "input": "make the tests pass", "output": "b", "tools": ["Read"], "files": [], "uuid": "u", "rev": 1}  # fmt: skip
 WORSE = {**CHAT, "id": "chat-2", "output": "c", "rewound": True}  # a pair with the row above, for preferences
 STRANGE = (None, 5, -1.5, "x", [], {}, ["a", 1, None], {"a": None}, True, 10**30, "9999-99-99T99:99:99Z")
 FIELDS = [*sorted({name for kind in ROWS for name in kind.__struct_fields__} - {"id"}), "duration_seconds"]

@@ -77,6 +77,8 @@ def test_value_recognized_once_survives_in_no_other_record(value, form, at):
 @settings(max_examples=250, deadline=None)
 @given(marked, forms, places)
 def test_known_value_with_marks_is_found_in_every_form(value, form, at):
+    # A value that could be a word is looked for as a whole word only.
+    assume(form != "inside a longer text" or not requires_whole_word(value.encode()))
     text = FORMS[form](value, at)
 
     clean = Redactor(KEY, known=[value]).redact_string(text)

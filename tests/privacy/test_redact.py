@@ -1,6 +1,4 @@
 import json
-import subprocess
-import sys
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -155,25 +153,6 @@ def test_a_home_directory_in_each_record_is_found_in_the_first_of_them_alone():
 
     assert set(done) == {line.replace(b"/home/alice", b"~")}
     assert redactor.replacements < 200
-
-
-def test_a_batch_is_redacted_in_the_memory_of_the_one_before():
-    script = (
-        "import itertools, json, resource\n"
-        "from flightlog.privacy.records import JsonRedactor\n"
-        "from flightlog.privacy.redact import Redactor\n"
-        "line = json.dumps({'cwd': '/home/alice/x', 'text': 'the parser reads each line ' * 30}).encode()\n"
-        "done = JsonRedactor(Redactor(bytes(32))).redact_lines([line] * 12_000)\n"
-        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
-        "first = sum(1 for _ in itertools.islice(done, 4_000))\n"
-        "before = faults()\n"
-        "print(first + sum(1 for _ in done), faults() - before)\n"
-    )
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    lines, faults = map(int, told.stdout.split())
-
-    assert lines == 12_000
-    assert faults < 300
 
 
 def test_a_line_with_a_nul_hides_nothing_in_itself_or_beside_it():

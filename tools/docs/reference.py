@@ -103,7 +103,7 @@ version does not know are kept unchanged and counted.
 
 
 def _tag(event: Any) -> str:
-    return str(event.__struct_config__.tag_for_value)
+    return str(event.__struct_config__.tag)
 
 
 def _fields(event: Any) -> str:

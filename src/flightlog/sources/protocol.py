@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Protocol
 from msgspec import Struct
 
 from flightlog.model.damage import Damage
-from flightlog.model.events import Entry, SubagentInfo
-from flightlog.model.known import ThreadContext
 from flightlog.model.session_file import SessionFile
 from flightlog.model.usage import ClientTotals, UsageLine
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a usage report loads none of these
+    from flightlog.model.events import Entry, SubagentInfo
+    from flightlog.model.known import ThreadContext
     from flightlog.store.index.lines import RecordBatch
 
 __all__ = ["Fidelity", "FileListing", "SessionFile", "Source", "TranscriptTail", "UsageScan"]
@@ -89,16 +89,16 @@ class Source(Protocol):
     def session_files(self, known: SessionFile) -> tuple[SessionFile, ...]:
         """List the files of a session as they are now, given one of them; subagents appear as it runs."""
 
-    def entries(self, file: SessionFile, start: int = 0) -> Iterator[Entry | Damage | SubagentInfo]:
+    def entries(self, file: SessionFile, start: int = 0) -> "Iterator[Entry | Damage | SubagentInfo]":
         """Yield the records from byte `start`, and last what is noted beside a subagent's file."""
 
-    def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> Iterator[Entry]:
+    def entries_at(self, path: str, spans: Iterable[tuple[int, int]]) -> "Iterator[Entry]":
         """Yield the records at known offsets and lengths; none where a file has changed."""
 
     def tail(self, path: str, start: int) -> TranscriptTail:
         """Summarize what was added since byte `start`, without decoding most of it."""
 
-    def titles(self, files: Iterable[SessionFile]) -> Iterator[Entry]:
+    def titles(self, files: Iterable[SessionFile]) -> "Iterator[Entry]":
         """Yield the titles that `files` give to sessions, also to those of other files."""
 
     def scan_usage(self, file: SessionFile, start: int = 0) -> UsageScan:
@@ -107,7 +107,7 @@ class Source(Protocol):
     def index_records(self, file: SessionFile, start: int = 0) -> "RecordBatch":
         """Return each record from byte `start` with the words that search looks for."""
 
-    def thread_contexts(self, files: Sequence[SessionFile]) -> dict[str, ThreadContext]:
+    def thread_contexts(self, files: Sequence[SessionFile]) -> "dict[str, ThreadContext]":
         """Return what the model was given in each thread of a session; the main thread is ""."""
 
     def tool_result_file(self, file: SessionFile, name: str) -> str:

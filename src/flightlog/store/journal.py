@@ -77,7 +77,7 @@ class Journal(Generic[E]):
         self.path = path
         kinds = get_args(events) or (events,)
         self._tag = _tag_field(kinds)
-        self._known = {kind.__struct_config__.tag_for_value for kind in kinds}
+        self._known = {kind.__struct_config__.tag for kind in kinds}
         self._decoder = json.Decoder(events)
         self._now = now
         self._new_id = new_id

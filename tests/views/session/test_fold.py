@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from flightlog.model.damage import Damage
 from flightlog.model.events import HookRecord
-from flightlog.sources.claude_code.discover import Transcript
+from flightlog.model.session_file import SessionFile
 from flightlog.sources.claude_code.transcript import entries, read_subagent_info
 from flightlog.usage.prices import price
 from flightlog.views.session.fold import Retain, SessionFold, fold_session
@@ -28,8 +28,8 @@ def recorded(path):
     """Everything on record for the session whose main transcript is `path`, file by file."""
     session = path.stem
     lanes = sorted(path.with_suffix("").glob("subagents/*.jsonl"))
-    files = [Transcript(str(path), session, 0, 0)]
-    files += [Transcript(str(lane), session, 0, 0, lane.stem.removeprefix("agent-")) for lane in lanes]
+    files = [SessionFile(str(path), session, 0, 0)]
+    files += [SessionFile(str(lane), session, 0, 0, lane.stem.removeprefix("agent-")) for lane in lanes]
     return tuple((tuple(entries(file)), (read_subagent_info(file),) if file.lane else ()) for file in files)
 
 

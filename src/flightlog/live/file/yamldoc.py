@@ -128,7 +128,7 @@ class _Events:
             return YamlNode(start, end, after, is_opaque=True)
         if kind == "ScalarEvent":
             quote = event.style if event.style in {"'", '"'} else ""
-            value = resolve_scalar(event.value) if event.style is None and event.tag_for_value is None else event.value
+            value = resolve_scalar(event.value) if event.style is None and event.tag is None else event.value
             if event.style is None and not event.value:
                 start = end = after  # the parser puts nothing where the next thing begins
             return YamlNode(start, max(end, start), after, value, quote=quote)

@@ -14,7 +14,6 @@ from flightlog.model.events import (
     ContextCompacted,
     Entry,
     PromptKind,
-    RecordContext,
     SessionSummarized,
     SessionTitled,
     ToolResult,
@@ -36,8 +35,9 @@ class SessionHeader:
         self._records = 0
         self._unknown: Counter[str] = Counter()
         self._fields: Counter[str] = Counter()
-        self._first: tuple[Rank, str, str] | None = None  # directory and entry point
-        self._last: tuple[Rank, str] | None = None  # branch
+        # Whether a subagent wrote the record, its rank, directory and entry point.
+        self._first: tuple[bool, Rank, str, str] | None = None
+        self._last: tuple[bool, Rank, str] | None = None  # is of the main thread, rank, branch
         self._version = ""
         self._times: tuple[int, int] | None = None
         self._client: ClientTotals | None = None
@@ -53,11 +53,14 @@ class SessionHeader:
             if isinstance(entry.event, UnknownRecord):
                 self._unknown[entry.event.kind] += 1
         if entry.scene.cwd:
-            self._add_scene(rank(entry), entry.scene)
+            self._add_scene(entry)
         self._add_event(entry)
 
-    def _add_scene(self, at: Rank, scene: RecordContext) -> None:
-        first, last = (at, scene.cwd, scene.entrypoint), (at, scene.branch)
+    def _add_scene(self, entry: Entry) -> None:
+        # The main thread's directory is the session's: secrets are looked up there before it is shared.
+        scene, is_subagent = entry.scene, bool(entry.lane)
+        first = (is_subagent, rank(entry), scene.cwd, scene.entrypoint)
+        last = (not is_subagent, rank(entry), scene.branch)
         self._first = min(self._first or first, first)
         self._last = max(self._last or last, last)
         if scene.version != self._version:
@@ -89,14 +92,14 @@ class SessionHeader:
 
     def to_session(self, prompts: Mapping[PromptKind, str], has_record: Callable[[str], bool]) -> Session:
         """Return the session without turns; `prompts` has the first prompt of each kind, for want of a title."""
-        _, cwd, entrypoint = self._first or (None, "", "")
+        _, _, cwd, entrypoint = self._first or (False, None, "", "")
         early, late = self._times or (None, None)
         return Session(
             id=self.session,
             agent=self.agent,
             title=self._title(prompts, has_record),
             cwd=cwd,
-            branch=self._last[1] if self._last else "",
+            branch=self._last[2] if self._last else "",
             version=self._version,
             entrypoint=entrypoint,
             started_ms=early,
